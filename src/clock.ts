@@ -1,0 +1,29 @@
+/** Time as a value that is passed in, so that tests can move it. Leaf. */
+
+export interface Timer {
+  cancel(): void
+}
+
+export interface Clock {
+  /** Wall clock, milliseconds since the Unix epoch. May jump; for timestamps only. */
+  nowMs(): number
+  /** Monotonic milliseconds with a fraction; for durations and deadlines. */
+  monotonicMs(): number
+  /** Calls back once after `delayMs`; a pending timer does not keep the process alive. */
+  after(delayMs: number, callback: () => void): Timer
+}
+
+export const systemClock: Clock = {
+  nowMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
+  after(delayMs, callback) {
+    const handle = setTimeout(callback, delayMs)
+    handle.unref()
+    return { cancel: () => clearTimeout(handle) }
+  },
+}
+
+/** Unix time in whole seconds, as inference objects carry it. */
+export function unixSeconds(clock: Clock): number {
+  return Math.floor(clock.nowMs() / 1000)
+}

@@ -1,0 +1,92 @@
+/**
+ * The one error type that may travel through the gateway, and the table of all failures.
+ * Leaf: imported everywhere. A test holds FAILURES equal to docs/errors.md.
+ */
+
+/** How far a failed attempt may move on: to another endpoint of the model, to another model, or nowhere. */
+export type Retry = 'endpoint' | 'model' | 'never'
+
+export interface Failure {
+  /** HTTP status, equal to `error.code` of the envelope. */
+  readonly status: number
+  /** Canonical `error_type` as clients see it. */
+  readonly errorType: string
+  readonly retry: Retry
+}
+
+/** Every failure the gateway can answer with. The key is what code matches on; clients see status and errorType. */
+export const FAILURES = {
+  invalid_request: { status: 400, errorType: 'invalid_request', retry: 'model' },
+  invalid_prompt: { status: 400, errorType: 'invalid_prompt', retry: 'model' },
+  context_length_exceeded: { status: 400, errorType: 'context_length_exceeded', retry: 'model' },
+  content_policy_violation: { status: 400, errorType: 'content_policy_violation', retry: 'model' },
+  invalid_image: { status: 400, errorType: 'invalid_image', retry: 'model' },
+  model_not_found: { status: 400, errorType: 'invalid_request', retry: 'never' },
+  authentication: { status: 401, errorType: 'authentication', retry: 'never' },
+  payment_required: { status: 402, errorType: 'payment_required', retry: 'never' },
+  permission_denied: { status: 403, errorType: 'permission_denied', retry: 'never' },
+  not_found: { status: 404, errorType: 'not_found', retry: 'never' },
+  no_endpoints: { status: 404, errorType: 'not_found', retry: 'never' },
+  constraint_filtered: { status: 404, errorType: 'not_found', retry: 'never' },
+  method_not_allowed: { status: 405, errorType: 'invalid_request', retry: 'never' },
+  deadline_exceeded: { status: 408, errorType: 'timeout', retry: 'never' },
+  conflict: { status: 409, errorType: 'precondition_failed', retry: 'never' },
+  length_required: { status: 411, errorType: 'invalid_request', retry: 'never' },
+  payload_too_large: { status: 413, errorType: 'payload_too_large', retry: 'model' },
+  unsupported_media_type: { status: 415, errorType: 'invalid_request', retry: 'never' },
+  expectation_failed: { status: 417, errorType: 'invalid_request', retry: 'never' },
+  unprocessable: { status: 422, errorType: 'unprocessable', retry: 'model' },
+  rate_limit_exceeded: { status: 429, errorType: 'rate_limit_exceeded', retry: 'endpoint' },
+  headers_too_large: { status: 431, errorType: 'invalid_request', retry: 'never' },
+  internal: { status: 500, errorType: 'server', retry: 'never' },
+  not_implemented: { status: 501, errorType: 'invalid_request', retry: 'never' },
+  provider_unavailable: { status: 502, errorType: 'provider_unavailable', retry: 'endpoint' },
+  service_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'endpoint' },
+  upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint' },
+  upstream_overloaded: { status: 529, errorType: 'provider_overloaded', retry: 'endpoint' },
+  client_closed: { status: 499, errorType: 'cancelled', retry: 'never' },
+} as const satisfies Record<string, Failure>
+
+export type FailureCode = keyof typeof FAILURES
+
+export interface GatewayErrorDetails {
+  /** Goes to the client as `error.metadata`; must be free of secrets and of upstream text that was not scrubbed. */
+  readonly metadata?: Readonly<Record<string, unknown>>
+  /** Whole seconds for the `Retry-After` header. */
+  readonly retryAfterSeconds?: number
+  /** What really happened; only ever logged by class and code, never sent. */
+  readonly cause?: unknown
+}
+
+/** A failure with a code of the table and a message that is fit for the client. */
+export class GatewayError extends Error {
+  readonly code: FailureCode
+  readonly metadata: Readonly<Record<string, unknown>> | undefined
+  readonly retryAfterSeconds: number | undefined
+
+  constructor(code: FailureCode, message: string, details: GatewayErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause })
+    this.name = 'GatewayError'
+    this.code = code
+    this.metadata = details.metadata
+    this.retryAfterSeconds = details.retryAfterSeconds
+  }
+
+  get status(): number {
+    return FAILURES[this.code].status
+  }
+
+  get errorType(): string {
+    return FAILURES[this.code].errorType
+  }
+
+  get retry(): Retry {
+    return FAILURES[this.code].retry
+  }
+}
+
+/** Brings anything thrown to a GatewayError; what we did not foresee is `internal` and masked for the client. */
+export function toGatewayError(thrown: unknown): GatewayError {
+  if (thrown instanceof GatewayError) return thrown
+  return new GatewayError('internal', 'Internal Server Error', { cause: thrown })
+}

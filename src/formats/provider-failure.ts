@@ -1,0 +1,81 @@
+/**
+ * What an error told by a provider means to our client (decision 18 of the interface notes). Pure.
+ * Every format brings its own error shape here, so that one table decides.
+ */
+import { type FailureCode, GatewayError } from '../errors.ts'
+
+export interface ProviderError {
+  /** HTTP status of the reply, or the status the body claims when an error came under 200. Null when unknown. */
+  readonly status: number | null
+  /** The provider's own code or type, e.g. `context_length_exceeded`, `overloaded_error`. */
+  readonly code: string | null
+  readonly message: string | null
+}
+
+/** More is never useful to a caller, and a page of HTML must not become one. */
+const MESSAGE_LIMIT = 500
+
+const BY_STATUS: Readonly<Record<number, FailureCode>> = {
+  400: 'invalid_request',
+  408: 'upstream_timeout',
+  413: 'payload_too_large',
+  422: 'unprocessable',
+  429: 'rate_limit_exceeded',
+  503: 'service_unavailable',
+  504: 'upstream_timeout',
+  524: 'upstream_timeout',
+  529: 'upstream_overloaded',
+}
+
+/** Codes that say more than the status they came with, and status-less codes of errors inside a stream. */
+const BY_CODE: Readonly<Record<string, FailureCode>> = {
+  context_length_exceeded: 'context_length_exceeded',
+  string_above_max_length: 'context_length_exceeded',
+  content_filter: 'content_policy_violation',
+  content_policy_violation: 'content_policy_violation',
+  invalid_prompt: 'invalid_prompt',
+  invalid_request_error: 'invalid_request',
+  invalid_argument: 'invalid_request',
+  failed_precondition: 'invalid_request',
+  request_too_large: 'payload_too_large',
+  rate_limit_error: 'rate_limit_exceeded',
+  rate_limit_exceeded: 'rate_limit_exceeded',
+  resource_exhausted: 'rate_limit_exceeded',
+  overloaded_error: 'upstream_overloaded',
+  unavailable: 'service_unavailable',
+  timeout_error: 'upstream_timeout',
+  deadline_exceeded: 'upstream_timeout',
+}
+
+const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
+
+function failureCode(error: ProviderError): FailureCode {
+  const byCode = BY_CODE[error.code?.toLowerCase() ?? '']
+  // A provider that refuses our key or does not know the model is broken for the caller, whatever it calls that.
+  if (error.status !== null && STATUS_OF_CREDENTIALS.has(error.status)) return 'provider_unavailable'
+  if (byCode !== undefined && (error.status === null || error.status < 500)) return byCode
+  if (error.status !== null) {
+    const byStatus = BY_STATUS[error.status]
+    if (byStatus !== undefined) return byStatus
+    if (error.status >= 400 && error.status < 500) return 'invalid_request'
+  }
+  return byCode ?? 'provider_unavailable'
+}
+
+/** Cuts provider text to one line of bounded length, without control characters. */
+export function tidyMessage(text: string): string {
+  const line = text
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
+    .replace(/[\u0000-\u001f\u007f]+/g, ' ')
+    .trim()
+  return line.length > MESSAGE_LIMIT ? `${line.slice(0, MESSAGE_LIMIT).toWellFormed()}…` : line
+}
+
+export function providerFailure(error: ProviderError): GatewayError {
+  const code = failureCode(error)
+  const message = error.message === null || error.message.trim() === '' ? 'Provider returned error' : tidyMessage(error.message)
+  const metadata: Record<string, unknown> = {}
+  if (error.status !== null) metadata['provider_status'] = error.status
+  if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)
+  return new GatewayError(code, message, { metadata })
+}

@@ -1,0 +1,44 @@
+/** Where the events of an exchange go: an event stream, one JSON body, or a batch item. Hot path. */
+import type { GatewayError } from '../errors.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { GatewayMetadata, ResponseResource } from '../protocol/response.ts'
+
+export interface Sink {
+  /**
+   * True when what is written is seen at once, so that the first content commits the attempt. False when
+   * nothing leaves before the end; then an attempt may still be replaced until its terminal event.
+   */
+  readonly live: boolean
+  /** Takes one event. False: the reader is slow, write no more until drained (the event itself was taken). */
+  write(event: StreamEvent): boolean
+  /** What to call each time writing may go on after a false. One callback; a later call replaces it. */
+  onDrain(resume: () => void): void
+  /** All events are written, the terminal one included. */
+  end(): void
+}
+
+/** A sink that keeps only the final object, for callers who want one JSON document. */
+export class FinalSink implements Sink {
+  readonly live = false
+  response: ResponseResource | null = null
+
+  write(event: StreamEvent): boolean {
+    if (event.type === 'response.completed' || event.type === 'response.incomplete') this.response = event.response
+    return true
+  }
+
+  onDrain(): void {
+    // Never slow, so there is nothing to resume.
+  }
+
+  end(): void {
+    // The object is all there is.
+  }
+}
+
+/** How an exchange ended, for the front end that has to answer. */
+export type Outcome =
+  /** Everything was said through the sink, a failure after the commit point included. */
+  | { readonly answered: true }
+  /** Nothing was written to the sink; the front end answers with the envelope. */
+  | { readonly answered: false; readonly error: GatewayError; readonly metadata: GatewayMetadata | null }

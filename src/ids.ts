@@ -1,0 +1,42 @@
+/** Random identifiers in the public forms. Leaf. Hot path: one pooled draw of random bytes serves many ids. */
+import { randomFillSync } from 'node:crypto'
+
+const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+/** Bytes at or above this are dropped, so that each of the 62 letters is equally likely. */
+const FAIR_LIMIT = 248
+
+function createDraw(poolBytes: number): (length: number) => string {
+  const pool = Buffer.allocUnsafe(poolBytes)
+  let next = poolBytes
+  return length => {
+    let text = ''
+    while (text.length < length) {
+      if (next === poolBytes) {
+        randomFillSync(pool)
+        next = 0
+      }
+      const byte = pool.readUInt8(next++)
+      if (byte < FAIR_LIMIT) text += ALPHABET[byte % 62]
+    }
+    return text
+  }
+}
+
+const draw = createDraw(4096)
+
+/** `length` random letters and digits, about 5.95 bits each. */
+export function randomText(length: number): string {
+  return draw(length)
+}
+
+/** Identifier of one exchange, also the `X-Generation-Id` header: `gen-<unix seconds>-<20 alphanumerics>`. */
+export function generationId(unixSeconds: number): string {
+  return `gen-${unixSeconds}-${draw(20)}`
+}
+
+export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'st'
+
+/** Identifier of an output item: prefix, underscore, 24 alphanumerics. */
+export function itemId(prefix: ItemPrefix): string {
+  return `${prefix}_${draw(24)}`
+}

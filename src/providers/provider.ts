@@ -1,0 +1,91 @@
+/**
+ * Providers, models and endpoints as rows of data. Pure.
+ * A vendor never appears in code as an `if`: what is special about it is a field or a named quirk here.
+ */
+import type { PicoUsd } from '../money.ts'
+
+/** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
+export type FormatName = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'
+
+/** Where the provider's key goes in the outgoing request. */
+export type AuthScheme = 'bearer' | 'x-api-key' | 'x-goog-api-key' | 'none'
+
+/**
+ * Named deviations that a format's encoder must respect, each seen at some provider.
+ * - `max-tokens`: wants `max_tokens` where OpenAI wants `max_completion_tokens`
+ * - `no-stream-usage`: refuses `stream_options`
+ * - `system-role`: knows `system` but not `developer` messages
+ * - `any-tool-choice`: spells "a tool must be called" `any` instead of `required`
+ * - `no-strict-tools`: refuses `strict` on functions
+ * - `reasoning-object`: takes reasoning settings as an object `reasoning` instead of `reasoning_effort`
+ */
+export type Quirk =
+  | 'max-tokens'
+  | 'no-stream-usage'
+  | 'system-role'
+  | 'any-tool-choice'
+  | 'no-strict-tools'
+  | 'reasoning-object'
+
+/** What happens to the upstream request when the client goes away. */
+export type AbortPolicy = 'cancel' | 'drain'
+
+export interface Provider {
+  /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
+  readonly slug: string
+  /** Display name, as `gateway_metadata` and listings show it. */
+  readonly name: string
+  readonly format: FormatName
+  /** Without a trailing slash; null when the operator has to configure it. */
+  readonly baseUrl: string | null
+  readonly auth: AuthScheme
+  /** The service's own (shared) key; null when none is configured. */
+  readonly apiKey: string | null
+  readonly quirks: readonly Quirk[]
+  /** Fixed extra headers, e.g. a version header; never secrets. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly onAbort: AbortPolicy
+}
+
+/** Prices per token (request: per request) in 1e-12 USD; absent means free. */
+export interface Pricing {
+  readonly prompt: PicoUsd
+  readonly completion: PicoUsd
+  readonly request: PicoUsd
+  /** Price of a prompt token read from / written to the provider's cache; null: the prompt price. */
+  readonly inputCacheRead: PicoUsd | null
+  readonly inputCacheWrite: PicoUsd | null
+}
+
+export type DataRegion = 'europe' | 'us'
+
+/** One model at one provider. */
+export interface Endpoint {
+  /** Catalogue id of the model, `vendor/model`. */
+  readonly modelId: string
+  /** What the provider calls the model. */
+  readonly upstreamModel: string
+  readonly provider: Provider
+  readonly format: FormatName
+  readonly pricing: Pricing
+  readonly contextLength: number | null
+  readonly maxOutputTokens: number | null
+  readonly region: DataRegion | null
+  readonly zdr: boolean
+  readonly quantization: string
+  /** Names of request parameters it honours; null means all. */
+  readonly supportedParameters: ReadonlySet<string> | null
+}
+
+export interface Model {
+  readonly id: string
+  readonly name: string
+  /** Unix seconds; when the catalogue learned of it. */
+  readonly created: number
+  readonly contextLength: number | null
+  readonly maxOutputTokens: number | null
+  readonly inputModalities: readonly string[]
+  readonly outputModalities: readonly string[]
+  /** In the order in which they are tried. Never empty. */
+  readonly endpoints: readonly Endpoint[]
+}

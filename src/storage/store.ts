@@ -1,0 +1,38 @@
+/** The storage contract: domain records and the verbs on them. Rows and SQL never leave `storage/`. */
+
+export type KeyKind = 'inference' | 'management'
+
+/** An API key as it is stored: never the key itself, only its SHA-256. */
+export interface KeyRecord {
+  /** SHA-256 of the key, 64 lowercase hexadecimal characters. */
+  readonly hash: string
+  readonly kind: KeyKind
+  readonly name: string
+  /** Masked form for people, e.g. `sk-gw-v1-abc...123`. */
+  readonly label: string
+  readonly organizationId: string
+  readonly workspaceId: string | null
+  readonly disabled: boolean
+  /** ISO 8601 UTC; null: never. */
+  readonly expiresAt: string | null
+  readonly createdAt: string
+  readonly updatedAt: string
+}
+
+export interface KeyStore {
+  find(hash: string): Promise<KeyRecord | null>
+  /** Adds the key; a hash that exists already is left as it is. Returns whether it was added. */
+  add(record: KeyRecord): Promise<boolean>
+  /** Newest first. */
+  list(organizationId: string): Promise<readonly KeyRecord[]>
+  count(): Promise<number>
+}
+
+export interface Store {
+  readonly keys: KeyStore
+  close(): Promise<void>
+}
+
+/** The organization of the embedded mode, which has exactly one. */
+export const DEFAULT_ORGANIZATION_ID = 'org_default'
+export const DEFAULT_WORKSPACE_ID = 'ws_default'
