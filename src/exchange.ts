@@ -6,6 +6,7 @@ import type { FinishReason, Usage } from './formats/format.ts'
 import type { PicoUsd } from './money.ts'
 import type { Caller } from './protocol/records.ts'
 import type { ResponsesRequest } from './protocol/request.ts'
+import type { ResponseUsage } from './protocol/response.ts'
 import type { Endpoint } from './providers/provider.ts'
 
 /** What the client asked for, before anything was decided. */
@@ -41,6 +42,8 @@ export interface Exchange extends Call {
   firstTokenMs: number | null
   usage: Usage | null
   cost: PicoUsd | null
+  /** Usage and cost in the form of the response object. */
+  shownUsage: ResponseUsage | null
   finish: { readonly reason: FinishReason; readonly native: string | null } | null
   serviceTier: string | null
   upstreamId: string | null

@@ -3,7 +3,8 @@
  * and sums never round. Leaf.
  */
 
-const UNITS_PER_USD = 1e12
+/** Units in one US dollar. */
+export const UNITS_PER_USD = 1e12
 const DECIMALS = 12
 
 /** An amount in units of 1e-12 USD. Safe as a number up to about 9,000 USD: enough for one exchange. */
@@ -14,7 +15,7 @@ export type PicoUsd = number
  * @throws RangeError when it is no plain non-negative decimal or finer than 1e-12 USD.
  */
 export function parseUsd(text: string): PicoUsd {
-  const match = /^(\d{1,4})(?:\.(\d+))?$/.exec(text)
+  const match = /^(\d{1,3})(?:\.(\d+))?$/.exec(text)
   if (match === null) throw new RangeError('not a decimal number of US dollars')
   const fraction = (match[2] ?? '').replace(/0+$/, '')
   if (fraction.length > DECIMALS) throw new RangeError('finer than 0.000000000001 US dollars')

@@ -1,5 +1,6 @@
 /** Where the events of an exchange go: an event stream, one JSON body, or a batch item. Hot path. */
 import type { GatewayError } from '../errors.ts'
+import type { ExchangeLine } from '../log.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { GatewayMetadata, ResponseResource } from '../protocol/response.ts'
 
@@ -36,9 +37,16 @@ export class FinalSink implements Sink {
   }
 }
 
+/** What only the pipeline knows of an exchange, for its log line. */
+export type ExchangeSummary = Pick<
+  ExchangeLine,
+  'firstTokenMs' | 'model' | 'provider' | 'attempts' | 'inputTokens' | 'outputTokens' | 'finish' | 'error'
+>
+
 /** How an exchange ended, for the front end that has to answer. */
-export type Outcome =
+export type Outcome = (
   /** Everything was said through the sink, a failure after the commit point included. */
   | { readonly answered: true }
   /** Nothing was written to the sink; the front end answers with the envelope. */
   | { readonly answered: false; readonly error: GatewayError; readonly metadata: GatewayMetadata | null }
+) & { readonly summary?: ExchangeSummary }

@@ -17,7 +17,13 @@ export type AuthScheme = 'bearer' | 'x-api-key' | 'x-goog-api-key' | 'none'
  * - `system-role`: knows `system` but not `developer` messages
  * - `any-tool-choice`: spells "a tool must be called" `any` instead of `required`
  * - `no-strict-tools`: refuses `strict` on functions
- * - `reasoning-object`: takes reasoning settings as an object `reasoning` instead of `reasoning_effort`
+ * - `reasoning-object`: takes reasoning settings as an object `reasoning` instead of `reasoning_effort`, and signed
+ *   or encrypted reasoning of earlier turns as `reasoning_details`
+ * - `replay-reasoning`: wants the thinking text of earlier turns back as `reasoning_content`
+ * - `thinking-parts`: wants it back as content parts of type `thinking`
+ * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
+ * - `cache-control`: takes `cache_control` marks on content parts
+ * - `no-user`: refuses `user`
  */
 export type Quirk =
   | 'max-tokens'
@@ -26,6 +32,11 @@ export type Quirk =
   | 'any-tool-choice'
   | 'no-strict-tools'
   | 'reasoning-object'
+  | 'replay-reasoning'
+  | 'thinking-parts'
+  | 'thought-signatures'
+  | 'cache-control'
+  | 'no-user'
 
 /** What happens to the upstream request when the client goes away. */
 export type AbortPolicy = 'cancel' | 'drain'

@@ -1,4 +1,7 @@
-/** The storage contract: domain records and the verbs on them. Rows and SQL never leave `storage/`. */
+/**
+ * The storage contract: domain records and the verbs on them. Rows and SQL never leave `storage/`.
+ * Text may be any well-formed Unicode without NUL, which no engine keeps faithfully: callers refuse it before.
+ */
 
 export type KeyKind = 'inference' | 'management'
 

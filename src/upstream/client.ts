@@ -9,18 +9,23 @@ export interface UpstreamRequest {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
-  /** Limit until the response headers, and between two chunks of the body. */
+  /** Limit until the response headers, connecting included, and between two chunks of the body. */
   readonly headersTimeoutMs: number
   readonly idleTimeoutMs: number
+  /** Calls with different values never share a connection; for credentials of one tenant. Absent: the common pool. */
+  readonly isolation?: string | undefined
 }
 
 export interface UpstreamHead {
   readonly status: number
-  /** Lower-case names; the last of repeated ones. */
+  /** Lower-case names; the last of repeated ones. No prototype. */
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Called synchronously from the socket. After `onEnd` or `onError` (exactly one of them) nothing more comes. */
+/**
+ * Called synchronously from the socket, never from inside `start`. A callback that throws aborts the call, and
+ * what it threw comes back through `onError`; nothing more follows `onEnd` (unless it threw) or `onError`.
+ */
 export interface UpstreamHandler {
   onHead(head: UpstreamHead): void
   /** The bytes are only valid during the call. */
@@ -31,14 +36,17 @@ export interface UpstreamHandler {
 }
 
 export interface UpstreamCall {
+  /** No deadline runs while paused. Called outside `onData`, one more chunk may come before it takes effect. */
   pause(): void
+  /** Takes effect after the running code; `onData` is never called from inside. */
   resume(): void
   /** Closes the connection at once; no callback follows. Safe to call at any time, also twice. */
   abort(): void
 }
 
 export interface UpstreamClient {
+  /** Never throws: whatever is wrong with the request comes through `onError` later. */
   start(request: UpstreamRequest, handler: UpstreamHandler): UpstreamCall
-  /** Closes all connections. */
+  /** Closes all connections; calls that are still running fail. */
   close(): Promise<void>
 }

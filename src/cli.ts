@@ -1,0 +1,105 @@
+#!/usr/bin/env node
+/** The operator's command line, on the same store and configuration as the gateway. */
+import { parseArgs } from 'node:util'
+import { createKey } from './access/keys.ts'
+import { systemClock } from './clock.ts'
+import { ConfigError, loadConfig, processEnvironment } from './config.ts'
+import { openStore } from './storage/open.ts'
+import { DEFAULT_ORGANIZATION_ID, type Store } from './storage/store.ts'
+import { buildCatalog } from './threads/build.ts'
+import { startFailure } from './threads/start-failure.ts'
+
+const USAGE = `usage:
+  sluice keys create --name NAME [--management]   make a key and show it once
+  sluice keys list                                hashes, labels and states of all keys
+  sluice check [--config FILE]                    check a configuration without starting
+
+Every command takes --config FILE and the environment of the gateway.`
+
+const OPTIONS = {
+  config: { type: 'string' },
+  name: { type: 'string' },
+  management: { type: 'boolean', default: false },
+  help: { type: 'boolean', short: 'h', default: false },
+} as const
+
+/** The command cannot be carried out as it was given. */
+class UsageError extends Error {
+  override readonly name = 'UsageError'
+}
+
+type Values = ReturnType<typeof parseArgs<{ options: typeof OPTIONS; allowPositionals: true }>>['values']
+
+const COMMANDS: Readonly<Record<string, (values: Values) => Promise<void>>> = {
+  'keys create': async values => {
+    const { name, management } = values
+    if (name === undefined || name.trim() === '') throw new UsageError('--name: is required')
+    await withStore(values, async store => {
+      const { key, record } = createKey({
+        kind: management === true ? 'management' : 'inference',
+        name,
+        clock: systemClock,
+      })
+      await store.keys.add(record)
+      print(key)
+      process.stderr.write('Shown only now; the store keeps its hash.\n')
+    })
+  },
+  'keys list': async values => {
+    await withStore(values, async store => {
+      for (const key of await store.keys.list(DEFAULT_ORGANIZATION_ID)) {
+        print([key.hash, key.kind, key.label, key.disabled ? 'disabled' : 'active', key.createdAt, key.name].join('\t'))
+      }
+    })
+  },
+  check: async values => {
+    const config = configuration(values)
+    const catalog = buildCatalog(config, null)
+    print(`configuration is good: ${catalog.providers().length} providers, ${catalog.models().length} models`)
+  },
+}
+
+function configuration(values: Values) {
+  return loadConfig(values.config === undefined ? [] : ['--config', values.config], processEnvironment())
+}
+
+async function withStore(values: Values, use: (store: Store) => Promise<void>): Promise<void> {
+  const store = await openStore(configuration(values).storageUrl)
+  try {
+    await use(store)
+  } finally {
+    await store.close()
+  }
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+async function main(): Promise<number> {
+  try {
+    const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true })
+    const command = COMMANDS[positionals.join(' ')]
+    if (values.help || command === undefined) {
+      process.stderr.write(`${USAGE}\n`)
+      return values.help ? 0 : 2
+    }
+    await command(values)
+    return 0
+  } catch (error) {
+    const line = foreseen(error)
+    if (line === null) throw error
+    process.stderr.write(`sluice: ${line}\n`)
+    return 2
+  }
+}
+
+function foreseen(error: unknown): string | null {
+  if (error instanceof UsageError || error instanceof ConfigError) return error.message
+  if (error instanceof TypeError && Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true) {
+    return error.message
+  }
+  return startFailure(error)?.line ?? null
+}
+
+process.exitCode = await main()

@@ -1,0 +1,19 @@
+/**
+ * The wire format of OpenAI's Responses API, spoken by a dozen providers: the nearest to our own vocabulary. Pure.
+ */
+import type { Endpoint } from '../providers/provider.ts'
+import type { Delta, Format } from './format.ts'
+import { ResponsesDecoder } from './openai-responses-decode.ts'
+import { encodeResponses } from './openai-responses-encode.ts'
+import { replyFailure } from './openai-responses-failure.ts'
+import { ownReasoning } from './openai-responses-wire.ts'
+
+export const openaiResponses = {
+  name: 'openai-responses',
+  encode: encodeResponses,
+  framing: (stream: boolean) => (stream ? 'sse' : 'json'),
+  /** With the endpoint at hand, reasoning that does not say whose it is is named after its provider. */
+  decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint) =>
+    new ResponsesDecoder(emit, endpoint === undefined ? null : ownReasoning(endpoint.provider.slug)),
+  failure: replyFailure,
+} as const satisfies Format

@@ -1,0 +1,14 @@
+/** The wire formats by name. A new name in `FormatName` makes the compiler ask for its line here. */
+import type { FormatName } from '../providers/provider.ts'
+import { anthropicMessages } from './anthropic-messages.ts'
+import type { Format } from './format.ts'
+import { googleGemini } from './google-gemini.ts'
+import { openaiChat } from './openai-chat.ts'
+import { openaiResponses } from './openai-responses.ts'
+
+export const FORMATS: Readonly<Record<FormatName, Format>> = {
+  'openai-responses': openaiResponses,
+  'openai-chat': openaiChat,
+  'anthropic-messages': anthropicMessages,
+  'google-gemini': googleGemini,
+}

@@ -1,0 +1,294 @@
+/**
+ * One try at one endpoint: encode, send, decode, assemble, write. Hot path: from socket chunk to sink everything
+ * is a plain synchronous call.
+ *
+ * The commit point is here: once the first content has been written to a live sink, the attempt can no longer be
+ * replaced, and a failure has to be told in the stream.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import type { Attempt, Exchange } from '../exchange.ts'
+import type { Decoder, Delta, FinishReason, Format, Usage } from '../formats/format.ts'
+import type { Log } from '../log.ts'
+import type { Metrics } from '../metrics.ts'
+import type { Endpoint, FormatName } from '../providers/provider.ts'
+import { authHeaders } from '../upstream/auth.ts'
+import { TextBody } from '../upstream/body.ts'
+import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/client.ts'
+import { upstreamFailure } from '../upstream/failure.ts'
+import { SseParser } from '../upstream/sse.ts'
+import { Assembler } from './assemble.ts'
+import { echoRequest } from './echo.ts'
+import { fitRequest } from './parameters.ts'
+import type { Sink } from './sink.ts'
+
+export interface AttemptTools {
+  readonly client: UpstreamClient
+  readonly formats: Readonly<Record<FormatName, Format>>
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
+  /** Keyed hash under which a provider may know the end user. */
+  readonly hashEndUser: (organizationId: string, user: string) => string
+}
+
+/** What a finished attempt leaves for the terminal event. */
+export interface Finish {
+  readonly reason: FinishReason
+  readonly native: string | null
+  readonly serviceTier: string | null
+}
+
+/** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
+const JSON_MAX_BYTES = 64 * 1024 * 1024
+/** An error page is only read for its message. */
+const ERROR_MAX_BYTES = 64 * 1024
+/** After the finish the provider gets this long to end its body, so that the connection can be used again. */
+const TRAILING_MS = 1_000
+
+const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
+
+type Mode = 'undecided' | 'sse' | 'json' | 'error' | 'over'
+
+export class AttemptRun implements UpstreamHandler {
+  readonly assembler: Assembler
+  readonly #tools: AttemptTools
+  readonly #exchange: Exchange
+  readonly #attempt: Attempt
+  readonly #sink: Sink
+  readonly #debug: Readonly<Record<string, unknown>>[]
+  readonly #format: Format
+  readonly #decoder: Decoder
+  readonly #parser: SseParser
+  readonly #body: TextBody
+  readonly #sentMs: number
+  #mode: Mode = 'undecided'
+  #head: UpstreamHead | null = null
+  #call: UpstreamCall | null = null
+  #usage: Usage | null = null
+  #trailing: Timer | null = null
+  #resolve: (finish: Finish) => void = () => {}
+  #reject: (error: GatewayError) => void = () => {}
+
+  /** `debug` collects the upstream bodies to echo, over all attempts of the exchange. */
+  constructor(
+    tools: AttemptTools,
+    exchange: Exchange,
+    attempt: Attempt,
+    sink: Sink,
+    debug: Readonly<Record<string, unknown>>[],
+  ) {
+    this.#tools = tools
+    this.#exchange = exchange
+    this.#attempt = attempt
+    this.#sink = sink
+    this.#debug = debug
+    this.#format = tools.formats[attempt.endpoint.format]
+    this.#decoder = this.#format.decoder(delta => this.#take(delta))
+    this.#parser = new SseParser((event, data) => this.#decoder.frame(event, data))
+    this.#body = new TextBody(JSON_MAX_BYTES)
+    this.#sentMs = tools.clock.monotonicMs()
+    const response = echoRequest(exchange.request, {
+      id: exchange.id,
+      createdAt: exchange.createdAt,
+      model: attempt.endpoint.modelId,
+    })
+    this.assembler = new Assembler(response, event => {
+      if (!sink.write(event)) this.#call?.pause()
+    })
+  }
+
+  /** Whether the client has seen content of this attempt. */
+  get committed(): boolean {
+    return this.#sink.live && this.assembler.begun
+  }
+
+  get usage(): Usage | null {
+    return this.#usage
+  }
+
+  /** Resolves when the model's reply is complete; rejects with a GatewayError otherwise. */
+  async run(): Promise<Finish> {
+    const { signal } = this.#exchange
+    const onAbort = () => this.#fail(signal.reason as GatewayError)
+    try {
+      signal.throwIfAborted()
+      return await new Promise<Finish>((resolve, reject) => {
+        this.#resolve = resolve
+        this.#reject = reject
+        signal.addEventListener('abort', onAbort, { once: true })
+        this.#sink.onDrain(() => this.#call?.resume())
+        this.#start()
+      })
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+    }
+  }
+
+  #start(): void {
+    const { exchange, endpoint } = { exchange: this.#exchange, endpoint: this.#attempt.endpoint }
+    const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
+    const wire = this.#format.encode(
+      {
+        request: fitRequest(exchange.request, endpoint),
+        stream: exchange.request.stream === true,
+        endUser: user === null ? null : this.#tools.hashEndUser(exchange.caller.organizationId, user),
+      },
+      endpoint,
+    )
+    if (exchange.request.debug?.echo_upstream_body === true) this.#debug.push(wire.body)
+    this.#call = this.#tools.client.start(
+      {
+        url: endpointUrl(endpoint, wire.path),
+        headers: {
+          ...endpoint.provider.headers,
+          ...wire.headers,
+          ...authHeaders(endpoint.provider.auth, endpoint.provider.apiKey),
+        },
+        body: JSON.stringify(wire.body),
+        headersTimeoutMs: this.#tools.timeouts.upstreamHeadersMs,
+        idleTimeoutMs: this.#tools.timeouts.upstreamIdleMs,
+      },
+      this,
+    )
+  }
+
+  onHead(head: UpstreamHead): void {
+    this.#head = head
+    this.#attempt.status = head.status
+    this.#tools.metrics.upstreamLatency.observe(
+      { provider: this.#attempt.endpoint.provider.slug },
+      (this.#tools.clock.monotonicMs() - this.#sentMs) / 1000,
+    )
+    if (head.status < 200 || head.status > 299) this.#mode = 'error'
+    else if (this.#format.framing(this.#exchange.request.stream === true) === 'json') this.#mode = 'json'
+  }
+
+  onData(chunk: Buffer): void {
+    this.#guarded(() => {
+      if (this.#mode === 'undecided') this.#mode = looksLikeJson(chunk)
+      if (this.#mode === 'sse') this.#parser.push(chunk)
+      else if (this.#mode === 'json') this.#body.push(chunk)
+      else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
+    })
+  }
+
+  onEnd(): void {
+    this.#trailing?.cancel()
+    this.#guarded(() => {
+      if (this.#mode === 'over') return
+      if (this.#mode === 'error') {
+        this.#failFromBody()
+        return
+      }
+      if (this.#mode === 'json') this.#decoder.frame('', this.#body.text())
+      else this.#parser.end()
+      this.#decoder.end()
+      // A decoder that neither finished nor complained has not seen the end of the reply.
+      if (!this.#isOver()) this.#fail(cutShort())
+    })
+  }
+
+  onError(error: GatewayError): void {
+    this.#trailing?.cancel()
+    this.#fail(error)
+  }
+
+  /** Runs decoder code; what a hostile reply makes it throw is the provider's failure, never ours alone. */
+  #guarded(step: () => void): void {
+    try {
+      step()
+    } catch (thrown) {
+      if (thrown instanceof GatewayError) {
+        this.#fail(thrown)
+        return
+      }
+      this.#tools.log.fault('reply not understood', thrown)
+      this.#fail(
+        new GatewayError('provider_unavailable', 'The provider sent a reply that cannot be understood', {
+          cause: thrown,
+        }),
+      )
+    }
+  }
+
+  #take(delta: Delta): void {
+    switch (delta.kind) {
+      case 'start':
+        this.#exchange.upstreamId = delta.upstreamId
+        break
+      case 'usage':
+        this.#usage = delta.usage
+        break
+      case 'finish':
+        this.#complete({ reason: delta.reason, native: delta.native, serviceTier: delta.serviceTier })
+        break
+      default:
+        if (!this.assembler.begun) this.#begin()
+        this.assembler.take(delta)
+    }
+  }
+
+  #begin(): void {
+    this.#exchange.firstTokenMs = this.#tools.clock.monotonicMs()
+    this.assembler.begin(this.#exchange.request.stream === true ? this.#debug : [])
+  }
+
+  #complete(finish: Finish): void {
+    if (this.#isOver()) return
+    if (!this.assembler.begun) this.#begin()
+    this.#mode = 'over'
+    this.#trailing = this.#tools.clock.after(TRAILING_MS, () => this.#call?.abort())
+    this.#resolve(finish)
+  }
+
+  #fail(error: GatewayError): void {
+    if (this.#isOver()) return
+    this.#mode = 'over'
+    this.#attempt.error = error
+    this.#call?.abort()
+    this.#reject(error)
+  }
+
+  #failFromBody(): void {
+    const { provider } = this.#attempt.endpoint
+    this.#fail(
+      upstreamFailure({
+        format: this.#format,
+        status: this.#head?.status ?? 0,
+        headers: this.#head?.headers ?? {},
+        body: this.#body.text(),
+        secrets: provider.apiKey === null ? [] : [provider.apiKey],
+        providerName: provider.name,
+        clock: this.#tools.clock,
+      }),
+    )
+  }
+
+  #isOver(): boolean {
+    return this.#mode === 'over'
+  }
+}
+
+/** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
+function looksLikeJson(chunk: Buffer): Mode {
+  for (const byte of chunk) {
+    if (byte === SPACE || byte === TAB || byte === LF || byte === CR) continue
+    return byte === OPEN_BRACE || byte === OPEN_BRACKET ? 'json' : 'sse'
+  }
+  return 'undecided'
+}
+
+/** @throws GatewayError when the operator has not said where the provider is. */
+function endpointUrl(endpoint: Endpoint, path: string): URL {
+  const { baseUrl, name } = endpoint.provider
+  if (baseUrl === null) {
+    throw new GatewayError('provider_unavailable', `No base URL is configured for provider ${name}`)
+  }
+  return new URL(baseUrl + path)
+}
+
+function cutShort(): GatewayError {
+  return new GatewayError('provider_unavailable', 'The provider ended its reply before it was complete')
+}

@@ -1,0 +1,31 @@
+/** The `gateway_metadata` object: how an exchange was routed. Pure. */
+import type { Exchange } from '../exchange.ts'
+import type { GatewayMetadata } from '../protocol/response.ts'
+
+/** `selected`: whether the last attempt is the one that answered. */
+export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {
+  const last = exchange.attempts.at(-1)
+  const chosen = selected ? last?.endpoint : undefined
+  const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
+  return {
+    requested,
+    strategy: (exchange.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct',
+    region: null,
+    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.provider.name}`}`,
+    attempt: chosen === undefined ? 0 : exchange.attempts.length,
+    attempts: exchange.attempts.map(attempt => ({
+      provider: attempt.endpoint.provider.name,
+      model: attempt.endpoint.modelId,
+      status: attempt.status,
+    })),
+    is_byok: last?.isByok ?? false,
+    endpoints: {
+      total: exchange.candidates.length,
+      available: exchange.candidates.map(endpoint => ({
+        model: endpoint.modelId,
+        provider: endpoint.provider.name,
+        selected: endpoint === chosen,
+      })),
+    },
+  }
+}

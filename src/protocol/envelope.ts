@@ -1,0 +1,35 @@
+/**
+ * The error body that every operation answers with. Pure. An internal error says nothing about its cause: no
+ * message of ours, no provider fields, no routing metadata.
+ */
+import type { GatewayError } from '../errors.ts'
+import type { GatewayMetadata } from './response.ts'
+
+export interface ErrorBody {
+  /** Equal to the HTTP status. */
+  code: number
+  message: string
+  metadata: { error_type: string } & Record<string, unknown>
+}
+
+export interface ErrorEnvelope {
+  error: ErrorBody
+  gateway_metadata?: GatewayMetadata
+}
+
+/** What a client reads when the fault is ours. */
+export const INTERNAL_MESSAGE = 'Internal Server Error'
+
+/** The envelope of an error; `gatewayMetadata` goes along when the caller asked for it and routing had begun. */
+export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMetadata | null): ErrorEnvelope {
+  if (error.status === 500) {
+    return { error: { code: 500, message: INTERNAL_MESSAGE, metadata: { error_type: error.errorType } } }
+  }
+  const body: ErrorBody = {
+    code: error.status,
+    message: error.message,
+    // Ours comes last: details of a failure must not be able to restate its type.
+    metadata: { ...error.metadata, error_type: error.errorType },
+  }
+  return gatewayMetadata == null ? { error: body } : { error: body, gateway_metadata: gatewayMetadata }
+}

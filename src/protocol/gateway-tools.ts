@@ -1,0 +1,128 @@
+/**
+ * Tools that run on our side: `gateway:<x>`, with the public spelling `openrouter:<x>` as an alias, and the
+ * shorthand spellings that mean them. Settings are under `parameters`. Pure.
+ */
+import { type TSchema, Type } from '@sinclair/typebox'
+import { FUSION_MODELS_MAX, FUSION_TOOL_STEPS_MAX, FUSION_TOOLS_MAX, TEMPERATURE_MAX } from './limits.ts'
+import { AnyObject, maybe, oneOf } from './schema.ts'
+import { searchSettings } from './search-settings.ts'
+
+const text = maybe(Type.String())
+const texts = maybe(Type.Array(Type.String()))
+const flag = maybe(Type.Boolean())
+const positive = maybe(Type.Integer({ minimum: 1 }))
+const temperature = maybe(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX }))
+const reasoning = maybe(AnyObject)
+/** Trimmed by the tool; unique among its entries. */
+const instanceName = maybe(Type.String({ pattern: '^[a-zA-Z0-9 _-]{1,64}$' }))
+const innerTools = maybe(Type.Array(Type.Object({ type: Type.String(), parameters: maybe(AnyObject) })))
+
+const networkPolicy = maybe(
+  Type.Object({
+    type: oneOf('disabled', 'allowlist'),
+    allowed_domains: maybe(Type.Array(Type.String(), { maxItems: 50 })),
+  }),
+)
+const environment = maybe(
+  Type.Object({
+    type: oneOf('container_auto', 'container_reference'),
+    file_ids: maybe(Type.Array(Type.String(), { maxItems: 20 })),
+    container_id: maybe(Type.String({ pattern: '^[\\w-]{1,40}$' })),
+    network_policy: networkPolicy,
+  }),
+)
+
+/** `parameters` of each tool; null where the tool has none. */
+const PARAMETERS = {
+  web_search: Type.Object(searchSettings),
+  web_fetch: Type.Object({
+    engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter', 'exa', 'parallel', 'firecrawl')),
+    max_uses: positive,
+    max_content_tokens: positive,
+    allowed_domains: texts,
+    blocked_domains: texts,
+  }),
+  datetime: Type.Object({ timezone: text }),
+  image_generation: Type.Object({ model: text }),
+  fusion: Type.Object({
+    analysis_models: maybe(Type.Array(Type.String(), { minItems: 1, maxItems: FUSION_MODELS_MAX })),
+    model: text,
+    max_tool_calls: maybe(Type.Integer({ minimum: 1, maximum: FUSION_TOOL_STEPS_MAX })),
+    preset: maybe(oneOf('general-high', 'general-budget', 'general-fast')),
+    tools: maybe(
+      Type.Array(Type.Object({ type: Type.String(), parameters: maybe(AnyObject) }), {
+        maxItems: FUSION_TOOLS_MAX,
+      }),
+    ),
+    max_completion_tokens: positive,
+    reasoning,
+    temperature,
+    cache_control: maybe(AnyObject),
+  }),
+  advisor: Type.Object({
+    name: instanceName,
+    model: text,
+    instructions: text,
+    forward_transcript: flag,
+    stream: flag,
+    max_completion_tokens: positive,
+    reasoning,
+    temperature,
+  }),
+  subagent: Type.Object({
+    name: instanceName,
+    model: text,
+    instructions: text,
+    tools: innerTools,
+    max_tool_calls: maybe(Type.Integer({ minimum: 1, maximum: 25 })),
+    max_completion_tokens: positive,
+    reasoning,
+    temperature,
+    inherit_functions: flag,
+    inherited_function_names: texts,
+  }),
+  files: Type.Object({}),
+  experimental__search_models: Type.Object({ max_results: maybe(Type.Integer({ minimum: 1, maximum: 20 })) }),
+  tool_search: Type.Object({ max_results: maybe(Type.Integer({ minimum: 1, maximum: 50 })) }),
+  bash: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')), environment }),
+  shell: Type.Object({
+    engine: maybe(oneOf('auto', 'gateway', 'openrouter')),
+    environment,
+    sleep_after_seconds: maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 })),
+  }),
+  apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
+} satisfies Record<string, TSchema>
+
+type Name = keyof typeof PARAMETERS
+type Spelling = `gateway:${Name}` | `openrouter:${Name}` | 'tool_search'
+
+/** A tool that runs on our side. `parameters` were checked; the tool's own file reads them. */
+export interface GatewayTool {
+  type: Spelling
+  parameters?: Record<string, unknown> | null
+  [field: string]: unknown
+}
+
+/** Names of all tools that run on our side, without a prefix. */
+export const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
+
+/** Every spelling of a gateway tool, brought to its name. */
+const NAME_OF = new Map<string, Name>([
+  ...SERVER_TOOL_NAMES.flatMap(name => [
+    [`gateway:${name}`, name] as const,
+    [`openrouter:${name}`, name] as const,
+  ]),
+  ['tool_search', 'tool_search'],
+])
+
+/** The name of the gateway tool that a tool type means; null for every other tool. */
+export function serverToolName(type: string): string | null {
+  return NAME_OF.get(type) ?? null
+}
+
+export const gatewayTools = Object.fromEntries(
+  [...NAME_OF].map(([type, name]) => [
+    type,
+    Type.Object({ type: Type.Literal(type), parameters: maybe(PARAMETERS[name]) }),
+  ]),
+) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<GatewayTool>>>

@@ -1,0 +1,159 @@
+/**
+ * Items of tools that a provider runs on its side (MCP, computer, search, images, code), as clients replay
+ * them. Objects are open; actions and outputs of unknown kinds pass, for providers add them. Pure.
+ */
+import { Type } from '@sinclair/typebox'
+import { AnyObject, maybe, oneOf, variants } from './schema.ts'
+
+const id = maybe(Type.String())
+const status = maybe(oneOf('in_progress', 'completed', 'incomplete'))
+const name = Type.String({ minLength: 1 })
+const call_id = Type.String({ minLength: 1 })
+
+// MCP
+
+const McpListTools = Type.Object({
+  type: Type.Literal('mcp_list_tools'),
+  id: Type.String(),
+  server_label: Type.String(),
+  tools: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      input_schema: AnyObject,
+      description: maybe(Type.String()),
+      annotations: maybe(AnyObject),
+    }),
+  ),
+  error: maybe(Type.Union([Type.String(), AnyObject])),
+})
+
+const McpApprovalRequest = Type.Object({
+  type: Type.Literal('mcp_approval_request'),
+  id: Type.String(),
+  name,
+  arguments: Type.String(),
+  server_label: Type.String(),
+})
+
+const McpApprovalResponse = Type.Object({
+  type: Type.Literal('mcp_approval_response'),
+  approval_request_id: Type.String(),
+  approve: Type.Boolean(),
+  id,
+  reason: maybe(Type.String()),
+})
+
+const McpCall = Type.Object({
+  type: Type.Literal('mcp_call'),
+  id: Type.String(),
+  name,
+  arguments: Type.String(),
+  server_label: Type.String(),
+  output: maybe(Type.String()),
+  error: maybe(Type.Union([Type.String(), AnyObject])),
+})
+
+// What a provider executed on its side
+
+const ComputerCall = Type.Object({
+  type: Type.Literal('computer_call'),
+  call_id,
+  status: oneOf('in_progress', 'completed', 'incomplete'),
+  pending_safety_checks: Type.Array(
+    Type.Object({ id: Type.String(), code: maybe(Type.String()), message: maybe(Type.String()) }),
+  ),
+  action: maybe(AnyObject),
+  id,
+})
+
+const ComputerCallOutput = Type.Object({
+  type: Type.Literal('computer_call_output'),
+  call_id,
+  output: Type.Object({
+    type: Type.Literal('computer_screenshot'),
+    image_url: maybe(Type.String()),
+    file_id: maybe(Type.String()),
+  }),
+  acknowledged_safety_checks: maybe(Type.Array(AnyObject)),
+  id,
+  status,
+})
+
+const WebSource = Type.Object({ type: Type.String(), url: maybe(Type.String()) })
+const WebSearchAction = variants(
+  {
+    search: Type.Object({
+      type: Type.Literal('search'),
+      query: maybe(Type.String()),
+      queries: maybe(Type.Array(Type.String())),
+      sources: maybe(Type.Array(WebSource)),
+    }),
+    open_page: Type.Object({ type: Type.Literal('open_page'), url: maybe(Type.String()) }),
+    find_in_page: Type.Object({
+      type: Type.Literal('find_in_page'),
+      pattern: maybe(Type.String()),
+      url: maybe(Type.String()),
+    }),
+  },
+  { noun: 'web search action', open: true },
+)
+
+const WebSearchCall = Type.Object({
+  type: Type.Literal('web_search_call'),
+  id,
+  status: maybe(oneOf('completed', 'searching', 'in_progress', 'failed')),
+  action: maybe(WebSearchAction),
+})
+
+const FileSearchCall = Type.Object({
+  type: Type.Literal('file_search_call'),
+  id: Type.String(),
+  queries: Type.Array(Type.String()),
+  status: oneOf('in_progress', 'searching', 'completed', 'incomplete', 'failed'),
+  results: maybe(Type.Array(AnyObject)),
+})
+
+/** A client may name an earlier image by its id alone. */
+const ImageGenerationCall = Type.Object({
+  type: Type.Literal('image_generation_call'),
+  id: Type.String(),
+  status: maybe(oneOf('in_progress', 'completed', 'generating', 'failed')),
+  result: maybe(Type.String()),
+  prompt: maybe(Type.String()),
+})
+
+const CodeOutput = variants(
+  {
+    logs: Type.Object({ type: Type.Literal('logs'), logs: Type.String() }),
+    image: Type.Object({ type: Type.Literal('image'), url: Type.String() }),
+    file: Type.Object({
+      type: Type.Literal('file'),
+      id: maybe(Type.String()),
+      filename: maybe(Type.String()),
+    }),
+  },
+  { noun: 'code output', open: true },
+)
+
+const CodeInterpreterCall = Type.Object({
+  type: Type.Literal('code_interpreter_call'),
+  id: Type.String(),
+  status: maybe(oneOf('in_progress', 'completed', 'incomplete', 'interpreting', 'failed')),
+  code: maybe(Type.String()),
+  container_id: maybe(Type.String()),
+  outputs: maybe(Type.Array(CodeOutput)),
+})
+
+/** Kinds by their `type`. */
+export const hostedItems = {
+  mcp_list_tools: McpListTools,
+  mcp_approval_request: McpApprovalRequest,
+  mcp_approval_response: McpApprovalResponse,
+  mcp_call: McpCall,
+  computer_call: ComputerCall,
+  computer_call_output: ComputerCallOutput,
+  web_search_call: WebSearchCall,
+  file_search_call: FileSearchCall,
+  image_generation_call: ImageGenerationCall,
+  code_interpreter_call: CodeInterpreterCall,
+}

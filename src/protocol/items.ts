@@ -1,0 +1,290 @@
+/**
+ * Every kind of element of `input`. Objects are open: unknown fields are kept and passed on. Optional fields
+ * may be null. What clients replay is taken leniently: an assistant message needs no id or status, and its
+ * content may be a string. Pure.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { gatewayItems } from './gateway-items.ts'
+import { hostedItems } from './hosted-items.ts'
+import { AgentPart, AssistantPart, InputPart, ReasoningPart, SummaryPart, ToolOutput } from './parts.ts'
+import { AnyObject, mapOf, maybe, nullable, oneOf, variants } from './schema.ts'
+import { Tool } from './tools.ts'
+
+export type {
+  CustomToolCallItem,
+  FunctionCallItem,
+  HostedItem,
+  HostedItemType,
+  ItemStatus,
+  MessageItem,
+  OutputItem,
+  ReasoningItem,
+} from './output-items.ts'
+export type {
+  Annotation,
+  AssistantPart,
+  InputAudio,
+  InputFile,
+  InputImage,
+  InputPart,
+  InputText,
+  InputVideo,
+  Logprob,
+  OutputPart,
+  OutputTextPart,
+  ReasoningTextPart,
+  RefusalPart,
+  SummaryTextPart,
+  TopLogprob,
+} from './parts.ts'
+
+const id = maybe(Type.String())
+const status = maybe(oneOf('in_progress', 'completed', 'incomplete'))
+const name = Type.String({ minLength: 1 })
+const call_id = Type.String({ minLength: 1 })
+const phase = maybe(oneOf('commentary', 'final_answer'))
+
+// Messages
+
+function instructed<Role extends 'user' | 'system' | 'developer'>(role: Role) {
+  return Type.Object({
+    type: Type.Optional(Type.Literal('message')),
+    role: Type.Literal(role),
+    content: nullable(Type.Union([Type.String(), Type.Array(InputPart)])),
+    id,
+    status,
+    phase,
+  })
+}
+
+const UserMessage = instructed('user')
+const SystemMessage = instructed('system')
+const DeveloperMessage = instructed('developer')
+export type InstructedMessage =
+  | Static<typeof UserMessage>
+  | Static<typeof SystemMessage>
+  | Static<typeof DeveloperMessage>
+
+const AssistantMessage = Type.Object({
+  type: Type.Optional(Type.Literal('message')),
+  role: Type.Literal('assistant'),
+  content: nullable(Type.Union([Type.String(), Type.Array(AssistantPart)])),
+  id,
+  status,
+  phase,
+})
+export type AssistantMessage = Static<typeof AssistantMessage>
+
+const Message = variants(
+  { user: UserMessage, system: SystemMessage, developer: DeveloperMessage, assistant: AssistantMessage },
+  { noun: 'message role', tag: 'role' },
+)
+/** A message of any role; `type` may be missing. */
+export type InputMessage = Static<typeof Message>
+
+// Reasoning
+
+/** The id is missing when a client replays reasoning of a provider that stores nothing. */
+const Reasoning = Type.Object({
+  type: Type.Literal('reasoning'),
+  id,
+  summary: maybe(Type.Array(SummaryPart)),
+  content: maybe(Type.Array(ReasoningPart)),
+  encrypted_content: maybe(Type.String()),
+  status,
+  /** Open: new sources of reasoning appear. */
+  format: maybe(Type.String()),
+  signature: maybe(Type.String()),
+})
+export type InputReasoning = Static<typeof Reasoning>
+
+// Calls that the client executes, and what they gave
+
+const FunctionCall = Type.Object({
+  type: Type.Literal('function_call'),
+  call_id,
+  name,
+  arguments: Type.String(),
+  id,
+  status,
+  namespace: maybe(Type.String()),
+  async: maybe(Type.Boolean()),
+  subagent_id: maybe(Type.String()),
+  subagent_items: maybe(Type.Array(AnyObject)),
+})
+export type InputFunctionCall = Static<typeof FunctionCall>
+
+const FunctionCallOutput = Type.Object({
+  type: Type.Literal('function_call_output'),
+  call_id,
+  output: ToolOutput,
+  id,
+  status,
+})
+export type FunctionCallOutput = Static<typeof FunctionCallOutput>
+
+const CustomToolCall = Type.Object({
+  type: Type.Literal('custom_tool_call'),
+  call_id,
+  name,
+  input: Type.String(),
+  id,
+  status,
+  namespace: maybe(Type.String()),
+  async: maybe(Type.Boolean()),
+})
+export type InputCustomToolCall = Static<typeof CustomToolCall>
+
+const CustomToolCallOutput = Type.Object({
+  type: Type.Literal('custom_tool_call_output'),
+  call_id,
+  output: ToolOutput,
+  id,
+  status,
+})
+export type CustomToolCallOutput = Static<typeof CustomToolCallOutput>
+
+const PatchOperation = variants(
+  {
+    create_file: Type.Object({ type: Type.Literal('create_file'), path: Type.String(), diff: Type.String() }),
+    update_file: Type.Object({ type: Type.Literal('update_file'), path: Type.String(), diff: Type.String() }),
+    delete_file: Type.Object({ type: Type.Literal('delete_file'), path: Type.String() }),
+  },
+  { noun: 'patch operation' },
+)
+
+const ApplyPatchCall = Type.Object({
+  type: Type.Literal('apply_patch_call'),
+  call_id,
+  operation: PatchOperation,
+  status: oneOf('in_progress', 'completed'),
+  id,
+})
+
+const ApplyPatchCallOutput = Type.Object({
+  type: Type.Literal('apply_patch_call_output'),
+  call_id,
+  status: oneOf('completed', 'failed'),
+  output: maybe(Type.String()),
+  id,
+})
+
+const LocalShellCall = Type.Object({
+  type: Type.Literal('local_shell_call'),
+  call_id,
+  id: Type.String(),
+  status: oneOf('in_progress', 'completed', 'incomplete'),
+  action: Type.Object({
+    type: Type.Literal('exec'),
+    command: Type.Array(Type.String()),
+    env: mapOf(Type.String()),
+    timeout_ms: maybe(Type.Number({ minimum: 0 })),
+    user: maybe(Type.String()),
+    working_directory: maybe(Type.String()),
+  }),
+})
+
+const LocalShellCallOutput = Type.Object({
+  type: Type.Literal('local_shell_call_output'),
+  id: Type.String(),
+  output: Type.String(),
+  status,
+})
+
+const ShellCall = Type.Object({
+  type: Type.Literal('shell_call'),
+  call_id,
+  action: Type.Object({
+    commands: Type.Array(Type.String()),
+    max_output_length: maybe(Type.Integer({ minimum: 0 })),
+    timeout_ms: maybe(Type.Number({ minimum: 0 })),
+  }),
+  id,
+  status,
+  arguments: maybe(Type.String()),
+  environment: maybe(AnyObject),
+})
+
+const ShellOutcome = variants(
+  {
+    exit: Type.Object({ type: Type.Literal('exit'), exit_code: Type.Integer() }),
+    timeout: Type.Object({ type: Type.Literal('timeout') }),
+  },
+  { noun: 'shell outcome' },
+)
+
+const ShellCallOutput = Type.Object({
+  type: Type.Literal('shell_call_output'),
+  call_id,
+  output: Type.Array(Type.Object({ stdout: Type.String(), stderr: Type.String(), outcome: ShellOutcome })),
+  id,
+  status,
+  max_output_length: maybe(Type.Integer({ minimum: 0 })),
+  container_id: maybe(Type.String()),
+  files: maybe(Type.Array(AnyObject)),
+  error: maybe(Type.Union([Type.String(), AnyObject])),
+})
+
+// Control
+
+const Compaction = Type.Object({ type: Type.Literal('compaction'), encrypted_content: Type.String(), id })
+
+const ContextCompaction = Type.Object({
+  type: Type.Literal('context_compaction'),
+  encrypted_content: maybe(Type.String()),
+  id,
+})
+
+const ItemReference = Type.Object({ type: Type.Literal('item_reference'), id: Type.String() })
+
+const AdditionalTools = Type.Object({
+  type: Type.Literal('additional_tools'),
+  role: oneOf('unknown', 'user', 'assistant', 'system', 'critic', 'discriminator', 'developer', 'tool'),
+  tools: Type.Array(Tool),
+  id,
+})
+
+const AgentMessage = Type.Object({
+  type: Type.Literal('agent_message'),
+  author: Type.String(),
+  recipient: Type.String(),
+  content: Type.Array(AgentPart),
+  agent: maybe(Type.Object({ agent_name: Type.String() })),
+  id,
+})
+
+const ConfigurationUpdate = Type.Object({
+  type: Type.Literal('configuration_update'),
+  reasoning: Type.Object({
+    effort: nullable(oneOf('max', 'xhigh', 'high', 'medium', 'low', 'minimal', 'none')),
+  }),
+  id,
+})
+
+/** Kinds of `input` elements by their `type`; an element without one is a message. */
+export const InputItem = variants(
+  {
+    message: Message,
+    reasoning: Reasoning,
+    function_call: FunctionCall,
+    function_call_output: FunctionCallOutput,
+    custom_tool_call: CustomToolCall,
+    custom_tool_call_output: CustomToolCallOutput,
+    apply_patch_call: ApplyPatchCall,
+    apply_patch_call_output: ApplyPatchCallOutput,
+    local_shell_call: LocalShellCall,
+    local_shell_call_output: LocalShellCallOutput,
+    shell_call: ShellCall,
+    shell_call_output: ShellCallOutput,
+    compaction: Compaction,
+    context_compaction: ContextCompaction,
+    item_reference: ItemReference,
+    additional_tools: AdditionalTools,
+    agent_message: AgentMessage,
+    configuration_update: ConfigurationUpdate,
+    ...hostedItems,
+    ...gatewayItems,
+  },
+  { noun: 'input item', absent: 'message' },
+)
+export type InputItem = Static<typeof InputItem>

@@ -1,0 +1,256 @@
+/**
+ * What messages are made of: content parts, annotations, log probabilities. Schemas check what clients send;
+ * the plain types are what the gateway itself produces. Objects are open: unknown fields are kept. Pure.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { maybe, oneOf, variants } from './schema.ts'
+
+/** On the Responses API a cache breakpoint is marked on the block itself; `cache_control` is accepted beside it. */
+const CacheBreakpoint = Type.Object({ mode: Type.Literal('explicit') })
+
+export const CacheControl = Type.Object({ type: Type.Literal('ephemeral'), ttl: maybe(oneOf('5m', '1h')) })
+export type CacheControl = Static<typeof CacheControl>
+
+const cacheMarks = { prompt_cache_breakpoint: maybe(CacheBreakpoint), cache_control: maybe(CacheControl) }
+
+export const InputText = Type.Object({ type: Type.Literal('input_text'), text: Type.String(), ...cacheMarks })
+export type InputText = Static<typeof InputText>
+
+/** `detail` is `auto` when missing. `image_url` is a URL or a data URL. */
+export const InputImage = Type.Object({
+  type: Type.Literal('input_image'),
+  detail: maybe(oneOf('auto', 'high', 'low', 'original')),
+  image_url: maybe(Type.String()),
+  file_id: maybe(Type.String()),
+  ...cacheMarks,
+})
+export type InputImage = Static<typeof InputImage>
+
+export const InputFile = Type.Object({
+  type: Type.Literal('input_file'),
+  file_data: maybe(Type.String()),
+  file_id: maybe(Type.String()),
+  file_url: maybe(Type.String()),
+  filename: maybe(Type.String()),
+  ...cacheMarks,
+})
+export type InputFile = Static<typeof InputFile>
+
+export const InputAudio = Type.Object({
+  type: Type.Literal('input_audio'),
+  input_audio: Type.Object({ data: Type.String(), format: oneOf('mp3', 'wav') }),
+  ...cacheMarks,
+})
+export type InputAudio = Static<typeof InputAudio>
+
+export const InputVideo = Type.Object({
+  type: Type.Literal('input_video'),
+  video_url: Type.String(),
+  processing: maybe(oneOf('agentic', 'static')),
+  ...cacheMarks,
+})
+export type InputVideo = Static<typeof InputVideo>
+
+const inputParts = {
+  input_text: InputText,
+  input_image: InputImage,
+  input_file: InputFile,
+  input_audio: InputAudio,
+  input_video: InputVideo,
+}
+
+export const InputPart = variants(inputParts, { noun: 'content part' })
+export type InputPart = Static<typeof InputPart>
+
+/** What a tool may give back. Audio and video are let through for the providers that take them. */
+export const ToolOutput = Type.Union([Type.String(), Type.Array(InputPart)])
+
+const index = Type.Integer({ minimum: 0 })
+
+const UrlCitation = Type.Object({
+  type: Type.Literal('url_citation'),
+  url: Type.String(),
+  title: maybe(Type.String()),
+  start_index: maybe(index),
+  end_index: maybe(index),
+  content: maybe(Type.String()),
+})
+const FileCitation = Type.Object({
+  type: Type.Literal('file_citation'),
+  file_id: Type.String(),
+  filename: maybe(Type.String()),
+  index: maybe(index),
+})
+const FilePath = Type.Object({ type: Type.Literal('file_path'), file_id: Type.String(), index: maybe(index) })
+const ContainerFileCitation = Type.Object({
+  type: Type.Literal('container_file_citation'),
+  container_id: Type.String(),
+  file_id: Type.String(),
+  filename: maybe(Type.String()),
+  start_index: maybe(index),
+  end_index: maybe(index),
+})
+const ParsedFile = Type.Object({
+  type: Type.Literal('file'),
+  file: Type.Object({
+    hash: Type.String(),
+    name: maybe(Type.String()),
+    content: Type.Array(Type.Object({ type: Type.String() })),
+  }),
+})
+
+/** Providers have more kinds of annotation than any list; unknown ones are kept as they are. */
+export const InputAnnotation = variants(
+  {
+    url_citation: UrlCitation,
+    file_citation: FileCitation,
+    file_path: FilePath,
+    container_file_citation: ContainerFileCitation,
+    file: ParsedFile,
+  },
+  { noun: 'annotation', open: true },
+)
+
+const InputLogprob = Type.Object({
+  token: Type.String(),
+  logprob: Type.Number(),
+  bytes: maybe(Type.Array(Type.Integer())),
+  top_logprobs: maybe(
+    Type.Array(
+      Type.Object({
+        token: maybe(Type.String()),
+        logprob: maybe(Type.Number()),
+        bytes: maybe(Type.Array(Type.Integer())),
+      }),
+    ),
+  ),
+})
+
+/** An output text sent back by a client: annotations and log probabilities may have been dropped. */
+export const ReplayedOutputText = Type.Object({
+  type: Type.Literal('output_text'),
+  text: Type.String(),
+  annotations: maybe(Type.Array(InputAnnotation)),
+  logprobs: maybe(Type.Array(InputLogprob)),
+  ...cacheMarks,
+})
+export type ReplayedOutputText = Static<typeof ReplayedOutputText>
+
+export const ReplayedRefusal = Type.Object({ type: Type.Literal('refusal'), refusal: Type.String() })
+
+/** Parts of an assistant message: what it said, or, in the easy form, anything a user may send. */
+export const AssistantPart = variants(
+  { ...inputParts, output_text: ReplayedOutputText, refusal: ReplayedRefusal },
+  { noun: 'content part' },
+)
+export type AssistantPart = Static<typeof AssistantPart>
+
+export const SummaryPart = Type.Object({ type: Type.Literal('summary_text'), text: Type.String() })
+export const ReasoningPart = Type.Object({ type: Type.Literal('reasoning_text'), text: Type.String() })
+
+/** Content of an agent message: what agents say to each other may be sealed. */
+export const AgentPart = variants(
+  {
+    input_text: InputText,
+    input_image: InputImage,
+    encrypted_content: Type.Object({
+      type: Type.Literal('encrypted_content'),
+      encrypted_content: Type.String(),
+    }),
+  },
+  { noun: 'content part' },
+)
+
+/** A value of a stored prompt's variable. */
+export const PromptVariable = Type.Union([
+  Type.String(),
+  variants(
+    { input_text: InputText, input_image: InputImage, input_file: InputFile },
+    { noun: 'prompt variable' },
+  ),
+])
+
+// What the gateway produces.
+
+export interface UrlCitationAnnotation {
+  type: 'url_citation'
+  url: string
+  title: string
+  start_index: number
+  end_index: number
+  content?: string
+}
+
+export interface FileCitationAnnotation {
+  type: 'file_citation'
+  file_id: string
+  filename: string
+  index: number
+}
+
+export interface FilePathAnnotation {
+  type: 'file_path'
+  file_id: string
+  index: number
+}
+
+export interface ContainerFileCitationAnnotation {
+  type: 'container_file_citation'
+  container_id: string
+  file_id: string
+  filename: string
+  start_index: number
+  end_index: number
+}
+
+export interface ParsedFileAnnotation {
+  type: 'file'
+  file: { hash: string; name?: string; content: Readonly<Record<string, unknown>>[] }
+}
+
+/** A note on a stretch of output text. */
+export type Annotation =
+  | UrlCitationAnnotation
+  | FileCitationAnnotation
+  | FilePathAnnotation
+  | ContainerFileCitationAnnotation
+  | ParsedFileAnnotation
+
+export interface TopLogprob {
+  token?: string
+  logprob?: number
+  bytes?: number[] | null
+}
+
+/** Log probability of one token of output text, natural logarithm. */
+export interface Logprob {
+  token: string
+  logprob: number
+  bytes?: number[] | null
+  top_logprobs?: TopLogprob[]
+}
+
+export interface OutputTextPart {
+  type: 'output_text'
+  text: string
+  annotations: Annotation[]
+  logprobs?: Logprob[]
+}
+
+export interface RefusalPart {
+  type: 'refusal'
+  refusal: string
+}
+
+export interface ReasoningTextPart {
+  type: 'reasoning_text'
+  text: string
+}
+
+export interface SummaryTextPart {
+  type: 'summary_text'
+  text: string
+}
+
+/** A part of an output item's `content`. */
+export type OutputPart = OutputTextPart | RefusalPart | ReasoningTextPart

@@ -1,0 +1,138 @@
+/**
+ * The body of POST /responses as a schema and a type. Objects are open: unknown fields are kept and passed on.
+ * Rules that span fields are in the refusals file. Pure.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { InputItem } from './items.ts'
+import {
+  IDENTIFIER_MAX_CHARS,
+  MODEL_MAX_CHARS,
+  PENALTY_MAX,
+  TEMPERATURE_MAX,
+  TOOL_STEPS_MAX,
+  TOP_LOGPROBS_MAX,
+  TOP_P_MAX,
+} from './limits.ts'
+import { metadataMap } from './metadata.ts'
+import { CacheControl, PromptVariable } from './parts.ts'
+import { PluginSettings } from './plugins.ts'
+import { ProviderPreferences } from './preferences.ts'
+import { mapOf, maybe, nullable, oneOf, text, variants } from './schema.ts'
+import { TextConfig } from './text-config.ts'
+import { Tool, ToolChoice } from './tools.ts'
+
+const penalty = maybe(Type.Number({ minimum: -PENALTY_MAX, maximum: PENALTY_MAX }))
+const modelSlug = text({ min: 1, max: MODEL_MAX_CHARS, storable: true })
+const identifier = Type.Optional(text({ max: IDENTIFIER_MAX_CHARS, storable: true }))
+
+export const ReasoningConfig = Type.Object({
+  effort: maybe(oneOf('max', 'xhigh', 'high', 'medium', 'low', 'minimal', 'none')),
+  summary: maybe(oneOf('auto', 'concise', 'detailed')),
+  max_tokens: maybe(Type.Integer({ minimum: 0 })),
+  enabled: maybe(Type.Boolean()),
+  context: maybe(oneOf('auto', 'all_turns', 'current_turn')),
+  mode: maybe(oneOf('standard', 'pro')),
+})
+export type ReasoningConfig = Static<typeof ReasoningConfig>
+
+export const StoredPrompt = Type.Object({
+  id: Type.String({ minLength: 1 }),
+  variables: maybe(mapOf(PromptVariable)),
+})
+export type StoredPrompt = Static<typeof StoredPrompt>
+
+export const PromptCacheOptions = Type.Object({ mode: Type.Literal('explicit'), ttl: maybe(Type.String()) })
+export type PromptCacheOptions = Static<typeof PromptCacheOptions>
+
+export const StopCondition = variants(
+  {
+    step_count_is: Type.Object({
+      type: Type.Literal('step_count_is'),
+      step_count: Type.Integer({ minimum: 1 }),
+    }),
+    has_tool_call: Type.Object({
+      type: Type.Literal('has_tool_call'),
+      tool_name: Type.String({ minLength: 1 }),
+    }),
+    max_tokens_used: Type.Object({
+      type: Type.Literal('max_tokens_used'),
+      max_tokens: Type.Integer({ minimum: 1 }),
+    }),
+    max_cost: Type.Object({
+      type: Type.Literal('max_cost'),
+      max_cost_in_dollars: Type.Number({ minimum: 0 }),
+    }),
+    finish_reason_is: Type.Object({
+      type: Type.Literal('finish_reason_is'),
+      reason: Type.String({ minLength: 1 }),
+    }),
+  },
+  { noun: 'stop condition' },
+)
+export type StopCondition = Static<typeof StopCondition>
+
+const trace = Type.Object({
+  trace_id: maybe(Type.String()),
+  trace_name: maybe(Type.String()),
+  span_name: maybe(Type.String()),
+  generation_name: maybe(Type.String()),
+  parent_span_id: maybe(Type.String()),
+})
+
+/** The whole body. Fields without a null in their type are null nowhere in the public interface. */
+export const ResponsesRequest = Type.Object({
+  model: Type.Optional(modelSlug),
+  models: Type.Optional(Type.Array(modelSlug)),
+  input: Type.Union([Type.String(), Type.Array(InputItem, { minItems: 1 })]),
+  instructions: maybe(Type.String()),
+  max_output_tokens: maybe(Type.Integer({ minimum: 1 })),
+  max_tool_calls: maybe(Type.Integer({ minimum: 1, maximum: TOOL_STEPS_MAX })),
+  temperature: maybe(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX })),
+  top_p: maybe(Type.Number({ minimum: 0, maximum: TOP_P_MAX })),
+  top_k: maybe(Type.Integer({ minimum: 0 })),
+  top_logprobs: maybe(Type.Integer({ minimum: 0, maximum: TOP_LOGPROBS_MAX })),
+  frequency_penalty: penalty,
+  presence_penalty: penalty,
+  parallel_tool_calls: maybe(Type.Boolean()),
+  background: maybe(Type.Boolean()),
+  include: maybe(
+    Type.Array(
+      oneOf(
+        'file_search_call.results',
+        'message.input_image.image_url',
+        'computer_call_output.output.image_url',
+        'reasoning.encrypted_content',
+        'code_interpreter_call.outputs',
+      ),
+    ),
+  ),
+  metadata: maybe(metadataMap),
+  modalities: Type.Optional(Type.Array(oneOf('text', 'image'))),
+  plugins: Type.Optional(Type.Array(PluginSettings)),
+  previous_response_id: Type.Optional(Type.Unknown()),
+  store: maybe(Type.Boolean()),
+  stream: maybe(Type.Boolean()),
+  service_tier: maybe(oneOf('auto', 'default', 'fast', 'flex', 'priority', 'scale', 'ultrafast')),
+  session_id: identifier,
+  user: identifier,
+  safety_identifier: maybe(Type.String()),
+  prompt_cache_key: maybe(Type.String()),
+  prompt_cache_options: maybe(PromptCacheOptions),
+  cache_control: Type.Optional(CacheControl),
+  debug: Type.Optional(Type.Object({ echo_upstream_body: maybe(Type.Boolean()) })),
+  image_config: Type.Optional(mapOf(Type.Union([Type.String(), Type.Number(), Type.Array(Type.Unknown())]))),
+  provider: maybe(ProviderPreferences),
+  reasoning: maybe(ReasoningConfig),
+  route: maybe(oneOf('fallback', 'sort')),
+  prompt: maybe(StoredPrompt),
+  stop_server_tools_when: Type.Optional(
+    Type.Union([Type.Array(StopCondition, { minItems: 1 }), StopCondition]),
+  ),
+  text: Type.Optional(TextConfig),
+  tool_choice: Type.Optional(ToolChoice),
+  tools: Type.Optional(Type.Array(Tool)),
+  trace: Type.Optional(trace),
+  truncation: maybe(oneOf('auto', 'disabled')),
+  preset: Type.Optional(nullable(Type.String())),
+})
+export interface ResponsesRequest extends Static<typeof ResponsesRequest> {}

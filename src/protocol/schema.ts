@@ -1,0 +1,174 @@
+/**
+ * The few schema forms that the interface needs beside TypeBox's own: unions told apart by a field, maps, and
+ * texts counted in characters; and short spellings of the common ones. Pure. Hot path.
+ * A union is looked up in a table of compiled checks, so its cost does not grow with the number of its kinds,
+ * and an error can descend into the kind the client chose.
+ */
+import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
+import { TypeCompiler } from '@sinclair/typebox/compiler'
+
+export interface Checked {
+  readonly schema: TSchema
+  readonly check: (value: unknown) => boolean
+}
+
+/** What a form of ours checks. Under a symbol, so that a schema written as JSON holds JSON Schema alone. */
+export const Rule = Symbol('rule')
+
+export interface VariantsRule {
+  /** The field that names the kind. */
+  readonly tag: string
+  /** The kind meant when the field is missing; null when it must be there. */
+  readonly absent: string | null
+  /** Whether an object of an unknown kind passes unchecked: for lists that providers extend. */
+  readonly open: boolean
+  /** How an error calls one of these, e.g. `input item`. */
+  readonly noun: string
+  readonly table: ReadonlyMap<string, Checked>
+}
+
+/** A union of objects told apart by one field; its `anyOf` says the same as JSON Schema. */
+export interface VariantsSchema extends TSchema {
+  readonly [Kind]: 'Variants'
+  readonly [Rule]: VariantsRule
+}
+
+/** An object with any keys and one kind of value. Unlike TypeBox's record it also looks at keys with line breaks. */
+export interface MapSchema extends TSchema {
+  readonly [Kind]: 'Map'
+  readonly [Rule]: Checked
+}
+
+export interface TextRule {
+  readonly min: number
+  readonly max: number
+  /** Unpaired surrogates and NUL are refused: no database keeps them, and they do not survive hashing. */
+  readonly storable: boolean
+  readonly singleLine: boolean
+}
+
+/** A string bounded in characters (code points), as JSON Schema counts them. */
+export interface TextSchema extends TSchema {
+  readonly [Kind]: 'Text'
+  readonly [Rule]: TextRule
+}
+
+interface VariantsOptions {
+  readonly noun: string
+  readonly tag?: string
+  readonly absent?: string
+  readonly open?: boolean
+}
+
+const LINE_BREAK = /[\n\v\f\r\u0085\u2028\u2029]/
+
+/** Compiles a schema to a function; at start-up, so that no request pays for it. */
+export function compile(schema: TSchema): (value: unknown) => boolean {
+  const compiled = TypeCompiler.Compile(schema)
+  return value => compiled.Check(value)
+}
+
+function checked(schema: TSchema): Checked {
+  return { schema, check: compile(schema) }
+}
+
+/** What a discriminated value is to be checked against; undefined when its kind is missing or unknown. */
+export function variantOf(rule: VariantsRule, value: Readonly<Record<string, unknown>>): Checked | undefined {
+  const tag = value[rule.tag]
+  if (typeof tag === 'string') return rule.table.get(tag)
+  return tag === undefined && rule.absent !== null ? rule.table.get(rule.absent) : undefined
+}
+
+/** Whether an object of unknown kind is let through by an open list. */
+export function passesOpen(rule: VariantsRule, value: Readonly<Record<string, unknown>>): boolean {
+  const tag = value[rule.tag]
+  return rule.open && typeof tag === 'string' && tag !== ''
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Whether a text has at most `limit` characters (code points). Time is bounded by the limit, not by the text. */
+export function withinCharacters(text: string, limit: number): boolean {
+  if (text.length <= limit) return true
+  if (text.length > 2 * limit) return false
+  let count = 0
+  for (const _ of text) count++
+  return count <= limit
+}
+
+/** Whether a text survives storage: well-formed Unicode without NUL. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes('\0')
+}
+
+TypeRegistry.Set<VariantsSchema>('Variants', (schema, value) => {
+  if (!isObject(value)) return false
+  const rule = schema[Rule]
+  const variant = variantOf(rule, value)
+  return variant === undefined ? passesOpen(rule, value) : variant.check(value)
+})
+
+TypeRegistry.Set<MapSchema>('Map', (schema, value) => {
+  if (!isObject(value)) return false
+  const { check } = schema[Rule]
+  for (const key of Object.keys(value)) if (!check(value[key])) return false
+  return true
+})
+
+TypeRegistry.Set<TextSchema>('Text', (schema, value) => {
+  const { min, max, storable, singleLine } = schema[Rule]
+  if (typeof value !== 'string' || value.length < min || !withinCharacters(value, max)) return false
+  if (storable && !isStorable(value)) return false
+  return !singleLine || !LINE_BREAK.test(value)
+})
+
+/** A union of objects told apart by `tag` (default `type`). Keys of `kinds` are the values of that field. */
+export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
+  kinds: Kinds,
+  options: VariantsOptions,
+): TUnsafe<Static<Kinds[keyof Kinds]>> {
+  const { noun, tag = 'type', absent = null, open = false } = options
+  const once = new Map([...new Set(Object.values(kinds))].map(schema => [schema, checked(schema)]))
+  const table = new Map<string, Checked>()
+  for (const [key, schema] of Object.entries(kinds)) table.set(key, once.get(schema) ?? checked(schema))
+  const rule: VariantsRule = { tag, absent, open, noun, table }
+  const schema = {
+    [Kind]: 'Variants',
+    [Rule]: rule,
+    anyOf: [...once.keys()],
+    discriminator: { propertyName: tag },
+  }
+  return schema as unknown as TUnsafe<Static<Kinds[keyof Kinds]>>
+}
+
+/** An object with any keys whose values all fit `schema`. */
+export function mapOf<Schema extends TSchema>(schema: Schema): TUnsafe<Record<string, Static<Schema>>> {
+  const map = { [Kind]: 'Map', [Rule]: checked(schema), type: 'object', additionalProperties: schema }
+  return map as unknown as TUnsafe<Record<string, Static<Schema>>>
+}
+
+/** A string of `min` (default 0) to `max` characters. */
+export function text(options: Partial<TextRule> & Pick<TextRule, 'max'>): TUnsafe<string> {
+  const rule: TextRule = { min: 0, storable: false, singleLine: false, ...options }
+  const schema = { [Kind]: 'Text', [Rule]: rule, type: 'string', minLength: rule.min, maxLength: rule.max }
+  return schema as unknown as TUnsafe<string>
+}
+
+/** One of some words. */
+export function oneOf<const Words extends readonly string[]>(...words: Words): TUnsafe<Words[number]> {
+  return Type.Union(words.map(word => Type.Literal(word))) as unknown as TUnsafe<Words[number]>
+}
+
+export function nullable<Schema extends TSchema>(schema: Schema) {
+  return Type.Union([schema, Type.Null()])
+}
+
+/** A field that may be missing or null: clients that serialise their typed objects send null for what is unset. */
+export function maybe<Schema extends TSchema>(schema: Schema) {
+  return Type.Optional(nullable(schema))
+}
+
+/** An object whose fields nobody here looks at. */
+export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))

@@ -1,0 +1,219 @@
+/**
+ * Elements of `tools`, and `tool_choice`. Objects are open: unknown fields are kept and passed on. Pure.
+ *
+ * Three groups. Function and custom tools run at the client. Native tools (`web_search`, `file_search`, `mcp`
+ * and so on) run at a provider that has them: their shape is checked here, and a wire format that cannot
+ * express one refuses it later. Gateway tools (`gateway:<x>`) run on our side; `SERVER_TOOLS_BUILT` says which.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { gatewayTools } from './gateway-tools.ts'
+import { NAME_PATTERN } from './limits.ts'
+import { AnyObject, mapOf, maybe, oneOf, variants } from './schema.ts'
+import { filters, searchSettings } from './search-settings.ts'
+
+const name = Type.String({ pattern: NAME_PATTERN })
+const texts = Type.Array(Type.String())
+
+/** `parameters` is a JSON Schema; null or missing means that the function takes none. */
+export const FunctionTool = Type.Object({
+  type: Type.Literal('function'),
+  name,
+  description: maybe(Type.String()),
+  parameters: maybe(AnyObject),
+  strict: maybe(Type.Boolean()),
+  async: maybe(Type.Boolean()),
+  defer_loading: maybe(Type.Boolean()),
+  allowed_callers: maybe(Type.Array(oneOf('direct', 'programmatic'))),
+  output_schema: maybe(AnyObject),
+  cache_control: maybe(AnyObject),
+})
+export type FunctionTool = Static<typeof FunctionTool>
+
+const CustomFormat = variants(
+  {
+    text: Type.Object({ type: Type.Literal('text') }),
+    grammar: Type.Object({
+      type: Type.Literal('grammar'),
+      syntax: oneOf('lark', 'regex'),
+      definition: Type.String(),
+    }),
+  },
+  { noun: 'custom tool format' },
+)
+
+export const CustomTool = Type.Object({
+  type: Type.Literal('custom'),
+  name,
+  description: maybe(Type.String()),
+  format: maybe(CustomFormat),
+  async: maybe(Type.Boolean()),
+  defer_loading: maybe(Type.Boolean()),
+})
+export type CustomTool = Static<typeof CustomTool>
+
+export const NamespaceTool = Type.Object({
+  type: Type.Literal('namespace'),
+  name,
+  description: Type.String(),
+  tools: Type.Array(
+    variants({ function: FunctionTool, custom: CustomTool }, { noun: 'tool of a namespace' }),
+  ),
+})
+export type NamespaceTool = Static<typeof NamespaceTool>
+
+// Native tools of providers
+
+function webSearch<const Spelling extends string>(type: Spelling) {
+  return Type.Object({ type: Type.Literal(type), filters, ...searchSettings })
+}
+
+/** Comparisons and groups of comparisons; a group's members are the provider's business, so nothing recurses. */
+const FileFilter = variants(
+  {
+    ...Object.fromEntries(
+      (['eq', 'ne', 'gt', 'gte', 'lt', 'lte', 'in', 'nin'] as const).map(type => [
+        type,
+        Type.Object({ type: Type.Literal(type), key: Type.String(), value: Type.Unknown() }),
+      ]),
+    ),
+    and: Type.Object({ type: Type.Literal('and'), filters: Type.Array(AnyObject) }),
+    or: Type.Object({ type: Type.Literal('or'), filters: Type.Array(AnyObject) }),
+  },
+  { noun: 'file search filter' },
+)
+
+const FileSearch = Type.Object({
+  type: Type.Literal('file_search'),
+  vector_store_ids: texts,
+  max_num_results: maybe(Type.Integer({ minimum: 1 })),
+  ranking_options: maybe(
+    Type.Object({
+      ranker: maybe(Type.String()),
+      score_threshold: maybe(Type.Number({ minimum: 0, maximum: 1 })),
+    }),
+  ),
+  filters: maybe(FileFilter),
+})
+
+const ComputerUse = Type.Object({
+  type: Type.Literal('computer_use_preview'),
+  display_width: Type.Integer({ minimum: 1 }),
+  display_height: Type.Integer({ minimum: 1 }),
+  environment: oneOf('windows', 'mac', 'linux', 'ubuntu', 'browser'),
+})
+
+const CodeInterpreter = Type.Object({
+  type: Type.Literal('code_interpreter'),
+  container: Type.Union([
+    Type.String(),
+    Type.Object({
+      type: Type.Literal('auto'),
+      file_ids: maybe(texts),
+      memory_limit: maybe(oneOf('1g', '4g', '16g', '64g')),
+    }),
+  ]),
+})
+
+const ToolNames = Type.Object({ tool_names: maybe(texts), read_only: maybe(Type.Boolean()) })
+
+/** The server is named by its address or by a connector of the provider. */
+const Mcp = Type.Object({
+  type: Type.Literal('mcp'),
+  server_label: Type.String({ minLength: 1 }),
+  server_url: maybe(Type.String()),
+  connector_id: maybe(
+    oneOf(
+      'connector_dropbox',
+      'connector_gmail',
+      'connector_googlecalendar',
+      'connector_googledrive',
+      'connector_microsoftteams',
+      'connector_outlookcalendar',
+      'connector_outlookemail',
+      'connector_sharepoint',
+    ),
+  ),
+  authorization: maybe(Type.String()),
+  headers: maybe(mapOf(Type.String())),
+  allowed_tools: maybe(Type.Union([texts, ToolNames])),
+  require_approval: maybe(
+    Type.Union([
+      oneOf('always', 'never'),
+      Type.Object({ always: maybe(ToolNames), never: maybe(ToolNames) }),
+    ]),
+  ),
+  server_description: maybe(Type.String()),
+})
+export type McpTool = Static<typeof Mcp>
+
+const ImageGeneration = Type.Object({
+  type: Type.Literal('image_generation'),
+  background: maybe(oneOf('transparent', 'opaque', 'auto')),
+  input_fidelity: maybe(oneOf('high', 'low')),
+  input_image_mask: maybe(Type.Object({ file_id: maybe(Type.String()), image_url: maybe(Type.String()) })),
+  model: maybe(Type.String()),
+  moderation: maybe(oneOf('auto', 'low')),
+  output_compression: maybe(Type.Integer({ minimum: 0, maximum: 100 })),
+  output_format: maybe(oneOf('png', 'webp', 'jpeg')),
+  partial_images: maybe(Type.Integer({ minimum: 0, maximum: 3 })),
+  quality: maybe(oneOf('low', 'medium', 'high', 'auto')),
+  size: maybe(Type.String()),
+})
+
+/** Kinds of `tools` elements by their `type`. */
+export const Tool = variants(
+  {
+    function: FunctionTool,
+    custom: CustomTool,
+    namespace: NamespaceTool,
+    web_search: webSearch('web_search'),
+    web_search_2025_08_26: webSearch('web_search_2025_08_26'),
+    web_search_preview: webSearch('web_search_preview'),
+    web_search_preview_2025_03_11: webSearch('web_search_preview_2025_03_11'),
+    file_search: FileSearch,
+    computer_use_preview: ComputerUse,
+    code_interpreter: CodeInterpreter,
+    mcp: Mcp,
+    image_generation: ImageGeneration,
+    local_shell: Type.Object({ type: Type.Literal('local_shell') }),
+    shell: Type.Object({ type: Type.Literal('shell') }),
+    apply_patch: Type.Object({ type: Type.Literal('apply_patch') }),
+    ...gatewayTools,
+  },
+  { noun: 'tool' },
+)
+export type Tool = Static<typeof Tool>
+
+// tool_choice
+
+function forced<const Spelling extends string>(type: Spelling) {
+  return Type.Object({ type: Type.Literal(type) })
+}
+
+const ForcedTool = variants(
+  {
+    function: Type.Object({ type: Type.Literal('function'), name: Type.String({ minLength: 1 }) }),
+    custom: Type.Object({ type: Type.Literal('custom'), name: Type.String({ minLength: 1 }) }),
+    mcp: Type.Object({ type: Type.Literal('mcp'), server_label: Type.String(), name: maybe(Type.String()) }),
+    allowed_tools: Type.Object({
+      type: Type.Literal('allowed_tools'),
+      mode: oneOf('auto', 'required'),
+      tools: Type.Array(AnyObject),
+    }),
+    web_search: forced('web_search'),
+    web_search_2025_08_26: forced('web_search_2025_08_26'),
+    web_search_preview: forced('web_search_preview'),
+    web_search_preview_2025_03_11: forced('web_search_preview_2025_03_11'),
+    file_search: forced('file_search'),
+    computer_use_preview: forced('computer_use_preview'),
+    code_interpreter: forced('code_interpreter'),
+    image_generation: forced('image_generation'),
+    apply_patch: forced('apply_patch'),
+    shell: forced('shell'),
+  },
+  { noun: 'tool choice' },
+)
+
+/** A word, or the tool to force. */
+export const ToolChoice = Type.Union([oneOf('auto', 'none', 'required'), ForcedTool])
+export type ToolChoice = Static<typeof ToolChoice>

@@ -1,0 +1,172 @@
+/**
+ * Events as an event stream. Hot path: one string and one corked write per event, no closure and no timer. The
+ * single timer of a stream looks at the clock when it fires and is set again for what is left.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import type { GatewayError } from '../errors.ts'
+import type { Sink } from '../gateway/sink.ts'
+import type { Metrics } from '../metrics.ts'
+import { INTERNAL_MESSAGE } from '../protocol/envelope.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { Reply } from './reply.ts'
+
+export interface StreamSettings {
+  /** After this long without a write a comment is sent, so that nobody on the way takes the silence for an end. */
+  readonly heartbeatMs: number
+  /** A reader that takes nothing for this long is dropped. */
+  readonly stallMs: number
+  readonly clock: Clock
+  readonly metrics: Metrics
+}
+
+const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
+const DONE = 'data: [DONE]\n\n'
+/** What may pile up for a slow reader after the sink said so. Callers stop at once; this holds those that do not. */
+const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
+
+/** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
+export function frame(event: StreamEvent): string {
+  return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
+}
+
+export class EventSink implements Sink {
+  readonly live = true
+  readonly #reply: Reply
+  readonly #settings: StreamSettings
+  #timer: Timer
+  #resume: (() => void) | null = null
+  #over = false
+  #stalled = false
+  #backlogBytes = 0
+  /** Monotonic milliseconds of the last write or, while the reader is slow, of the last sign of life of it. */
+  #activeMs: number
+  #events = 0
+  #bytes = 0
+  #lastType: StreamEvent['type'] | null = null
+
+  constructor(reply: Reply, settings: StreamSettings) {
+    this.#reply = reply
+    this.#settings = settings
+    this.#activeMs = settings.clock.monotonicMs()
+    this.#timer = settings.clock.after(settings.heartbeatMs, this.#tick)
+  }
+
+  /** Type of the last event, null before the first. */
+  get lastType(): StreamEvent['type'] | null {
+    return this.#lastType
+  }
+
+  write(event: StreamEvent): boolean {
+    if (this.#over) return true
+    this.#events++
+    this.#lastType = event.type
+    return this.#send(frame(event))
+  }
+
+  onDrain(resume: () => void): void {
+    this.#resume = resume
+  }
+
+  end(): void {
+    if (this.#over) return
+    if (!this.#reply.started) this.#send('')
+    this.#bytes += DONE.length
+    this.#reply.endStream(DONE)
+    this.close()
+  }
+
+  /**
+   * Tells a failure of an exchange that wrote no terminal event: as the envelope while the status is still open, in
+   * the stream once a heartbeat or an event has left.
+   */
+  fail(error: GatewayError, answer: () => void): void {
+    if (this.#over) return
+    if (!this.#reply.started) {
+      this.close()
+      answer()
+      return
+    }
+    this.#reply.error = error
+    this.write({
+      type: 'error',
+      sequence_number: this.#events,
+      code: error.errorType,
+      message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
+      param: null,
+    })
+    this.end()
+  }
+
+  /** Stops the timer and hands in the counts; nothing is written any more. May be called more than once. */
+  close(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#timer.cancel()
+    this.#resume = null
+    this.#settings.metrics.streamChunks.inc(this.#events)
+    this.#settings.metrics.streamBytes.inc(this.#bytes)
+  }
+
+  #send(text: string): boolean {
+    const bytes = Buffer.byteLength(text)
+    this.#bytes += bytes
+    const wasStalled = this.#stalled
+    if (!wasStalled) this.#activeMs = this.#settings.clock.monotonicMs()
+    const flowing = this.#reply.started ? this.#reply.writeStream(text) : this.#open(text)
+    if (flowing) {
+      if (wasStalled) this.#drained()
+      return true
+    }
+    if (!wasStalled) this.#stall()
+    this.#backlogBytes += bytes
+    if (this.#backlogBytes > BACKLOG_MAX_BYTES) this.#reply.abort()
+    return false
+  }
+
+  #open(text: string): boolean {
+    this.#reply.onProgress(this.#progress)
+    return this.#reply.openStream(text)
+  }
+
+  #stall(): void {
+    this.#stalled = true
+    this.#backlogBytes = 0
+    this.#timer.cancel()
+    this.#timer = this.#settings.clock.after(this.#settings.stallMs, this.#tick)
+  }
+
+  readonly #progress = (drained: boolean): void => {
+    this.#activeMs = this.#settings.clock.monotonicMs()
+    if (drained && this.#stalled) this.#drained()
+  }
+
+  #drained(): void {
+    this.#stalled = false
+    this.#timer.cancel()
+    this.#timer = this.#settings.clock.after(this.#settings.heartbeatMs, this.#tick)
+    // Not from within a write: going on may write at once, in the middle of the caller's own events.
+    setImmediate(this.#goOn)
+  }
+
+  readonly #goOn = (): void => {
+    if (!this.#stalled) this.#resume?.()
+  }
+
+  readonly #tick = (): void => {
+    if (this.#over) return
+    const { clock, heartbeatMs, stallMs } = this.#settings
+    const quietMs = clock.monotonicMs() - this.#activeMs
+    if (this.#stalled) {
+      if (quietMs >= stallMs) {
+        this.#reply.abort()
+        return
+      }
+      this.#timer = clock.after(stallMs - quietMs, this.#tick)
+    } else if (quietMs >= heartbeatMs) {
+      this.#timer = clock.after(heartbeatMs, this.#tick)
+      this.#send(HEARTBEAT)
+    } else {
+      this.#timer = clock.after(heartbeatMs - quietMs, this.#tick)
+    }
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * Decides about a request by its head alone, before any work is done for it. The HTTP parser below forgives
+ * more than a gateway behind other proxies may; what two parsers could read differently is refused here. Pure.
+ */
+import { GatewayError } from '../errors.ts'
+
+/** A request head as it came, copied out of the parser. */
+export interface RequestHead {
+  /** Case as sent. */
+  readonly method: string
+  /** Undecoded, without the query. */
+  readonly path: string
+  /** Undecoded, without the question mark. */
+  readonly query: string
+  /** Names (lower case) and values by turns, in the order of arrival. */
+  readonly headers: readonly string[]
+}
+
+export interface AcceptedHead {
+  /** By lower-case name. What came more than once is joined by a comma. */
+  readonly headers: ReadonlyMap<string, string>
+  /** Bytes announced; null when the body is chunked or there is none. */
+  readonly contentLength: number | null
+  readonly chunked: boolean
+  /** There is a body to read. */
+  readonly hasBody: boolean
+  /** The client wants the connection closed, or its framing makes that the only safe end. */
+  readonly closes: boolean
+}
+
+export interface GateRules {
+  /** False: a body must announce its length (411 otherwise). */
+  readonly allowChunked: boolean
+}
+
+/** Methods that are understood at all; a route may still not take them. Everything else is 501. */
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+const WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
+
+/** Longer ones do not name anything here. */
+const PATH_MAX_CHARS = 2048
+/** Filters of a listing; the parser's own limit on the whole head is 16 KiB. */
+const QUERY_MAX_CHARS = 4096
+
+const PATH = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]*$/
+const QUERY = /^[A-Za-z0-9\-._~!$&'()*+,;=:@%/?[\]]*$/
+const DOT_SEGMENT = /\/\.{1,2}(?:\/|$)/
+/** Encoded slash, backslash, dot and NUL: proxies disagree on whether they separate segments. */
+const ENCODED_SEPARATOR = /%(?:2f|5c|2e|00)/i
+const BAD_ESCAPE = /%(?![0-9a-f]{2})/i
+const HOST = /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|\[[0-9A-Fa-f:.]{2,45}\])(?::(\d{1,5}))?$/
+const CONTENT_LENGTH = /^(?:0|[1-9]\d{0,9})$/
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i
+
+/** Headers on which framing, identity or meaning hang: two of them are two opinions. */
+const SINGLE = new Set([
+  'host',
+  'authorization',
+  'content-type',
+  'content-length',
+  'content-encoding',
+  'transfer-encoding',
+  'expect',
+])
+
+/** Checks a head. Returns what the rest of the server needs of it, or the refusal; never throws. */
+export function inspect(head: RequestHead, rules: GateRules): AcceptedHead | GatewayError {
+  if (!METHODS.has(head.method)) return new GatewayError('not_implemented', 'Method not implemented')
+  const target = targetFault(head)
+  if (target !== null) return new GatewayError('invalid_request', target)
+
+  const headers = new Map<string, string>()
+  for (let index = 0; index + 1 < head.headers.length; index += 2) {
+    const name = head.headers[index] ?? ''
+    const value = head.headers[index + 1] ?? ''
+    const earlier = headers.get(name)
+    if (earlier === undefined) headers.set(name, value)
+    else if (SINGLE.has(name)) return new GatewayError('invalid_request', `More than one ${name} header`)
+    else headers.set(name, `${earlier}, ${value}`)
+  }
+  if (!isHost(headers.get('host'))) return new GatewayError('invalid_request', 'Invalid Host header')
+  return framing(head.method, headers, rules)
+}
+
+/** @returns the refusal of a body whose announced length is over the route's limit, or null. */
+export function lengthFault(accepted: AcceptedHead, limitBytes: number): GatewayError | null {
+  if (accepted.contentLength === null || accepted.contentLength <= limitBytes) return null
+  return tooLarge(limitBytes)
+}
+
+export function tooLarge(limitBytes: number): GatewayError {
+  return new GatewayError('payload_too_large', `Request payload too large: the limit is ${limitBytes} bytes`)
+}
+
+function framing(
+  method: string,
+  headers: ReadonlyMap<string, string>,
+  rules: GateRules,
+): AcceptedHead | GatewayError {
+  const coding = headers.get('transfer-encoding')
+  const length = headers.get('content-length')
+  const mayHaveBody = WITH_BODY.has(method)
+  if (coding !== undefined) {
+    if (coding !== 'chunked') return new GatewayError('invalid_request', 'Invalid Transfer-Encoding header')
+    if (length !== undefined) {
+      return new GatewayError('invalid_request', 'Both Transfer-Encoding and Content-Length')
+    }
+  }
+  if (length !== undefined && !CONTENT_LENGTH.test(length)) {
+    return new GatewayError('invalid_request', 'Invalid Content-Length header')
+  }
+  const contentLength = length === undefined ? null : Number(length)
+  const hasBody = coding !== undefined || (contentLength ?? 0) > 0
+  if (hasBody && !mayHaveBody) {
+    return new GatewayError('invalid_request', `A ${method} request takes no body`)
+  }
+  if (mayHaveBody && length === undefined && (coding === undefined || !rules.allowChunked)) {
+    return new GatewayError('length_required', 'Content-Length is required')
+  }
+  const expectation = headers.get('expect')
+  if (expectation !== undefined && expectation.toLowerCase() !== '100-continue') {
+    return new GatewayError('expectation_failed', 'Only the expectation 100-continue can be met')
+  }
+  const encoding = headers.get('content-encoding')
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+    return new GatewayError('unsupported_media_type', 'The body must not be encoded')
+  }
+  if (hasBody && !JSON_TYPE.test(headers.get('content-type') ?? '')) {
+    return new GatewayError('unsupported_media_type', 'Content-Type must be application/json')
+  }
+  return {
+    headers,
+    contentLength,
+    chunked: coding !== undefined,
+    hasBody,
+    // The parser reads chunk sizes and trailers too generously to trust what follows a chunked body.
+    closes: coding !== undefined || asksToClose(headers.get('connection')),
+  }
+}
+
+function targetFault(head: RequestHead): string | null {
+  const { path, query } = head
+  if (path.length > PATH_MAX_CHARS || query.length > QUERY_MAX_CHARS) return 'The request target is too long'
+  if (!PATH.test(path) || !QUERY.test(query)) return 'Invalid character in the request target'
+  if (path.includes('//') || DOT_SEGMENT.test(path)) return 'Empty or dot segment in the request path'
+  if (ENCODED_SEPARATOR.test(path)) return 'Encoded separator in the request path'
+  if (BAD_ESCAPE.test(path) || BAD_ESCAPE.test(query)) return 'Invalid escape in the request target'
+  return null
+}
+
+function isHost(value: string | undefined): boolean {
+  const match = HOST.exec(value ?? '')
+  return match !== null && (match[1] === undefined || Number(match[1]) <= 65_535)
+}
+
+function asksToClose(connection: string | undefined): boolean {
+  if (connection === undefined) return false
+  return connection.split(',').some(token => token.trim().toLowerCase() === 'close')
+}

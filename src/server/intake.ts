@@ -1,0 +1,273 @@
+/**
+ * The life of one request, from its copied head to its log line: gate, route, key, body, handler, answer. Knows
+ * nothing of the HTTP library. What runs inside the library's callbacks only takes notes; all answers leave later.
+ */
+import { type Clock, type Timer, unixSeconds } from '../clock.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
+import { generationId } from '../ids.ts'
+import type { Log } from '../log.ts'
+import type { Metrics } from '../metrics.ts'
+import type { KeyRecord } from '../storage/store.ts'
+import { type KeyRing, requireKind } from './authenticate.ts'
+import { BodyBuffer, parseJson } from './body.ts'
+import {
+  type AcceptedHead,
+  type GateRules,
+  inspect,
+  lengthFault,
+  type RequestHead,
+  tooLarge,
+} from './gate.ts'
+import type { HttpRequest, Route } from './handler.ts'
+import { Reply } from './reply.ts'
+import { decodeParams, type Match, type Router } from './router.ts'
+import type { Wire } from './wire.ts'
+
+export interface IntakeTools extends GateRules {
+  readonly router: Router
+  readonly keys: KeyRing
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  /** From the head to the last byte of the body. */
+  readonly uploadMs: number
+  /** From the head to the end of the answer. */
+  readonly requestMs: number
+  /** Whether every connection is closed after its answer. */
+  readonly closing: () => boolean
+  /** Called once, when nothing more will happen for the request. */
+  readonly onOver: (intake: Intake) => void
+}
+
+/** How long a handler may take to answer after its signal has fired, before the answer is taken out of its hands. */
+const LAST_WORD_MS = 1000
+/** Label of what matched no route, and method of what is none. */
+const OTHER = 'other'
+const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+
+export class Intake {
+  readonly #tools: IntakeTools
+  readonly #head: RequestHead
+  readonly #wire: Wire
+  readonly #startedMs: number
+  readonly #id: string
+  readonly #match: Match | null
+  readonly #route: Route | undefined
+  readonly #accepted: AcceptedHead | null
+  readonly #refusal: GatewayError | null
+  readonly #reply: Reply
+  readonly #body: BodyBuffer | null
+  #bodyWhole: boolean
+  #bodyFault: GatewayError | null = null
+  #wakeBody: (() => void) | null = null
+  #abortion: AbortController | null = null
+  #reason: GatewayError | null = null
+  #deadline: Timer | null = null
+  #over = false
+
+  /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
+  constructor(tools: IntakeTools, head: RequestHead, wire: Wire) {
+    this.#tools = tools
+    this.#head = head
+    this.#wire = wire
+    this.#startedMs = tools.clock.monotonicMs()
+    this.#id = generationId(unixSeconds(tools.clock))
+    this.#match = tools.router.find(head.path)
+    this.#route = this.#match?.resource.routes.get(head.method)
+    const verdict = inspect(head, tools)
+    this.#accepted = verdict instanceof GatewayError ? null : verdict
+    this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
+    const takesBody = this.#accepted?.hasBody === true && this.#refusal === null
+    this.#body = takesBody ? new BodyBuffer(this.#route?.bodyLimitBytes ?? 0) : null
+    this.#bodyWhole = this.#accepted?.hasBody === false
+    this.#reply = new Reply(wire, {
+      generationId: this.#match?.resource.generates === true ? this.#id : null,
+      bodiless: head.method === 'HEAD',
+      closes: status => this.#closes(status),
+    })
+  }
+
+  /** There is a body that has to be handed to `chunk`. */
+  get wantsBody(): boolean {
+    return this.#body !== null
+  }
+
+  /** Takes a chunk of the body. Runs inside the library's callback. */
+  chunk(bytes: ArrayBuffer, isLast: boolean): void {
+    if (this.#body === null || this.#bodyFault !== null) return
+    if (!this.#body.push(bytes)) this.#bodyFault = tooLarge(this.#route?.bodyLimitBytes ?? 0)
+    else if (isLast) this.#bodyWhole = true
+    else return
+    this.#wake()
+  }
+
+  /** The connection is gone. Runs inside the library's callback. */
+  gone(): void {
+    this.abort(new GatewayError('client_closed', 'The client closed the connection'))
+  }
+
+  /** Ends the work on the request for this reason; the first reason counts. */
+  abort(reason: GatewayError): void {
+    if (this.#reason !== null) return
+    this.#reason = reason
+    this.#abortion?.abort(reason)
+    this.#wake()
+  }
+
+  /** Gives up on a handler that does not answer: a last word where one is still possible, then the connection ends. */
+  giveUp(): void {
+    if (this.#over) return
+    if (this.#reply.started) this.#wire.abort()
+    else this.#reply.failure(this.#reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'))
+    this.#finish()
+  }
+
+  /** Does the request. Runs in a turn of its own, and never rejects. */
+  async run(): Promise<void> {
+    try {
+      await this.#serve()
+    } catch (thrown) {
+      this.#fail(thrown)
+    }
+    this.#finish()
+  }
+
+  async #serve(): Promise<void> {
+    if (this.#wire.dead) return
+    if (this.#refusal !== null) throw this.#refusal
+    const [match, accepted] = [this.#match, this.#accepted]
+    if (match === null || accepted === null) return
+    if (this.#head.method === 'OPTIONS') {
+      this.#reply.options(match.resource.allow)
+      return
+    }
+    const route = this.#route
+    if (route === undefined) return
+    const pending = this.#tools.keys.authenticate(accepted.headers.get('authorization'))
+    const key = pending instanceof Promise ? await pending : pending
+    requireKind(key, route.key)
+    const body = this.#body === null ? undefined : await this.#wholeBody(this.#body)
+    if (this.#wire.dead) return
+    this.#deadline = this.#tools.clock.after(this.#remainingMs(), this.#onDeadline)
+    const handled = route.handler(this.#request(match, accepted, key, body), this.#reply)
+    if (handled !== undefined) await handled
+    if (!this.#reply.ended && !this.#wire.dead) throw new Error('handler ended without an answer')
+  }
+
+  #request(match: Match, accepted: AcceptedHead, key: KeyRecord, body: unknown): HttpRequest {
+    const signal = (): AbortSignal => this.#signal()
+    return {
+      id: this.#id,
+      headers: accepted.headers,
+      host: accepted.headers.get('host') ?? '',
+      params: decodeParams(match.params),
+      query: new URLSearchParams(this.#head.query),
+      body,
+      key,
+      get signal() {
+        return signal()
+      },
+    }
+  }
+
+  /** Made when first asked for: most requests never look at it. */
+  #signal(): AbortSignal {
+    if (this.#abortion === null) {
+      this.#abortion = new AbortController()
+      if (this.#reason !== null) this.#abortion.abort(this.#reason)
+    }
+    return this.#abortion.signal
+  }
+
+  async #wholeBody(body: BodyBuffer): Promise<unknown> {
+    if (!this.#bodyWhole && this.#bodyFault === null && this.#reason === null) {
+      const late = this.#tools.clock.after(this.#tools.uploadMs, () => {
+        this.#bodyFault = new GatewayError('deadline_exceeded', 'The request body took too long to arrive')
+        this.#wake()
+      })
+      await new Promise<void>(resolve => {
+        this.#wakeBody = resolve
+      })
+      late.cancel()
+    }
+    if (this.#bodyFault !== null) throw this.#bodyFault
+    if (this.#reason !== null) throw this.#reason
+    return parseJson(body.take())
+  }
+
+  /** Whoever waits for the body goes on in a turn of its own: the parser has not yet looked at what follows it. */
+  #wake(): void {
+    if (this.#wakeBody !== null) setImmediate(this.#wakeBody)
+    this.#wakeBody = null
+  }
+
+  #remainingMs(): number {
+    return Math.max(0, this.#tools.requestMs - (this.#tools.clock.monotonicMs() - this.#startedMs))
+  }
+
+  readonly #onDeadline = (): void => {
+    this.abort(new GatewayError('deadline_exceeded', 'Operation timed out'))
+    this.#deadline = this.#tools.clock.after(LAST_WORD_MS, () => this.giveUp())
+  }
+
+  /** What is wrong with a well-formed request: no such path, no such method there, too long a body. */
+  #mismatch(accepted: AcceptedHead): GatewayError | null {
+    if (this.#match === null) return new GatewayError('not_found', 'No such operation')
+    if (this.#head.method === 'OPTIONS') return null
+    if (this.#route === undefined) return new GatewayError('method_not_allowed', 'Method not allowed')
+    return lengthFault(accepted, this.#route.bodyLimitBytes)
+  }
+
+  #closes(status: number): boolean {
+    if (this.#accepted === null || this.#accepted.closes || this.#tools.closing()) return true
+    // What is left of an unread body would be taken for the next request, or swallowed for minutes.
+    return !this.#bodyWhole || status === 500
+  }
+
+  #fail(thrown: unknown): void {
+    const error = toGatewayError(thrown)
+    if (!(thrown instanceof GatewayError)) this.#tools.log.fault('request failed', thrown)
+    if (this.#over || this.#wire.dead) return
+    if (this.#reply.started) {
+      this.#reply.error = error
+      this.#wire.abort()
+      return
+    }
+    if (error.code === 'method_not_allowed' && this.#match !== null) {
+      this.#reply.header('Allow', this.#match.resource.allow)
+    }
+    this.#reply.failure(error)
+  }
+
+  #finish(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#deadline?.cancel()
+    const { clock, log, metrics } = this.#tools
+    const durationMs = clock.monotonicMs() - this.#startedMs
+    const route = this.#match?.resource.template ?? OTHER
+    const status = this.#reply.ended ? this.#reply.status : 499
+    const outcome = this.#outcome()
+    metrics.requests.inc({ route, status_class: `${Math.floor(status / 100)}xx`, outcome })
+    metrics.requestDuration.observe({ route }, durationMs / 1000)
+    log.exchange({
+      id: this.#id,
+      method: KNOWN_METHODS.has(this.#head.method) ? this.#head.method : OTHER,
+      route,
+      status,
+      outcome,
+      durationMs: Math.round(durationMs * 10) / 10,
+      error: this.#reply.error?.code ?? null,
+      ...this.#reply.summary,
+    })
+    this.#tools.onOver(this)
+  }
+
+  #outcome(): 'completed' | 'failed' | 'refused' | 'aborted' {
+    if (!this.#reply.ended) return 'aborted'
+    if (this.#refusal !== null) return 'refused'
+    return this.#reply.error === null && (this.#reply.summary?.error ?? null) === null
+      ? 'completed'
+      : 'failed'
+  }
+}

@@ -1,0 +1,101 @@
+/** Finds the route of a path. Pure. */
+import { GatewayError } from '../errors.ts'
+import type { Route } from './handler.ts'
+
+/** Every operation answers under both; the longer one is for clients that carry it. */
+const BASE_PATHS = ['/v1', '/api/v1']
+
+export interface Resource {
+  /** The template all routes here share; the label of metrics and logs. */
+  readonly template: string
+  readonly routes: ReadonlyMap<string, Route>
+  /** Value of the `Allow` header. */
+  readonly allow: string
+  /** Something is generated here, so that every answer carries a generation id. */
+  readonly generates: boolean
+}
+
+export interface Match {
+  readonly resource: Resource
+  /** Undecoded values of the varying segments. */
+  readonly params: ReadonlyMap<string, string>
+}
+
+export interface Router {
+  /** The resource under an undecoded path, or null. */
+  find(path: string): Match | null
+}
+
+interface Pattern {
+  readonly segments: readonly string[]
+  readonly resource: Resource
+}
+
+const NO_PARAMS: ReadonlyMap<string, string> = new Map()
+
+/** @throws Error when two routes claim the same method and path. */
+export function createRouter(routes: readonly Route[]): Router {
+  const fixed = new Map<string, Match>()
+  const patterns: Pattern[] = []
+  for (const [template, byMethod] of groupByPath(routes)) {
+    const resource = {
+      template,
+      routes: byMethod,
+      allow: [...byMethod.keys(), 'OPTIONS'].join(', '),
+      generates: [...byMethod.values()].some(route => route.key === 'inference'),
+    }
+    for (const base of BASE_PATHS) {
+      if (template.includes('{')) patterns.push({ segments: `${base}${template}`.split('/'), resource })
+      else fixed.set(base + template, { resource, params: NO_PARAMS })
+    }
+  }
+  return {
+    find(path) {
+      const match = fixed.get(path)
+      if (match !== undefined) return match
+      const segments = path.split('/')
+      for (const pattern of patterns) {
+        const params = fit(pattern.segments, segments)
+        if (params !== null) return { resource: pattern.resource, params }
+      }
+      return null
+    },
+  }
+}
+
+/** @throws GatewayError `invalid_request` when an escape is not UTF-8. */
+export function decodeParams(params: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  if (params.size === 0) return params
+  const decoded = new Map<string, string>()
+  for (const [name, value] of params) {
+    try {
+      decoded.set(name, decodeURIComponent(value))
+    } catch {
+      throw new GatewayError('invalid_request', 'Invalid escape in the request path')
+    }
+  }
+  return decoded
+}
+
+function groupByPath(routes: readonly Route[]): Map<string, Map<string, Route>> {
+  const groups = new Map<string, Map<string, Route>>()
+  for (const route of routes) {
+    const group = groups.get(route.path) ?? new Map<string, Route>()
+    if (group.has(route.method)) throw new Error(`two routes for ${route.method} ${route.path}`)
+    groups.set(route.path, group.set(route.method, route))
+  }
+  return groups
+}
+
+function fit(pattern: readonly string[], segments: readonly string[]): ReadonlyMap<string, string> | null {
+  if (pattern.length !== segments.length) return null
+  const params = new Map<string, string>()
+  for (const [index, part] of pattern.entries()) {
+    const segment = segments[index] ?? ''
+    if (!part.startsWith('{')) {
+      if (part !== segment) return null
+    } else if (segment === '') return null
+    else params.set(part.slice(1, -1), segment)
+  }
+  return params
+}

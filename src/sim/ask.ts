@@ -1,0 +1,257 @@
+/** What a request asks for, read from any of the four formats. Pure. */
+import { type Fields, fieldsOf, listOf, numberOf, textOf } from './loose.ts'
+
+/** The formats the simulated provider speaks, named as in the configuration. */
+export type SimFormat = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'
+
+export interface AskedTool {
+  readonly name: string
+  /** JSON schema of the arguments; without fields for a custom tool. */
+  readonly schema: Fields
+  /** Takes free text instead of JSON. */
+  readonly custom: boolean
+}
+
+/** A request without its dress. */
+export interface Ask {
+  readonly model: string
+  readonly stream: boolean
+  /** Everything said by system, developer or instructions. */
+  readonly system: string
+  readonly lastUser: string
+  /** Outputs of tools that came after the last user text. */
+  readonly toolOutputs: readonly string[]
+  /** The tools that may be called: none when the choice forbids it, one when it names one. */
+  readonly tools: readonly AskedTool[]
+  /** The JSON document that is wanted; an empty schema for any object, null for plain text. */
+  readonly json: { readonly name: string; readonly schema: Fields } | null
+  readonly maxTokens: number | null
+  /** Words in everything the request says. */
+  readonly inputTokens: number
+  /** Chat only: whether a last chunk with usage was asked for. */
+  readonly streamUsage: boolean
+  readonly body: Fields
+}
+
+/** One step of the conversation, in one vocabulary. */
+interface Said {
+  readonly by: 'system' | 'user' | 'assistant' | 'tool'
+  readonly text: string
+}
+
+/** Number of words; the tokens of this provider. */
+export function countWords(text: string): number {
+  let count = 0
+  for (const _ of text.matchAll(/\S+/g)) count++
+  return count
+}
+
+/** Reads a body of a format. `path` gives the model and the streaming where the format puts them there. */
+export const READERS: Readonly<Record<SimFormat, (body: Fields, path: PathFacts) => Ask>> = {
+  'openai-responses': body =>
+    ask(body, {
+      model: textOf(body['model']),
+      stream: body['stream'] === true,
+      said: [{ by: 'system', text: textOf(body['instructions']) }, ...responsesInput(body['input'])],
+      tools: chosen(listOf(body['tools']).flatMap(responsesTool), body['tool_choice']),
+      json: jsonFormat(fieldsOf(fieldsOf(body['text'])['format'])),
+      maxTokens: numberOf(body['max_output_tokens']),
+    }),
+  'openai-chat': body =>
+    ask(body, {
+      model: textOf(body['model']),
+      stream: body['stream'] === true,
+      said: listOf(body['messages']).map(chatMessage),
+      tools: chosen(listOf(body['tools']).flatMap(chatTool), body['tool_choice']),
+      json: chatJson(fieldsOf(body['response_format'])),
+      maxTokens: numberOf(body['max_completion_tokens']) ?? numberOf(body['max_tokens']),
+    }),
+  'anthropic-messages': body =>
+    ask(body, {
+      model: textOf(body['model']),
+      stream: body['stream'] === true,
+      said: [
+        { by: 'system', text: partsText(body['system']) },
+        ...listOf(body['messages']).flatMap(anthropicMessage),
+      ],
+      tools: chosen(listOf(body['tools']).flatMap(anthropicTool), body['tool_choice']),
+      json: jsonFormat(anthropicFormat(body)),
+      maxTokens: numberOf(body['max_tokens']),
+    }),
+  'google-gemini': (body, path) =>
+    ask(body, {
+      model: path.model,
+      stream: path.stream,
+      said: [
+        {
+          by: 'system',
+          text: partsText(fieldsOf(body['systemInstruction'] ?? body['system_instruction'])['parts']),
+        },
+        ...listOf(body['contents']).flatMap(geminiContent),
+      ],
+      tools: geminiTools(body),
+      json: geminiJson(fieldsOf(body['generationConfig'])),
+      maxTokens: numberOf(fieldsOf(body['generationConfig'])['maxOutputTokens']),
+    }),
+}
+
+/** What the URL says; only one format uses it. */
+export interface PathFacts {
+  readonly model: string
+  readonly stream: boolean
+}
+
+type Parsed = Pick<Ask, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
+  readonly said: readonly Said[]
+}
+
+function ask(body: Fields, { said, ...rest }: Parsed): Ask {
+  const lastUserAt = said.findLastIndex(step => step.by === 'user')
+  return {
+    ...rest,
+    system: said
+      .filter(step => step.by === 'system')
+      .map(step => step.text)
+      .join('\n'),
+    lastUser: said[lastUserAt]?.text ?? '',
+    toolOutputs: said
+      .slice(lastUserAt + 1)
+      .filter(step => step.by === 'tool')
+      .map(step => step.text),
+    inputTokens: said.reduce((sum, step) => sum + countWords(step.text), 0),
+    streamUsage: fieldsOf(body['stream_options'])['include_usage'] === true,
+    body,
+  }
+}
+
+/** The text of a string, or of a list of parts that carry `text` in any format. */
+function partsText(content: unknown): string {
+  if (typeof content === 'string') return content
+  return listOf(content)
+    .map(part => (typeof part === 'string' ? part : textOf(fieldsOf(part)['text'])))
+    .join('')
+}
+
+function speaker(role: unknown): Said['by'] {
+  if (role === 'system' || role === 'developer') return 'system'
+  return role === 'assistant' || role === 'model' ? 'assistant' : 'user'
+}
+
+function responsesInput(input: unknown): Said[] {
+  if (typeof input === 'string') return [{ by: 'user', text: input }]
+  return listOf(input).flatMap((raw): Said[] => {
+    const item = fieldsOf(raw)
+    const type = item['type'] ?? 'message'
+    if (type === 'message') return [{ by: speaker(item['role']), text: partsText(item['content']) }]
+    if (type === 'function_call_output' || type === 'custom_tool_call_output') {
+      return [{ by: 'tool', text: partsText(item['output']) }]
+    }
+    if (type === 'function_call') return [{ by: 'assistant', text: textOf(item['arguments']) }]
+    return []
+  })
+}
+
+function chatMessage(raw: unknown): Said {
+  const message = fieldsOf(raw)
+  if (message['role'] === 'tool') return { by: 'tool', text: partsText(message['content']) }
+  return { by: speaker(message['role']), text: partsText(message['content']) }
+}
+
+function anthropicMessage(raw: unknown): Said[] {
+  const message = fieldsOf(raw)
+  const said: Said[] = listOf(message['content'])
+    .map(fieldsOf)
+    .filter(part => part['type'] === 'tool_result')
+    .map(part => ({ by: 'tool', text: partsText(part['content']) }))
+  const text = partsText(message['content'])
+  // Tool results travel as a user message; one without words of its own is no user turn.
+  if (text !== '' || said.length === 0) said.unshift({ by: speaker(message['role']), text })
+  return said
+}
+
+function geminiContent(raw: unknown): Said[] {
+  const content = fieldsOf(raw)
+  const said: Said[] = listOf(content['parts'])
+    .map(part => fieldsOf(fieldsOf(part)['functionResponse']))
+    .filter(part => 'response' in part)
+    .map(part => ({ by: 'tool', text: geminiOutput(fieldsOf(part['response'])) }))
+  const text = partsText(content['parts'])
+  if (text !== '' || said.length === 0) said.unshift({ by: speaker(content['role']), text })
+  return said
+}
+
+function geminiOutput(response: Fields): string {
+  const only = response['output'] ?? response['result'] ?? response['content']
+  return typeof only === 'string' ? only : JSON.stringify(response)
+}
+
+function responsesTool(raw: unknown): AskedTool[] {
+  const tool = fieldsOf(raw)
+  if (tool['type'] !== 'function' && tool['type'] !== 'custom') return []
+  return [
+    { name: textOf(tool['name']), schema: fieldsOf(tool['parameters']), custom: tool['type'] === 'custom' },
+  ]
+}
+
+function chatTool(raw: unknown): AskedTool[] {
+  const tool = fieldsOf(raw)
+  const custom = tool['type'] === 'custom'
+  const inner = fieldsOf(custom ? tool['custom'] : tool['function'])
+  return typeof inner['name'] === 'string'
+    ? [{ name: inner['name'], schema: fieldsOf(inner['parameters']), custom }]
+    : []
+}
+
+function anthropicTool(raw: unknown): AskedTool[] {
+  const tool = fieldsOf(raw)
+  return 'input_schema' in tool
+    ? [{ name: textOf(tool['name']), schema: fieldsOf(tool['input_schema']), custom: false }]
+    : []
+}
+
+function geminiTools(body: Fields): readonly AskedTool[] {
+  const declared = listOf(body['tools'])
+    .flatMap(tool =>
+      listOf(fieldsOf(tool)['functionDeclarations'] ?? fieldsOf(tool)['function_declarations']),
+    )
+    .map(fieldsOf)
+    .map(tool => ({
+      name: textOf(tool['name']),
+      schema: fieldsOf(tool['parametersJsonSchema'] ?? tool['parameters']),
+      custom: false,
+    }))
+  const calling = fieldsOf(fieldsOf(body['toolConfig'])['functionCallingConfig'])
+  if (calling['mode'] === 'NONE') return []
+  const allowed = listOf(calling['allowedFunctionNames'])
+  return allowed.length === 0 ? declared : declared.filter(tool => allowed.includes(tool.name))
+}
+
+function chosen(tools: readonly AskedTool[], choice: unknown): readonly AskedTool[] {
+  const fields = fieldsOf(choice)
+  if (choice === 'none' || fields['type'] === 'none') return []
+  const name = fields['name'] ?? fieldsOf(fields['function'])['name'] ?? fieldsOf(fields['custom'])['name']
+  return typeof name === 'string' ? tools.filter(tool => tool.name === name) : tools
+}
+
+function jsonFormat(format: Fields): Ask['json'] {
+  if (format['type'] === 'json_object') return { name: '', schema: {} }
+  if (format['type'] !== 'json_schema') return null
+  return { name: textOf(format['name']), schema: fieldsOf(format['schema']) }
+}
+
+function chatJson(format: Fields): Ask['json'] {
+  return jsonFormat(
+    format['type'] === 'json_schema' ? { ...fieldsOf(format['json_schema']), type: 'json_schema' } : format,
+  )
+}
+
+function anthropicFormat(body: Fields): Fields {
+  const settings = fieldsOf(body['output_config'])
+  return fieldsOf(settings['format'] ?? body['output_format'])
+}
+
+function geminiJson(settings: Fields): Ask['json'] {
+  if (settings['responseMimeType'] !== 'application/json') return null
+  const schema = fieldsOf(settings['responseJsonSchema'] ?? settings['responseSchema'])
+  return { name: textOf(schema['title']), schema }
+}

@@ -1,0 +1,296 @@
+/**
+ * Everything a provider can do wrong over HTTP, as the models `fail-<kind>` and `fail-<kind>-<number>`.
+ * Faults in the middle strike a streamed reply after its first token and a document in its half.
+ */
+import { gzipSync } from 'node:zlib'
+import type { Frame } from './speaker.ts'
+import type { Transmission } from './transmission.ts'
+
+export interface Fault {
+  readonly does: string
+  /** What the number after the kind means and what it is when left out. */
+  readonly number?: {
+    readonly name: string
+    readonly byDefault: number
+    readonly min: number
+    readonly max: number
+  }
+  run(reply: Transmission, number: number): Promise<void> | void
+}
+
+const MESSAGE = 'Simulated failure'
+/** Statuses on which a provider says when to come back. */
+const WITH_RETRY_AFTER = new Set([429, 503])
+export const RETRY_AFTER_SECONDS = 2
+
+const MS = { name: 'milliseconds', min: 1, max: 3_600_000 } as const
+
+export const FAULTS = {
+  status: {
+    does: 'answers with the status, in the shape of the format; 429 and 503 carry Retry-After',
+    number: { name: 'HTTP status', byDefault: 500, min: 400, max: 999 },
+    run(reply, status) {
+      const headers: Record<string, string> = WITH_RETRY_AFTER.has(status)
+        ? { 'retry-after': String(RETRY_AFTER_SECONDS) }
+        : {}
+      reply.json(status, reply.speaker.failure({ status, message: MESSAGE }), headers)
+    },
+  },
+  reset: { does: 'resets the connection instead of answering', run: reply => reply.reset() },
+  close: { does: 'closes the connection instead of answering', run: reply => reply.close() },
+  garbage: {
+    does: 'sends bytes that are no HTTP',
+    run: reply => reply.raw('\u0001\u0002 this is no reply\r\n\r\n'),
+  },
+  'no-headers': { does: 'never answers', run: reply => reply.hang() },
+  'slow-headers': {
+    does: 'answers properly after a while',
+    number: { ...MS, byDefault: 1000 },
+    async run(reply, ms) {
+      await reply.pause(ms)
+      if (!reply.over) await reply.send()
+    },
+  },
+  'slow-first-token': {
+    does: 'sends the response headers at once and everything else after a while',
+    number: { ...MS, byDefault: 1000 },
+    async run(reply, ms) {
+      reply.head()
+      await reply.pause(ms)
+      await finish(reply, reply.frames())
+    },
+  },
+  'no-first-token': {
+    does: 'sends the response headers and then nothing',
+    run(reply) {
+      reply.head()
+      return reply.hang()
+    },
+  },
+  stall: {
+    does: 'falls silent in the middle',
+    async run(reply) {
+      await half(reply)
+      await reply.hang()
+    },
+  },
+  drip: {
+    does: 'sends the reply byte by byte, at intervals',
+    number: { ...MS, byDefault: 300 },
+    async run(reply, ms) {
+      const body = reply.body()
+      reply.head({ 'content-length': body.length })
+      for (let at = 0; at < body.length && !reply.over; at++) {
+        await reply.write(body.subarray(at, at + 1))
+        await reply.pause(ms)
+      }
+      reply.response.end()
+    },
+  },
+  'cut-reset': {
+    does: 'resets the connection in the middle',
+    async run(reply) {
+      await half(reply)
+      await reply.reset()
+    },
+  },
+  'cut-close': {
+    does: 'closes the connection in the middle of a chunked body',
+    async run(reply) {
+      await half(reply)
+      await reply.close()
+    },
+  },
+  'cut-length': {
+    does: 'closes the connection before the Content-Length is reached',
+    async run(reply) {
+      await half(reply, { 'content-length': reply.body().length })
+      await reply.close()
+    },
+  },
+  'cut-end': {
+    does: 'ends the body cleanly in the middle',
+    async run(reply) {
+      await half(reply)
+      reply.response.end()
+    },
+  },
+  'cut-bare': {
+    does: 'closes in the middle of a body that only the closing delimits',
+    run: reply => reply.raw(rawHead(reply, ['connection: close']) + text(untilToken(reply.frames()))),
+  },
+  'no-finish': {
+    does: 'says everything but how it ended',
+    async run(reply) {
+      if (!reply.stream) reply.json(200, reply.speaker.unfinished(reply.speech))
+      else {
+        reply.head()
+        await finish(reply, without(reply.frames(), 'finish'))
+      }
+    },
+  },
+  'error-in-stream': {
+    does: 'tells an error in the middle of the stream; a document is an error under 200',
+    number: { name: 'status it would have had', byDefault: 529, min: 400, max: 599 },
+    async run(reply, status) {
+      if (reply.stream) await errorFrame(reply, untilToken(reply.frames()), status)
+      else reply.json(200, reply.speaker.failure({ status, message: MESSAGE }))
+    },
+  },
+  'error-first': {
+    does: 'tells an error as the first event; a document is an error under 200',
+    number: { name: 'status it would have had', byDefault: 529, min: 400, max: 599 },
+    async run(reply, status) {
+      if (reply.stream) await errorFrame(reply, [], status)
+      else reply.json(200, reply.speaker.failure({ status, message: MESSAGE }))
+    },
+  },
+  'error-under-200': {
+    does: 'answers an error as JSON with status 200, also where a stream was asked for',
+    number: { name: 'status it should have had', byDefault: 500, min: 400, max: 599 },
+    run: (reply, status) => reply.json(200, reply.speaker.failure({ status, message: MESSAGE })),
+  },
+  html: {
+    does: 'answers a page of HTML with status 200',
+    run(reply) {
+      reply.response.writeHead(200, { 'content-type': 'text/html' })
+      reply.response.end('<!doctype html><html><body><h1>502 Bad Gateway</h1></body></html>')
+    },
+  },
+  'json-instead-of-sse': {
+    does: 'answers a stream request with one document',
+    run: reply => reply.json(200, reply.speaker.whole(reply.speech)),
+  },
+  'bad-sse': {
+    does: 'sends an event in the middle whose data is no JSON',
+    async run(reply) {
+      reply.head()
+      await reply.pour([...untilToken(reply.frames()), { kind: 'token', text: 'data: {"oops": \n\n' }], 0)
+      reply.response.end()
+    },
+  },
+  'huge-frame': {
+    does: 'sends one event (or document) of so many KiB',
+    number: { name: 'KiB', byDefault: 2048, min: 1, max: 65_536 },
+    async run(reply, kib) {
+      reply.head()
+      const filling = 'x'.repeat(kib * 1024)
+      const frame = reply.stream ? `data: {"filling":"${filling}"}\n\n` : `{"filling":"${filling}"}`
+      await reply.pour(
+        [...(reply.stream ? untilToken(reply.frames()) : []), { kind: 'token', text: frame }],
+        0,
+      )
+      reply.response.end()
+    },
+  },
+  'empty-reply': {
+    does: 'answers 200 with an empty body',
+    run(reply) {
+      reply.head({ 'content-length': 0 })
+      reply.response.end()
+    },
+  },
+  redirect: {
+    does: 'redirects to an address that must never be asked',
+    run(reply) {
+      reply.response.writeHead(302, {
+        location: 'http://169.254.169.254/latest/meta-data/',
+        'content-length': 0,
+      })
+      reply.response.end()
+    },
+  },
+  gzip: {
+    does: 'compresses the reply without being asked',
+    run(reply) {
+      reply.head({ 'content-encoding': 'gzip' })
+      reply.response.end(gzipSync(reply.body()))
+    },
+  },
+  'both-lengths': {
+    does: 'gives a Content-Length and chunks',
+    run: reply =>
+      reply.raw(
+        `${rawHead(reply, ['content-length: 5', 'transfer-encoding: chunked'])}5\r\nhello\r\n0\r\n\r\n`,
+      ),
+  },
+  'bad-chunk': {
+    does: 'gives a chunk size that is no number, after the first token',
+    run(reply) {
+      const begun = text(untilToken(reply.frames()))
+      const size = Buffer.byteLength(begun).toString(16)
+      return reply.raw(`${rawHead(reply, ['transfer-encoding: chunked'])}${size}\r\n${begun}\r\nzz\r\n`)
+    },
+  },
+  'big-headers': {
+    does: 'answers with so many KiB of response headers',
+    number: { name: 'KiB', byDefault: 20, min: 1, max: 1024 },
+    run: (reply, kib) =>
+      reply.raw(`${rawHead(reply, ['content-length: 0', `x-filling: ${'x'.repeat(kib * 1024)}`])}`),
+  },
+  'second-reply': {
+    does: 'answers properly, then sends a second reply that nobody asked for',
+    async run(reply) {
+      const { socket } = reply.response
+      const answered = new Promise(done => reply.response.once('finish', done))
+      await reply.send()
+      await answered
+      socket?.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno')
+    },
+  },
+} as const satisfies Readonly<Record<string, Fault>>
+
+export type FaultKind = keyof typeof FAULTS
+
+/** What `fail-…` names; null when there is no such fault or its number is out of range. */
+export function faultOf(model: string): ((reply: Transmission) => Promise<void> | void) | null {
+  if (!model.startsWith('fail-')) return null
+  const rest = model.slice('fail-'.length)
+  // A kind may itself end in a number, so the whole name goes first.
+  const match = Object.hasOwn(FAULTS, rest) ? null : /^(.+)-(\d{1,7})$/.exec(rest)
+  const kind = match?.[1] ?? rest
+  if (!Object.hasOwn(FAULTS, kind)) return null
+  const fault: Fault = FAULTS[kind as FaultKind]
+  const number = match === null ? (fault.number?.byDefault ?? 0) : Number(match[2])
+  if (match !== null && fault.number === undefined) return null
+  if (fault.number !== undefined && (number < fault.number.min || number > fault.number.max)) return null
+  return reply => fault.run(reply, number)
+}
+
+/** Frames up to the first token, that one included. */
+function* untilToken(frames: Iterable<Frame>): Generator<Frame> {
+  for (const frame of frames) {
+    yield frame
+    if (frame.kind === 'token') return
+  }
+}
+
+function* without(frames: Iterable<Frame>, kind: Frame['kind']): Generator<Frame> {
+  for (const frame of frames) if (frame.kind !== kind) yield frame
+}
+
+function text(frames: Iterable<Frame>): string {
+  return Array.from(frames, frame => frame.text).join('')
+}
+
+async function half(reply: Transmission, headers: Readonly<Record<string, number>> = {}): Promise<void> {
+  reply.head(headers)
+  await reply.pour(untilToken(reply.frames()), 0)
+}
+
+async function finish(reply: Transmission, frames: Iterable<Frame>): Promise<void> {
+  await reply.pour(frames, 0)
+  reply.response.end()
+}
+
+async function errorFrame(reply: Transmission, before: Iterable<Frame>, status: number): Promise<void> {
+  const frames = [...before]
+  reply.head()
+  const told = reply.speaker.failureFrame({ status, message: MESSAGE }, frames.length)
+  await finish(reply, [...frames, { kind: 'finish', text: told }])
+}
+
+function rawHead(reply: Transmission, headers: readonly string[]): string {
+  const type = reply.stream ? 'text/event-stream' : 'application/json'
+  return `HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\n${headers.join('\r\n')}\r\n\r\n`
+}

@@ -1,0 +1,78 @@
+/**
+ * The simulated provider and its models as rows for the catalogue: plain data in the shape of the configuration
+ * file. A model's id says the format it is reached through: `sim/echo` (Responses), `sim/chat-echo`,
+ * `sim/messages-echo`, `sim/gemini-echo`.
+ */
+import type { SimFormat } from './ask.ts'
+import { SIM_MODELS } from './behaviours.ts'
+import { FAULTS } from './faults.ts'
+
+export interface SimProviderRow {
+  slug: string
+  name: string
+  format: SimFormat
+  baseUrl: string
+  apiKey: string
+}
+
+export interface SimModelRow {
+  id: string
+  name: string
+  contextLength: number
+  maxOutputTokens: number
+  endpoints: {
+    provider: string
+    upstreamModel: string
+    format: SimFormat
+    pricing: { prompt: string; completion: string }
+    zdr: boolean
+  }[]
+}
+
+export const SIM_SLUG = 'sim'
+
+/** What stands before the model's name in the id, by format. */
+const PREFIXES: Readonly<Record<SimFormat, string>> = {
+  'openai-responses': '',
+  'openai-chat': 'chat-',
+  'anthropic-messages': 'messages-',
+  'google-gemini': 'gemini-',
+}
+
+export const SIM_FORMATS = Object.keys(PREFIXES) as readonly SimFormat[]
+
+/** The provider at the URL that `listen` gave. Its key is no secret: any would do. */
+export function simProvider(url: string): SimProviderRow {
+  return { slug: SIM_SLUG, name: 'Simulated', format: 'openai-responses', baseUrl: url, apiKey: 'simulated' }
+}
+
+/** A model row for any upstream name, numbers included: `simModel('write-1000-5', 'openai-chat')`. */
+export function simModel(upstreamModel: string, format: SimFormat): SimModelRow {
+  return {
+    id: `${SIM_SLUG}/${PREFIXES[format]}${upstreamModel}`,
+    name: `Simulated ${upstreamModel} (${format})`,
+    contextLength: 1_000_000,
+    maxOutputTokens: 10_000_000,
+    // Small, but not nothing: a free model would never show that costs are counted.
+    endpoints: [
+      {
+        provider: SIM_SLUG,
+        upstreamModel,
+        format,
+        pricing: { prompt: '0.0000001', completion: '0.0000004' },
+        zdr: true,
+      },
+    ],
+  }
+}
+
+/** The models a newcomer meets: every proper behaviour in every format, and a slow writer to watch. */
+export function simModels(): SimModelRow[] {
+  const names = [...SIM_MODELS.map(model => model.name), 'write-200-20', 'call-2']
+  return SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format)))
+}
+
+/** Every fault in every format, for tests. */
+export function simFaultModels(): SimModelRow[] {
+  return SIM_FORMATS.flatMap(format => Object.keys(FAULTS).map(kind => simModel(`fail-${kind}`, format)))
+}

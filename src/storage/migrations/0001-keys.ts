@@ -1,0 +1,25 @@
+/** API keys. */
+import type { Migration } from 'kysely/migration'
+
+export const keys: Migration = {
+  async up(db) {
+    await db.schema
+      .createTable('api_keys')
+      .addColumn('hash', 'text', column => column.primaryKey())
+      .addColumn('kind', 'text', column => column.notNull())
+      .addColumn('name', 'text', column => column.notNull())
+      .addColumn('label', 'text', column => column.notNull())
+      .addColumn('organization_id', 'text', column => column.notNull())
+      .addColumn('workspace_id', 'text')
+      .addColumn('disabled', 'integer', column => column.notNull())
+      .addColumn('expires_at', 'text')
+      .addColumn('created_at', 'text', column => column.notNull())
+      .addColumn('updated_at', 'text', column => column.notNull())
+      .execute()
+    await db.schema
+      .createIndex('api_keys_by_organization')
+      .on('api_keys')
+      .columns(['organization_id', 'created_at'])
+      .execute()
+  },
+}

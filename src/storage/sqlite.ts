@@ -1,0 +1,165 @@
+/**
+ * SQLite through the runtime's own `node:sqlite`. One handle per thread. Statements are synchronous and take
+ * microseconds; waiting for another writer is not, so a busy database is asked again later instead of letting
+ * the library block the thread.
+ */
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type QueryResult,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+} from 'kysely'
+import { LRUCache } from 'lru-cache'
+import type { Engine } from './engine.ts'
+
+const SQLITE_BUSY = 5
+/** How long a statement is asked again while another process writes. Longer than any write of ours by far. */
+const BUSY_LIMIT_MS = 10_000
+const BUSY_INTERVAL_MS = 5
+/** Opening happens at start, where blocking harms nobody. */
+const OPEN_BUSY_TIMEOUT_MS = 5000
+/** More than there are queries in the code; generated lists of parameters may exceed it, which only costs time. */
+const MAX_STATEMENTS = 256
+
+/**
+ * Opens (creates) the database at the path, or an own one in memory for `:memory:`.
+ * @throws the error of `node:sqlite`, with `errcode` when the library reported one.
+ */
+export function openSqlite(path: string): Engine {
+  const database = new DatabaseSync(path, {
+    timeout: OPEN_BUSY_TIMEOUT_MS,
+    enableForeignKeyConstraints: true,
+  })
+  try {
+    // FULL: an answer that promises durability must survive a power cut. WAL: readers never wait for a writer.
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 0')
+  } catch (error) {
+    database.close()
+    throw error
+  }
+  return { name: 'sqlite', dialect: sqliteDialect(database) }
+}
+
+/** Whether the library found the database locked by someone else. */
+export function isBusy(error: unknown): boolean {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  // Extended codes keep the kind in the low byte.
+  return typeof code === 'number' && (code & 0xff) === SQLITE_BUSY
+}
+
+function sqliteDialect(database: DatabaseSync): Dialect {
+  return {
+    createAdapter: () => new TransactionalAdapter(),
+    createDriver: () => new SqliteHandleDriver(database),
+    createIntrospector: db => new SqliteIntrospector(db),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+  }
+}
+
+/** SQLite rolls back schema changes like any other, which makes migrations all or nothing. */
+class TransactionalAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true
+  }
+}
+
+/** Kysely itself lets only one caller at a time have the one connection. */
+class SqliteHandleDriver implements Driver {
+  readonly #database: DatabaseSync
+  readonly #connection: SqliteHandle
+
+  constructor(database: DatabaseSync) {
+    this.#database = database
+    this.#connection = new SqliteHandle(database)
+  }
+
+  async init(): Promise<void> {
+    // Opened before, so that a bad path fails where it is named.
+  }
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this.#connection
+  }
+
+  async beginTransaction(connection: DatabaseConnection): Promise<void> {
+    // A transaction that begins as a reader cannot wait for its turn to write: it fails at once.
+    await connection.executeQuery(CompiledQuery.raw('begin immediate'))
+  }
+
+  async commitTransaction(connection: DatabaseConnection): Promise<void> {
+    await connection.executeQuery(CompiledQuery.raw('commit'))
+  }
+
+  async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
+    // A full disk may have rolled back already; a second time would hide the first error.
+    if (this.#database.isTransaction) await connection.executeQuery(CompiledQuery.raw('rollback'))
+  }
+
+  async releaseConnection(): Promise<void> {
+    // There is one, and it stays open.
+  }
+
+  async destroy(): Promise<void> {
+    this.#database.close()
+  }
+}
+
+interface Prepared {
+  readonly statement: StatementSync
+  readonly returnsRows: boolean
+}
+
+class SqliteHandle implements DatabaseConnection {
+  readonly #database: DatabaseSync
+  readonly #prepared = new LRUCache<string, Prepared>({ max: MAX_STATEMENTS })
+
+  constructor(database: DatabaseSync) {
+    this.#database = database
+  }
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    const giveUpMs = performance.now() + BUSY_LIMIT_MS
+    for (;;) {
+      try {
+        return this.#run<R>(query)
+      } catch (error) {
+        // Inside a transaction a lone statement must not be repeated; there the lock is ours anyway.
+        if (!isBusy(error) || this.#database.isTransaction || performance.now() > giveUpMs) throw error
+      }
+      await delay(BUSY_INTERVAL_MS)
+    }
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    // Not from the cache: another run of the same statement would reset this one.
+    const statement = this.#database.prepare(query.sql)
+    for (const row of statement.iterate(...parametersOf(query))) yield { rows: [row as R] }
+  }
+
+  #run<R>(query: CompiledQuery): QueryResult<R> {
+    const { statement, returnsRows } = this.#prepare(query.sql)
+    if (returnsRows) return { rows: statement.all(...parametersOf(query)) as R[] }
+    const { changes, lastInsertRowid } = statement.run(...parametersOf(query))
+    return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }
+  }
+
+  #prepare(sql: string): Prepared {
+    const known = this.#prepared.get(sql)
+    if (known !== undefined) return known
+    const statement = this.#database.prepare(sql)
+    const prepared = { statement, returnsRows: statement.columns().length > 0 }
+    this.#prepared.set(sql, prepared)
+    return prepared
+  }
+}
+
+/** What the columns of tables.ts can hold is what SQLite takes. */
+function parametersOf(query: CompiledQuery): SQLInputValue[] {
+  return [...query.parameters] as SQLInputValue[]
+}

@@ -1,0 +1,79 @@
+/**
+ * Starts a whole gateway in this process: keys, simulated provider, threads, admin port. What `main.ts` and the
+ * tests of the running product share.
+ */
+import { dirname, join } from 'node:path'
+import { type FirstKeys, ensureKeys } from '../access/bootstrap.ts'
+import { deriveKey, keyFile, parseVaultKeys, type VaultKey } from '../access/vault-keys.ts'
+import { systemClock } from '../clock.ts'
+import type { Config } from '../config.ts'
+import type { Log } from '../log.ts'
+import { createSim, type Sim } from '../sim/sim.ts'
+import { openStore, sqlitePath } from '../storage/open.ts'
+import { buildCatalog } from './build.ts'
+import { startSupervisor } from './supervisor.ts'
+
+export interface Launched {
+  readonly url: string
+  readonly adminUrl: string
+  /** Plain keys that were made because the store was empty; shown once. */
+  readonly firstKeys: FirstKeys | null
+  /** Whether the simulated provider answers, because none is configured. */
+  readonly simulated: boolean
+  /** Lets running requests finish within the grace time, then stops everything. */
+  stop(graceMs: number): Promise<void>
+}
+
+/** @throws CatalogError, VaultKeyError, StoreError, BootstrapError or StartError, each with a line for the operator. */
+export async function launch(config: Config, log: Log): Promise<Launched> {
+  const simulated = config.providers.length === 0
+  // Checked here, so that a bad catalogue is told before anything is opened.
+  buildCatalog(config, simulated ? 'http://127.0.0.1:1' : null)
+  const [vaultKey] = vaultKeys(config)
+  const store = await openStore(config.storageUrl)
+  const firstKeys = await ensureKeys({
+    store,
+    clock: systemClock,
+    managementKey: config.managementKey,
+    apiKey: config.apiKey,
+  }).finally(() => store.close())
+
+  let sim: Sim | null = null
+  try {
+    sim = simulated ? createSim() : null
+    const simUrl = sim === null ? null : (await sim.listen()).url
+    if (config.redisUrl !== null) log.notice('redis is configured, but this version does not use it')
+    const supervisor = await startSupervisor({
+      config,
+      simUrl,
+      endUserKey: deriveKey(vaultKey, 'end-user').toString('base64'),
+      log,
+    })
+    return {
+      url: supervisor.url,
+      adminUrl: supervisor.adminUrl,
+      firstKeys,
+      simulated,
+      async stop(graceMs) {
+        await supervisor.drain(graceMs)
+        await sim?.close()
+      },
+    }
+  } catch (error) {
+    await sim?.close()
+    throw error
+  }
+}
+
+/** The first key is the one in force; a key file of our own is kept beside the embedded database. */
+function vaultKeys(config: Config): readonly [VaultKey, ...VaultKey[]] {
+  const path = sqlitePath(config.storageUrl)
+  const keys =
+    config.vaultKeys !== null
+      ? parseVaultKeys(config.vaultKeys)
+      : keyFile(join(path === null || path === ':memory:' ? './data' : dirname(path), 'vault.key'))
+  const [first, ...rest] = keys
+  // parseVaultKeys refuses an empty list, so there is always a first one.
+  if (first === undefined) throw new TypeError('no vault key')
+  return [first, ...rest]
+}

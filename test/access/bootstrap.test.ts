@@ -1,0 +1,64 @@
+import t, { type Test } from 'tap'
+import { createKey, generateKey, hashKey, keyKind } from '../../src/access/api-key.ts'
+import { BootstrapError, ensureKeys } from '../../src/access/bootstrap.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { DEFAULT_ORGANIZATION_ID, type Store } from '../../src/storage/store.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const clock = new TestClock()
+
+async function opened(test: Test): Promise<Store> {
+  const store = await openStore('sqlite::memory:')
+  test.teardown(() => store.close())
+  return store
+}
+
+t.test('an empty store gets two keys, shown once', async t => {
+  const store = await opened(t)
+  const first = await ensureKeys({ store, clock, managementKey: null, apiKey: null })
+  t.equal(keyKind(first?.managementKey ?? ''), 'management')
+  t.equal(keyKind(first?.apiKey ?? ''), 'inference')
+  t.match(await store.keys.find(hashKey(first?.apiKey ?? '')), { kind: 'inference', disabled: false })
+  t.match(await store.keys.find(hashKey(first?.managementKey ?? '')), { kind: 'management' })
+  t.equal(await ensureKeys({ store, clock }), null)
+  t.equal(await store.keys.count(), 2)
+})
+
+t.test('configured keys become valid and none are made', async t => {
+  const store = await opened(t)
+  const managementKey = generateKey('management')
+  const apiKey = generateKey('inference')
+  t.equal(await ensureKeys({ store, clock, managementKey, apiKey }), null)
+  t.equal(await ensureKeys({ store, clock, managementKey, apiKey }), null, 'a second start changes nothing')
+  t.same((await store.keys.list(DEFAULT_ORGANIZATION_ID)).map(key => key.name).sort(), [
+    'GATEWAY_API_KEY',
+    'GATEWAY_MANAGEMENT_KEY',
+  ])
+  t.match(await store.keys.find(hashKey(apiKey)), { kind: 'inference' })
+})
+
+t.test('a configured key is added to a store that has others', async t => {
+  const store = await opened(t)
+  await store.keys.add(createKey({ kind: 'inference', name: 'old', clock }).record)
+  const apiKey = generateKey('inference')
+  t.equal(await ensureKeys({ store, clock, apiKey }), null)
+  t.equal(await store.keys.count(), 2)
+})
+
+t.test(
+  'a key of the wrong form is refused by the name of its variable, before anything is written',
+  async t => {
+    const store = await opened(t)
+    const good = generateKey('management')
+    const secret = 'sk-gw-v1-tooshort-and-secret'
+    const refusal = { constructor: BootstrapError, message: /^GATEWAY_API_KEY: expected sk-gw-v1- and 64 / }
+    for (const apiKey of [secret, good, '']) {
+      await t.rejects(ensureKeys({ store, clock, managementKey: good, apiKey }), refusal)
+    }
+    await t.rejects(ensureKeys({ store, clock, managementKey: generateKey('inference') }), {
+      message: /^GATEWAY_MANAGEMENT_KEY: expected sk-gw-mgmt-/,
+    })
+    await ensureKeys({ store, clock, apiKey: secret }).catch(error => t.notMatch(String(error), /secret/))
+    t.equal(await store.keys.count(), 0)
+  },
+)

@@ -1,0 +1,137 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { ConfigError, type Environment, loadConfig } from '../src/config.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
+let count = 0
+
+function file(yaml: string): string {
+  const path = join(folder, `${count++}.yaml`)
+  writeFileSync(path, yaml)
+  return path
+}
+
+const load = (yaml: string, environment: Environment = {}) => loadConfig(['--config', file(yaml)], environment)
+
+t.test('without file and environment everything has a default', async t => {
+  const config = loadConfig([], {})
+  t.match(config, {
+    listen: { host: '127.0.0.1', port: 8080 },
+    admin: { host: '127.0.0.1', port: 9090 },
+    storageUrl: 'sqlite:./data/gateway.db',
+    providers: [],
+    models: [],
+    logLevel: 'info',
+    apiKey: null,
+  })
+  t.ok(Object.isFrozen(config) && Object.isFrozen(config.timeouts))
+})
+
+t.test('the environment wins over the file', async t => {
+  const config = load('listen: { port: 1111 }\nstorage: { url: "sqlite:./a.db" }', {
+    GATEWAY_PORT: '2222',
+    DATABASE_URL: 'sqlite:./b.db',
+    GATEWAY_SERVE_THREADS: '3',
+    LOG_LEVEL: 'debug',
+  })
+  t.match(config, { listen: { port: 2222 }, storageUrl: 'sqlite:./b.db', threads: { serve: 3 }, logLevel: 'debug' })
+})
+
+t.test('the file may be named by the environment, and the flag by an equals sign', async t => {
+  const path = file('listen: { port: 4444 }')
+  t.equal(loadConfig([], { GATEWAY_CONFIG: path }).listen.port, 4444)
+  t.equal(loadConfig([`--config=${path}`], {}).listen.port, 4444)
+})
+
+t.test('variables are put in anywhere in a string, and an empty variable counts as unset', async t => {
+  const config = load('providers: [{ slug: acme, format: openai-chat, baseUrl: "http://${HOST}:1/v1", apiKey: "${KEY}" }]', {
+    HOST: 'localhost',
+    KEY: 'k-1',
+    GATEWAY_PORT: '',
+  })
+  t.match(config.providers, [{ baseUrl: 'http://localhost:1/v1', apiKey: 'k-1' }])
+  t.equal(config.listen.port, 8080)
+})
+
+t.test('the documented example loads', async t => {
+  const config = load(
+    `
+listen: { host: 127.0.0.1, port: 8080 }
+admin:  { host: 127.0.0.1, port: 9090 }
+threads: { serve: 1, tasks: 1 }
+storage: { url: "sqlite:./data/gateway.db" }
+redis: { url: "redis://127.0.0.1:6379" }
+providers:
+  - slug: acme
+    name: Acme
+    format: openai-chat
+    baseUrl: http://127.0.0.1:9100/v1
+    apiKey: \${ACME_API_KEY}
+models:
+  - id: acme/fast-1
+    name: Fast 1
+    contextLength: 128000
+    maxOutputTokens: 16384
+    inputModalities: [text, image]
+    outputModalities: [text]
+    endpoints:
+      - provider: acme
+        upstreamModel: fast-1
+        format: openai-chat
+        pricing: { prompt: "0.0000005", completion: "0.0000015", inputCacheRead: "0.00000005" }
+        region: us
+        zdr: true
+        quantization: fp8
+        supportedParameters: [tools, temperature, response_format]
+alignment: { evaluator: { model: acme/judge-1 }, timeoutMs: 5000 }
+regions: { europe: [eu.localhost], us: [us.localhost] }
+timeouts: { upstreamHeadersMs: 60000, upstreamIdleMs: 60000, requestMs: 600000, heartbeatMs: 15000 }
+accounting: { onAbort: cancel }
+`,
+    { ACME_API_KEY: 'secret' },
+  )
+  t.equal(config.models[0]?.endpoints[0]?.quantization, 'fp8')
+})
+
+const BAD: readonly { readonly yaml: string; readonly says: string; readonly environment?: Environment }[] = [
+  { yaml: 'lisen: {}', says: 'lisen: unknown setting' },
+  { yaml: 'listen: { port: 70000 }', says: 'listen.port: ' },
+  { yaml: 'listen: { port: "8080" }', says: 'listen.port: ' },
+  { yaml: 'listen: { hots: a }', says: 'listen.hots: unknown setting' },
+  { yaml: 'models: [{ id: acme/a }]', says: 'models[0].endpoints: is required' },
+  { yaml: 'models: [{ id: a, endpoints: [{ provider: x }] }]', says: 'models[0].id: ' },
+  { yaml: 'models: [{ id: a/b, endpoints: [] }]', says: 'models[0].endpoints: ' },
+  { yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, pricing: { prompt: 0.1 } }] }]', says: 'models[0].endpoints[0].pricing.prompt: ' },
+  { yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, format: soap }] }]', says: 'models[0].endpoints[0].format: expected one of openai-responses, ' },
+  { yaml: 'providers: [{ slug: acme, baseUrl: "ftp://x" }]', says: 'providers[0].baseUrl: ' },
+  { yaml: 'providers: [{ slug: acme, apiKey: "${NOT_THERE}" }]', says: 'providers[0].apiKey: environment variable NOT_THERE is not set' },
+  { yaml: 'providers: { slug: acme }', says: 'providers: ' },
+  { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of cancel, drain' },
+  { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
+  { yaml: 'a: [', says: 'no valid YAML' },
+  { yaml: '- a', says: '(root): ' },
+  { yaml: '', says: 'GATEWAY_PORT: ', environment: { GATEWAY_PORT: 'http' } },
+  { yaml: '', says: 'GATEWAY_SERVE_THREADS: ', environment: { GATEWAY_SERVE_THREADS: '0' } },
+  { yaml: '', says: 'LOG_LEVEL: expected one of ', environment: { LOG_LEVEL: 'loud' } },
+]
+
+t.test('a bad configuration names the field in one line', async t => {
+  for (const { yaml, says, environment } of BAD) {
+    try {
+      load(yaml, environment)
+      t.fail(`accepted: ${yaml}`)
+    } catch (error) {
+      t.ok(error instanceof ConfigError, yaml)
+      const { message } = error as Error
+      t.ok(message.includes(says), `${yaml} -> ${message}`)
+      t.notMatch(message, '\n')
+    }
+  }
+})
+
+t.test('a missing file is told by its path', async t => {
+  t.throws(() => loadConfig(['--config', '/nowhere/x.yaml'], {}), /\/nowhere\/x\.yaml: cannot be read \(ENOENT\)/)
+  t.throws(() => loadConfig(['--config'], {}), /--config: expects a file/)
+})

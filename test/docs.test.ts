@@ -1,0 +1,57 @@
+/** Holds the reference pages equal to the code they describe. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { FAILURES } from '../src/errors.ts'
+import { createMetrics } from '../src/metrics.ts'
+
+const page = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8')
+
+/** Rows of the Markdown tables of a page whose first cell is in backticks. */
+function rows(text: string): string[][] {
+  return text
+    .split('\n')
+    .filter(line => line.startsWith('| `'))
+    .map(line =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map(cell => cell.trim()),
+    )
+}
+
+t.test('docs/errors.md lists every failure with its status, type and retry', async t => {
+  const documented = rows(page('errors.md')).map(cells => cells.slice(0, 4))
+  const actual = Object.entries(FAILURES).map(([code, failure]) => [
+    `\`${code}\``,
+    String(failure.status),
+    `\`${failure.errorType}\``,
+    failure.retry,
+  ])
+  t.same(documented.toSorted(), actual.toSorted())
+})
+
+t.test('docs/metrics.md lists every metric with its kind and labels', async t => {
+  const documented = rows(page('metrics.md')).map(cells => cells.slice(0, 3))
+  const metrics = await createMetrics().registry.getMetricsAsJSON()
+  const labels = new Map(
+    Object.values(createMetrics())
+      .filter(metric => 'name' in metric)
+      .map(metric => {
+        const { name, labelNames } = metric as unknown as { name: string; labelNames: string[] }
+        return [name, labelNames]
+      }),
+  )
+  const actual = metrics.map(metric => [
+    `\`${metric.name}\``,
+    String(metric.type),
+    (labels.get(metric.name) ?? []).map(label => `\`${label}\``).join(', '),
+  ])
+  t.same(documented.toSorted(), actual.toSorted())
+})
+
+t.test('the README names both commands of the set-up', async t => {
+  const readme = readFileSync(join(import.meta.dirname, '../README.md'), 'utf8')
+  t.match(readme, 'npm ci && npm start')
+  t.match(readme, 'npm ci && npm test')
+})

@@ -1,0 +1,243 @@
+import { performance } from 'node:perf_hooks'
+import t from 'tap'
+import type { ModelRow, ProviderRow } from '../../src/config.ts'
+import {
+  type CatalogConfig,
+  CatalogError,
+  createCatalog,
+  type ModelConfig,
+  type ProviderConfig,
+} from '../../src/providers/catalog.ts'
+import { PROVIDERS } from '../../src/providers/table.ts'
+import { simFaultModels, simModel, simModels, simProvider } from '../../src/sim/rows.ts'
+
+const ACME: ProviderConfig = {
+  slug: 'acme',
+  name: 'Acme',
+  format: 'openai-chat',
+  baseUrl: 'http://127.0.0.1:9100/v1/',
+}
+
+function fails(test: typeof t.throws, config: Partial<CatalogConfig>, path: string, message: RegExp): void {
+  test(() => createCatalog({ providers: [ACME], models: [], ...config }), {
+    constructor: CatalogError,
+    path,
+    message,
+  })
+}
+
+t.test('rows of the configuration file fit as they are', async t => {
+  const providers: readonly ProviderRow[] = [
+    { slug: 'acme', format: 'openai-chat', baseUrl: 'http://x.test' },
+  ]
+  const models: readonly ModelRow[] = [{ id: 'acme/a', endpoints: [{ provider: 'acme' }] }]
+  t.equal(createCatalog({ providers, models }).model('acme/a')?.endpoints.length, 1)
+})
+
+t.test('a full row becomes a model with its endpoints in order', async t => {
+  const catalog = createCatalog({
+    created: 1_760_000_000,
+    providers: [ACME],
+    models: [
+      {
+        id: 'acme/fast-1',
+        name: 'Fast 1',
+        contextLength: 128000,
+        maxOutputTokens: 16384,
+        inputModalities: ['text', 'image'],
+        endpoints: [
+          {
+            provider: 'acme',
+            pricing: { prompt: '0.0000005', completion: '0.0000015', inputCacheRead: '0.00000005' },
+            region: 'us',
+            zdr: true,
+            quantization: 'fp8',
+            supportedParameters: ['tools'],
+          },
+          { provider: 'openai', upstreamModel: 'other', format: 'openai-chat', contextLength: 1000 },
+        ],
+      },
+    ],
+  })
+  const model = catalog.model('acme/fast-1')
+  t.match(model, {
+    name: 'Fast 1',
+    created: 1_760_000_000,
+    outputModalities: ['text'],
+    contextLength: 128000,
+  })
+  t.match(model?.endpoints[0], {
+    modelId: 'acme/fast-1',
+    upstreamModel: 'fast-1',
+    format: 'openai-chat',
+    provider: {
+      slug: 'acme',
+      baseUrl: 'http://127.0.0.1:9100/v1',
+      auth: 'bearer',
+      apiKey: null,
+      onAbort: 'cancel',
+    },
+    pricing: {
+      prompt: 500_000,
+      completion: 1_500_000,
+      request: 0,
+      inputCacheRead: 50_000,
+      inputCacheWrite: null,
+    },
+    region: 'us',
+    zdr: true,
+    quantization: 'fp8',
+    maxOutputTokens: 16384,
+  })
+  t.same([...(model?.endpoints[0]?.supportedParameters ?? [])], ['tools'])
+  t.match(model?.endpoints[1], {
+    upstreamModel: 'other',
+    format: 'openai-chat',
+    provider: { slug: 'openai', format: 'openai-responses' },
+    pricing: { prompt: 0, completion: 0 },
+    contextLength: 1000,
+    supportedParameters: null,
+    quantization: 'unknown',
+    region: null,
+    zdr: false,
+  })
+})
+
+t.test('the upstream name is everything after the first slash', async t => {
+  const catalog = createCatalog({
+    providers: [ACME],
+    models: [{ id: 'acme/org/Model.v1:free', endpoints: [{ provider: 'acme' }] }],
+  })
+  t.equal(catalog.model('acme/org/Model.v1:free')?.endpoints[0]?.upstreamModel, 'org/Model.v1:free')
+  t.equal(catalog.model('acme/org/Model.v1'), undefined, 'a variant is a model of its own')
+  t.equal(catalog.model('acme/org/model.v1:free'), undefined, 'case counts')
+  t.equal(catalog.model('__proto__'), undefined)
+})
+
+t.test('a row with a known slug changes only what it says', async t => {
+  const catalog = createCatalog({
+    onAbort: 'drain',
+    providers: [
+      { slug: 'mistral', apiKey: 'secret', headers: { 'x-team': 'a' }, accounting: { onAbort: 'cancel' } },
+      { slug: 'ollama', apiKey: 'given' },
+      { slug: 'openai', baseUrl: 'https://proxy.test/v1' },
+      { slug: 'groq', format: 'anthropic-messages' },
+    ],
+    models: [],
+  })
+  const mistral = PROVIDERS.find(row => row.slug === 'mistral')
+  t.same(catalog.provider('mistral'), {
+    ...mistral,
+    apiKey: 'secret',
+    headers: { 'x-team': 'a' },
+    onAbort: 'cancel',
+  })
+  t.equal(catalog.provider('ollama')?.auth, 'bearer', 'a local server with a key gets it')
+  t.equal(catalog.provider('vllm')?.auth, 'none')
+  t.match(catalog.provider('openai'), { name: 'OpenAI', baseUrl: 'https://proxy.test/v1', onAbort: 'drain' })
+  t.equal(catalog.provider('groq')?.auth, 'x-api-key', 'another format brings its own way of giving the key')
+  t.equal(catalog.providers().length, PROVIDERS.length)
+})
+
+t.test('errors name the field', async t => {
+  const model = (fields: Partial<ModelConfig>): readonly ModelConfig[] => [
+    { id: 'a/a', endpoints: [{ provider: 'acme' }] },
+    { id: 'a/b', endpoints: [{ provider: 'acme' }], ...fields },
+  ]
+  const endpoint = (fields: object): Partial<CatalogConfig> => ({
+    models: model({ endpoints: [{ provider: 'acme' }, { provider: 'acme', ...fields }] }),
+  })
+  const at = 'models[1].endpoints[1]'
+  fails(
+    t.throws,
+    endpoint({ provider: 'x' }),
+    `${at}.provider`,
+    /^models\[1\]\.endpoints\[1\]\.provider: no provider "x"$/,
+  )
+  fails(t.throws, endpoint({ format: 'x' }), `${at}.format`, /expected one of openai-responses, /)
+  fails(t.throws, endpoint({ region: 'mars' }), `${at}.region`, /europe, us/)
+  fails(t.throws, endpoint({ pricing: { prompt: '-1' } }), `${at}.pricing.prompt`, /not a decimal/)
+  fails(t.throws, endpoint({ pricing: { request: '0.0000000000001' } }), `${at}.pricing.request`, /finer/)
+  fails(t.throws, { models: model({ id: 'a/a' }) }, 'models[1].id', /"a\/a" is there twice/)
+  for (const id of ['a', '/a', 'a/', 'a b/c', 'a/b c', 'a/b:', 'a//b']) {
+    fails(t.throws, { models: model({ id }) }, 'models[1].id', /vendor\/model/)
+  }
+  fails(t.throws, { models: model({ endpoints: [] }) }, 'models[1].endpoints', /empty/)
+  fails(t.throws, { providers: [ACME, ACME] }, 'providers[1].slug', /twice/)
+  fails(t.throws, { providers: [{ slug: 'own' }] }, 'providers[0].format', /required/)
+  fails(t.throws, { providers: [{ ...ACME, auth: 'basic' }] }, 'providers[0].auth', /bearer/)
+  fails(
+    t.throws,
+    { providers: [{ ...ACME, quirks: ['max-tokens', 'odd'] }] },
+    'providers[0].quirks[1]',
+    /one of/,
+  )
+  for (const baseUrl of ['ftp://x', 'x', 'http://a:b@x/', 'http://x/?key=1', 'http://x/#a']) {
+    fails(t.throws, { providers: [{ ...ACME, baseUrl }] }, 'providers[0].baseUrl', /baseUrl: /)
+  }
+  fails(
+    t.throws,
+    {
+      providers: [{ slug: 'own', format: 'openai-chat' }],
+      models: [{ id: 'a/b', endpoints: [{ provider: 'own' }] }],
+    },
+    'models[0].endpoints[0].provider',
+    /needs a baseUrl/,
+  )
+})
+
+t.test('the built-in table is in order and complete', async t => {
+  const slugs = PROVIDERS.map(row => row.slug)
+  t.same(slugs, [...slugs].sort())
+  t.equal(new Set(slugs).size, slugs.length)
+  for (const row of PROVIDERS) {
+    t.match(row.baseUrl, /^https?:\/\/[^?#]+[^/]$/, row.slug)
+    t.equal(row.apiKey, null)
+    t.equal(
+      row.auth === 'none',
+      row.baseUrl?.startsWith('http://127.0.0.1'),
+      `${row.slug}: only local ones need no key`,
+    )
+  }
+})
+
+t.test('the rows of the simulated provider are a valid catalogue', async t => {
+  const catalog = createCatalog({
+    providers: [simProvider('http://127.0.0.1:1')],
+    models: [...simModels(), ...simFaultModels(), simModel('write-9-1', 'openai-chat')],
+  })
+  t.match(catalog.model('sim/echo'), {
+    endpoints: [{ format: 'openai-responses', upstreamModel: 'echo', zdr: true }],
+  })
+  t.match(catalog.model('sim/gemini-call-2'), {
+    endpoints: [{ format: 'google-gemini', upstreamModel: 'call-2' }],
+  })
+  t.match(catalog.model('sim/chat-write-9-1'), {
+    endpoints: [{ format: 'openai-chat', upstreamModel: 'write-9-1' }],
+  })
+  t.match(catalog.model('sim/messages-fail-stall'), { endpoints: [{ format: 'anthropic-messages' }] })
+  t.match(catalog.provider('sim'), { name: 'Simulated', auth: 'bearer', baseUrl: 'http://127.0.0.1:1' })
+})
+
+t.test('five thousand models are read in a moment', async t => {
+  const models = Array.from(
+    { length: 5000 },
+    (_, at): ModelConfig => ({
+      id: `acme/model-${at}`,
+      endpoints: [
+        {
+          provider: 'acme',
+          pricing: { prompt: '0.0000005', completion: '0.0000015' },
+          supportedParameters: ['tools'],
+        },
+        { provider: 'openai' },
+      ],
+    }),
+  )
+  const before = performance.now()
+  const catalog = createCatalog({ providers: [ACME], models })
+  const elapsedMs = performance.now() - before
+  t.ok(elapsedMs < 100, `${elapsedMs.toFixed(1)} ms`)
+  t.equal(catalog.models().length, 5000)
+  t.equal(catalog.model('acme/model-4999')?.endpoints.length, 2)
+})

@@ -1,0 +1,98 @@
+/** The real front end on a free port, with what it was told and what it told kept for a test to look at. */
+import type { Test } from 'tap'
+import { type Clock, systemClock } from '../../src/clock.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { ExchangeLine, Log } from '../../src/log.ts'
+import { createMetrics, type Metrics } from '../../src/metrics.ts'
+import type { KeyRing } from '../../src/server/authenticate.ts'
+import type { Route } from '../../src/server/handler.ts'
+import { createServer, type HttpServer, type ServerOptions } from '../../src/server/http.ts'
+import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
+
+export const INFERENCE = 'Bearer sk-gw-v1-test'
+export const MANAGEMENT = 'Bearer sk-gw-mgmt-test'
+
+export function keyRecord(kind: KeyKind): KeyRecord {
+  return {
+    hash: (kind === 'inference' ? 'a' : 'b').repeat(64),
+    kind,
+    name: kind,
+    label: 'sk-gw-...',
+    organizationId: 'org_default',
+    workspaceId: 'ws_default',
+    disabled: false,
+    expiresAt: null,
+    createdAt: '2026-01-01T00:00:00.000Z',
+    updatedAt: '2026-01-01T00:00:00.000Z',
+  }
+}
+
+/** Two keys; one is answered at once, as from a cache, the other after a turn, as from the store. */
+export const twoKeys: KeyRing = {
+  authenticate(authorization) {
+    if (authorization === INFERENCE) return keyRecord('inference')
+    if (authorization === MANAGEMENT) {
+      return new Promise(resolve => setImmediate(() => resolve(keyRecord('management'))))
+    }
+    throw new GatewayError(
+      'authentication',
+      authorization === undefined ? 'Missing Authentication header' : 'Invalid credentials',
+    )
+  },
+}
+
+export interface FrontEnd {
+  readonly server: HttpServer
+  readonly port: number
+  readonly metrics: Metrics
+  readonly lines: ExchangeLine[]
+  readonly faults: { readonly message: string; readonly error: unknown }[]
+  /** Waits until this many log lines were written. */
+  logged(count: number): Promise<void>
+}
+
+export async function startFrontEnd(
+  t: Test,
+  routes: readonly Route[],
+  overrides: Partial<ServerOptions> = {},
+): Promise<FrontEnd> {
+  const lines: ExchangeLine[] = []
+  const faults: FrontEnd['faults'] = []
+  const waiting: (() => void)[] = []
+  const log: Log = {
+    exchange: line => {
+      lines.push(line)
+      for (const wake of waiting.splice(0)) wake()
+    },
+    listening: () => undefined,
+    notice: () => undefined,
+    fault: (message, error) => faults.push({ message, error }),
+  }
+  const metrics = overrides.metrics ?? createMetrics()
+  const clock: Clock = overrides.clock ?? systemClock
+  const server = createServer({
+    routes,
+    keys: twoKeys,
+    maxConnections: 1000,
+    uploadMs: 300_000,
+    requestMs: 600_000,
+    allowChunked: true,
+    closeAfterReply: false,
+    log,
+    ...overrides,
+    clock,
+    metrics,
+  })
+  t.teardown(() => server.close())
+  const port = await server.listen('127.0.0.1', 0)
+  return {
+    server,
+    port,
+    metrics,
+    lines,
+    faults,
+    async logged(count) {
+      while (lines.length < count) await new Promise<void>(resolve => waiting.push(resolve))
+    },
+  }
+}

@@ -1,0 +1,112 @@
+/** A whole serving instance on port 0 with the simulated provider behind it: real sockets, one thread. */
+import { randomBytes } from 'node:crypto'
+import { hashKey, keyRecord } from '../../src/access/api-key.ts'
+import { type Clock, systemClock } from '../../src/clock.ts'
+import { type Config, loadConfig } from '../../src/config.ts'
+import { createLog } from '../../src/log.ts'
+import type { StreamEvent } from '../../src/protocol/events.ts'
+import { simFaultModels, simModels, simProvider } from '../../src/sim/rows.ts'
+import { createSim, type Sim } from '../../src/sim/sim.ts'
+import { buildServing, type Serving } from '../../src/threads/build.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+export interface TestGateway {
+  /** Base URL with `/v1`. */
+  readonly url: string
+  readonly port: number
+  readonly apiKey: string
+  readonly managementKey: string
+  readonly sim: Sim
+  readonly serving: Serving
+  /** Log lines so far, parsed. */
+  readonly lines: readonly Record<string, unknown>[]
+  /** POST /responses with the API key. */
+  respond(body: unknown, init?: { headers?: Record<string, string>; signal?: AbortSignal }): Promise<Response>
+  close(): Promise<void>
+}
+
+export interface TestGatewayOptions {
+  /** Added to the simulated provider's rows. */
+  readonly models?: Config['models']
+  readonly providers?: Config['providers']
+  readonly timeouts?: Partial<Config['timeouts']>
+  readonly clock?: Clock
+  /** Where the database lives; default: a new folder. */
+  readonly storageUrl?: string
+}
+
+export async function startGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
+  const sim = createSim()
+  const { url: simUrl } = await sim.listen()
+  const lines: Record<string, unknown>[] = []
+  const log = createLog('trace', { write: line => void lines.push(JSON.parse(line) as Record<string, unknown>) })
+  const defaults = loadConfig([], {})
+  const storageUrl = options.storageUrl ?? `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'gateway.db')}`
+  const config: Config = {
+    ...defaults,
+    storageUrl,
+    threads: { serve: 1, tasks: 1 },
+    timeouts: { ...defaults.timeouts, ...options.timeouts },
+    providers: [simProvider(simUrl), ...(options.providers ?? [])],
+    models: [...simModels(), ...simFaultModels(), ...(options.models ?? [])],
+  }
+  const clock = options.clock ?? systemClock
+  const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
+  const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
+  const store = await openStore(storageUrl)
+  await store.keys.add(keyRecord(apiKey, 'inference', { name: 'test', clock }))
+  await store.keys.add(keyRecord(managementKey, 'management', { name: 'test', clock }))
+  await store.close()
+  const serving = await buildServing({
+    config,
+    simUrl: null,
+    endUserKey: randomBytes(32).toString('base64'),
+    log,
+    clock,
+  })
+  const port = await serving.server.listen('127.0.0.1', 0)
+  const url = `http://127.0.0.1:${port}/v1`
+  return {
+    url,
+    port,
+    apiKey,
+    managementKey,
+    sim,
+    serving,
+    lines,
+    respond: (body, init = {}) =>
+      fetch(`${url}/responses`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json', ...init.headers },
+        body: JSON.stringify(body),
+        ...(init.signal === undefined ? {} : { signal: init.signal }),
+      }),
+    async close() {
+      serving.server.close()
+      await serving.close()
+      await sim.close()
+    },
+  }
+}
+
+export { hashKey }
+
+/** The events of an event stream, after checking its framing: event name = type, [DONE] last and alone. */
+export function parseEventStream(text: string): StreamEvent[] {
+  const frames = text
+    .split('\n\n')
+    .map(frame => frame.replace(/^\n+/, ''))
+    .filter(frame => frame !== '' && !frame.startsWith(':'))
+  const last = frames.pop()
+  if (last !== 'data: [DONE]') throw new Error(`the stream ends with ${JSON.stringify(last)}`)
+  return frames.map(frame => {
+    const match = /^event: (\S+)\ndata: (.*)$/.exec(frame)
+    if (match === null) throw new Error(`no proper frame: ${frame}`)
+    const event = JSON.parse(match[2] ?? '') as StreamEvent
+    if (event.type !== match[1]) throw new Error(`event ${match[1]} carries type ${event.type}`)
+    return event
+  })
+}

@@ -1,0 +1,92 @@
+/** What the tests of the upstream client share: a client with a clock that stands still, and a handler that takes notes. */
+import type { Test } from 'tap'
+import type { GatewayError } from '../../src/errors.ts'
+import type { UpstreamHandler, UpstreamHead, UpstreamRequest } from '../../src/upstream/client.ts'
+import { createUndiciClient, type UndiciClientOptions } from '../../src/upstream/undici-client.ts'
+import { type Answering, FaultServer } from '../support/fault-server.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+export const HEADERS_MS = 120_000
+export const IDLE_MS = 60_000
+
+/** Writes down what it is told; runs of data count once. */
+export class Notes implements UpstreamHandler {
+  readonly seen: string[] = []
+  readonly ended: Promise<void>
+  readonly head: Promise<UpstreamHead>
+  readonly data: Promise<void>
+  error: GatewayError | null = null
+  bytes = Buffer.alloc(0)
+  #ended: () => void = () => undefined
+  #head: (head: UpstreamHead) => void = () => undefined
+  #data: () => void = () => undefined
+
+  constructor() {
+    this.ended = new Promise(resolve => (this.#ended = resolve))
+    this.head = new Promise(resolve => (this.#head = resolve))
+    this.data = new Promise(resolve => (this.#data = resolve))
+  }
+
+  onHead(head: UpstreamHead): void {
+    this.seen.push(`head ${head.status}`)
+    this.#head(head)
+  }
+
+  onData(chunk: Buffer): void {
+    if (this.seen.at(-1) !== 'data') this.seen.push('data')
+    if (this.bytes.length < 1024) this.bytes = Buffer.concat([this.bytes, chunk])
+    this.#data()
+  }
+
+  onEnd(): void {
+    this.seen.push('end')
+    this.#ended()
+  }
+
+  onError(error: GatewayError): void {
+    this.seen.push(error.code)
+    this.error = error
+    this.#ended()
+  }
+}
+
+/** Turns of the event loop, each with a full pass through poll. */
+export async function turns(count: number): Promise<void> {
+  for (let turn = 0; turn < count; turn++) await new Promise(resolve => setImmediate(resolve))
+}
+
+export function setUp(t: Test, options: Partial<UndiciClientOptions> = {}) {
+  const clock = new TestClock()
+  const faults: unknown[] = []
+  const client = createUndiciClient({
+    clock,
+    log: { fault: (_message, error) => faults.push(error) },
+    ...options,
+  })
+  t.teardown(() => client.close())
+  const request = (url: URL, more: Partial<UpstreamRequest> = {}): UpstreamRequest => ({
+    url,
+    headers: {},
+    body: '{"model":"m"}',
+    headersTimeoutMs: HEADERS_MS,
+    idleTimeoutMs: IDLE_MS,
+    ...more,
+  })
+  const ask = async (url: URL, more: Partial<UpstreamRequest> = {}): Promise<Notes> => {
+    const notes = new Notes()
+    client.start(request(url, more), notes)
+    await notes.ended
+    return notes
+  }
+  return { clock, client, faults, request, ask }
+}
+
+export async function serve(t: Test, answer: (answering: Answering) => void): Promise<FaultServer> {
+  const server = await FaultServer.start(answer)
+  t.teardown(() => server.close())
+  return server
+}
+
+/** How a call ends in `Notes.seen` when it fails, and when it is late. */
+export const GONE = 'provider_unavailable'
+export const LATE = 'upstream_timeout'
