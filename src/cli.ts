@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --disable-warning=ExperimentalWarning
 /** The operator's command line, on the same store and configuration as the gateway. */
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
@@ -48,7 +48,11 @@ const COMMANDS: Readonly<Record<string, (values: Values) => Promise<void>>> = {
   'keys list': async values => {
     await withStore(values, async store => {
       for (const key of await store.keys.list(DEFAULT_ORGANIZATION_ID)) {
-        print([key.hash, key.kind, key.label, key.disabled ? 'disabled' : 'active', key.createdAt, key.name].join('\t'))
+        print(
+          [key.hash, key.kind, key.label, key.disabled ? 'disabled' : 'active', key.createdAt, key.name].join(
+            '\t',
+          ),
+        )
       }
     })
   },
@@ -96,7 +100,10 @@ async function main(): Promise<number> {
 
 function foreseen(error: unknown): string | null {
   if (error instanceof UsageError || error instanceof ConfigError) return error.message
-  if (error instanceof TypeError && Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true) {
+  if (
+    error instanceof TypeError &&
+    Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true
+  ) {
     return error.message
   }
   return startFailure(error)?.line ?? null

@@ -262,11 +262,13 @@ function substitute(value: unknown, environment: Environment, path: string): unk
   if (typeof value === 'string') {
     return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (_, name: string) => {
       const found = environment[name]
-      if (found === undefined) throw new ConfigError(`${path || '(root)'}: environment variable ${name} is not set`)
+      if (found === undefined)
+        throw new ConfigError(`${path || '(root)'}: environment variable ${name} is not set`)
       return found
     })
   }
-  if (Array.isArray(value)) return value.map((element, index) => substitute(element, environment, `${path}[${index}]`))
+  if (Array.isArray(value))
+    return value.map((element, index) => substitute(element, environment, `${path}[${index}]`))
   if (value !== null && typeof value === 'object') {
     return Object.fromEntries(
       Object.entries(value).map(([key, element]) => [
@@ -324,8 +326,12 @@ function resolve(file: Static<typeof FileSchema>, environment: Environment): Con
       port: integer(environment, 'GATEWAY_ADMIN_PORT', 0, 65535) ?? file.admin?.port ?? DEFAULTS.adminPort,
     },
     threads: {
-      serve: integer(environment, 'GATEWAY_SERVE_THREADS', 1, 256) ?? file.threads?.serve ?? Math.max(1, cores - 1),
-      tasks: integer(environment, 'GATEWAY_TASK_THREADS', 1, 256) ?? file.threads?.tasks ?? Math.max(1, cores - 1),
+      serve:
+        integer(environment, 'GATEWAY_SERVE_THREADS', 1, 256) ??
+        file.threads?.serve ??
+        Math.max(1, cores - 1),
+      tasks:
+        integer(environment, 'GATEWAY_TASK_THREADS', 1, 256) ?? file.threads?.tasks ?? Math.max(1, cores - 1),
     },
     storageUrl: variable(environment, 'DATABASE_URL') ?? file.storage?.url ?? DEFAULTS.storageUrl,
     redisUrl: variable(environment, 'REDIS_URL') ?? file.redis?.url ?? null,

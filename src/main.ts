@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --disable-warning=ExperimentalWarning
 /** Process entry: configuration, launch, first steps on the screen, signals, exit codes. */
 import { ConfigError, loadConfig, processEnvironment } from './config.ts'
 import { createLog } from './log.ts'

@@ -6,7 +6,9 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 
 /** Seconds. Fine at the low end, where a gateway's own work is; up to the ten minutes a request may take. */
-const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
+const DURATION_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+]
 
 export type Metrics = ReturnType<typeof createMetrics>
 

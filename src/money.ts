@@ -30,6 +30,8 @@ export function toUsd(amount: PicoUsd): number {
 /** The amount as a decimal string without trailing zeros, the form of prices in model listings. */
 export function formatUsd(amount: PicoUsd): string {
   const whole = Math.floor(amount / UNITS_PER_USD)
-  const fraction = String(amount % UNITS_PER_USD).padStart(DECIMALS, '0').replace(/0+$/, '')
+  const fraction = String(amount % UNITS_PER_USD)
+    .padStart(DECIMALS, '0')
+    .replace(/0+$/, '')
   return fraction === '' ? String(whole) : `${whole}.${fraction}`
 }

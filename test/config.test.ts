@@ -13,7 +13,8 @@ function file(yaml: string): string {
   return path
 }
 
-const load = (yaml: string, environment: Environment = {}) => loadConfig(['--config', file(yaml)], environment)
+const load = (yaml: string, environment: Environment = {}) =>
+  loadConfig(['--config', file(yaml)], environment)
 
 t.test('without file and environment everything has a default', async t => {
   const config = loadConfig([], {})
@@ -36,7 +37,12 @@ t.test('the environment wins over the file', async t => {
     GATEWAY_SERVE_THREADS: '3',
     LOG_LEVEL: 'debug',
   })
-  t.match(config, { listen: { port: 2222 }, storageUrl: 'sqlite:./b.db', threads: { serve: 3 }, logLevel: 'debug' })
+  t.match(config, {
+    listen: { port: 2222 },
+    storageUrl: 'sqlite:./b.db',
+    threads: { serve: 3 },
+    logLevel: 'debug',
+  })
 })
 
 t.test('the file may be named by the environment, and the flag by an equals sign', async t => {
@@ -46,11 +52,14 @@ t.test('the file may be named by the environment, and the flag by an equals sign
 })
 
 t.test('variables are put in anywhere in a string, and an empty variable counts as unset', async t => {
-  const config = load('providers: [{ slug: acme, format: openai-chat, baseUrl: "http://${HOST}:1/v1", apiKey: "${KEY}" }]', {
-    HOST: 'localhost',
-    KEY: 'k-1',
-    GATEWAY_PORT: '',
-  })
+  const config = load(
+    'providers: [{ slug: acme, format: openai-chat, baseUrl: "http://${HOST}:1/v1", apiKey: "${KEY}" }]',
+    {
+      HOST: 'localhost',
+      KEY: 'k-1',
+      GATEWAY_PORT: '',
+    },
+  )
   t.match(config.providers, [{ baseUrl: 'http://localhost:1/v1', apiKey: 'k-1' }])
   t.equal(config.listen.port, 8080)
 })
@@ -103,10 +112,19 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'models: [{ id: acme/a }]', says: 'models[0].endpoints: is required' },
   { yaml: 'models: [{ id: a, endpoints: [{ provider: x }] }]', says: 'models[0].id: ' },
   { yaml: 'models: [{ id: a/b, endpoints: [] }]', says: 'models[0].endpoints: ' },
-  { yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, pricing: { prompt: 0.1 } }] }]', says: 'models[0].endpoints[0].pricing.prompt: ' },
-  { yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, format: soap }] }]', says: 'models[0].endpoints[0].format: expected one of openai-responses, ' },
+  {
+    yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, pricing: { prompt: 0.1 } }] }]',
+    says: 'models[0].endpoints[0].pricing.prompt: ',
+  },
+  {
+    yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, format: soap }] }]',
+    says: 'models[0].endpoints[0].format: expected one of openai-responses, ',
+  },
   { yaml: 'providers: [{ slug: acme, baseUrl: "ftp://x" }]', says: 'providers[0].baseUrl: ' },
-  { yaml: 'providers: [{ slug: acme, apiKey: "${NOT_THERE}" }]', says: 'providers[0].apiKey: environment variable NOT_THERE is not set' },
+  {
+    yaml: 'providers: [{ slug: acme, apiKey: "${NOT_THERE}" }]',
+    says: 'providers[0].apiKey: environment variable NOT_THERE is not set',
+  },
   { yaml: 'providers: { slug: acme }', says: 'providers: ' },
   { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of cancel, drain' },
   { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
@@ -132,6 +150,9 @@ t.test('a bad configuration names the field in one line', async t => {
 })
 
 t.test('a missing file is told by its path', async t => {
-  t.throws(() => loadConfig(['--config', '/nowhere/x.yaml'], {}), /\/nowhere\/x\.yaml: cannot be read \(ENOENT\)/)
+  t.throws(
+    () => loadConfig(['--config', '/nowhere/x.yaml'], {}),
+    /\/nowhere\/x\.yaml: cannot be read \(ENOENT\)/,
+  )
   t.throws(() => loadConfig(['--config'], {}), /--config: expects a file/)
 })

@@ -66,7 +66,9 @@ function sourceFiles(): string[] {
 
 function specifiers(file: string): string[] {
   const text = readFileSync(file, 'utf8')
-  const found = text.matchAll(/(?:^|\n)\s*(?:import|export)\s[^'"]*?from\s+'([^']+)'|import\(\s*'([^']+)'\s*\)|(?:^|\n)import\s+'([^']+)'/g)
+  const found = text.matchAll(
+    /(?:^|\n)\s*(?:import|export)\s[^'"]*?from\s+'([^']+)'|import\(\s*'([^']+)'\s*\)|(?:^|\n)import\s+'([^']+)'/g,
+  )
   return [...found].map(match => match[1] ?? match[2] ?? match[3] ?? '')
 }
 
@@ -87,7 +89,9 @@ t.test('every import goes the way the table allows', async t => {
   for (const { from, to } of imports) {
     const [source, target] = [unit(from), unit(to)]
     if (source === target && !LEAVES.includes(source)) continue
-    const allowed = LEAVES.includes(source) ? (LEAF_IMPORTS[source] ?? []) : [...LEAVES, ...(MAY_IMPORT[source] ?? [])]
+    const allowed = LEAVES.includes(source)
+      ? (LEAF_IMPORTS[source] ?? [])
+      : [...LEAVES, ...(MAY_IMPORT[source] ?? [])]
     if (!allowed.includes(target)) t.fail(`${relative(SRC, from)} must not import ${relative(SRC, to)}`)
   }
 })
@@ -105,7 +109,9 @@ t.test('there are no import cycles', async t => {
   const done = new Set<string>()
   const visit = (file: string, path: readonly string[]): void => {
     if (path.includes(file)) {
-      t.fail(`cycle: ${[...path.slice(path.indexOf(file)), file].map(each => relative(SRC, each)).join(' -> ')}`)
+      t.fail(
+        `cycle: ${[...path.slice(path.indexOf(file)), file].map(each => relative(SRC, each)).join(' -> ')}`,
+      )
       return
     }
     if (done.has(file)) return
@@ -123,7 +129,12 @@ t.test('packages with a sole importer are imported nowhere else', async t => {
   }
 })
 
-t.test('the environment is touched in config.ts, and where the HTTP library wants its header limit', async t => {
-  const readers = files.filter(file => /process\.env\b/.test(readFileSync(file, 'utf8'))).map(file => relative(SRC, file))
-  t.same(readers.toSorted(), ['config.ts', 'server/head-limit.ts', 'server/http.ts'])
-})
+t.test(
+  'the environment is touched in config.ts, and where the HTTP library wants its header limit',
+  async t => {
+    const readers = files
+      .filter(file => /process\.env\b/.test(readFileSync(file, 'utf8')))
+      .map(file => relative(SRC, file))
+    t.same(readers.toSorted(), ['config.ts', 'server/head-limit.ts', 'server/http.ts'])
+  },
+)

@@ -78,9 +78,11 @@ export function createKeyRing(settings: KeyRingSettings): KeyRing {
     const running = lookups.get(hash)
     if (running !== undefined) return running
     if (lookups.size >= limits.maxLookups) return Promise.resolve(lastKnown(hash))
-    const lookup: Promise<KeyRecord> = refresh(hash, (): boolean => lookups.get(hash) === lookup).finally(() => {
-      if (lookups.get(hash) === lookup) lookups.delete(hash)
-    })
+    const lookup: Promise<KeyRecord> = refresh(hash, (): boolean => lookups.get(hash) === lookup).finally(
+      () => {
+        if (lookups.get(hash) === lookup) lookups.delete(hash)
+      },
+    )
     lookups.set(hash, lookup)
     return lookup
   }

@@ -32,14 +32,15 @@ export function parseVaultKeys(text: string, source = 'GATEWAY_VAULT_KEYS'): rea
     }
     return { id, secret: Buffer.from(secret, 'base64') }
   })
-  if (new Set(keys.map(key => key.id)).size !== keys.length) throw new VaultKeyError(`${source}: two keys have the same id`)
+  if (new Set(keys.map(key => key.id)).size !== keys.length)
+    throw new VaultKeyError(`${source}: two keys have the same id`)
   return keys
 }
 
 /** The keys of a key file, which is made with one random key and mode 0600 when it does not exist. */
 export function keyFile(path: string): readonly VaultKey[] {
   try {
-    mkdirSync(dirname(path), { recursive: true })
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
     const line = `k1:${randomBytes(KEY_BYTES).toString('base64')}`
     writeFileSync(path, `${line}\n`, { flag: 'wx', mode: 0o600 })
     return parseVaultKeys(line, path)

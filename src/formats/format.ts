@@ -98,7 +98,12 @@ export type Delta =
       readonly logprobs: readonly Logprob[] | null
     }
   | { readonly kind: 'refusal'; readonly item: number; readonly part: number; readonly text: string }
-  | { readonly kind: 'annotation'; readonly item: number; readonly part: number; readonly annotation: Annotation }
+  | {
+      readonly kind: 'annotation'
+      readonly item: number
+      readonly part: number
+      readonly annotation: Annotation
+    }
   /** `text`: raw thinking; `summary`: what the provider calls a summary. */
   | {
       readonly kind: 'reasoning'
@@ -124,7 +129,11 @@ export type Delta =
    * The item is complete. `fields` are merged into the finished item: `signature`, `encrypted_content`, `phase`,
    * `status`, or for a hosted item everything in its final form. Items still open at the finish are closed then.
    */
-  | { readonly kind: 'close'; readonly item: number; readonly fields: Readonly<Record<string, unknown>> | null }
+  | {
+      readonly kind: 'close'
+      readonly item: number
+      readonly fields: Readonly<Record<string, unknown>> | null
+    }
   /** Replaces what an earlier usage delta said; never summed. */
   | { readonly kind: 'usage'; readonly usage: Usage }
   /** Emitted at most once, when the end is certain; `native` is the provider's own word. */
@@ -154,7 +163,8 @@ export interface Format {
   /** @throws GatewayError `unprocessable` when the request holds something this format cannot express. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing
-  decoder(emit: (delta: Delta) => void): Decoder
+  /** `endpoint`: where the reply comes from; without it, reasoning is not marked as one vendor's own. */
+  decoder(emit: (delta: Delta) => void, endpoint?: Endpoint): Decoder
   /**
    * What a reply with a status other than 2xx means. The message is the provider's, cut to 500 characters;
    * the caller scrubs secrets from it. `body` may be anything: JSON, HTML, empty.

@@ -34,8 +34,10 @@ export interface PlacedAnnotation {
 
 /** Whether a candidate's metadata can still bring citations: then its messages have to stay open. */
 export function mayCite(candidate: Json): boolean {
-  return ['groundingMetadata', 'citationMetadata', 'urlContextMetadata'].some(
-    key => record(candidate[key]) !== null,
+  return (
+    record(candidate['groundingMetadata']) !== null ||
+    record(candidate['citationMetadata']) !== null ||
+    record(candidate['urlContextMetadata']) !== null
   )
 }
 

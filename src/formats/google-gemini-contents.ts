@@ -173,6 +173,8 @@ class Turns {
     if (signature === null) {
       signature = this.#signature
       this.#signature = null
+    } else {
+      this.#settleSignature()
     }
     // Only the first call of a turn carries a signature.
     if (signature === null && this.#signing && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE

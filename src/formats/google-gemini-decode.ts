@@ -8,6 +8,7 @@ import { GatewayError } from '../errors.ts'
 import type { Logprob, OutputItem } from '../protocol/items.ts'
 import type { Decoder, Delta, ItemStart } from './format.ts'
 import { Citations, mayCite, type SaidText } from './google-gemini-citations.ts'
+import { CodeRun, codeItem } from './google-gemini-code.ts'
 import { errorOf, failureOf, promptBlocked } from './google-gemini-errors.ts'
 import { finishReason, NOT_FINISHED } from './google-gemini-finish.ts'
 import { filled, type Json, record, records } from './google-gemini-json.ts'
@@ -17,15 +18,6 @@ import { tierOf, usageOf } from './google-gemini-usage.ts'
 
 interface OpenMessage extends SaidText {
   open: boolean
-}
-
-/** Code that runs, or has run, at the provider. Images it drew come after its result. */
-interface OpenCode {
-  readonly item: number
-  readonly code: string | null
-  readonly signature: string | null
-  readonly outputs: Readonly<Record<string, string>>[]
-  status: 'in_progress' | 'completed' | 'failed'
 }
 
 export class GeminiDecoder implements Decoder {
@@ -38,7 +30,7 @@ export class GeminiDecoder implements Decoder {
   #reasoning: number | null = null
   /** Signatures of the open message; they follow it as items of their own, so as not to cut it. */
   #held: string[] = []
-  #code: OpenCode | null = null
+  #code: CodeRun | null = null
   #call: { readonly item: number; readonly args: PartialArguments } | null = null
   #called = false
   /** Whether citations for text already said may still come. */
@@ -72,8 +64,8 @@ export class GeminiDecoder implements Decoder {
     this.#closeCode()
     if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)
     this.#cite()
-    if (reason !== 'length' && reason !== 'content_filter')
-      for (const message of this.#messages) this.#close(message)
+    const cutOff = reason === 'length' || reason === 'content_filter'
+    for (const message of this.#messages) if (!cutOff || message !== this.#message) this.#close(message)
     this.#releaseSignatures()
     this.#searches()
     this.#emit({ kind: 'finish', reason, native, serviceTier: this.#serviceTier })
@@ -86,14 +78,11 @@ export class GeminiDecoder implements Decoder {
     if (chunk === null)
       throw new GatewayError('provider_unavailable', 'The provider sent a reply of an unknown shape')
 
-    // Candidates beside the first are never asked for; index 0 may be left out, as all zeros may.
-    const candidate = records(chunk['candidates']).find(
-      one => one['index'] === undefined || one['index'] === 0,
-    )
+    const candidate = firstCandidate(chunk['candidates'])
     const feedback = record(chunk['promptFeedback'])
-    if (feedback !== null && candidate === undefined && this.#items === 0) refuseBlocked(feedback)
+    if (feedback !== null && candidate === null && this.#items === 0) refuseBlocked(feedback)
     this.#start(chunk)
-    if (candidate !== undefined) this.#candidate(candidate)
+    if (candidate !== null) this.#candidate(candidate)
     else if (filled(feedback?.['blockReason']) !== null) this.#finish = filled(feedback?.['blockReason'])
 
     const metadata = record(chunk['usageMetadata'])
@@ -248,44 +237,18 @@ export class GeminiDecoder implements Decoder {
 
   #executableCode(code: Json, signature: string | null): void {
     this.#interrupt('code')
-    const source = typeof code['code'] === 'string' ? code['code'] : ''
-    const item = this.#beginCode(filled(code['id']))
-    this.#emit({
-      kind: 'progress',
-      item,
-      name: 'code_interpreter_call_code.delta',
-      fields: { delta: source },
-    })
-    this.#emit({ kind: 'progress', item, name: 'code_interpreter_call_code.done', fields: { code: source } })
-    this.#emit({ kind: 'progress', item, name: 'code_interpreter_call.interpreting', fields: {} })
-    this.#code = { item, code: source, signature, outputs: [], status: 'in_progress' }
+    this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
+    this.#code.code(code)
   }
 
   #codeResult(result: Json): void {
-    if (this.#code === null || this.#code.status !== 'in_progress') {
+    if (this.#code === null || this.#code.ran) {
       // The result of code that was not shown.
       this.#interrupt('code')
-      const item = this.#beginCode(filled(result['id']))
-      this.#code = { item, code: null, signature: null, outputs: [], status: 'in_progress' }
+      this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(result)), null)
     }
     this.#finish = null
-    const logs = result['output']
-    if (typeof logs === 'string') this.#code.outputs.push({ type: 'logs', logs })
-    this.#code.status =
-      result['outcome'] === 'OUTCOME_OK' || result['outcome'] === undefined ? 'completed' : 'failed'
-  }
-
-  #beginCode(id: string | null): number {
-    const item = this.#openHosted({
-      type: 'code_interpreter_call',
-      ...(id === null ? {} : { id }),
-      status: 'in_progress',
-      code: null,
-      container_id: null,
-      outputs: null,
-    })
-    this.#emit({ kind: 'progress', item, name: 'code_interpreter_call.in_progress', fields: {} })
-    return item
+    this.#code.result(result)
   }
 
   #inlineData(data: Json, draft: boolean, signature: string | null): void {
@@ -293,16 +256,16 @@ export class GeminiDecoder implements Decoder {
     const base64 = filled(data['data'])
     // Drafts that the model made while thinking are not its answer; the vocabulary has no place for sound.
     if (base64 === null || draft || !type.startsWith('image/')) return
-    if (this.#code !== null && this.#code.status !== 'in_progress') {
+    if (this.#code?.ran === true) {
       this.#finish = null
-      this.#code.outputs.push({ type: 'image', url: `data:${type};base64,${base64}` })
+      this.#code.image(type, base64)
       return
     }
     this.#interrupt('image')
     const item = this.#openHosted({ type: 'image_generation_call', status: 'in_progress', result: null })
-    this.#emit({ kind: 'progress', item, name: 'image_generation_call.in_progress', fields: {} })
-    this.#emit({ kind: 'progress', item, name: 'image_generation_call.generating', fields: {} })
-    this.#emit({ kind: 'progress', item, name: 'image_generation_call.completed', fields: {} })
+    for (const stage of ['in_progress', 'generating', 'completed']) {
+      this.#emit({ kind: 'progress', item, name: `image_generation_call.${stage}`, fields: {} })
+    }
     const format = type.slice('image/'.length)
     const fields = { status: 'completed', result: base64, output_format: format }
     this.#emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
@@ -341,14 +304,8 @@ export class GeminiDecoder implements Decoder {
   }
 
   #closeCode(): void {
-    if (this.#code === null) return
-    const { item, code, signature, outputs, status } = this.#code
+    this.#code?.close()
     this.#code = null
-    if (status !== 'in_progress') {
-      this.#emit({ kind: 'progress', item, name: 'code_interpreter_call.completed', fields: {} })
-    }
-    const fields = { code, outputs, status: status === 'in_progress' ? 'incomplete' : status }
-    this.#emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
   }
 
   #cite(): void {
@@ -370,11 +327,23 @@ export class GeminiDecoder implements Decoder {
 
   #searched(action: Readonly<Record<string, unknown>>, succeeded: boolean): void {
     const item = this.#openHosted({ type: 'web_search_call', status: 'in_progress', action })
-    this.#emit({ kind: 'progress', item, name: 'web_search_call.in_progress', fields: {} })
-    this.#emit({ kind: 'progress', item, name: 'web_search_call.searching', fields: {} })
-    if (succeeded) this.#emit({ kind: 'progress', item, name: 'web_search_call.completed', fields: {} })
+    for (const stage of succeeded
+      ? ['in_progress', 'searching', 'completed']
+      : ['in_progress', 'searching']) {
+      this.#emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
+    }
     this.#emit({ kind: 'close', item, fields: { status: succeeded ? 'completed' : 'failed' } })
   }
+}
+
+/** Candidates beside the first are never asked for; index 0 may be left out, as all zeros may. */
+function firstCandidate(candidates: unknown): Json | null {
+  if (!Array.isArray(candidates)) return null
+  for (const element of candidates as readonly unknown[]) {
+    const candidate = record(element)
+    if (candidate !== null && (candidate['index'] === undefined || candidate['index'] === 0)) return candidate
+  }
+  return null
 }
 
 function refuseBlocked(feedback: Json): void {

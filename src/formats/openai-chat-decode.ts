@@ -12,7 +12,7 @@ import { ChatHosted, chatAnnotation, replyCitations } from './openai-chat-hosted
 import { filled, type Json, list, record } from './openai-chat-json.ts'
 import { ChatReasoning } from './openai-chat-reasoning.ts'
 import { chatUsage } from './openai-chat-usage.ts'
-import { type ProviderError, providerFailure } from './provider-failure.ts'
+import { providerFailure } from './provider-failure.ts'
 
 /** Words for the end beside OpenAI's own, seen at providers; what is not here is `other`. */
 const FINISH: ReadonlyMap<string, FinishReason> = new Map([
@@ -39,14 +39,6 @@ const BROKEN: ReadonlyMap<string, string> = new Map([
   ['insufficient_system_resource', 'overloaded_error'],
 ])
 
-/** Errors that end a reply which has begun as if its limit was reached. */
-const LENGTH_ERRORS: ReadonlySet<string> = new Set([
-  'context_length_exceeded',
-  'max_tokens_exceeded',
-  'token_limit_exceeded',
-  'string_too_long',
-])
-
 export class ChatDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ChatReasoning
@@ -71,7 +63,7 @@ export class ChatDecoder implements Decoder {
   #finish: string | null = null
   #native: string | null = null
   #serviceTier: string | null = null
-  /** A body that is the whole reply: complete because it parsed, whatever its finish reason says. */
+  /** A body that is the whole reply and says how it finished, be it with a blank: one provider does for calls. */
   #whole = false
   /** Usage in a chunk without choices, then `[DONE]`: how a provider that never gives a finish reason ends. */
   #usageAlone = false
@@ -97,10 +89,7 @@ export class ChatDecoder implements Decoder {
     this.#common(body, choices)
     const error =
       errorIn(body) ?? (event === 'error' || choices === null ? bareErrorIn(body, event === 'error') : null)
-    if (error !== null) {
-      this.#fail(error)
-      return
-    }
+    if (error !== null) throw providerFailure(error)
     if (choices === null) return
     for (const element of choices) {
       const choice = record(element)
@@ -172,7 +161,9 @@ export class ChatDecoder implements Decoder {
     // Perplexity sends the message so far beside each delta, and in a whole reply an empty delta beside it.
     const useWhole = whole !== null && !this.#spokeAtAll() && (delta === null || !says(delta))
     const message = useWhole ? whole : delta
-    if (useWhole && body['object'] !== 'chat.completion.chunk') this.#whole = true
+    if (useWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
+      this.#whole = typeof choice['finish_reason'] === 'string'
+    }
     if (message !== null) {
       this.#keepLogprobs(choice)
       this.#say(message)
@@ -328,15 +319,6 @@ export class ChatDecoder implements Decoder {
     if (content === null || content.length === 0) return
     const tokens = content.filter(isLogprob)
     this.#logprobs = this.#logprobs === null ? tokens : this.#logprobs.concat(tokens)
-  }
-
-  #fail(error: ProviderError): void {
-    if (this.#spokeAtAll() && error.code !== null && LENGTH_ERRORS.has(error.code)) {
-      this.#finish = 'length'
-      this.#native = error.code
-      return
-    }
-    throw providerFailure(error)
   }
 
   #spokeAtAll(): boolean {

@@ -70,31 +70,6 @@ const KEPT: ReadonlySet<string> = new Set([
 /** The chat names of `max_output_tokens`; a client's own must not compete with it. */
 const LIMITS: ReadonlySet<string> = new Set(['max_tokens', 'max_completion_tokens'])
 
-/** Fields of a request that mean something even where the endpoint does not list them. */
-const ALWAYS: ReadonlySet<string> = new Set([
-  'model',
-  'messages',
-  'tools',
-  'tool_choice',
-  'response_format',
-  'stream',
-  'stream_options',
-  'max_tokens',
-  'max_completion_tokens',
-  'modalities',
-  'image_config',
-  'user',
-  'prompt_cache_key',
-  'prompt_cache_options',
-  'service_tier',
-])
-
-/** Other names under which an endpoint may list a field. */
-const LISTED_AS: Readonly<Record<string, string>> = {
-  reasoning_effort: 'reasoning',
-  reasoning: 'reasoning_effort',
-}
-
 /** The tier names that exist on the wire; `auto` is what leaving it out means. */
 const TIERS: Readonly<Record<string, string | undefined>> = {
   auto: undefined,
@@ -141,19 +116,9 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   if (typeof request.top_logprobs === 'number') {
     fields.push(['logprobs', true], ['top_logprobs', request.top_logprobs])
   }
-  const honoured = endpoint.supportedParameters
   // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
-  const body = Object.fromEntries(
-    fields.filter(([name, value]) => value !== undefined && value !== null && sent(name, honoured)),
-  )
+  const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
   return { path: '/chat/completions', headers: {}, body }
-}
-
-/** A parameter that the endpoint is known not to honour is left out, as the interface promises. */
-function sent(name: string, honoured: ReadonlySet<string> | null): boolean {
-  if (honoured === null || ALWAYS.has(name) || honoured.has(name)) return true
-  const alias = LISTED_AS[name]
-  return alias !== undefined && honoured.has(alias)
 }
 
 function refuse(request: ResponsesRequest): void {

@@ -189,7 +189,8 @@ export class ResponsesDecoder implements Decoder {
 
   /** Arguments of a call that no event has opened wait for the item itself: a call without a name cannot be told. */
   input(event: Fields, text: unknown, piece: boolean): void {
-    const slot = this.#find(event)
+    const slot =
+      this.#find(event) ?? this.#current(event, 'function_call') ?? this.#current(event, 'custom_tool_call')
     if (slot === null || slot.closed) return
     if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return
     if (!piece) this.#slots.completeInput(slot, text)
@@ -288,10 +289,16 @@ export class ResponsesDecoder implements Decoder {
     return this.#slots.all.find(slot => slot.id === id) ?? null
   }
 
+  /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
+  #current(event: Fields, type: Slot['type']): Slot | null {
+    const latest = this.#latest
+    return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
+  }
+
   /** The item that takes this form; one that was never announced is opened by its first text. */
   #slotFor(form: Form, event: Fields): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
-    const known = this.#find(event)
+    const known = this.#find(event) ?? this.#current(event, type)
     if (known !== null) return known.type === type && !known.closed ? known : null
     return this.#open({ type, id: event['item_id'] }, outputIndex(event))
   }

@@ -46,7 +46,7 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ['tool_choice', (value, _, endpoint) => wireToolChoice(value, endpoint.provider.quirks)],
   ['max_tool_calls', maxToolCalls],
   ['reasoning', reasoning],
-  ['text', (value, _, endpoint) => text(fieldsOf(value), endpoint)],
+  ['text', text],
   ['service_tier', value => TIERS.get(value) ?? value],
   ['stream_options', (value, model) => (model.stream ? value : undefined)],
   // No provider of this format is known to take it; one that does says so.
@@ -61,23 +61,6 @@ const TIERS: ReadonlyMap<unknown, string> = new Map([
   ['fast', 'priority'],
   ['ultrafast', 'priority'],
 ])
-
-/** Under which names an endpoint may list that it honours a field; fields not named here always go out. */
-const PARAMETERS: ReadonlyMap<string, readonly string[]> = new Map([
-  ['temperature', ['temperature']],
-  ['top_p', ['top_p']],
-  ['frequency_penalty', ['frequency_penalty']],
-  ['presence_penalty', ['presence_penalty']],
-  ['top_logprobs', ['top_logprobs', 'logprobs']],
-  ['max_output_tokens', ['max_output_tokens', 'max_tokens', 'max_completion_tokens']],
-  ['parallel_tool_calls', ['parallel_tool_calls', 'tools']],
-  ['tools', ['tools']],
-  ['tool_choice', ['tool_choice', 'tools']],
-  ['reasoning', ['reasoning', 'reasoning_effort', 'include_reasoning']],
-])
-
-const FORMAT_PARAMETERS: readonly string[] = ['response_format', 'structured_outputs', 'text']
-const VERBOSITY_PARAMETERS: readonly string[] = ['verbosity', 'text']
 
 const VERBOSITIES: ReadonlyMap<unknown, string> = new Map([
   ['xhigh', 'high'],
@@ -105,7 +88,7 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   const request: Fields = { ...model.request }
   const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
   for (const [name, value] of Object.entries(request)) {
-    if (value == null || OURS_ALONE.has(name) || !honours(endpoint, PARAMETERS.get(name))) continue
+    if (value == null || OURS_ALONE.has(name)) continue
     const field = FIELDS.get(name)
     const written = field === undefined ? value : field(value, model, endpoint)
     if (written !== undefined) body.set(name, written)
@@ -115,11 +98,6 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   body.set('store', false)
   if (model.endUser !== null) body.set('safety_identifier', model.endUser)
   return { path: '/responses', headers: {}, body: Object.fromEntries(body) }
-}
-
-function honours(endpoint: Endpoint, names: readonly string[] | undefined): boolean {
-  const supported = endpoint.supportedParameters
-  return supported === null || names === undefined || names.some(name => supported.has(name))
 }
 
 /** Probabilities come only when they are asked for by name, and a number of them alone is an error. */
@@ -137,14 +115,12 @@ function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
   return listOf(request.tools).some(runsAtProvider) ? value : undefined
 }
 
-function text(config: Fields, endpoint: Endpoint): Fields | undefined {
+function text(value: unknown): Fields | undefined {
+  const config = fieldsOf(value)
   const { format, verbosity } = config
   const written: Record<string, unknown> = { ...remainder(config, NOT_IN_TEXT) }
-  if (format != null && honours(endpoint, FORMAT_PARAMETERS))
-    written['format'] = remainder(fieldsOf(format), NONE)
-  if (verbosity != null && honours(endpoint, VERBOSITY_PARAMETERS)) {
-    written['verbosity'] = VERBOSITIES.get(verbosity) ?? verbosity
-  }
+  if (format != null) written['format'] = remainder(fieldsOf(format), NONE)
+  if (verbosity != null) written['verbosity'] = VERBOSITIES.get(verbosity) ?? verbosity
   return Object.keys(written).length === 0 ? undefined : written
 }
 

@@ -35,6 +35,8 @@ export interface Slot {
   readonly parts: Part[]
   /** Arguments of a call, or the input of a custom tool call, as emitted. */
   input: string
+  /** The part that was told last; going back to another one would begin it anew. */
+  current: Part | null
   closed: boolean
 }
 
@@ -101,6 +103,7 @@ export class Slots {
       form: item,
       parts: [],
       input: '',
+      current: null,
       closed: false,
     }
     this.#all.push(slot)
@@ -122,6 +125,7 @@ export class Slots {
     const part = this.part(slot, 'text', index)
     part.annotations++
     part.emitted = true
+    slot.current ??= part
     this.#emit({ kind: 'annotation', item: slot.item, part: part.part, annotation: annotation as Annotation })
   }
 
@@ -219,13 +223,15 @@ export class Slots {
 
   #complete(slot: Slot, part: Part, whole: string, logprobs: unknown): void {
     const rest = whole.startsWith(part.text) ? whole.slice(part.text.length) : ''
-    const more = part.form === 'text' && Array.isArray(logprobs) ? logprobs.slice(part.logprobs) : []
+    const late = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
+    const more = Array.isArray(logprobs) && !late ? logprobs.slice(part.logprobs) : []
     if (rest !== '' || more.length > 0 || !part.emitted) this.#add(slot, part, rest, more)
   }
 
   #add(slot: Slot, part: Part, text: string, logprobs: readonly unknown[]): void {
     part.text += text
     part.emitted = true
+    slot.current = part
     const { item } = slot
     switch (part.form) {
       case 'text': {

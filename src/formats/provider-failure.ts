@@ -28,38 +28,40 @@ const BY_STATUS: Readonly<Record<number, FailureCode>> = {
 }
 
 /** Codes that say more than the status they came with, and status-less codes of errors inside a stream. */
-const BY_CODE: Readonly<Record<string, FailureCode>> = {
-  context_length_exceeded: 'context_length_exceeded',
-  string_above_max_length: 'context_length_exceeded',
-  content_filter: 'content_policy_violation',
-  content_policy_violation: 'content_policy_violation',
-  invalid_prompt: 'invalid_prompt',
-  invalid_request_error: 'invalid_request',
-  invalid_argument: 'invalid_request',
-  failed_precondition: 'invalid_request',
-  request_too_large: 'payload_too_large',
-  rate_limit_error: 'rate_limit_exceeded',
-  rate_limit_exceeded: 'rate_limit_exceeded',
-  resource_exhausted: 'rate_limit_exceeded',
-  overloaded_error: 'upstream_overloaded',
-  unavailable: 'service_unavailable',
-  timeout_error: 'upstream_timeout',
-  deadline_exceeded: 'upstream_timeout',
-}
+const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
+  ['context_length_exceeded', 'context_length_exceeded'],
+  ['string_above_max_length', 'context_length_exceeded'],
+  ['string_too_long', 'context_length_exceeded'],
+  ['max_tokens_exceeded', 'context_length_exceeded'],
+  ['token_limit_exceeded', 'context_length_exceeded'],
+  ['content_filter', 'content_policy_violation'],
+  ['content_policy_violation', 'content_policy_violation'],
+  ['invalid_prompt', 'invalid_prompt'],
+  ['invalid_request_error', 'invalid_request'],
+  ['invalid_argument', 'invalid_request'],
+  ['failed_precondition', 'invalid_request'],
+  ['request_too_large', 'payload_too_large'],
+  ['rate_limit_error', 'rate_limit_exceeded'],
+  ['rate_limit_exceeded', 'rate_limit_exceeded'],
+  ['resource_exhausted', 'rate_limit_exceeded'],
+  ['overloaded_error', 'upstream_overloaded'],
+  ['unavailable', 'service_unavailable'],
+  ['timeout_error', 'upstream_timeout'],
+  ['deadline_exceeded', 'upstream_timeout'],
+])
 
 const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
 
-function failureCode(error: ProviderError): FailureCode {
-  const byCode = BY_CODE[error.code?.toLowerCase() ?? '']
+function failureCode({ status, code }: ProviderError): FailureCode {
+  const byCode = BY_CODE.get(code?.toLowerCase() ?? '')
+  if (status === null) return byCode ?? 'provider_unavailable'
   // A provider that refuses our key or does not know the model is broken for the caller, whatever it calls that.
-  if (error.status !== null && STATUS_OF_CREDENTIALS.has(error.status)) return 'provider_unavailable'
-  if (byCode !== undefined && (error.status === null || error.status < 500)) return byCode
-  if (error.status !== null) {
-    const byStatus = BY_STATUS[error.status]
-    if (byStatus !== undefined) return byStatus
-    if (error.status >= 400 && error.status < 500) return 'invalid_request'
-  }
-  return byCode ?? 'provider_unavailable'
+  if (STATUS_OF_CREDENTIALS.has(status)) return 'provider_unavailable'
+  const byStatus = BY_STATUS[status]
+  // 400 is what everything is called that the code then says more exactly.
+  if (byStatus !== undefined && status !== 400) return byStatus
+  if (status >= 400 && status < 500) return byCode ?? 'invalid_request'
+  return 'provider_unavailable'
 }
 
 /** Cuts provider text to one line of bounded length, without control characters. */
@@ -73,7 +75,10 @@ export function tidyMessage(text: string): string {
 
 export function providerFailure(error: ProviderError): GatewayError {
   const code = failureCode(error)
-  const message = error.message === null || error.message.trim() === '' ? 'Provider returned error' : tidyMessage(error.message)
+  const message =
+    error.message === null || error.message.trim() === ''
+      ? 'Provider returned error'
+      : tidyMessage(error.message)
   const metadata: Record<string, unknown> = {}
   if (error.status !== null) metadata['provider_status'] = error.status
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)

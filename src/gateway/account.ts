@@ -3,11 +3,16 @@ import type { Attempt, Exchange } from '../exchange.ts'
 import type { Usage } from '../formats/format.ts'
 import type { Metrics } from '../metrics.ts'
 import type { Finish } from './attempt.ts'
-import { type ExchangeSummary, type Outcome } from './sink.ts'
 import { priceUsage, shownUsage } from './cost.ts'
+import type { ExchangeSummary, Outcome } from './sink.ts'
 
 /** Writes the result of the attempt that answered (or failed last) into the exchange. */
-export function settle(exchange: Exchange, attempt: Attempt, usage: Usage | null, finish: Finish | null): void {
+export function settle(
+  exchange: Exchange,
+  attempt: Attempt,
+  usage: Usage | null,
+  finish: Finish | null,
+): void {
   exchange.finish = finish === null ? null : { reason: finish.reason, native: finish.native }
   exchange.serviceTier = finish?.serviceTier ?? null
   exchange.usage = usage
@@ -24,7 +29,10 @@ export function settle(exchange: Exchange, attempt: Attempt, usage: Usage | null
 export function account(tools: { readonly metrics: Metrics }, exchange: Exchange): void {
   const { metrics } = tools
   for (const attempt of exchange.attempts) {
-    metrics.upstreamRequests.inc({ provider: attempt.endpoint.provider.slug, outcome: attempt.error?.code ?? 'ok' })
+    metrics.upstreamRequests.inc({
+      provider: attempt.endpoint.provider.slug,
+      outcome: attempt.error?.code ?? 'ok',
+    })
   }
   if (exchange.firstTokenMs !== null) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.startedMs) / 1000)

@@ -8,8 +8,19 @@ import type { GatewayError } from '../errors.ts'
 import type { Delta, FinishReason } from '../formats/format.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
-import type { GatewayMetadata, ResponseErrorCode, ResponseResource, ResponseUsage } from '../protocol/response.ts'
-import { buildItem, type ClosingFields, type ClosingStatus, type ItemBuilder, type Unnumbered } from './items.ts'
+import type {
+  GatewayMetadata,
+  ResponseErrorCode,
+  ResponseResource,
+  ResponseUsage,
+} from '../protocol/response.ts'
+import {
+  buildItem,
+  type ClosingFields,
+  type ClosingStatus,
+  type ItemBuilder,
+  type Unnumbered,
+} from './items.ts'
 
 /** The deltas that are content: all but the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
@@ -61,7 +72,8 @@ export class Assembler {
   /** Writes the opening events. `debug` holds the upstream bodies to echo, one for each attempt so far. */
   begin(debug: readonly Readonly<Record<string, unknown>>[]): void {
     this.#begun = true
-    for (const body of debug) this.#emit({ type: 'response.debug', debug: { echo_upstream_body: { ...body } } })
+    for (const body of debug)
+      this.#emit({ type: 'response.debug', debug: { echo_upstream_body: { ...body } } })
     this.#emit({ type: 'response.created', response: { ...this.#response } })
     this.#emit({ type: 'response.in_progress', response: { ...this.#response } })
   }

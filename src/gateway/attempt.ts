@@ -16,7 +16,7 @@ import { authHeaders } from '../upstream/auth.ts'
 import { TextBody } from '../upstream/body.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/client.ts'
 import { upstreamFailure } from '../upstream/failure.ts'
-import { SseParser } from '../upstream/sse.ts'
+import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
 import { Assembler } from './assemble.ts'
 import { echoRequest } from './echo.ts'
 import { fitRequest } from './parameters.ts'
@@ -42,6 +42,8 @@ export interface Finish {
 
 /** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
 const JSON_MAX_BYTES = 64 * 1024 * 1024
+/** Where images are drawn an event may hold one whole: a few megabytes of base64 each. */
+const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 /** An error page is only read for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
 /** After the finish the provider gets this long to end its body, so that the connection can be used again. */
@@ -68,8 +70,7 @@ export class AttemptRun implements UpstreamHandler {
   #call: UpstreamCall | null = null
   #usage: Usage | null = null
   #trailing: Timer | null = null
-  #resolve: (finish: Finish) => void = () => {}
-  #reject: (error: GatewayError) => void = () => {}
+  readonly #reply = Promise.withResolvers<Finish>()
 
   /** `debug` collects the upstream bodies to echo, over all attempts of the exchange. */
   constructor(
@@ -85,8 +86,11 @@ export class AttemptRun implements UpstreamHandler {
     this.#sink = sink
     this.#debug = debug
     this.#format = tools.formats[attempt.endpoint.format]
-    this.#decoder = this.#format.decoder(delta => this.#take(delta))
-    this.#parser = new SseParser((event, data) => this.#decoder.frame(event, data))
+    this.#decoder = this.#format.decoder(delta => this.#take(delta), attempt.endpoint)
+    this.#parser = new SseParser(
+      (event, data) => this.#decoder.frame(event, data),
+      frameLimit(exchange, attempt.endpoint),
+    )
     this.#body = new TextBody(JSON_MAX_BYTES)
     this.#sentMs = tools.clock.monotonicMs()
     const response = echoRequest(exchange.request, {
@@ -114,13 +118,10 @@ export class AttemptRun implements UpstreamHandler {
     const onAbort = () => this.#fail(signal.reason as GatewayError)
     try {
       signal.throwIfAborted()
-      return await new Promise<Finish>((resolve, reject) => {
-        this.#resolve = resolve
-        this.#reject = reject
-        signal.addEventListener('abort', onAbort, { once: true })
-        this.#sink.onDrain(() => this.#call?.resume())
-        this.#start()
-      })
+      signal.addEventListener('abort', onAbort, { once: true })
+      this.#sink.onDrain(() => this.#call?.resume())
+      this.#start()
+      return await this.#reply.promise
     } finally {
       signal.removeEventListener('abort', onAbort)
     }
@@ -240,7 +241,7 @@ export class AttemptRun implements UpstreamHandler {
     if (!this.assembler.begun) this.#begin()
     this.#mode = 'over'
     this.#trailing = this.#tools.clock.after(TRAILING_MS, () => this.#call?.abort())
-    this.#resolve(finish)
+    this.#reply.resolve(finish)
   }
 
   #fail(error: GatewayError): void {
@@ -248,7 +249,7 @@ export class AttemptRun implements UpstreamHandler {
     this.#mode = 'over'
     this.#attempt.error = error
     this.#call?.abort()
-    this.#reject(error)
+    this.#reply.reject(error)
   }
 
   #failFromBody(): void {
@@ -269,6 +270,11 @@ export class AttemptRun implements UpstreamHandler {
   #isOver(): boolean {
     return this.#mode === 'over'
   }
+}
+
+function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
+  const draws = endpoint.drawsImages || exchange.request.tools?.some(tool => tool.type === 'image_generation')
+  return draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
 }
 
 /** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */

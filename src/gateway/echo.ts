@@ -52,7 +52,12 @@ export function echoRequest(request: ResponsesRequest, frame: ResponseFrame): Re
 /** Function tools show all their fields, so that strict clients find what they require. */
 function echoTool(tool: Tool): Tool {
   if (tool.type !== 'function') return tool
-  return { ...tool, description: tool.description ?? null, parameters: tool.parameters ?? null, strict: tool.strict ?? null }
+  return {
+    ...tool,
+    description: tool.description ?? null,
+    parameters: tool.parameters ?? null,
+    strict: tool.strict ?? null,
+  }
 }
 
 function echoReasoning(request: ResponsesRequest): ResponseResource['reasoning'] {

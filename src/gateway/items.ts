@@ -9,7 +9,11 @@ import type { StreamEvent } from '../protocol/events.ts'
 import type { Annotation, Logprob, OutputItem } from '../protocol/items.ts'
 
 /** An event before it has its place in the sequence; the assembler adds `sequence_number`. */
-export type Unnumbered = StreamEvent extends infer E ? (E extends unknown ? Omit<E, 'sequence_number'> : never) : never
+export type Unnumbered = StreamEvent extends infer E
+  ? E extends unknown
+    ? Omit<E, 'sequence_number'>
+    : never
+  : never
 export type EmitUnnumbered = (event: Unnumbered) => void
 
 export type ClosingStatus = 'completed' | 'incomplete'
@@ -71,7 +75,9 @@ export abstract class ItemBuilder {
 
 /** A decoder addressed an item of another kind: a fault of ours, not of the provider. */
 function misplaced(kind: string): GatewayError {
-  return new GatewayError('internal', 'Internal Server Error', { cause: new TypeError(`${kind} for an item of another kind`) })
+  return new GatewayError('internal', 'Internal Server Error', {
+    cause: new TypeError(`${kind} for an item of another kind`),
+  })
 }
 
 class MessageBuilder extends ItemBuilder {
@@ -125,7 +131,11 @@ class MessageBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
-    return { ...this.#item(status, this.#parts.map(shownPart)), ...fields, id: this.place.item_id } as OutputItem
+    return {
+      ...this.#item(status, this.#parts.map(shownPart)),
+      ...fields,
+      id: this.place.item_id,
+    } as OutputItem
   }
 
   #part(key: number, type: MessagePart['type']): MessagePart {
@@ -143,7 +153,12 @@ class MessageBuilder extends ItemBuilder {
     }
     this.#parts.push(part)
     this.#current = part
-    this.emit({ type: 'response.content_part.added', ...this.place, content_index: part.index, part: shownPart(part) })
+    this.emit({
+      type: 'response.content_part.added',
+      ...this.place,
+      content_index: part.index,
+      part: shownPart(part),
+    })
     return part
   }
 
@@ -161,13 +176,29 @@ class MessageBuilder extends ItemBuilder {
         logprobs: part.logprobs ?? [],
       })
     } else {
-      this.emit({ type: 'response.refusal.done', ...this.place, content_index: part.index, refusal: part.text })
+      this.emit({
+        type: 'response.refusal.done',
+        ...this.place,
+        content_index: part.index,
+        refusal: part.text,
+      })
     }
-    this.emit({ type: 'response.content_part.done', ...this.place, content_index: part.index, part: shownPart(part) })
+    this.emit({
+      type: 'response.content_part.done',
+      ...this.place,
+      content_index: part.index,
+      part: shownPart(part),
+    })
   }
 
   #item(status: string, content: unknown[]): OutputItem {
-    const item: Record<string, unknown> = { id: this.place.item_id, type: 'message', role: 'assistant', status, content }
+    const item: Record<string, unknown> = {
+      id: this.place.item_id,
+      type: 'message',
+      role: 'assistant',
+      status,
+      content,
+    }
     if (this.#phase !== null) item['phase'] = this.#phase
     return item as unknown as OutputItem
   }
@@ -204,7 +235,12 @@ class ReasoningBuilder extends ItemBuilder {
     const part = this.#part(form, key)
     part.text += text
     if (form === 'text') {
-      this.emit({ type: 'response.reasoning_text.delta', ...this.place, content_index: part.index, delta: text })
+      this.emit({
+        type: 'response.reasoning_text.delta',
+        ...this.place,
+        content_index: part.index,
+        delta: text,
+      })
     } else {
       this.emit({
         type: 'response.reasoning_summary_text.delta',
@@ -418,7 +454,11 @@ export function buildItem(start: ItemStart, outputIndex: number, emit: EmitUnnum
     }
     case 'hosted': {
       const own: unknown = Reflect.get(start.item, 'id')
-      return new HostedBuilder(place(typeof own === 'string' ? own : itemId('st'), outputIndex), emit, start.item)
+      return new HostedBuilder(
+        place(typeof own === 'string' ? own : itemId('st'), outputIndex),
+        emit,
+        start.item,
+      )
     }
   }
 }
@@ -428,5 +468,9 @@ function place(itemId: string, outputIndex: number): Place {
 }
 
 function callStart(start: { callId: string | null; name: string; extra: CallStart['extra'] }): CallStart {
-  return { callId: start.callId ?? itemId('fc').replace('fc_', 'call_'), name: start.name, extra: start.extra }
+  return {
+    callId: start.callId ?? itemId('fc').replace('fc_', 'call_'),
+    name: start.name,
+    extra: start.extra,
+  }
 }

@@ -7,6 +7,7 @@ import { GatewayError } from '../errors.ts'
 import { formatUsd } from '../money.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Endpoint, Model, Pricing } from '../providers/provider.ts'
+import { PARAMETER_NAMES } from './parameters.ts'
 
 /** Page size when only an offset is given, and the largest one. */
 const PAGE_DEFAULT = 500
@@ -17,22 +18,7 @@ const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', '
 const OUTPUT_MODALITIES: readonly string[] = ['text', 'image', 'audio', 'video', 'embeddings']
 
 /** What an endpoint that names no parameters honours: everything the gateway can pass on. */
-const ALL_PARAMETERS: readonly string[] = [
-  'frequency_penalty',
-  'max_tokens',
-  'parallel_tool_calls',
-  'presence_penalty',
-  'reasoning',
-  'response_format',
-  'structured_outputs',
-  'temperature',
-  'tool_choice',
-  'tools',
-  'top_k',
-  'top_logprobs',
-  'top_p',
-  'verbosity',
-]
+const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
 
 /** One model, with what the filters look at beside its document. */
 interface Listed {

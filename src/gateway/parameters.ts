@@ -61,6 +61,9 @@ const PARAMETERS: readonly Parameter[] = [
   },
 ]
 
+/** Every parameter that an endpoint may or may not honour. */
+export const PARAMETER_NAMES: readonly string[] = PARAMETERS.map(parameter => parameter.name)
+
 /** `structured_outputs` in a row also covers `response_format`: it is the stronger form of the same ability. */
 function supports(endpoint: Endpoint, name: string): boolean {
   const supported = endpoint.supportedParameters
@@ -69,10 +72,16 @@ function supports(endpoint: Endpoint, name: string): boolean {
 }
 
 /** Names of used parameters that the endpoint does not honour, out of `names` (default: all). */
-export function unsupported(request: ResponsesRequest, endpoint: Endpoint, names?: ReadonlySet<string>): string[] {
+export function unsupported(
+  request: ResponsesRequest,
+  endpoint: Endpoint,
+  names?: ReadonlySet<string>,
+): string[] {
   return PARAMETERS.filter(
     parameter =>
-      (names === undefined || names.has(parameter.name)) && parameter.used(request) && !supports(endpoint, parameter.name),
+      (names === undefined || names.has(parameter.name)) &&
+      parameter.used(request) &&
+      !supports(endpoint, parameter.name),
   ).map(parameter => parameter.name)
 }
 

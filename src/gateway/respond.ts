@@ -8,8 +8,8 @@ import type { Attempt, Call, Exchange } from '../exchange.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Endpoint } from '../providers/provider.ts'
 import { account, settle, summarize } from './account.ts'
-import { AttemptRun, type AttemptTools, type Finish } from './attempt.ts'
 import type { Ending } from './assemble.ts'
+import { AttemptRun, type AttemptTools, type Finish } from './attempt.ts'
 import type { Gateway } from './gateway.ts'
 import { routingMetadata } from './metadata.ts'
 import { type Route, route } from './route.ts'
@@ -82,8 +82,14 @@ async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promi
 }
 
 /** The next endpoint worth trying after a failure, if there is one. */
-function candidateAfter(routed: Route, exchange: Exchange, failed: Attempt, error: GatewayError): Endpoint | undefined {
-  if (error.retry === 'never' || !routed.fallbacks || exchange.attempts.length >= MAX_ATTEMPTS) return undefined
+function candidateAfter(
+  routed: Route,
+  exchange: Exchange,
+  failed: Attempt,
+  error: GatewayError,
+): Endpoint | undefined {
+  if (error.retry === 'never' || !routed.fallbacks || exchange.attempts.length >= MAX_ATTEMPTS)
+    return undefined
   return routed.candidates
     .slice(routed.candidates.indexOf(failed.endpoint) + 1)
     .find(endpoint => error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId)
@@ -100,7 +106,9 @@ function lastError(attempts: readonly Attempt[]): GatewayError {
   if (attempts.length === 1) return last
   const spokesman = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
   const waits = errors.map(error => error.retryAfterSeconds)
-  const retryAfterSeconds = waits.every(wait => wait !== undefined) ? Math.min(...waits) : spokesman.retryAfterSeconds
+  const retryAfterSeconds = waits.every(wait => wait !== undefined)
+    ? Math.min(...waits)
+    : spokesman.retryAfterSeconds
   return new GatewayError(spokesman.code, spokesman.message, {
     metadata: {
       ...spokesman.metadata,

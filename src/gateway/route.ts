@@ -40,7 +40,8 @@ const FILTERS: readonly Filter[] = [
   {
     excludedBy: 'ignored_providers',
     applies: preferences => preferences.ignore != null && preferences.ignore.length > 0,
-    admits: (endpoint, preferences) => !(preferences.ignore ?? []).some(name => namesProvider(name, endpoint)),
+    admits: (endpoint, preferences) =>
+      !(preferences.ignore ?? []).some(name => namesProvider(name, endpoint)),
   },
   {
     excludedBy: 'allowed_providers',
@@ -101,12 +102,17 @@ export function route(request: ResponsesRequest, catalog: Catalog): Route {
   })
   const preferences: Preferences = request.provider ?? {}
   const excludedBy = new Set<string>()
-  let candidates: readonly Endpoint[] = models.flatMap(model => modelCandidates(model, request, preferences, excludedBy))
+  let candidates: readonly Endpoint[] = models.flatMap(model =>
+    modelCandidates(model, request, preferences, excludedBy),
+  )
   if (candidates.length === 0) throw nothingLeft(models, preferences, excludedBy)
   if (typeof preferences.sort === 'object' && preferences.sort?.partition === 'none') {
     candidates = sorted(candidates, preferences)
   }
-  return { candidates, fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0 }
+  return {
+    candidates,
+    fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
+  }
 }
 
 /** `model` first, then `models`, each once. */
@@ -126,7 +132,9 @@ function modelCandidates(
     if (refused !== undefined) excludedBy.add(refused.excludedBy)
     return refused === undefined
   })
-  const capable = admitted.filter(endpoint => unsupported(request, endpoint, PREFERRED_PARAMETERS).length === 0)
+  const capable = admitted.filter(
+    endpoint => unsupported(request, endpoint, PREFERRED_PARAMETERS).length === 0,
+  )
   return sorted(capable.length > 0 ? capable : admitted, preferences)
 }
 
@@ -168,9 +176,15 @@ function underLimit(price: number, limit: unknown): boolean {
   return price <= Number(limit) * UNITS_PER_USD
 }
 
-function nothingLeft(models: readonly Model[], preferences: Preferences, excludedBy: ReadonlySet<string>): GatewayError {
+function nothingLeft(
+  models: readonly Model[],
+  preferences: Preferences,
+  excludedBy: ReadonlySet<string>,
+): GatewayError {
   const ids = models.map(model => model.id)
-  const serving = [...new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.slug)))]
+  const serving = [
+    ...new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.slug))),
+  ]
   const only = preferences.only ?? []
   const message =
     only.length > 0 && excludedBy.has('allowed_providers')

@@ -24,7 +24,8 @@ export class FinalSink implements Sink {
   response: ResponseResource | null = null
 
   write(event: StreamEvent): boolean {
-    if (event.type === 'response.completed' || event.type === 'response.incomplete') this.response = event.response
+    if (event.type === 'response.completed' || event.type === 'response.incomplete')
+      this.response = event.response
     return true
   }
 
@@ -44,9 +45,10 @@ export type ExchangeSummary = Pick<
 >
 
 /** How an exchange ended, for the front end that has to answer. */
-export type Outcome = (
+export type Outcome =
   /** Everything was said through the sink, a failure after the commit point included. */
-  | { readonly answered: true }
-  /** Nothing was written to the sink; the front end answers with the envelope. */
-  | { readonly answered: false; readonly error: GatewayError; readonly metadata: GatewayMetadata | null }
-) & { readonly summary?: ExchangeSummary }
+  (
+    | { readonly answered: true }
+    /** Nothing was written to the sink; the front end answers with the envelope. */
+    | { readonly answered: false; readonly error: GatewayError; readonly metadata: GatewayMetadata | null }
+  ) & { readonly summary?: ExchangeSummary }

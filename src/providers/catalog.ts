@@ -3,16 +3,16 @@
  * once at start, read on the hot path by one Map lookup.
  */
 import { type PicoUsd, parseUsd } from '../money.ts'
-import type {
-  AbortPolicy,
-  AuthScheme,
-  DataRegion,
-  Endpoint,
-  FormatName,
-  Model,
-  Pricing,
-  Provider,
-  Quirk,
+import {
+  type AbortPolicy,
+  type AuthScheme,
+  type DataRegion,
+  type Endpoint,
+  type FormatName,
+  type Model,
+  type Pricing,
+  type Provider,
+  QUIRKS,
 } from './provider.ts'
 import { PROVIDERS } from './table.ts'
 
@@ -102,14 +102,6 @@ const FORMATS: readonly FormatName[] = [
   'google-gemini',
 ]
 const AUTH_SCHEMES: readonly AuthScheme[] = ['bearer', 'x-api-key', 'x-goog-api-key', 'none']
-const QUIRKS: readonly Quirk[] = [
-  'max-tokens',
-  'no-stream-usage',
-  'system-role',
-  'any-tool-choice',
-  'no-strict-tools',
-  'reasoning-object',
-]
 const REGIONS: readonly DataRegion[] = ['europe', 'us']
 
 /** Where a format's API expects its key, for providers that do not say. */
@@ -185,6 +177,8 @@ function authOf(
   format: FormatName,
 ): AuthScheme {
   if (row.auth !== undefined) return oneOf(AUTH_SCHEMES, row.auth, `${path}.auth`)
+  // A server of the operator's own that was given no key is not asked for one.
+  if (builtIn === undefined && row.apiKey === undefined) return 'none'
   const known = builtIn !== undefined && builtIn.format === format ? builtIn.auth : AUTH_OF_FORMAT[format]
   // A local server asks for no key until its operator gives it one.
   return known === 'none' && row.apiKey !== undefined ? AUTH_OF_FORMAT[format] : known
@@ -246,6 +240,7 @@ function endpointOf(
     region: row.region === undefined ? null : oneOf(REGIONS, row.region, `${path}.region`),
     zdr: row.zdr ?? false,
     quantization: row.quantization ?? 'unknown',
+    drawsImages: model.outputModalities?.includes('image') ?? false,
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }

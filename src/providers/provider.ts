@@ -25,18 +25,20 @@ export type AuthScheme = 'bearer' | 'x-api-key' | 'x-goog-api-key' | 'none'
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
  */
-export type Quirk =
-  | 'max-tokens'
-  | 'no-stream-usage'
-  | 'system-role'
-  | 'any-tool-choice'
-  | 'no-strict-tools'
-  | 'reasoning-object'
-  | 'replay-reasoning'
-  | 'thinking-parts'
-  | 'thought-signatures'
-  | 'cache-control'
-  | 'no-user'
+export const QUIRKS = [
+  'max-tokens',
+  'no-stream-usage',
+  'system-role',
+  'any-tool-choice',
+  'no-strict-tools',
+  'reasoning-object',
+  'replay-reasoning',
+  'thinking-parts',
+  'thought-signatures',
+  'cache-control',
+  'no-user',
+] as const
+export type Quirk = (typeof QUIRKS)[number]
 
 /** What happens to the upstream request when the client goes away. */
 export type AbortPolicy = 'cancel' | 'drain'
@@ -84,6 +86,8 @@ export interface Endpoint {
   readonly region: DataRegion | null
   readonly zdr: boolean
   readonly quantization: string
+  /** Whether it draws: its events may then carry whole images. */
+  readonly drawsImages: boolean
   /** Names of request parameters it honours; null means all. */
   readonly supportedParameters: ReadonlySet<string> | null
 }

@@ -21,7 +21,7 @@ export const PROVIDERS: readonly Provider[] = [
     name: 'DeepSeek',
     format: 'openai-chat',
     baseUrl: 'https://api.deepseek.com/v1',
-    quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
+    quirks: ['max-tokens', 'system-role', 'no-strict-tools', 'replay-reasoning'],
   }),
   row({
     slug: 'fireworks',
@@ -58,7 +58,7 @@ export const PROVIDERS: readonly Provider[] = [
     format: 'openai-chat',
     baseUrl: 'https://api.mistral.ai/v1',
     // It sends usage with the last chunk unasked and refuses the option as an unknown field.
-    quirks: ['max-tokens', 'no-stream-usage', 'system-role', 'any-tool-choice'],
+    quirks: ['max-tokens', 'no-stream-usage', 'system-role', 'any-tool-choice', 'thinking-parts', 'no-user'],
   }),
   row({
     slug: 'ollama',

@@ -5,6 +5,8 @@ import { type Fields, fieldsOf, listOf, numberOf, textOf } from './loose.ts'
 const MAX_DEPTH = 12
 /** Longest array made to satisfy `minItems`. */
 const MAX_ITEMS = 64
+/** Values in the whole document: arrays in arrays would multiply to millions. */
+const MAX_VALUES = 10_000
 
 const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
   date: '2026-01-31',
@@ -17,17 +19,19 @@ const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
 
 /** `word` is what free strings are filled with. */
 export function exampleOf(schema: Fields, word: string): unknown {
-  return example(schema, { root: schema, word }, 0)
+  return example(schema, { root: schema, word, left: MAX_VALUES }, 0)
 }
 
 interface Setting {
   readonly root: Fields
   readonly word: string
+  /** Values that may still be made. */
+  left: number
 }
 
-function example(raw: Fields, setting: Setting, depth: number): unknown {
-  if (depth > MAX_DEPTH) return null
-  const schema = resolved(raw, setting.root)
+function example(schema: Fields, setting: Setting, depth: number): unknown {
+  if (depth > MAX_DEPTH || setting.left-- <= 0) return null
+  if ('$ref' in schema) return example(target(schema, setting.root), setting, depth + 1)
   if ('const' in schema) return schema['const']
   if ('default' in schema) return schema['default']
   const values = listOf(schema['enum'])
@@ -52,9 +56,9 @@ function example(raw: Fields, setting: Setting, depth: number): unknown {
   }
 }
 
-function resolved(schema: Fields, root: Fields): Fields {
+function target(schema: Fields, root: Fields): Fields {
   const reference = textOf(schema['$ref'])
-  if (!reference.startsWith('#/')) return schema
+  if (!reference.startsWith('#/')) return reference === '#' ? root : {}
   return reference
     .slice(2)
     .split('/')

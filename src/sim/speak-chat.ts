@@ -19,7 +19,7 @@ export const chatSpeaker: Speaker = {
         choices: [],
         usage: usage(speech),
       })
-    yield { kind: 'close', text: 'data: [DONE]\n\n' }
+    yield { kind: 'finish', text: 'data: [DONE]\n\n' }
   },
   whole: speech => completion(speech, FINISH[speech.reply.finish]),
   unfinished: speech => completion(speech, null),

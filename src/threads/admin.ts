@@ -29,7 +29,9 @@ export async function startAdmin(host: string, port: number, sources: AdminSourc
         return json(response, 200, { status: 'ok' })
       case '/readyz': {
         const reason = sources.unreadyReason()
-        return reason === null ? json(response, 200, { status: 'ready' }) : json(response, 503, { status: 'unready', reason })
+        return reason === null
+          ? json(response, 200, { status: 'ready' })
+          : json(response, 503, { status: 'unready', reason })
       }
       default:
         return plain(response, 404, 'not found\n')
@@ -57,7 +59,12 @@ function listen(server: Server, host: string, port: number): Promise<void> {
   })
 }
 
-function plain(response: ServerResponse, status: number, text: string, type = 'text/plain; charset=utf-8'): void {
+function plain(
+  response: ServerResponse,
+  status: number,
+  text: string,
+  type = 'text/plain; charset=utf-8',
+): void {
   response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(text)
 }
 

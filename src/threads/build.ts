@@ -3,7 +3,7 @@
  */
 import { hashEndUser } from '../access/end-user-hash.ts'
 import { createKeyRing } from '../access/keys.ts'
-import { type Clock, systemClock } from '../clock.ts'
+import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config.ts'
 import { FORMATS } from '../formats/table.ts'
 import { createListing } from '../gateway/listing.ts'
@@ -35,14 +35,16 @@ export interface Serving {
 }
 
 /**
- * The configured catalogue, with the simulated provider where one listens.
+ * The configured catalogue, with the simulated provider where one listens; `created` in Unix seconds.
  * @throws CatalogError
  */
-export function buildCatalog(config: Config, simUrl: string | null): Catalog {
+export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
   return createCatalog({
-    providers: simUrl === null ? config.providers : [simProvider(simUrl), ...config.providers],
-    models: simUrl === null ? config.models : [...simModels(), ...config.models],
+    // Configured rows first: the paths of errors count from there.
+    providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
+    models: simUrl === null ? config.models : [...config.models, ...simModels()],
     onAbort: config.onAbort,
+    created,
   })
 }
 
@@ -50,7 +52,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   const { config, log } = options
   const clock = options.clock ?? systemClock
   const metrics = createMetrics()
-  const catalog = buildCatalog(config, options.simUrl)
+  const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const store = await openStore(config.storageUrl)
   const client = createUndiciClient({ clock, log })
   const endUserKey = Buffer.from(options.endUserKey, 'base64')
@@ -71,7 +73,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
       listing: createListing(catalog),
       stream: { heartbeatMs, stallMs, clock, metrics },
     }),
-    keys: createKeyRing({ store, clock }),
+    keys: createKeyRing({ store, clock, log }),
     uploadMs,
     requestMs,
     ...config.limits,

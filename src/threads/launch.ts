@@ -3,10 +3,10 @@
  * tests of the running product share.
  */
 import { dirname, join } from 'node:path'
-import { type FirstKeys, ensureKeys } from '../access/bootstrap.ts'
+import { ensureKeys, type FirstKeys } from '../access/bootstrap.ts'
 import { deriveKey, keyFile, parseVaultKeys, type VaultKey } from '../access/vault-keys.ts'
 import { systemClock } from '../clock.ts'
-import type { Config } from '../config.ts'
+import { type Config, ConfigError } from '../config.ts'
 import type { Log } from '../log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore, sqlitePath } from '../storage/open.ts'
@@ -29,6 +29,9 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
   const simulated = config.providers.length === 0
   // Checked here, so that a bad catalogue is told before anything is opened.
   buildCatalog(config, simulated ? 'http://127.0.0.1:1' : null)
+  if (sqlitePath(config.storageUrl) === ':memory:') {
+    throw new ConfigError('storage.url: a database in memory is not shared by threads; name a file')
+  }
   const [vaultKey] = vaultKeys(config)
   const store = await openStore(config.storageUrl)
   const firstKeys = await ensureKeys({
@@ -40,7 +43,7 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
 
   let sim: Sim | null = null
   try {
-    sim = simulated ? createSim() : null
+    sim = simulated ? createSim({ keepRequests: 0 }) : null
     const simUrl = sim === null ? null : (await sim.listen()).url
     if (config.redisUrl !== null) log.notice('redis is configured, but this version does not use it')
     const supervisor = await startSupervisor({
@@ -71,7 +74,7 @@ function vaultKeys(config: Config): readonly [VaultKey, ...VaultKey[]] {
   const keys =
     config.vaultKeys !== null
       ? parseVaultKeys(config.vaultKeys)
-      : keyFile(join(path === null || path === ':memory:' ? './data' : dirname(path), 'vault.key'))
+      : keyFile(join(path === null ? './data' : dirname(path), 'vault.key'))
   const [first, ...rest] = keys
   // parseVaultKeys refuses an empty list, so there is always a first one.
   if (first === undefined) throw new TypeError('no vault key')

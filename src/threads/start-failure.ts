@@ -16,6 +16,7 @@ export interface StartFailure {
 export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { line: error.message, exitCode: error.portTaken ? 3 : 2 }
   const foreseen = [ConfigError, CatalogError, StoreError, VaultKeyError, BootstrapError]
-  if (error instanceof Error && foreseen.some(kind => error instanceof kind)) return { line: error.message, exitCode: 2 }
+  if (error instanceof Error && foreseen.some(kind => error instanceof kind))
+    return { line: error.message, exitCode: 2 }
   return null
 }

@@ -46,7 +46,13 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   let port = config.listen.port
 
   const start = async () => {
-    const thread = new ServeThread({ config, simUrl: options.simUrl, endUserKey: options.endUserKey, port, shared: config.threads.serve > 1 })
+    const thread = new ServeThread({
+      config,
+      simUrl: options.simUrl,
+      endUserKey: options.endUserKey,
+      port,
+      shared: config.threads.serve > 1,
+    })
     port = await thread.listening()
     threads.push(thread)
     thread.onExit(code => {
@@ -114,11 +120,14 @@ class ServeThread {
   #scrape = 0
 
   constructor(settings: ServeSettings) {
-    this.#worker = new Worker(new URL(import.meta.url.endsWith('.ts') ? './serve.ts' : './serve.js', import.meta.url), {
-      workerData: settings,
-      // The HTTP library reads its header limit from the environment of the process.
-      env: SHARE_ENV,
-    })
+    this.#worker = new Worker(
+      new URL(import.meta.url.endsWith('.ts') ? './serve.ts' : './serve.js', import.meta.url),
+      {
+        workerData: settings,
+        // The HTTP library reads its header limit from the environment of the process.
+        env: SHARE_ENV,
+      },
+    )
     this.#worker.on('message', (message: FromThread) => this.#receive(message))
     this.#worker.on('error', error => this.#listening.reject(error))
     this.#worker.on('exit', code => {

@@ -36,7 +36,10 @@ export interface UpstreamHandler {
 }
 
 export interface UpstreamCall {
-  /** No deadline runs while paused. Called outside `onData`, one more chunk may come before it takes effect. */
+  /**
+   * Holds the body back; no deadline runs meanwhile. Called outside `onData`, one more chunk may come before it takes
+   * effect. When the provider closes, the end and what was already read from the socket may come while paused.
+   */
   pause(): void
   /** Takes effect after the running code; `onData` is never called from inside. */
   resume(): void

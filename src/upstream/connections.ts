@@ -69,6 +69,7 @@ export class Connection {
 
   /** The call has ended cleanly; the connection goes back to its pool when the client is ready for the next. */
   release(): void {
+    if (this.#gone) return
     this.#busy = false
     this.used = true
     // A reply that overtook its request leaves bytes of the old request in front of the next one.
@@ -154,6 +155,7 @@ export class Connections {
   readonly #pools = new Map<string, Pool>()
   readonly #sockets = new Set<Socket>()
   #drained: (() => void) | null = null
+  #closing: Promise<void> | null = null
 
   constructor(limits: ConnectionLimits) {
     this.#limits = limits
@@ -165,13 +167,18 @@ export class Connections {
     return fresh ? pool.fresh() : pool.take()
   }
 
-  /** Resolves when the last socket is closed. Callers have ended their calls before. */
+  /** Resolves when the last socket is closed; calls that are still running fail. */
   close(): Promise<void> {
+    this.#closing ??= this.#closeAll()
+    return this.#closing
+  }
+
+  #closeAll(): Promise<void> {
     for (const pool of this.#pools.values()) pool.closeAll()
     this.#pools.clear()
     return new Promise(resolve => {
       this.#drained = resolve
-      // Sockets of evicted pools, and those closed in this very call, are still counted here.
+      // Busy connections of evicted pools are only known by their sockets.
       for (const socket of this.#sockets) socket.destroy()
       if (this.#sockets.size === 0) resolve()
     })

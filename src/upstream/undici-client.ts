@@ -88,6 +88,8 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
   #headSeen = false
   #paused = false
   #over = false
+  /** Bytes of the body still to come; -1 when the head does not say. */
+  #missingBytes = -1
   /** Monotonic. The head is due then, or after the head the next chunk. */
   #deadlineMs = 0
   #headDeadlineMs = 0
@@ -163,6 +165,7 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
       return
     }
     this.#headSeen = true
+    if (headers['content-length'] !== undefined) this.#missingBytes = Number(headers['content-length'])
     this.#expectBy(this.#clock.monotonicMs() + this.#idleTimeoutMs)
     if (this.#paused) controller.pause()
     try {
@@ -176,6 +179,7 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     if (this.#over) return
     // The timer notices when it fires that the deadline has moved; it is not touched here.
     this.#deadlineMs = this.#clock.monotonicMs() + this.#idleTimeoutMs
+    this.#missingBytes -= chunk.length
     try {
       this.#handler.onData(chunk)
     } catch (thrown) {
@@ -197,7 +201,11 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: unknown): void {
     if (this.#over) return
-    if (this.#starting) {
+    if (this.#missingBytes === 0) {
+      // Paused on the last bytes, the client underneath takes the provider's close for a cut reply.
+      this.#connection?.discard()
+      this.onResponseEnd()
+    } else if (this.#starting) {
       queueMicrotask(() => this.#fail(transportError(error, false)))
     } else if (!this.#sent && this.#connection?.used === true && !this.#house.closed) {
       // A kept connection broke before anything was written to it: not a failed request, only a stale connection.

@@ -1,6 +1,7 @@
 /** A client that leaves takes the upstream with it, at every stage. */
-import { connect } from 'node:net'
+
 import { once } from 'node:events'
+import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
 
@@ -42,13 +43,23 @@ async function closesUpstream(t: Test, body: Record<string, unknown>, seen: stri
   const inTime = delays.filter(delay => delay <= LIMIT_MS).length
   const sorted = delays.toSorted((a, b) => a - b)
   t.equal(inTime, ROUNDS)
-  t.comment(`${inTime}/${ROUNDS} upstream closes within ${LIMIT_MS} ms, median ${sorted[ROUNDS / 2]?.toFixed(1)} ms, slowest ${sorted.at(-1)?.toFixed(1)} ms`)
+  t.comment(
+    `${inTime}/${ROUNDS} upstream closes within ${LIMIT_MS} ms, median ${sorted[ROUNDS / 2]?.toFixed(1)} ms, slowest ${sorted.at(-1)?.toFixed(1)} ms`,
+  )
 }
 
-t.test('in mid-stream', t => closesUpstream(t, { model: 'sim/write-200-20', input: 'go', stream: true }, 'output_text.delta'))
-t.test('before the response headers', t => closesUpstream(t, { model: 'sim/fail-no-headers', input: 'go', stream: true }, ''))
-t.test('before the first token', t => closesUpstream(t, { model: 'sim/chat-fail-no-first-token', input: 'go', stream: true }, ''))
-t.test('while waiting for a whole answer', t => closesUpstream(t, { model: 'sim/messages-fail-no-headers', input: 'go' }, ''))
+t.test('in mid-stream', t =>
+  closesUpstream(t, { model: 'sim/write-200-20', input: 'go', stream: true }, 'output_text.delta'),
+)
+t.test('before the response headers', t =>
+  closesUpstream(t, { model: 'sim/fail-no-headers', input: 'go', stream: true }, ''),
+)
+t.test('before the first token', t =>
+  closesUpstream(t, { model: 'sim/chat-fail-no-first-token', input: 'go', stream: true }, ''),
+)
+t.test('while waiting for a whole answer', t =>
+  closesUpstream(t, { model: 'sim/messages-fail-no-headers', input: 'go' }, ''),
+)
 
 t.test('afterwards nothing is left open', async t => {
   await gateway.sim.until(state => state.openReplies === 0)

@@ -14,7 +14,12 @@ const tools = [
     type: 'function' as const,
     name: 'get_weather',
     description: 'Weather of a place',
-    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false },
+    parameters: {
+      type: 'object',
+      properties: { city: { type: 'string' } },
+      required: ['city'],
+      additionalProperties: false,
+    },
     strict: true,
   },
 ]
@@ -40,7 +45,11 @@ for (const prefix of FORMATS) {
   })
 
   t.test(`responses.create with stream iterates events over ${prefix || 'responses-'}echo`, async t => {
-    const stream = await client.responses.create({ model: `sim/${prefix}echo`, input: 'Hello there', stream: true })
+    const stream = await client.responses.create({
+      model: `sim/${prefix}echo`,
+      input: 'Hello there',
+      stream: true,
+    })
     const types: string[] = []
     for await (const event of stream) types.push(event.type)
     t.equal(types[0], 'response.created')
@@ -72,19 +81,22 @@ for (const prefix of FORMATS) {
   })
 
   t.test(`structured output streams over ${prefix || 'responses-'}json`, async t => {
-    const final = await client.responses.stream({ model: `sim/${prefix}json`, input: 'x', text }).finalResponse()
+    const final = await client.responses
+      .stream({ model: `sim/${prefix}json`, input: 'x', text })
+      .finalResponse()
     t.match(JSON.parse(final.output_text), { name: String, age: Number })
   })
 }
 
 t.test('errors arrive as the classes that the client has for them', async t => {
-  const failures: readonly [Promise<unknown>, number][] = [
-    [client.responses.create({ model: 'no/such', input: 'x' }), 400],
-    [client.responses.create({ model: 'sim/fail-status', input: 'x' }), 502],
-    [new OpenAI({ baseURL: gateway.url, apiKey: 'sk-wrong', maxRetries: 0 }).responses.create({ model: 'sim/echo', input: 'x' }), 401],
+  const stranger = new OpenAI({ baseURL: gateway.url, apiKey: 'sk-wrong', maxRetries: 0 })
+  const failures: readonly [OpenAI, string, number][] = [
+    [client, 'no/such', 400],
+    [client, 'sim/fail-status', 502],
+    [stranger, 'sim/echo', 401],
   ]
-  for (const [failure, status] of failures) {
-    const error = await failure.then(
+  for (const [asking, model, status] of failures) {
+    const error = await asking.responses.create({ model, input: 'x' }).then(
       () => null,
       (thrown: unknown) => thrown,
     )

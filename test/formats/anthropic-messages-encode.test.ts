@@ -42,6 +42,7 @@ function endpoint({
     region: null,
     zdr: false,
     quantization: 'unknown',
+    drawsImages: false,
     supportedParameters: null,
   }
 }

@@ -182,6 +182,20 @@ t.test('what a stream shows and when', async t => {
     },
   )
 
+  t.test('only the message that was cut is left open', async t => {
+    const frame = JSON.stringify({
+      candidates: [
+        {
+          content: { parts: [{ text: 'a' }, { functionCall: { name: 'f' } }, { text: 'b' }] },
+          finishReason: 'MAX_TOKENS',
+          groundingMetadata: {},
+        },
+      ],
+    })
+    const closed = deltasOf(frame).flatMap(delta => (delta.kind === 'close' ? delta.item : []))
+    t.same(closed, [1, 0])
+  })
+
   t.test('every count of tokens replaces the one before', async t => {
     const usages = decode([golden('usage-in-every-chunk.sse')], '.sse').filter(
       delta => delta.kind === 'usage',
@@ -191,6 +205,33 @@ t.test('what a stream shows and when', async t => {
       [0, 1, 5],
     )
   })
+})
+
+t.test('content of any kind after a finish takes it back', async t => {
+  const later = [
+    { text: 'more' },
+    { text: 'a thought', thought: true },
+    { functionCall: { name: 'f', args: {} } },
+    { executableCode: { language: 'PYTHON', code: 'x' } },
+    { codeExecutionResult: { outcome: 'OUTCOME_OK', output: 'x' } },
+    { inlineData: { mimeType: 'image/png', data: 'QUJD' } },
+  ]
+  for (const part of later) {
+    const cut = [chunk({ text: 'a' }), STOP, chunk(part)]
+    const name = JSON.stringify(part)
+    t.throws(() => deltasOf(...cut), { name: 'GatewayError', code: 'provider_unavailable' }, name)
+    t.match(collect(deltasOf(...cut, STOP)).finish, { native: 'STOP' }, `${name} and a finish`)
+  }
+  for (const part of [
+    { text: '' },
+    { text: '', thoughtSignature: 'c2ln' },
+    { thoughtSignature: 'c2ln' },
+    {},
+    { tomorrow: 1 },
+  ]) {
+    const whole = deltasOf(chunk({ text: 'a' }), STOP, chunk(part))
+    t.match(collect(whole).finish, { reason: 'stop' }, `${JSON.stringify(part)} says nothing`)
+  }
 })
 
 t.test('hostile replies', async t => {

@@ -30,6 +30,7 @@ function endpoint(quirks: readonly Quirk[] = [], more: Partial<Endpoint> = {}): 
     region: null,
     zdr: false,
     quantization: 'unknown',
+    drawsImages: false,
     supportedParameters: null,
     ...more,
   } as Endpoint
@@ -325,20 +326,6 @@ const FIELDS: readonly Row[] = [
       tool_choice: { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'f' }] },
     },
     adds: { tools: [CHAT_FUNCTION], tool_choice: 'required' },
-  },
-  {
-    name: 'parameters that the endpoint does not honour',
-    request: {
-      temperature: 1,
-      seed: 2,
-      top_p: 0.5,
-      reasoning: { effort: 'low' },
-      top_logprobs: 1,
-      tools: [FUNCTION],
-      max_output_tokens: 5,
-    },
-    more: { supportedParameters: new Set(['temperature', 'reasoning']) },
-    adds: { temperature: 1, reasoning_effort: 'low', tools: [CHAT_FUNCTION], max_completion_tokens: 5 },
   },
 ]
 

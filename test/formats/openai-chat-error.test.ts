@@ -82,7 +82,7 @@ const ROWS: readonly Row[] = [
       type: 'invalid_request_error',
       code: 3051,
     },
-    code: 'invalid_request',
+    code: 'unprocessable',
     message: 'body.top_p: must be below 1',
     providerCode: 'invalid_request_error',
   },

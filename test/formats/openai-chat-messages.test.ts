@@ -28,6 +28,7 @@ function endpoint(quirks: readonly Quirk[] = [], more: Partial<Endpoint> = {}): 
     region: null,
     zdr: false,
     quantization: 'unknown',
+    drawsImages: false,
     supportedParameters: null,
     ...more,
   } as Endpoint
@@ -392,6 +393,16 @@ const MESSAGES: readonly MessagesRow[] = [
       { role: 'assistant', content: 'Well' },
       { role: 'user', content: [{ type: 'text', text: 'Hi', cache_control: { type: 'ephemeral' } }] },
     ],
+  },
+  {
+    name: 'breakpoints stay here without their options',
+    input: [
+      {
+        role: 'user',
+        content: [{ type: 'input_text', text: 'Hi', prompt_cache_breakpoint: { mode: 'explicit' } }],
+      },
+    ],
+    messages: [USER],
   },
   {
     name: 'cache marks stay here otherwise',

@@ -29,6 +29,7 @@ function endpoint(quirks: readonly Quirk[] = [], more: Partial<Endpoint> = {}): 
     region: null,
     zdr: false,
     quantization: 'unknown',
+    drawsImages: false,
     supportedParameters: null,
     ...more,
   } as Endpoint
@@ -81,11 +82,14 @@ function toResponses(chat: Body): Body | null {
   if (rest['functions'] !== undefined || (rest['n'] as number) > 1) return null
   const input: Body[] = []
   for (const message of messages as ChatMessage[]) {
-    const { role, content, tool_calls, tool_call_id, ...more } = message
+    const { role, content, tool_calls, tool_call_id, reasoning_content, ...more } = message
     if (Object.values(more).some(value => value !== null)) return null
     if (role === 'tool') {
       input.push({ type: 'function_call_output', call_id: tool_call_id, output: content })
       continue
+    }
+    if (typeof reasoning_content === 'string' && reasoning_content !== '') {
+      input.push({ type: 'reasoning', content: [{ type: 'reasoning_text', text: reasoning_content }] })
     }
     const parts = Array.isArray(content) ? content.map(inputPart) : content
     if (Array.isArray(parts) && parts.includes(null)) return null
@@ -148,6 +152,9 @@ function plain(chat: Body): Body {
       role: message.role,
       content: calls === undefined || (content !== '' && content !== undefined) ? content : null,
       ...(calls === undefined ? {} : { tool_calls: calls }),
+      ...(message['reasoning_content'] === undefined || message['reasoning_content'] === ''
+        ? {}
+        : { reasoning_content: message['reasoning_content'] }),
       ...(message.tool_call_id === undefined ? {} : { tool_call_id: message.tool_call_id }),
     }
   })
@@ -205,7 +212,7 @@ t.test(
         without++
         continue
       }
-      const quirks: Quirk[] = []
+      const quirks: Quirk[] = ['replay-reasoning']
       if ('max_tokens' in chat) quirks.push('max-tokens')
       if (!('stream_options' in chat)) quirks.push('no-stream-usage')
       if (chat['tool_choice'] === 'any') quirks.push('any-tool-choice')

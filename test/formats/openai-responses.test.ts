@@ -212,6 +212,7 @@ function endpointOf(slug: string): NonNullable<Parameters<typeof openaiResponses
     region: null,
     zdr: false,
     quantization: 'unknown',
+    drawsImages: false,
     supportedParameters: null,
   }
 }

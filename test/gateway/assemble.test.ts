@@ -20,11 +20,22 @@ function assemble(deltas: readonly Content[], end: (assembler: Assembler) => voi
   return events
 }
 
-const finish = (reason: Parameters<Assembler['finish']>[0]) => (assembler: Assembler) => assembler.finish(reason, ENDING)
+const finish = (reason: Parameters<Assembler['finish']>[0]) => (assembler: Assembler) =>
+  assembler.finish(reason, ENDING)
 const types = (events: readonly StreamEvent[]) => events.map(event => event.type)
-const open = (item: number, start: Extract<Delta, { kind: 'open' }>['start']): Content => ({ kind: 'open', item, start })
+const open = (item: number, start: Extract<Delta, { kind: 'open' }>['start']): Content => ({
+  kind: 'open',
+  item,
+  start,
+})
 const message = open(0, { type: 'message', id: null, phase: null })
-const text = (item: number, piece: string, part = 0): Content => ({ kind: 'text', item, part, text: piece, logprobs: null })
+const text = (item: number, piece: string, part = 0): Content => ({
+  kind: 'text',
+  item,
+  part,
+  text: piece,
+  logprobs: null,
+})
 
 t.test('a text reply has the documented events in order', async t => {
   const events = assemble([message, text(0, 'Hel'), text(0, 'lo')], finish('stop'))
@@ -43,7 +54,9 @@ t.test('a text reply has the documented events in order', async t => {
   t.same(grammarViolations(events), [])
   const last = events.at(-1)
   t.ok(last?.type === 'response.completed' && last.response.status === 'completed')
-  t.match(last, { response: { completed_at: 1_700_000_001, output: [{ type: 'message', status: 'completed' }] } })
+  t.match(last, {
+    response: { completed_at: 1_700_000_001, output: [{ type: 'message', status: 'completed' }] },
+  })
 })
 
 t.test('parallel calls interleave and keep their places', async t => {
@@ -114,7 +127,18 @@ t.test('refusals, annotations and several parts stay inside their message', asyn
     [
       message,
       text(0, 'one'),
-      { kind: 'annotation', item: 0, part: 0, annotation: { type: 'url_citation', url: 'https://a.example', title: 'a', start_index: 0, end_index: 3 } },
+      {
+        kind: 'annotation',
+        item: 0,
+        part: 0,
+        annotation: {
+          type: 'url_citation',
+          url: 'https://a.example',
+          title: 'a',
+          start_index: 0,
+          end_index: 3,
+        },
+      },
       { kind: 'refusal', item: 0, part: 1, text: 'no' },
       text(0, 'three', 2),
     ],
@@ -128,7 +152,11 @@ t.test('refusals, annotations and several parts stay inside their message', asyn
       output: [
         {
           status: 'incomplete',
-          content: [{ text: 'one', annotations: [{ url: 'https://a.example' }] }, { refusal: 'no' }, { text: 'three' }],
+          content: [
+            { text: 'one', annotations: [{ url: 'https://a.example' }] },
+            { refusal: 'no' },
+            { text: 'three' },
+          ],
         },
       ],
     },
@@ -145,7 +173,9 @@ t.test('a hosted item keeps its own fields and its progress events', async t => 
     finish('stop'),
   )
   t.same(grammarViolations(events), [])
-  t.match(events.at(-1), { response: { output: [{ id: 'ws_1', status: 'completed', action: { query: 'x' } }] } })
+  t.match(events.at(-1), {
+    response: { output: [{ id: 'ws_1', status: 'completed', action: { query: 'x' } }] },
+  })
 })
 
 t.test('only the last of several open items is incomplete when the reply was cut for length', async t => {
@@ -196,6 +226,13 @@ t.test('a context that overflows in mid-reply ends for length', async t => {
 t.test('created shows no usage and no output, and echoes unset fields as null', async t => {
   const events = assemble([], finish('stop'))
   t.match(events[0], {
-    response: { usage: null, output: [], temperature: null, tool_choice: 'auto', store: false, background: false },
+    response: {
+      usage: null,
+      output: [],
+      temperature: null,
+      tool_choice: 'auto',
+      store: false,
+      background: false,
+    },
   })
 })

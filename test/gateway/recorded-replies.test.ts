@@ -1,5 +1,6 @@
 /** Every recorded reply, through decoder and assembler: the events are always a proper stream. */
 import t from 'tap'
+import { toGatewayError } from '../../src/errors.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { Assembler } from '../../src/gateway/assemble.ts'
@@ -8,7 +9,6 @@ import type { StreamEvent } from '../../src/protocol/events.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
-import { toGatewayError } from '../../src/errors.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { goldens } from '../support/goldens.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../support/recordings.ts'
@@ -19,8 +19,9 @@ const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null 
 function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
   const events: StreamEvent[] = []
   const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
-  const assembler = new Assembler(echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: 'acme/recorded' }), event =>
-    events.push(structuredClone(event)),
+  const assembler = new Assembler(
+    echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: 'acme/recorded' }),
+    event => events.push(structuredClone(event)),
   )
   assembler.begin([])
   let over = false
@@ -50,17 +51,23 @@ function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamE
 }
 
 for (const format of Object.keys(FORMATS) as FormatName[]) {
-  t.test(`recorded ${format} replies become proper event streams`, { skip: recordingsPresent ? false : RECORDINGS_MISSING }, async t => {
-    const all = recordings(format).filter(recording => recording.httpStatus === null || recording.httpStatus === 200)
-    let good = 0
-    for (const recording of all) {
-      const violations = grammarViolations(eventsOf(format, recording.bytes(), recording.streamed))
-      if (violations.length === 0) good++
-      else t.same(violations, [], recording.file)
-    }
-    t.ok(all.length > 0)
-    t.comment(`${format}: ${good}/${all.length} recordings give a proper event stream`)
-  })
+  t.test(
+    `recorded ${format} replies become proper event streams`,
+    { skip: recordingsPresent ? false : RECORDINGS_MISSING },
+    async t => {
+      const all = recordings(format).filter(
+        recording => recording.httpStatus === null || recording.httpStatus === 200,
+      )
+      let good = 0
+      for (const recording of all) {
+        const violations = grammarViolations(eventsOf(format, recording.bytes(), recording.streamed))
+        if (violations.length === 0) good++
+        else t.same(violations, [], recording.file)
+      }
+      t.ok(all.length > 0)
+      t.comment(`${format}: ${good}/${all.length} recordings give a proper event stream`)
+    },
+  )
 
   t.test(`our own ${format} goldens become proper event streams`, async t => {
     const all = goldens(format)

@@ -5,7 +5,13 @@ import { route } from '../../src/gateway/route.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 
-const provider = (slug: string) => ({ slug, name: slug.toUpperCase(), format: 'openai-chat', baseUrl: 'http://127.0.0.1:1', apiKey: 'k' })
+const provider = (slug: string) => ({
+  slug,
+  name: slug.toUpperCase(),
+  format: 'openai-chat',
+  baseUrl: 'http://127.0.0.1:1',
+  apiKey: 'k',
+})
 
 const catalog = createCatalog({
   providers: [provider('a'), provider('b'), provider('c'), provider('c/turbo')],
@@ -14,8 +20,17 @@ const catalog = createCatalog({
       id: 'm/one',
       endpoints: [
         { provider: 'a', pricing: { prompt: '0.000003', completion: '0.000003' }, quantization: 'fp8' },
-        { provider: 'b', pricing: { prompt: '0.000001', completion: '0.000001' }, zdr: true, supportedParameters: ['temperature'] },
-        { provider: 'c/turbo', pricing: { prompt: '0.000002', completion: '0.000002' }, quantization: 'mxfp4' },
+        {
+          provider: 'b',
+          pricing: { prompt: '0.000001', completion: '0.000001' },
+          zdr: true,
+          supportedParameters: ['temperature'],
+        },
+        {
+          provider: 'c/turbo',
+          pricing: { prompt: '0.000002', completion: '0.000002' },
+          quantization: 'mxfp4',
+        },
       ],
     },
     { id: 'm/two', endpoints: [{ provider: 'c', pricing: { prompt: '0.0000005' } }] },
@@ -70,7 +85,14 @@ t.test('endpoints that honour tools are preferred; if none does, the parameter i
   t.same(one({}, { tools }), ['a', 'c/turbo'])
   t.same(one({ only: ['b'] }, { tools }), ['b'])
   const [endpoint] = routed({ model: 'm/one', provider: { only: ['b'] }, tools }).candidates
-  const request = parseResponsesRequest({ model: 'm/one', input: 'hi', tools, tool_choice: 'auto', temperature: 1, top_p: 1 })
+  const request = parseResponsesRequest({
+    model: 'm/one',
+    input: 'hi',
+    tools,
+    tool_choice: 'auto',
+    temperature: 1,
+    top_p: 1,
+  })
   t.ok(endpoint)
   if (endpoint === undefined) return
   t.same(fitRequest(request, endpoint), { model: 'm/one', input: 'hi', temperature: 1 })
@@ -84,7 +106,10 @@ t.test('fallbacks are off when asked, but an order list is still walked', async 
 
 t.test('an unknown model is 400, preferences that leave nothing are 404 and say why', async t => {
   const unknown = refusal({ model: 'm/none' })
-  t.match({ status: unknown.status, message: unknown.message }, { status: 400, message: 'm/none is not a valid model ID' })
+  t.match(
+    { status: unknown.status, message: unknown.message },
+    { status: 400, message: 'm/none is not a valid model ID' },
+  )
   const nothing = refusal({ model: 'm/one', provider: { only: ['z'] } })
   t.match(
     { status: nothing.status, message: nothing.message, metadata: nothing.metadata },

@@ -16,6 +16,7 @@ const ACME: ProviderConfig = {
   name: 'Acme',
   format: 'openai-chat',
   baseUrl: 'http://127.0.0.1:9100/v1/',
+  apiKey: 'k',
 }
 
 function fails(test: typeof t.throws, config: Partial<CatalogConfig>, path: string, message: RegExp): void {
@@ -32,6 +33,13 @@ t.test('rows of the configuration file fit as they are', async t => {
   ]
   const models: readonly ModelRow[] = [{ id: 'acme/a', endpoints: [{ provider: 'acme' }] }]
   t.equal(createCatalog({ providers, models }).model('acme/a')?.endpoints.length, 1)
+})
+
+t.test('a server of the operator that was given no key is asked without one', async t => {
+  const { apiKey: _key, ...keyless } = ACME
+  const auth = (row: ProviderConfig) => createCatalog({ providers: [row], models: [] }).provider('acme')?.auth
+  t.equal(auth(keyless), 'none')
+  t.equal(auth({ ...keyless, auth: 'bearer' }), 'bearer')
 })
 
 t.test('a full row becomes a model with its endpoints in order', async t => {

@@ -254,7 +254,6 @@ export const VECTORS: readonly Vector[] = [
       `Transfer-Encoding: ${coding}`,
       post(`Transfer-Encoding: ${coding}\r\n`, `0\r\n\r\n${SMUGGLED}`),
       400,
-      0,
     ),
   ),
   ...['chunked', 'identity', 'gzip', '', 'Chunked'].flatMap(second => [
@@ -262,13 +261,11 @@ export const VECTORS: readonly Vector[] = [
       `Transfer-Encoding twice, then ${second}`,
       post(`Transfer-Encoding: chunked\r\nTransfer-Encoding: ${second}\r\n`, `0\r\n\r\n${SMUGGLED}`),
       400,
-      0,
     ),
     refused(
       `Transfer-Encoding twice, first ${second}`,
       post(`Transfer-Encoding: ${second}\r\nTransfer-Encoding: chunked\r\n`, `0\r\n\r\n${SMUGGLED}`),
       400,
-      0,
     ),
   ]),
   refused(
@@ -370,19 +367,18 @@ export const VECTORS: readonly Vector[] = [
   ...TARGETS_REFUSED_BY_PARSER.map(line =>
     refused(line, post('Content-Length: 2\r\n', `{}${SMUGGLED}`, line), 0, 400, 501, 505),
   ),
-  ...PATHS.map(path => refused(`path ${path.slice(0, 40)}`, get(path) + SMUGGLED, 0, 400, 404, 505)),
+  ...PATHS.map(path => refused(`path ${path.slice(0, 40)}`, get(path) + SMUGGLED, 400, 404, 505)),
   ...QUERIES.map(query =>
-    refused(`query ${query.slice(0, 40)}`, get(`/v1/echo${query}`) + SMUGGLED, 0, 400, 505),
+    refused(`query ${query.slice(0, 40)}`, get(`/v1/echo${query}`) + SMUGGLED, 400, 505),
   ),
   ...METHODS.map(method =>
-    refused(`method ${method.slice(0, 20)}`, get('/v1/echo', '', method) + SMUGGLED, 0, 501, 505),
+    refused(`method ${method.slice(0, 20)}`, get('/v1/echo', '', method) + SMUGGLED, 501, 505),
   ),
   refused('no method', ` /v1/echo HTTP/1.1\r\n${HEAD}\r\n${SMUGGLED}`, 0, 400, 501, 505),
   ...HOSTS.map(host =>
     refused(
       `Host: ${host}`,
       `GET /v1/echo HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${INFERENCE}\r\nX-Canary: 1\r\n\r\n${SMUGGLED}`,
-      0,
       400,
     ),
   ),
@@ -391,15 +387,10 @@ export const VECTORS: readonly Vector[] = [
     `GET /v1/echo HTTP/1.1\r\nAuthorization: ${INFERENCE}\r\nX-Canary: 1\r\n\r\n${SMUGGLED}`,
     400,
   ),
-  refused('two Hosts', get('/v1/echo', 'Host: gateway.test\r\n') + SMUGGLED, 400, 0),
-  refused('two Hosts that differ', get('/v1/echo', 'Host: other.test\r\n') + SMUGGLED, 400, 0),
-  refused('two Authorizations', get('/v1/echo', `Authorization: ${INFERENCE}\r\n`) + SMUGGLED, 400, 0),
-  refused(
-    'two Authorizations that differ',
-    get('/v1/echo', 'Authorization: Bearer x\r\n') + SMUGGLED,
-    400,
-    0,
-  ),
+  refused('two Hosts', get('/v1/echo', 'Host: gateway.test\r\n') + SMUGGLED, 400),
+  refused('two Hosts that differ', get('/v1/echo', 'Host: other.test\r\n') + SMUGGLED, 400),
+  refused('two Authorizations', get('/v1/echo', `Authorization: ${INFERENCE}\r\n`) + SMUGGLED, 400),
+  refused('two Authorizations that differ', get('/v1/echo', 'Authorization: Bearer x\r\n') + SMUGGLED, 400),
   refused('two Content-Types', post('Content-Type: application/json\r\nContent-Length: 2\r\n', '{}'), 400),
   ...['GET', 'HEAD', 'DELETE', 'OPTIONS'].map(method =>
     refused(`body on ${method}`, `${get('/v1/echo', 'Content-Length: 85\r\n', method)}${SMUGGLED}`, 400),
@@ -422,8 +413,8 @@ export const VECTORS: readonly Vector[] = [
     ),
   ),
   refused('no Content-Type', `POST /v1/echo HTTP/1.1\r\n${HEAD}Content-Length: 2\r\n\r\n{}`, 415),
-  refused('a head of 20 KB', get('/v1/echo', `X-Long: ${'a'.repeat(20_000)}\r\n`), 431, 0),
-  refused('200 headers', get('/v1/echo', 'X-A: b\r\n'.repeat(200)), 431, 0),
+  refused('a head of 20 KB', get('/v1/echo', `X-Long: ${'a'.repeat(20_000)}\r\n`), 431),
+  refused('200 headers', get('/v1/echo', 'X-A: b\r\n'.repeat(200)), 431),
   refused(
     'bytes that are no HTTP',
     `\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03${SMUGGLED}`,

@@ -12,7 +12,11 @@ const KNOWN = new Set<string>(STREAM_EVENT_TYPES)
 const TEXTS: Readonly<Record<string, { done: string; whole: string; index: string | null }>> = {
   'response.output_text.delta': { done: 'response.output_text.done', whole: 'text', index: 'content_index' },
   'response.refusal.delta': { done: 'response.refusal.done', whole: 'refusal', index: 'content_index' },
-  'response.reasoning_text.delta': { done: 'response.reasoning_text.done', whole: 'text', index: 'content_index' },
+  'response.reasoning_text.delta': {
+    done: 'response.reasoning_text.done',
+    whole: 'text',
+    index: 'content_index',
+  },
   'response.reasoning_summary_text.delta': {
     done: 'response.reasoning_summary_text.done',
     whole: 'text',
@@ -36,7 +40,8 @@ type Loose = Record<string, unknown> & { type: string; sequence_number: number }
 export function grammarViolations(stream: readonly StreamEvent[]): string[] {
   const events = stream as unknown as readonly Loose[]
   const found: string[] = []
-  const complain = (event: Loose, what: string) => found.push(`#${event.sequence_number} ${event.type}: ${what}`)
+  const complain = (event: Loose, what: string) =>
+    found.push(`#${event.sequence_number} ${event.type}: ${what}`)
 
   let opened = 0
   const items = new Map<string, number>()
@@ -47,7 +52,8 @@ export function grammarViolations(stream: readonly StreamEvent[]): string[] {
   events.forEach((event, at) => {
     if (event.sequence_number !== at) complain(event, `sequence_number is not ${at}`)
     if (!KNOWN.has(event.type)) complain(event, 'is not of the documented list')
-    if (TERMINAL.has(event.type) !== (at === events.length - 1)) complain(event, 'terminal events stand last, once')
+    if (TERMINAL.has(event.type) !== (at === events.length - 1))
+      complain(event, 'terminal events stand last, once')
   })
 
   const content = events.filter(event => event.type !== 'response.debug')
@@ -135,7 +141,8 @@ function checkFinished(
   ] as const) {
     for (const [index, part] of ((item[list] ?? []) as Record<string, unknown>[]).entries()) {
       const said = texts.get(`${itemId}/${name}/${index}`) ?? ''
-      if ((part['text'] ?? part['refusal']) !== said) complain(event, `${list}[${index}] differs from its deltas`)
+      if ((part['text'] ?? part['refusal']) !== said)
+        complain(event, `${list}[${index}] differs from its deltas`)
     }
   }
 }

@@ -1,5 +1,8 @@
 /** A whole serving instance on port 0 with the simulated provider behind it: real sockets, one thread. */
 import { randomBytes } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config.ts'
@@ -7,11 +10,8 @@ import { createLog } from '../../src/log.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { simFaultModels, simModels, simProvider } from '../../src/sim/rows.ts'
 import { createSim, type Sim } from '../../src/sim/sim.ts'
-import { buildServing, type Serving } from '../../src/threads/build.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { buildServing, type Serving } from '../../src/threads/build.ts'
 
 export interface TestGateway {
   /** Base URL with `/v1`. */
@@ -42,9 +42,12 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
   const sim = createSim()
   const { url: simUrl } = await sim.listen()
   const lines: Record<string, unknown>[] = []
-  const log = createLog('trace', { write: line => void lines.push(JSON.parse(line) as Record<string, unknown>) })
+  const log = createLog('trace', {
+    write: line => void lines.push(JSON.parse(line) as Record<string, unknown>),
+  })
   const defaults = loadConfig([], {})
-  const storageUrl = options.storageUrl ?? `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'gateway.db')}`
+  const storageUrl =
+    options.storageUrl ?? `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'gateway.db')}`
   const config: Config = {
     ...defaults,
     storageUrl,

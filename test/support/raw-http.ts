@@ -15,14 +15,18 @@ export interface RawReply {
 /** A connection whose bytes are kept. */
 export class RawClient {
   readonly socket: Socket
-  #received = Buffer.alloc(0)
+  #received: Buffer[] = []
+  #bytes = 0
+  #text: string | null = ''
   #closed = false
   #waiters: (() => void)[] = []
 
   constructor(port: number) {
     this.socket = connect({ port, host: '127.0.0.1', noDelay: true, allowHalfOpen: false })
     this.socket.on('data', chunk => {
-      this.#received = Buffer.concat([this.#received, chunk])
+      this.#received.push(chunk)
+      this.#bytes += chunk.byteLength
+      this.#text = null
       this.#wake()
     })
     // A reset is one of the ways in which a server may close; 'close' follows.
@@ -33,12 +37,20 @@ export class RawClient {
     })
   }
 
+  /** Everything received, one character per byte. */
   get text(): string {
-    return this.#received.toString('latin1')
+    this.#text ??= Buffer.concat(this.#received).toString('latin1')
+    return this.#text
   }
 
   get bytes(): number {
-    return this.#received.byteLength
+    return this.#bytes
+  }
+
+  /** Whether what came last ends so; cheap however much came before it. */
+  endsWith(suffix: string): boolean {
+    const tail = Buffer.concat(this.#received.slice(-suffix.length)).toString('latin1')
+    return tail.endsWith(suffix)
   }
 
   get closed(): boolean {
@@ -50,6 +62,13 @@ export class RawClient {
     return new Promise(resolve => {
       this.socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes, () => resolve())
     })
+  }
+
+  /** Waits until what came ends so, or the connection is closed. */
+  async untilEnd(suffix: string): Promise<void> {
+    while (!this.#closed && !this.endsWith(suffix)) {
+      await new Promise<void>(resolve => this.#waiters.push(resolve))
+    }
   }
 
   /** Waits until what came fulfils the condition, or the connection is closed. */
@@ -138,7 +157,7 @@ function parseReply(text: string, bodiless: boolean): { reply: RawReply; rest: s
   // The parser's own error pages announce no length; the connection's end is theirs.
   const length = bodiless ? 0 : Number(headers.get('content-length') ?? rest.length)
   if (rest.length < length) return null
-  return { reply: { ...reply, body: rest.slice(0, length) }, rest: rest.slice(length) }
+  return { reply: { ...reply, body: utf8(rest.slice(0, length)) }, rest: rest.slice(length) }
 }
 
 function chunkedReply(reply: Omit<RawReply, 'body'>, text: string): { reply: RawReply; rest: string } | null {
@@ -152,8 +171,12 @@ function chunkedReply(reply: Omit<RawReply, 'body'>, text: string): { reply: Raw
     const start = lineEnd + 2
     if (text.length < start + size + 2) return null
     if (text.slice(start + size, start + size + 2) !== '\r\n') throw new Error('chunk without its line end')
-    if (size === 0) return { reply: { ...reply, body }, rest: text.slice(start + 2) }
+    if (size === 0) return { reply: { ...reply, body: utf8(body) }, rest: text.slice(start + 2) }
     body += text.slice(start, start + size)
     at = start + size + 2
   }
+}
+
+function utf8(bytes: string): string {
+  return Buffer.from(bytes, 'latin1').toString()
 }

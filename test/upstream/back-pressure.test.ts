@@ -69,6 +69,38 @@ t.test('back-pressure: a paused call stops the provider and loses nothing', asyn
 })
 
 t.test('pause and resume', async t => {
+  t.test('what the provider sent before it closed is still delivered', async t => {
+    const body = 'x'.repeat(3_000_000)
+    for (const [kind, head, tail] of [
+      ['sized', `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n`, ''],
+      ['chunked', STREAM_HEAD, '0\r\n\r\n'],
+      ['unsized', 'HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n', ''],
+    ] as const) {
+      const { client, request } = setUp(t)
+      const server = await serve(t, answering => {
+        answering.send(head, kind === 'chunked' ? chunk(body) : body, tail)
+        answering.end()
+      })
+      const arrived = server.next()
+      const notes = new Notes()
+      let received = 0
+      const call = client.start(
+        request(server.url()),
+        Object.assign(notes, {
+          onData: (bytes: Buffer) => {
+            received += bytes.length
+            call.pause()
+          },
+        }),
+      )
+      await arrived
+      while (notes.seen.at(-1) === undefined || notes.seen.at(-1) === 'head 200') {
+        await turns(2)
+        call.resume()
+      }
+      t.same([notes.seen.at(-1), received], ['end', body.length], kind)
+    }
+  })
   t.test('from outside takes effect after at most one more chunk', async t => {
     const { client, request } = setUp(t)
     const server = await serve(t, answering => answering.send(STREAM_HEAD, chunk('a')))

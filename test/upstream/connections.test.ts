@@ -184,7 +184,7 @@ t.test('close ends what is running, and what comes later fails', async t => {
   await running.data
   const connecting = new Notes()
   client.start(request(server.url()), connecting)
-  await client.close()
+  await Promise.all([client.close(), client.close()])
   await Promise.all([running.ended, connecting.ended])
   t.same([running.seen, connecting.seen], [['head 200', 'data', GONE], [GONE]])
   const late = await ask(server.url())

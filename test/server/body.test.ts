@@ -1,0 +1,58 @@
+import t from 'tap'
+import { BodyBuffer, isTooDeep, parseJson } from '../../src/server/body.ts'
+
+function chunk(text: string): ArrayBuffer {
+  return new TextEncoder().encode(text).buffer
+}
+
+/** Depth as the parsed value has it. */
+function depthOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  return 1 + Math.max(0, ...Object.values(value).map(depthOf))
+}
+
+t.test('a buffer keeps what it was given, in order, as a copy', async t => {
+  const buffer = new BodyBuffer(100)
+  const borrowed = new TextEncoder().encode('{"a":')
+  t.ok(buffer.push(borrowed.buffer))
+  borrowed.fill(0)
+  t.ok(buffer.push(chunk('')))
+  t.ok(buffer.push(chunk('1}')))
+  t.same(parseJson(buffer.take()), { a: 1 })
+  t.equal(buffer.take().byteLength, 0)
+})
+
+t.test('a buffer is full at its limit, not below', async t => {
+  const buffer = new BodyBuffer(4)
+  t.ok(buffer.push(chunk('1234')))
+  t.notOk(buffer.push(chunk('5')))
+  t.equal(buffer.take().byteLength, 0, 'what came is let go')
+})
+
+t.test('nesting is counted as the parser would find it', async t => {
+  const pieces = ['[', '{"a":', '"[{\\""', '"\\\\"', '"ü[\u{1f600}{"', '1', 'null']
+  let state = 7
+  const pick = (below: number) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return Math.floor((state / 2 ** 32) * below)
+  }
+  const grow = (levels: number): string => {
+    if (levels === 0 || pick(6) === 0) return pieces[2 + pick(5)] ?? '1'
+    const inner = Array.from({ length: 1 + pick(2) }, () => grow(levels - 1))
+    return pick(2) === 0
+      ? `[${inner.join(',')}]`
+      : `{${inner.map((text, key) => `"k{${key}":${text}`).join(',')}}`
+  }
+  for (let round = 0; round < 500; round++) {
+    const text = grow(pick(9))
+    const depth = depthOf(JSON.parse(text))
+    const bytes = new TextEncoder().encode(text)
+    if (isTooDeep(bytes, depth) || (depth > 0 && !isTooDeep(bytes, depth - 1))) t.fail(`${depth}: ${text}`)
+  }
+  t.pass('500 documents')
+})
+
+t.test('a body of many levels is refused at once', async t => {
+  const bomb = Buffer.alloc(20 * 1024 * 1024, '[')
+  t.throws(() => parseJson(bomb), { code: 'invalid_request' })
+})
