@@ -14,13 +14,7 @@ import type {
   ResponseResource,
   ResponseUsage,
 } from '../protocol/response.ts'
-import {
-  buildItem,
-  type ClosingFields,
-  type ClosingStatus,
-  type ItemBuilder,
-  type Unnumbered,
-} from './items.ts'
+import { buildItem, type ClosingFields, type ClosingStatus, type ItemBuilder } from './items.ts'
 
 /** The deltas that are content: all but the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
@@ -55,7 +49,7 @@ export class Assembler {
   readonly #open = new Map<number, ItemBuilder>()
   /** By output index; an item stands here in its begun form until it is done. */
   readonly #output: OutputItem[] = []
-  readonly #emit = (event: Unnumbered) => this.#number(event)
+  readonly #emit = (event: StreamEvent) => this.#number(event)
   #sequence = 0
   #begun = false
 
@@ -73,9 +67,9 @@ export class Assembler {
   begin(debug: readonly Readonly<Record<string, unknown>>[]): void {
     this.#begun = true
     for (const body of debug)
-      this.#emit({ type: 'response.debug', debug: { echo_upstream_body: { ...body } } })
-    this.#emit({ type: 'response.created', response: { ...this.#response } })
-    this.#emit({ type: 'response.in_progress', response: { ...this.#response } })
+      this.#emit({ type: 'response.debug', sequence_number: 0, debug: { echo_upstream_body: { ...body } } })
+    this.#emit({ type: 'response.created', sequence_number: 0, response: { ...this.#response } })
+    this.#emit({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
   }
 
   take(delta: Content): void {
@@ -94,7 +88,12 @@ export class Assembler {
         this.#open.set(delta.item, item)
         const begun = item.begun()
         this.#output.push(begun)
-        this.#emit({ type: 'response.output_item.added', output_index: item.outputIndex, item: begun })
+        this.#emit({
+          type: 'response.output_item.added',
+          sequence_number: 0,
+          output_index: item.outputIndex,
+          item: begun,
+        })
         break
       }
       case 'close':
@@ -118,10 +117,15 @@ export class Assembler {
     this.#closeAll(incomplete === undefined ? 'completed' : 'incomplete')
     const final = this.#final(ending)
     if (incomplete === undefined) {
-      this.#emit({ type: 'response.completed', response: { ...final, status: 'completed' } })
+      this.#emit({
+        type: 'response.completed',
+        sequence_number: 0,
+        response: { ...final, status: 'completed' },
+      })
     } else {
       this.#emit({
         type: 'response.incomplete',
+        sequence_number: 0,
         response: { ...final, status: 'incomplete', incomplete_details: { reason: incomplete } },
       })
     }
@@ -137,6 +141,7 @@ export class Assembler {
     this.#closeAll('incomplete')
     this.#emit({
       type: 'response.failed',
+      sequence_number: 0,
       response: {
         ...this.#final(ending),
         status: 'failed',
@@ -173,7 +178,12 @@ export class Assembler {
     this.#open.delete(key)
     const item = builder.close(fields, status)
     this.#output[builder.outputIndex] = item
-    this.#emit({ type: 'response.output_item.done', output_index: builder.outputIndex, item })
+    this.#emit({
+      type: 'response.output_item.done',
+      sequence_number: 0,
+      output_index: builder.outputIndex,
+      item,
+    })
   }
 
   /** Only the last item can have been cut off: whatever came before it was left behind by the model itself. */
@@ -184,9 +194,8 @@ export class Assembler {
     }
   }
 
-  #number(event: Unnumbered): void {
-    const numbered = event as StreamEvent
-    numbered.sequence_number = this.#sequence++
-    this.#write(numbered)
+  #number(event: StreamEvent): void {
+    event.sequence_number = this.#sequence++
+    this.#write(event)
   }
 }

@@ -8,13 +8,8 @@ import { itemId } from '../ids.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { Annotation, Logprob, OutputItem } from '../protocol/items.ts'
 
-/** An event before it has its place in the sequence; the assembler adds `sequence_number`. */
-export type Unnumbered = StreamEvent extends infer E
-  ? E extends unknown
-    ? Omit<E, 'sequence_number'>
-    : never
-  : never
-export type EmitUnnumbered = (event: Unnumbered) => void
+/** Takes an event whose `sequence_number` is still 0: the assembler alone numbers. */
+export type EmitEvent = (event: StreamEvent) => void
 
 export type ClosingStatus = 'completed' | 'incomplete'
 export type ClosingFields = Readonly<Record<string, unknown>> | null
@@ -38,9 +33,9 @@ interface MessagePart {
 /** Builds what an item of one kind looks like at its beginning, and takes its deltas. */
 export abstract class ItemBuilder {
   protected readonly place: Place
-  protected readonly emit: EmitUnnumbered
+  protected readonly emit: EmitEvent
 
-  constructor(place: Place, emit: EmitUnnumbered) {
+  constructor(place: Place, emit: EmitEvent) {
     this.place = place
     this.emit = emit
   }
@@ -85,7 +80,7 @@ class MessageBuilder extends ItemBuilder {
   readonly #parts: MessagePart[] = []
   #current: MessagePart | null = null
 
-  constructor(place: Place, emit: EmitUnnumbered, phase: string | null) {
+  constructor(place: Place, emit: EmitEvent, phase: string | null) {
     super(place, emit)
     this.#phase = phase
   }
@@ -100,6 +95,7 @@ class MessageBuilder extends ItemBuilder {
     if (logprobs !== null && logprobs.length > 0) open.logprobs = [...(open.logprobs ?? []), ...logprobs]
     this.emit({
       type: 'response.output_text.delta',
+      sequence_number: 0,
       item_id: this.place.item_id,
       output_index: this.place.output_index,
       content_index: open.index,
@@ -111,7 +107,13 @@ class MessageBuilder extends ItemBuilder {
   override refusal(part: number, text: string): void {
     const open = this.#part(part, 'refusal')
     open.text += text
-    this.emit({ type: 'response.refusal.delta', ...this.place, content_index: open.index, delta: text })
+    this.emit({
+      type: 'response.refusal.delta',
+      sequence_number: 0,
+      ...this.place,
+      content_index: open.index,
+      delta: text,
+    })
   }
 
   override annotation(part: number, annotation: Annotation): void {
@@ -122,6 +124,7 @@ class MessageBuilder extends ItemBuilder {
     if (target.done) return
     this.emit({
       type: 'response.output_text.annotation.added',
+      sequence_number: 0,
       ...this.place,
       content_index: target.index,
       annotation_index: target.annotations.length - 1,
@@ -155,6 +158,7 @@ class MessageBuilder extends ItemBuilder {
     this.#current = part
     this.emit({
       type: 'response.content_part.added',
+      sequence_number: 0,
       ...this.place,
       content_index: part.index,
       part: shownPart(part),
@@ -170,6 +174,7 @@ class MessageBuilder extends ItemBuilder {
     if (part.type === 'output_text') {
       this.emit({
         type: 'response.output_text.done',
+        sequence_number: 0,
         ...this.place,
         content_index: part.index,
         text: part.text,
@@ -178,6 +183,7 @@ class MessageBuilder extends ItemBuilder {
     } else {
       this.emit({
         type: 'response.refusal.done',
+        sequence_number: 0,
         ...this.place,
         content_index: part.index,
         refusal: part.text,
@@ -185,6 +191,7 @@ class MessageBuilder extends ItemBuilder {
     }
     this.emit({
       type: 'response.content_part.done',
+      sequence_number: 0,
       ...this.place,
       content_index: part.index,
       part: shownPart(part),
@@ -222,7 +229,7 @@ class ReasoningBuilder extends ItemBuilder {
   readonly #parts: ReasoningPart[] = []
   #current: ReasoningPart | null = null
 
-  constructor(place: Place, emit: EmitUnnumbered, format: string | null) {
+  constructor(place: Place, emit: EmitEvent, format: string | null) {
     super(place, emit)
     this.#format = format
   }
@@ -237,6 +244,7 @@ class ReasoningBuilder extends ItemBuilder {
     if (form === 'text') {
       this.emit({
         type: 'response.reasoning_text.delta',
+        sequence_number: 0,
         ...this.place,
         content_index: part.index,
         delta: text,
@@ -244,6 +252,7 @@ class ReasoningBuilder extends ItemBuilder {
     } else {
       this.emit({
         type: 'response.reasoning_summary_text.delta',
+        sequence_number: 0,
         ...this.place,
         summary_index: part.index,
         delta: text,
@@ -267,6 +276,7 @@ class ReasoningBuilder extends ItemBuilder {
     if (form === 'text') {
       this.emit({
         type: 'response.content_part.added',
+        sequence_number: 0,
         ...this.place,
         content_index: index,
         part: { type: 'reasoning_text', text: '' },
@@ -274,6 +284,7 @@ class ReasoningBuilder extends ItemBuilder {
     } else {
       this.emit({
         type: 'response.reasoning_summary_part.added',
+        sequence_number: 0,
         ...this.place,
         summary_index: index,
         part: { type: 'summary_text', text: '' },
@@ -288,17 +299,31 @@ class ReasoningBuilder extends ItemBuilder {
     this.#current = null
     const { index, text } = part
     if (part.form === 'text') {
-      this.emit({ type: 'response.reasoning_text.done', ...this.place, content_index: index, text })
+      this.emit({
+        type: 'response.reasoning_text.done',
+        sequence_number: 0,
+        ...this.place,
+        content_index: index,
+        text,
+      })
       this.emit({
         type: 'response.content_part.done',
+        sequence_number: 0,
         ...this.place,
         content_index: index,
         part: { type: 'reasoning_text', text },
       })
     } else {
-      this.emit({ type: 'response.reasoning_summary_text.done', ...this.place, summary_index: index, text })
+      this.emit({
+        type: 'response.reasoning_summary_text.done',
+        sequence_number: 0,
+        ...this.place,
+        summary_index: index,
+        text,
+      })
       this.emit({
         type: 'response.reasoning_summary_part.done',
+        sequence_number: 0,
         ...this.place,
         summary_index: index,
         part: { type: 'summary_text', text },
@@ -334,7 +359,7 @@ class FunctionCallBuilder extends ItemBuilder {
   readonly #start: CallStart
   #arguments = ''
 
-  constructor(place: Place, emit: EmitUnnumbered, start: CallStart) {
+  constructor(place: Place, emit: EmitEvent, start: CallStart) {
     super(place, emit)
     this.#start = start
   }
@@ -347,6 +372,7 @@ class FunctionCallBuilder extends ItemBuilder {
     this.#arguments += text
     this.emit({
       type: 'response.function_call_arguments.delta',
+      sequence_number: 0,
       item_id: this.place.item_id,
       output_index: this.place.output_index,
       delta: text,
@@ -358,6 +384,7 @@ class FunctionCallBuilder extends ItemBuilder {
     if (this.#arguments === '' && status === 'completed') this.arguments('{}')
     this.emit({
       type: 'response.function_call_arguments.done',
+      sequence_number: 0,
       ...this.place,
       name: this.#start.name,
       arguments: this.#arguments,
@@ -382,7 +409,7 @@ class CustomToolCallBuilder extends ItemBuilder {
   readonly #start: CallStart
   #input = ''
 
-  constructor(place: Place, emit: EmitUnnumbered, start: CallStart) {
+  constructor(place: Place, emit: EmitEvent, start: CallStart) {
     super(place, emit)
     this.#start = start
   }
@@ -393,11 +420,21 @@ class CustomToolCallBuilder extends ItemBuilder {
 
   override arguments(text: string): void {
     this.#input += text
-    this.emit({ type: 'response.custom_tool_call_input.delta', ...this.place, delta: text })
+    this.emit({
+      type: 'response.custom_tool_call_input.delta',
+      sequence_number: 0,
+      ...this.place,
+      delta: text,
+    })
   }
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
-    this.emit({ type: 'response.custom_tool_call_input.done', ...this.place, input: this.#input })
+    this.emit({
+      type: 'response.custom_tool_call_input.done',
+      sequence_number: 0,
+      ...this.place,
+      input: this.#input,
+    })
     return { ...this.#item(status), ...fields, id: this.place.item_id } as OutputItem
   }
 
@@ -417,7 +454,7 @@ class CustomToolCallBuilder extends ItemBuilder {
 class HostedBuilder extends ItemBuilder {
   readonly #item: OutputItem
 
-  constructor(place: Place, emit: EmitUnnumbered, item: OutputItem) {
+  constructor(place: Place, emit: EmitEvent, item: OutputItem) {
     super(place, emit)
     this.#item = item
   }
@@ -427,7 +464,12 @@ class HostedBuilder extends ItemBuilder {
   }
 
   override progress(name: string, fields: Readonly<Record<string, unknown>>): void {
-    this.emit({ ...fields, type: `response.${name}`, ...this.place } as unknown as Unnumbered)
+    this.emit({
+      type: `response.${name}`,
+      sequence_number: 0,
+      ...fields,
+      ...this.place,
+    } as unknown as StreamEvent)
   }
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
@@ -438,7 +480,7 @@ class HostedBuilder extends ItemBuilder {
 }
 
 /** Builders by kind of item; `item_id` is the provider's own where it gave one. */
-export function buildItem(start: ItemStart, outputIndex: number, emit: EmitUnnumbered): ItemBuilder {
+export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent): ItemBuilder {
   switch (start.type) {
     case 'message':
       return new MessageBuilder(place(start.id ?? itemId('msg'), outputIndex), emit, start.phase)

@@ -42,7 +42,6 @@ export class EventSink implements Sink {
   #activeMs: number
   #events = 0
   #bytes = 0
-  #lastType: StreamEvent['type'] | null = null
 
   constructor(reply: Reply, settings: StreamSettings) {
     this.#reply = reply
@@ -51,15 +50,9 @@ export class EventSink implements Sink {
     this.#timer = settings.clock.after(settings.heartbeatMs, this.#tick)
   }
 
-  /** Type of the last event, null before the first. */
-  get lastType(): StreamEvent['type'] | null {
-    return this.#lastType
-  }
-
   write(event: StreamEvent): boolean {
     if (this.#over) return true
     this.#events++
-    this.#lastType = event.type
     return this.#send(frame(event))
   }
 

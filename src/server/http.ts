@@ -241,6 +241,7 @@ class UwsWire implements Wire {
   #closesStream = false
   #chunk = ''
   #flowing = true
+  #progress: ((drained: boolean) => void) | null = null
 
   constructor(response: HttpResponse, log: Log, countStream: (change: 1 | -1) => void) {
     this.#response = response
@@ -323,8 +324,6 @@ class UwsWire implements Wire {
     // Calls back into #aborted.
     if (!this.#dead) this.#guard(() => this.#response.close())
   }
-
-  #progress: ((drained: boolean) => void) | null = null
 
   /**
    * The closing line end of a chunk leaves only with the next one. A blank line of its own, which readers of event

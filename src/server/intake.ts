@@ -257,8 +257,8 @@ export class Intake {
       status,
       outcome,
       durationMs: Math.round(durationMs * 10) / 10,
-      error: this.#reply.error?.code ?? null,
       ...this.#reply.summary,
+      error: this.#reply.error?.code ?? this.#reply.summary?.error ?? null,
     })
     this.#tools.onOver(this)
   }

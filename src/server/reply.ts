@@ -95,11 +95,6 @@ export class Reply {
     return this.#ended
   }
 
-  /** Nobody reads what is written. */
-  get gone(): boolean {
-    return this.#wire.dead && !this.#ended
-  }
-
   /** Adds a header to the answer. @throws Error when the name is not a token: names are ours, never foreign. */
   header(name: string, value: string): void {
     if (!HEADER_NAME.test(name)) throw new Error('not a header name')

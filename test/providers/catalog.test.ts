@@ -82,7 +82,7 @@ t.test('a full row becomes a model with its endpoints in order', async t => {
       slug: 'acme',
       baseUrl: 'http://127.0.0.1:9100/v1',
       auth: 'bearer',
-      apiKey: null,
+      apiKey: 'k',
       onAbort: 'cancel',
     },
     pricing: {

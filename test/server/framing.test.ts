@@ -196,6 +196,21 @@ t.test('a request may arrive byte by byte after its request line', async t => {
   client.destroy()
 })
 
+t.test(
+  'a head may be longer than the library takes by itself, with room for the headers of proxies',
+  async t => {
+    const { routes } = witness()
+    const front = await startFrontEnd(t, routes)
+    const ask = (bytes: number) =>
+      exchange(
+        front.port,
+        request('GET', '/v1/echo', { Authorization: INFERENCE, 'X-Long': 'a'.repeat(bytes) }),
+      )
+    t.equal((await ask(15_000))?.status, 200)
+    t.equal((await ask(17_000))?.status, 431)
+  },
+)
+
 t.test('a healthy connection serves one request after another', async t => {
   const { routes, canaries } = witness()
   const front = await startFrontEnd(t, routes)

@@ -42,7 +42,7 @@ t.test('mutated requests break nothing', async t => {
     handler: (request, reply) =>
       reply.json(200, { body: request.body ?? null, name: request.params.get('name') }),
   }
-  const front = await startFrontEnd(t, [route])
+  const front = await startFrontEnd(t, [route, { ...route, method: 'GET', bodyLimitBytes: 0 }])
   const pick = numbers(42)
   const headers = { Authorization: INFERENCE, 'Content-Type': 'application/json' }
   const sources = [
@@ -92,7 +92,7 @@ t.test('mutated requests break nothing', async t => {
   t.same(wrong, [])
   t.same(front.faults, [])
   t.ok(
-    (statuses.get(200) ?? 0) > ROUNDS / 50 && (statuses.get(400) ?? 0) > ROUNDS / 50,
+    (statuses.get(200) ?? 0) > ROUNDS / 100 && (statuses.get(400) ?? 0) > ROUNDS / 100,
     'both kinds of answer occurred',
   )
   t.comment(
