@@ -12,7 +12,14 @@ if (supervisor === null) throw new Error('serve.ts runs as a worker thread')
 const tell = (message: FromThread) => supervisor.postMessage(message)
 
 const { config } = settings
-const serving = await buildServing({ ...settings, log: createLog(config.logLevel) })
+const log = createLog(config.logLevel)
+const serving = await buildServing({ ...settings, log })
+
+// A thread may only end with its sockets closed: otherwise the HTTP library takes the whole process along.
+process.on('uncaughtException', error => {
+  log.fault('serve thread failed', error)
+  void stop(0).finally(() => process.exit(1))
+})
 
 supervisor.on('message', (message: ToThread) => {
   switch (message.type) {
@@ -33,8 +40,7 @@ try {
 } catch (error) {
   if (!(error instanceof ListenError)) throw error
   tell({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
-  await serving.close()
-  supervisor.close()
+  await stop(0)
 }
 
 async function stop(graceMs: number): Promise<void> {

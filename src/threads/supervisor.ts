@@ -2,6 +2,8 @@
  * The main thread: starts the serve threads and the admin port, restarts a thread that died, drains on request.
  * Composition root together with build.ts.
  */
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import { AggregatorRegistry, Registry } from 'prom-client'
 import type { Config } from '../config.ts'
@@ -41,19 +43,14 @@ const RESTART_MS = 500
 
 export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
   const { config, log } = options
+  const { simUrl, endUserKey } = options
   const threads: ServeThread[] = []
   let draining = false
-  let port = config.listen.port
+  const port = await freePort(config.listen.host, config.listen.port)
 
   const start = async () => {
-    const thread = new ServeThread({
-      config,
-      simUrl: options.simUrl,
-      endUserKey: options.endUserKey,
-      port,
-      shared: config.threads.serve > 1,
-    })
-    port = await thread.listening()
+    const thread = new ServeThread({ config, simUrl, endUserKey, port, shared: config.threads.serve > 1 })
+    await thread.listening()
     threads.push(thread)
     thread.onExit(code => {
       threads.splice(threads.indexOf(thread), 1)
@@ -65,7 +62,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     })
   }
 
-  const stopThreads = () => Promise.all(threads.map(thread => thread.terminate()))
+  const stopThreads = (graceMs: number) => Promise.all(threads.map(thread => thread.drain(graceMs)))
   let admin: AdminServer
   try {
     admin = await openAdmin(config, {
@@ -80,7 +77,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     }
   } catch (error) {
     draining = true
-    await stopThreads()
+    await stopThreads(0)
     throw error
   }
 
@@ -89,10 +86,33 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     adminUrl: admin.url,
     async drain(graceMs) {
       draining = true
-      await Promise.all(threads.map(thread => thread.drain(graceMs)))
+      await stopThreads(graceMs)
       await admin.close()
     },
   }
+}
+
+/**
+ * The port to serve on: asked for exclusively first, because threads share theirs and would share it with a
+ * stranger unnoticed; and because a free one (0) has to be the same for all of them.
+ * @throws StartError
+ */
+async function freePort(host: string, port: number): Promise<number> {
+  const probe = createServer()
+  try {
+    probe.listen({ host, port, exclusive: true })
+    await once(probe, 'listening')
+    return (probe.address() as AddressInfo).port
+  } catch (error) {
+    throw cannotListen('listen.port', host, port, error)
+  } finally {
+    probe.close()
+  }
+}
+
+function cannotListen(field: string, host: string, port: number, error: unknown): StartError {
+  const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+  return new StartError(`${field}: cannot listen on ${host}:${port} (${code})`, code === 'EADDRINUSE')
 }
 
 async function openAdmin(config: Config, sources: Parameters<typeof startAdmin>[2]): Promise<AdminServer> {
@@ -100,8 +120,7 @@ async function openAdmin(config: Config, sources: Parameters<typeof startAdmin>[
   try {
     return await startAdmin(host, port, sources)
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
-    throw new StartError(`admin.port: cannot listen on ${host}:${port} (${code})`, code === 'EADDRINUSE')
+    throw cannotListen('admin.port', host, port, error)
   }
 }
 
@@ -164,10 +183,6 @@ class ServeThread {
   async drain(graceMs: number): Promise<void> {
     this.#send({ type: 'drain', graceMs })
     await this.#exited.promise
-  }
-
-  async terminate(): Promise<void> {
-    await this.#worker.terminate()
   }
 
   #send(message: ToThread): void {
