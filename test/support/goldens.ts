@@ -4,6 +4,9 @@ import { join } from 'node:path'
 
 const FOLDER = join(import.meta.dirname, '../fixtures')
 
+/** What a body beside it should give; not a body itself. */
+const EXPECTATION = /\.expect(ed)?\.json$/
+
 export interface Golden {
   readonly file: string
   readonly bytes: Buffer
@@ -11,10 +14,10 @@ export interface Golden {
   readonly streamed: boolean
 }
 
-/** All `.sse` and `.reply.json` bodies of a format; what they should give is for the tests of the format to say. */
+/** All `.sse` and `.json` bodies of a format; what they should give is for the tests of the format to say. */
 export function goldens(format: string): readonly Golden[] {
   return readdirSync(join(FOLDER, format))
-    .filter(file => file.endsWith('.sse') || file.endsWith('.reply.json'))
+    .filter(file => file.endsWith('.sse') || (file.endsWith('.json') && !EXPECTATION.test(file)))
     .toSorted()
     .map(file => ({
       file,
