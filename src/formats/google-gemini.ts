@@ -1,11 +1,11 @@
 /**
  * The wire format of the Gemini API and of Gemini on Vertex: `generateContent` and `streamGenerateContent`. Pure.
- * Encoding is in `google-gemini-encode.ts`, decoding in `google-gemini-decode.ts`, errors in `-errors.ts`.
+ * Encoding is in `google-gemini/encode.ts`, decoding in `decode.ts`, errors in `errors.ts`.
  */
 import type { Format } from './format.ts'
-import { GeminiDecoder } from './google-gemini-decode.ts'
-import { encodeGemini } from './google-gemini-encode.ts'
-import { replyFailure } from './google-gemini-errors.ts'
+import { GeminiDecoder } from './google-gemini/decode.ts'
+import { encodeGemini } from './google-gemini/encode.ts'
+import { replyFailure } from './google-gemini/errors.ts'
 
 export const googleGemini: Format = {
   name: 'google-gemini',

@@ -4,9 +4,9 @@
  * takes from anybody. Pure.
  */
 import type { Format } from './format.ts'
-import { ChatDecoder } from './openai-chat-decode.ts'
-import { encodeChat } from './openai-chat-encode.ts'
-import { chatFailure } from './openai-chat-error.ts'
+import { ChatDecoder } from './openai-chat/decode.ts'
+import { encodeChat } from './openai-chat/encode.ts'
+import { chatFailure } from './openai-chat/error.ts'
 
 export const openaiChat: Format = {
   name: 'openai-chat',

@@ -3,10 +3,10 @@
  */
 import type { Endpoint } from '../providers/provider.ts'
 import type { Delta, Format } from './format.ts'
-import { ResponsesDecoder } from './openai-responses-decode.ts'
-import { encodeResponses } from './openai-responses-encode.ts'
-import { replyFailure } from './openai-responses-failure.ts'
-import { ownReasoning } from './openai-responses-wire.ts'
+import { ResponsesDecoder } from './openai-responses/decode.ts'
+import { encodeResponses } from './openai-responses/encode.ts'
+import { replyFailure } from './openai-responses/failure.ts'
+import { ownReasoning } from './openai-responses/wire.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',

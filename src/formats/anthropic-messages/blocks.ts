@@ -1,0 +1,214 @@
+/**
+ * The content blocks that the model itself writes: text with citations, thinking, client tool calls, compaction.
+ * Blocks of tools that Anthropic runs are in hosted.ts. A block may come whole (in a JSON
+ * reply) or in pieces; both take the same way. Pure. Hot path.
+ */
+import type { Annotation } from '../../protocol/items.ts'
+import { sealCompaction } from './compaction.ts'
+import type { Output } from './output.ts'
+import { count, jsonText, record, text, textOrNull, type Wire } from './wire.ts'
+
+/** A content block between its start and its stop. `stop` is called exactly once. */
+export interface Block {
+  delta(type: string, delta: Wire): void
+  stop(): void
+}
+
+/** A block of a kind that carries nothing for the caller, or one we do not know. */
+export const IGNORED: Block = { delta: () => undefined, stop: () => undefined }
+
+type Opener = (output: Output, block: Wire, index: number) => Block
+
+const OPENERS: ReadonlyMap<string, Opener> = new Map<string, Opener>([
+  ['text', (output, block) => new TextBlock(output, block)],
+  ['thinking', (output, block) => new ThinkingBlock(output, block)],
+  ['redacted_thinking', redactedThinking],
+  ['tool_use', (output, block) => new ToolUseBlock(output, block)],
+  ['compaction', (output, block, index) => new CompactionBlock(output, block, index)],
+])
+
+/** What begins where a delta comes for a block that was never started: some intermediaries leave the start out. */
+const IMPLIED: ReadonlyMap<string, string> = new Map([
+  ['text_delta', 'text'],
+  ['thinking_delta', 'thinking'],
+])
+
+/** The block's reader; null when the kind is not one of the model's own. */
+export function openBlock(output: Output, block: Wire, index: number): Block | null {
+  return OPENERS.get(text(block['type']))?.(output, block, index) ?? null
+}
+
+export function impliedBlock(output: Output, deltaType: string, index: number): Block | null {
+  const type = IMPLIED.get(deltaType)
+  return type === undefined ? null : openBlock(output, { type }, index)
+}
+
+class TextBlock implements Block {
+  readonly #output: Output
+  readonly #message: number | null
+  readonly #from: number
+  readonly #citations: Wire[] = []
+
+  constructor(output: Output, block: Wire) {
+    this.#output = output
+    this.#message = output.message
+    this.#from = output.textLength
+    const citations = block['citations']
+    if (Array.isArray(citations)) for (const citation of citations) this.#cite(citation)
+    output.text(text(block['text']))
+  }
+
+  delta(type: string, delta: Wire): void {
+    if (type === 'text_delta') this.#output.text(text(delta['text']))
+    else if (type === 'citations_delta') this.#cite(delta['citation'])
+  }
+
+  /** Citations come before the text they belong to, so where they end is known only now. */
+  stop(): void {
+    if (this.#citations.length === 0) return
+    const item = this.#output.message
+    if (item === null) return
+    const from = this.#message === null || this.#message === item ? this.#from : 0
+    for (const citation of this.#citations) {
+      const annotation = annotationOf(citation, from, this.#output.textLength)
+      if (annotation !== null) this.#output.annotate(item, annotation)
+    }
+  }
+
+  #cite(citation: unknown): void {
+    const found = record(citation)
+    if (found !== null) this.#citations.push(found)
+  }
+}
+
+function annotationOf(citation: Wire, start_index: number, end_index: number): Annotation | null {
+  switch (citation['type']) {
+    case 'web_search_result_location':
+      return urlCitation(text(citation['url']), citation, start_index, end_index)
+    case 'search_result_location':
+      return urlCitation(text(citation['source']), citation, start_index, end_index)
+    case 'char_location':
+    case 'page_location':
+    case 'content_block_location': {
+      // A place in a document that the caller sent: told by its number among the documents.
+      const index = count(citation['document_index']) ?? 0
+      return {
+        type: 'file_citation',
+        file_id: textOrNull(citation['file_id']) ?? `document_${index}`,
+        filename: text(citation['document_title']),
+        index,
+      }
+    }
+    default:
+      return null
+  }
+}
+
+function urlCitation(url: string, citation: Wire, start_index: number, end_index: number): Annotation | null {
+  if (url === '') return null
+  const content = textOrNull(citation['cited_text'])
+  const annotation = {
+    type: 'url_citation' as const,
+    url,
+    title: text(citation['title']),
+    start_index,
+    end_index,
+  }
+  return content === null ? annotation : { ...annotation, content }
+}
+
+class ThinkingBlock implements Block {
+  readonly #output: Output
+  readonly #item: number
+  #signature: string | null
+
+  constructor(output: Output, block: Wire) {
+    this.#output = output
+    this.#item = output.open({ type: 'reasoning', id: null, format: 'anthropic-claude-v1' })
+    this.#signature = textOrNull(block['signature'])
+    this.#think(text(block['thinking']))
+  }
+
+  delta(type: string, delta: Wire): void {
+    if (type === 'thinking_delta') this.#think(text(delta['thinking']))
+    // A signature comes whole; a second one replaces the first.
+    else if (type === 'signature_delta') this.#signature = textOrNull(delta['signature']) ?? this.#signature
+  }
+
+  stop(): void {
+    const fields = this.#signature === null ? null : { signature: this.#signature }
+    this.#output.emit({ kind: 'close', item: this.#item, fields })
+  }
+
+  #think(piece: string): void {
+    if (piece === '') return
+    this.#output.emit({ kind: 'reasoning', item: this.#item, form: 'text', part: 0, text: piece })
+  }
+}
+
+function redactedThinking(output: Output, block: Wire): Block {
+  const item = output.open({ type: 'reasoning', id: null, format: 'anthropic-claude-v1' })
+  const fields = { encrypted_content: text(block['data']) }
+  return { delta: () => undefined, stop: () => output.emit({ kind: 'close', item, fields }) }
+}
+
+class ToolUseBlock implements Block {
+  readonly #output: Output
+  readonly #item: number
+  readonly #input: unknown
+  #streamed = false
+
+  constructor(output: Output, block: Wire) {
+    this.#output = output
+    this.#input = block['input']
+    const caller = record(block['caller'])
+    this.#item = output.open({
+      type: 'function_call',
+      id: null,
+      callId: textOrNull(block['id']),
+      name: text(block['name']),
+      // A call made from inside a code execution must say so again when it is sent back.
+      extra: caller === null || caller['type'] === 'direct' ? null : { caller },
+    })
+  }
+
+  delta(type: string, delta: Wire): void {
+    if (type !== 'input_json_delta') return
+    const piece = text(delta['partial_json'])
+    if (piece === '') return
+    this.#streamed = true
+    this.#output.emit({ kind: 'arguments', item: this.#item, text: piece })
+  }
+
+  /** The start's input counts only when no pieces follow; a call without any input has the empty object. */
+  stop(): void {
+    if (!this.#streamed) {
+      this.#output.emit({ kind: 'arguments', item: this.#item, text: jsonText(record(this.#input) ?? {}) })
+    }
+    this.#output.emit({ kind: 'close', item: this.#item, fields: null })
+  }
+}
+
+class CompactionBlock implements Block {
+  readonly #output: Output
+  readonly #item: number
+  #block: Wire
+
+  constructor(output: Output, block: Wire, index: number) {
+    this.#output = output
+    this.#block = block
+    const id = `cmp_${output.replyId.replace(/^msg_/, '')}_${index}`
+    this.#item = output.open({ type: 'hosted', item: { type: 'compaction', id, encrypted_content: '' } })
+  }
+
+  delta(type: string, delta: Wire): void {
+    if (type !== 'compaction_delta') return
+    const { type: _, ...fields } = delta
+    this.#block = { ...this.#block, ...fields }
+  }
+
+  stop(): void {
+    const fields = { encrypted_content: sealCompaction(this.#block) }
+    this.#output.emit({ kind: 'close', item: this.#item, fields })
+  }
+}

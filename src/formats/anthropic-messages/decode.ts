@@ -1,0 +1,227 @@
+/**
+ * One reply of Anthropic's Messages API as Deltas: the life of the message, its usage, its end, and errors told
+ * inside it. A JSON reply is one frame and goes the same way. Pure. Hot path.
+ *
+ * The reply is complete with a `message_stop` that follows a stop reason; the official client wants both too,
+ * and no provider was seen to leave one out. Anything less is a cut reply.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { Decoder, Delta, FinishReason } from '../format.ts'
+import { tidyMessage } from '../provider-failure.ts'
+import { type Block, IGNORED, impliedBlock, openBlock } from './blocks.ts'
+import { bodyError, errorMeaning } from './failure.ts'
+import { HostedCalls } from './hosted.ts'
+import { Output } from './output.ts'
+import { serviceTierOf, UsageCount } from './usage.ts'
+import { count, list, record, text, textOrNull, type Wire } from './wire.ts'
+
+/**
+ * Every other word is `other`. `pause_turn` is among them: the provider stopped a long run of its own tools,
+ * and the caller goes on by sending the reply back.
+ */
+const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['tool_use', 'tool_calls'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['refusal', 'content_filter'],
+])
+
+export class MessageDecoder implements Decoder {
+  readonly #emit: (delta: Delta) => void
+  readonly #output: Output
+  readonly #hosted: HostedCalls
+  readonly #blocks = new Map<number, Block>()
+  readonly #usage = new UsageCount()
+  #lastIndex = -1
+  #messageId: string | null = null
+  #started = false
+  #stopReason: string | null = null
+  #stopDetails: Wire | null = null
+  #finished = false
+
+  constructor(emit: (delta: Delta) => void) {
+    this.#emit = emit
+    this.#output = new Output(emit)
+    this.#hosted = new HostedCalls(this.#output)
+  }
+
+  frame(event: string, data: string): void {
+    if (this.#finished || event === 'ping' || data === '' || data === '[DONE]') return
+    const frame = parsed(data)
+    switch (text(frame['type']) || event) {
+      case 'content_block_delta':
+        this.#blockDelta(frame)
+        return
+      case 'content_block_start':
+        this.#blockStart(frame)
+        return
+      case 'content_block_stop':
+        this.#blockStop(this.#indexOf(frame))
+        return
+      case 'message_start':
+        this.#start(record(frame['message']) ?? {})
+        return
+      case 'message_delta':
+        this.#messageDelta(frame)
+        return
+      case 'message_stop':
+        this.#finish()
+        return
+      case 'message':
+        this.#whole(frame)
+        return
+      case 'error':
+        throw errorMeaning(null, frame)
+    }
+    // Providers behind other clouds leave the type of a JSON body, or of an error under 200, out.
+    const error = bodyError(null, frame)
+    if (error !== null) throw error
+    if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#whole(frame)
+  }
+
+  end(): void {
+    if (!this.#finished)
+      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
+  }
+
+  #whole(message: Wire): void {
+    this.#start(message)
+    this.#finish()
+  }
+
+  #start(message: Wire): void {
+    const id = textOrNull(message['id'])
+    if (this.#started) {
+      // Some intermediaries repeat the frame. A different message is another generation, put behind a broken
+      // one by a retry in between: what was sent of the first cannot be taken back, nor the two be one reply.
+      if (id === this.#messageId) return
+      throw new GatewayError(
+        'provider_unavailable',
+        'The provider began another reply before the first was complete',
+      )
+    }
+    this.#started = true
+    this.#messageId = id
+    this.#output.replyId = id ?? ''
+    this.#container(message)
+    this.#emit({ kind: 'start', upstreamId: id, model: textOrNull(message['model']) })
+    this.#count(message['usage'])
+    list(message['content']).forEach((block, index) => {
+      this.#open(index, record(block) ?? {})
+      this.#blockStop(index)
+    })
+    this.#stop(message)
+  }
+
+  #messageDelta(frame: Wire): void {
+    const delta = record(frame['delta']) ?? {}
+    this.#container(delta)
+    this.#stop(delta)
+    this.#count(frame['usage'])
+  }
+
+  /** A reply whose first frame was lost on the way has begun all the same. */
+  #begun(): void {
+    if (!this.#started) this.#start({})
+  }
+
+  #container(fields: Wire): void {
+    const id = textOrNull(record(fields['container'])?.['id'])
+    if (id !== null) this.#output.containerId = id
+  }
+
+  #stop(fields: Wire): void {
+    this.#stopReason = textOrNull(fields['stop_reason']) ?? this.#stopReason
+    this.#stopDetails = record(fields['stop_details']) ?? this.#stopDetails
+  }
+
+  #count(usage: unknown): void {
+    const found = record(usage)
+    if (found !== null) this.#emit({ kind: 'usage', usage: this.#usage.take(found) })
+  }
+
+  #indexOf(frame: Wire): number {
+    return count(frame['index']) ?? this.#lastIndex
+  }
+
+  #blockStart(frame: Wire): void {
+    this.#open(count(frame['index']) ?? this.#lastIndex + 1, record(frame['content_block']) ?? {})
+  }
+
+  #open(index: number, block: Wire): void {
+    this.#begun()
+    // A block whose stop was lost ends where the next one takes its place.
+    this.#blockStop(index)
+    this.#lastIndex = index
+    const reader = openBlock(this.#output, block, index) ?? this.#hosted.open(block)
+    this.#blocks.set(index, reader ?? IGNORED)
+  }
+
+  #blockDelta(frame: Wire): void {
+    const delta = record(frame['delta'])
+    if (delta === null) return
+    const index = this.#indexOf(frame)
+    const type = text(delta['type'])
+    let block = this.#blocks.get(index)
+    if (block === undefined) {
+      this.#begun()
+      block = impliedBlock(this.#output, type, index) ?? IGNORED
+      this.#blocks.set(index, block)
+      this.#lastIndex = index
+    }
+    block.delta(type, delta)
+  }
+
+  #blockStop(index: number): void {
+    const block = this.#blocks.get(index)
+    if (block === undefined) return
+    this.#blocks.delete(index)
+    block.stop()
+  }
+
+  #finish(): void {
+    const native = this.#stopReason
+    // Without a stop reason nobody has said that the model was done; end() tells.
+    if (native === null) return
+    this.#begun()
+    for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
+    this.#hosted.end()
+    if (native === 'refusal') this.#refuse()
+    this.#output.endMessage()
+    this.#finished = true
+    const reason = FINISH.get(native) ?? 'other'
+    this.#emit({ kind: 'finish', reason, native, serviceTier: serviceTierOf(this.#usage.raw) })
+  }
+
+  /** Refused before anything was said, the prompt was blocked; refused later, the reply ends with the reason. */
+  #refuse(): void {
+    const explanation = textOrNull(this.#stopDetails?.['explanation'])
+    if (this.#output.said) {
+      if (explanation !== null) this.#output.refuse(tidyMessage(explanation))
+      return
+    }
+    const category = textOrNull(this.#stopDetails?.['category'])
+    throw new GatewayError(
+      'content_policy_violation',
+      explanation === null ? 'The model refused the request' : tidyMessage(explanation),
+      { metadata: { provider_code: category === null ? 'refusal' : `refusal:${tidyMessage(category)}` } },
+    )
+  }
+}
+
+function parsed(data: string): Wire {
+  let value: unknown
+  try {
+    value = JSON.parse(data)
+  } catch (cause) {
+    throw new GatewayError('provider_unavailable', 'The provider sent an event that is no JSON', { cause })
+  }
+  const frame = record(value)
+  if (frame !== null) return frame
+  // A list of errors is how Google's front ends answer; nothing else comes without an object around it.
+  const error = bodyError(null, value)
+  if (error !== null) throw error
+  throw new GatewayError('provider_unavailable', 'The provider sent an event of an unknown shape')
+}

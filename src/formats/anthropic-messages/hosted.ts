@@ -1,0 +1,299 @@
+/**
+ * What Anthropic runs on its side: a `server_tool_use` (or `mcp_tool_use`) block and, later in the reply or in
+ * the next one, a `*_tool_result` block with the same id. Both together are one item. Which tool becomes which
+ * item is the table KINDS. Pure.
+ */
+import type { HostedItem } from '../../protocol/items.ts'
+import { type Block, IGNORED } from './blocks.ts'
+import type { Output } from './output.ts'
+import { jsonText, list, record, text, textOrNull, type Wire } from './wire.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** What is known of a call; a missing result is one that this reply does not bring. */
+interface Call {
+  /** The block that began the call; empty when only its result is in this reply. */
+  readonly use: Wire
+  readonly input: Wire
+  readonly result: Wire | null
+  readonly containerId: string | null
+}
+
+interface Kind {
+  readonly type: HostedItem['type']
+  /** Status of a call that went wrong, and of one whose result is not in this reply: each item kind has its own words. */
+  readonly wrong: 'failed' | 'incomplete'
+  readonly pending: 'incomplete' | 'in_progress'
+  /** Progress events: when the call begins, when its input is known, when its result is there. */
+  readonly begun: string | null
+  readonly called: string | null
+  readonly done: string | null
+  /** The item's own fields as far as they are known. */
+  fields(call: Call): Fields
+}
+
+const CODE: Kind = {
+  type: 'code_interpreter_call',
+  wrong: 'failed',
+  pending: 'incomplete',
+  begun: 'code_interpreter_call.in_progress',
+  called: 'code_interpreter_call.interpreting',
+  done: 'code_interpreter_call.completed',
+  fields: call => ({
+    code: codeOf(call.input),
+    container_id: call.containerId,
+    outputs: outputsOf(call.result),
+  }),
+}
+
+const KINDS: Readonly<Record<'search' | 'fetch' | 'toolSearch' | 'advisor' | 'mcp', Kind>> = {
+  search: {
+    type: 'web_search_call',
+    wrong: 'failed',
+    pending: 'in_progress',
+    begun: 'web_search_call.in_progress',
+    called: 'web_search_call.searching',
+    done: 'web_search_call.completed',
+    fields: call => ({ action: searchAction(call) }),
+  },
+  fetch: {
+    type: 'web_search_call',
+    wrong: 'failed',
+    pending: 'in_progress',
+    begun: 'web_search_call.in_progress',
+    called: 'web_search_call.searching',
+    done: 'web_search_call.completed',
+    fields: call => ({ action: { type: 'open_page', url: fetchedUrl(call) } }),
+  },
+  toolSearch: {
+    type: 'gateway:tool_search',
+    wrong: 'incomplete',
+    pending: 'incomplete',
+    begun: null,
+    called: null,
+    done: null,
+    fields: call => ({ query: textOrNull(call.input['query']) ?? text(call.input['pattern']) }),
+  },
+  advisor: {
+    type: 'gateway:advisor',
+    wrong: 'failed',
+    pending: 'incomplete',
+    begun: null,
+    called: null,
+    done: null,
+    fields: adviceFields,
+  },
+  mcp: {
+    type: 'mcp_call',
+    wrong: 'failed',
+    pending: 'incomplete',
+    begun: null,
+    called: null,
+    done: null,
+    fields: mcpFields,
+  },
+}
+
+const BY_TOOL: ReadonlyMap<string, Kind> = new Map([
+  ['web_search', KINDS.search],
+  ['web_fetch', KINDS.fetch],
+  ['code_execution', CODE],
+  ['bash_code_execution', CODE],
+  ['text_editor_code_execution', CODE],
+  ['tool_search_tool_regex', KINDS.toolSearch],
+  ['tool_search_tool_bm25', KINDS.toolSearch],
+  ['advisor', KINDS.advisor],
+])
+
+const BY_RESULT: ReadonlyMap<string, Kind> = new Map([
+  ['web_search_tool_result', KINDS.search],
+  ['web_fetch_tool_result', KINDS.fetch],
+  ['code_execution_tool_result', CODE],
+  ['bash_code_execution_tool_result', CODE],
+  ['text_editor_code_execution_tool_result', CODE],
+  ['tool_search_tool_result', KINDS.toolSearch],
+  ['advisor_tool_result', KINDS.advisor],
+  ['mcp_tool_result', KINDS.mcp],
+])
+
+/** The calls of one reply that Anthropic runs itself. */
+export class HostedCalls {
+  readonly #output: Output
+  readonly #running = new Map<string, HostedCall>()
+  /** Calls that came without an id so far. */
+  #unnamed = 0
+
+  constructor(output: Output) {
+    this.#output = output
+  }
+
+  /** The block's reader; null when it is neither a hosted call nor a result of one. */
+  open(block: Wire): Block | null {
+    const type = text(block['type'])
+    if (type === 'server_tool_use' || type === 'mcp_tool_use') {
+      const kind = type === 'mcp_tool_use' ? KINDS.mcp : BY_TOOL.get(text(block['name']))
+      return kind === undefined ? IGNORED : this.#begin(kind, text(block['id']), block)
+    }
+    const kind = BY_RESULT.get(type)
+    if (kind === undefined) return null
+    const id = text(block['tool_use_id'])
+    // The call may have been part of an earlier reply: then the item begins and ends here.
+    const call = this.#running.get(id) ?? this.#begin(kind, id, {})
+    this.#running.delete(id)
+    call.finish(block)
+    return IGNORED
+  }
+
+  /** The reply is over: calls without a result were left to the next turn. */
+  end(): void {
+    for (const call of this.#running.values()) call.finish(null)
+    this.#running.clear()
+  }
+
+  #begin(kind: Kind, id: string, use: Wire): HostedCall {
+    this.#running.get(id)?.finish(null)
+    const call = new HostedCall(this.#output, kind, id === '' ? `${kind.type}_${this.#unnamed++}` : id, use)
+    this.#running.set(id, call)
+    return call
+  }
+}
+
+class HostedCall implements Block {
+  readonly #output: Output
+  readonly #kind: Kind
+  readonly #use: Wire
+  readonly #item: number
+  #json = ''
+  #input: Wire
+  /** Whether all of the call is known. A result may overtake the end of its call's block, which then says nothing. */
+  #called = false
+
+  constructor(output: Output, kind: Kind, id: string, use: Wire) {
+    this.#output = output
+    this.#kind = kind
+    this.#use = use
+    this.#input = record(use['input']) ?? {}
+    const item: HostedItem = { type: kind.type, id, status: 'in_progress', ...kind.fields(this.#call(null)) }
+    this.#item = output.open({ type: 'hosted', item })
+    this.#progress(kind.begun, {})
+  }
+
+  delta(type: string, delta: Wire): void {
+    if (type === 'input_json_delta') this.#json += text(delta['partial_json'])
+  }
+
+  stop(): void {
+    if (this.#called) return
+    this.#called = true
+    if (this.#json !== '') this.#input = parsedInput(this.#json)
+    if (this.#kind === CODE) {
+      const code = codeOf(this.#input)
+      this.#progress('code_interpreter_call_code.delta', { delta: code })
+      this.#progress('code_interpreter_call_code.done', { code })
+    }
+    this.#progress(this.#kind.called, {})
+  }
+
+  /** `result` is the result block; null when the reply ends without one. */
+  finish(result: Wire | null): void {
+    if (this.#use['type'] === undefined) this.#called = true
+    this.stop()
+    const wrong = result !== null && isWrong(result)
+    if (result !== null && !wrong) this.#progress(this.#kind.done, {})
+    const status = result === null ? this.#kind.pending : wrong ? this.#kind.wrong : 'completed'
+    const fields = { status, ...this.#kind.fields(this.#call(result)) }
+    this.#output.emit({ kind: 'close', item: this.#item, fields })
+  }
+
+  #call(result: Wire | null): Call {
+    return { use: this.#use, input: this.#input, result, containerId: this.#output.containerId }
+  }
+
+  #progress(name: string | null, fields: Fields): void {
+    if (name !== null) this.#output.emit({ kind: 'progress', item: this.#item, name, fields })
+  }
+}
+
+function parsedInput(json: string): Wire {
+  try {
+    return record(JSON.parse(json)) ?? {}
+  } catch {
+    return {}
+  }
+}
+
+/** Results tell a failure by the type of their content, MCP results by a flag. */
+function isWrong(result: Wire): boolean {
+  return result['is_error'] === true || text(record(result['content'])?.['type']).endsWith('_error')
+}
+
+function searchAction(call: Call): Fields {
+  const action = { type: 'search', query: text(call.input['query']) }
+  if (call.result === null) return action
+  const sources = list(call.result['content']).flatMap(found => {
+    const url = textOrNull(record(found)?.['url'])
+    return url === null ? [] : [{ type: 'url', url }]
+  })
+  return { ...action, sources }
+}
+
+function fetchedUrl(call: Call): string {
+  return textOrNull(call.input['url']) ?? text(record(call.result?.['content'])?.['url'])
+}
+
+/** A text editor's command has several fields: it is shown as JSON. */
+function codeOf(input: Wire): string {
+  return textOrNull(input['code']) ?? (input['path'] === undefined ? text(input['command']) : jsonText(input))
+}
+
+/** Null while nothing has come back; afterwards the printed text, then the files that were written. */
+function outputsOf(result: Wire | null): Fields[] | null {
+  if (result === null) return null
+  const content = record(result['content']) ?? {}
+  const logs = printed(content).map(text => ({ type: 'logs', logs: text }))
+  const files = list(content['content']).flatMap(file => {
+    const id = textOrNull(record(file)?.['file_id'])
+    return id === null ? [] : [{ type: 'file', id }]
+  })
+  return [...logs, ...files]
+}
+
+function printed(content: Wire): string[] {
+  const type = text(content['type'])
+  if (type.endsWith('_error'))
+    return [[content['error_code'], content['error_message']].map(text).filter(Boolean).join(': ')]
+  if (type === 'text_editor_code_execution_view_result') return [text(content['content'])]
+  if (type === 'text_editor_code_execution_create_result') {
+    return [content['is_file_update'] === true ? 'file updated' : 'file created']
+  }
+  if (type === 'text_editor_code_execution_str_replace_result')
+    return [list(content['lines']).map(text).join('\n')]
+  return [text(content['stdout']), text(content['stderr'])].filter(one => one !== '')
+}
+
+function adviceFields(call: Call): Fields {
+  const content = record(call.result?.['content'])
+  if (content === null) return {}
+  const error = textOrNull(content['error_code'])
+  if (error !== null) return { error }
+  // Redacted advice is readable for the model alone.
+  const advice = textOrNull(content['text'])
+  return advice === null ? {} : { advice }
+}
+
+function mcpFields(call: Call): Fields {
+  const fields = {
+    name: text(call.use['name']),
+    server_label: text(call.use['server_name']),
+    arguments: jsonText(call.input),
+  }
+  if (call.result === null) return fields
+  const content = call.result['content']
+  const output =
+    typeof content === 'string'
+      ? content
+      : list(content)
+          .map(part => text(record(part)?.['text']))
+          .join('')
+  return call.result['is_error'] === true ? { ...fields, error: output } : { ...fields, output }
+}

@@ -1,0 +1,156 @@
+/**
+ * How much the model thinks, how long the reply may be, and what randomness goes with it. Pure.
+ *
+ * Two generations differ. Up to Claude 4.6 thinking has a budget of tokens; while it is on, temperature and
+ * top_k must be left alone and top_p must be at least 0.95. From Claude 4.7 on the model is given an effort and
+ * finds its budget itself, and the sampling parameters are gone altogether. Sampling is a wish and is dropped
+ * where it is not taken; a name that tells no version is treated as the older generation.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Turn } from './turns.ts'
+
+/**
+ * Length of a reply when neither the caller nor the catalogue names one; the API requires a number, and every
+ * model of this family takes this one.
+ */
+export const DEFAULT_MAX_TOKENS = 4096
+
+const BUDGET_MIN = 1024
+const BUDGET_MAX = 128_000
+/** The lowest top_p that is taken together with a thinking budget. */
+const TOP_P_MIN_WHEN_THINKING = 0.95
+/** The API's range ends where other providers' begins to be wild. */
+const TEMPERATURE_MAX = 1
+
+/** From this version on: an effort instead of a budget, and no sampling parameters. */
+const EFFORT_SINCE = 4.07
+/** From this version on, temperature and top_p exclude each other. */
+const ONE_SAMPLING_SINCE = 4.01
+
+type Effort = 'max' | 'xhigh' | 'high' | 'medium' | 'low' | 'minimal'
+
+/** The part of the whole reply that each effort may spend on thinking. */
+const SHARES: Readonly<Record<Effort, number>> = {
+  max: 0.95,
+  xhigh: 0.95,
+  high: 0.8,
+  medium: 0.5,
+  low: 0.2,
+  minimal: 0.1,
+}
+
+/** The efforts there are on the other side, weakest first. */
+const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
+
+export interface Generation {
+  readonly max_tokens: number
+  readonly thinking: Readonly<Record<string, unknown>> | null
+  readonly effort: string | null
+  /** temperature, top_p, top_k as far as they are sent. */
+  readonly sampling: Readonly<Record<string, number>>
+}
+
+export interface GenerationWishes {
+  readonly request: ResponsesRequest
+  readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
+  readonly upstreamModel: string
+  readonly maxOutputTokens: number | null
+  readonly turns: readonly Turn[]
+  /** Whether the model must call a tool: it cannot think before it does. */
+  readonly toolForced: boolean
+}
+
+export function generation(wishes: GenerationWishes): Generation {
+  const { request } = wishes
+  const version = claudeVersion(wishes.upstreamModel)
+  const asked = request.max_output_tokens ?? wishes.maxOutputTokens
+  const wanted = wishes.toolForced ? null : wantedThinking(wishes)
+  if (version !== null && version >= EFFORT_SINCE) {
+    const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+    const effort = wanted === null ? null : effortOf(wanted, max_tokens)
+    // Without the wish for a summary these models keep their thinking to themselves.
+    const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
+    return { max_tokens, thinking, effort, sampling: {} }
+  }
+  const budgeted = wanted === null || thinkingImpossible(wishes.turns) ? null : budget(wanted, asked)
+  return {
+    max_tokens: budgeted?.max_tokens ?? asked ?? DEFAULT_MAX_TOKENS,
+    thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
+    effort: null,
+    sampling: sampling(request, budgeted !== null, version),
+  }
+}
+
+/** What the caller wants of thinking: an effort or a number of tokens; null for none. */
+function wantedThinking({ request, effort }: GenerationWishes): Effort | number | null {
+  const reasoning = request.reasoning
+  const level = effort === undefined ? reasoning?.effort : effort
+  if (reasoning?.enabled === false || level === 'none') return null
+  if (reasoning?.max_tokens != null) return reasoning.max_tokens === 0 ? null : reasoning.max_tokens
+  return level ?? (reasoning?.enabled === true ? 'medium' : null)
+}
+
+/** The budget, and the whole it is a part of; null when the reply is too short to think in. */
+function budget(
+  wanted: Effort | number,
+  asked: number | null,
+): { tokens: number; max_tokens: number } | null {
+  if (asked === null && typeof wanted === 'number') {
+    const tokens = clamp(wanted)
+    return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
+  }
+  const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * SHARES[wanted]))
+  if (max_tokens <= BUDGET_MIN) return null
+  return { tokens: Math.min(tokens, max_tokens - 1), max_tokens }
+}
+
+function clamp(tokens: number): number {
+  return Math.min(Math.max(tokens, BUDGET_MIN), BUDGET_MAX)
+}
+
+function effortOf(wanted: Effort | number, max_tokens: number): string {
+  if (typeof wanted !== 'number') return wanted === 'minimal' ? 'low' : wanted
+  const share = wanted / max_tokens
+  return LEVELS.find(level => share <= SHARES[level]) ?? 'max'
+}
+
+/**
+ * With a budget, a reply that goes on after tool results belongs to the thought its first call came from, and
+ * the API wants to see that thought; so it does before given words that the model is to continue. Turns that
+ * came from another provider, or lost it on the way, have none to show.
+ */
+function thinkingImpossible(turns: readonly Turn[]): boolean {
+  let at = turns.length - 1
+  let first: Turn | undefined
+  if (turns[at]?.role === 'assistant') first = turns[at--]
+  for (; at > 0 && turns[at]?.content.some(block => block['type'] === 'tool_result') === true; at -= 2) {
+    first = turns[at - 1]
+  }
+  const type = first?.content.find(block => block['type'] !== 'compaction')?.['type']
+  return first !== undefined && type !== 'thinking' && type !== 'redacted_thinking'
+}
+
+function sampling(
+  request: ResponsesRequest,
+  thinking: boolean,
+  version: number | null,
+): Record<string, number> {
+  const wire: Record<string, number> = {}
+  const { temperature, top_p, top_k } = request
+  if (temperature != null && !thinking) wire['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
+  if (top_k != null && top_k > 0 && !thinking) wire['top_k'] = top_k
+  const exclusive = version !== null && version >= ONE_SAMPLING_SINCE && wire['temperature'] !== undefined
+  if (top_p != null && !exclusive && (!thinking || top_p >= TOP_P_MIN_WHEN_THINKING)) wire['top_p'] = top_p
+  return wire
+}
+
+/**
+ * The version in a model's name, hundredths for the minor (4.05 for 4.5, so that 4.10 follows 4.9); null when
+ * the name tells none. Knows `claude-sonnet-4-5-20250929`, `claude-3-5-sonnet-…`, `anthropic/claude-haiku-4.5`.
+ */
+export function claudeVersion(model: string): number | null {
+  const found = /claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?/.exec(model)
+  if (found === null) return null
+  return (Number(found[1]) * 100 + Number(found[2] ?? 0)) / 100
+}

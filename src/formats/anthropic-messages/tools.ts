@@ -1,0 +1,163 @@
+/**
+ * Tools and the choice among them. Pure.
+ *
+ * Functions become client tools. Of the tools that run at a provider, web search, web fetch, code execution and
+ * tool search have counterparts here. Everything else is refused with its path: a custom tool's free-form input
+ * would come back as a function call, MCP servers need approvals that this API does not know.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
+import { inexpressible, type WireBlock } from './parts.ts'
+import { count, list, record, text, textOrNull, type Wire } from './wire.ts'
+
+export interface Toolbox {
+  readonly tools: readonly WireBlock[]
+  readonly tool_choice: WireBlock | null
+  /** A container that code is to run in; null for a new one. */
+  readonly container: string | null
+}
+
+/** A tool of the request, and how errors name it. */
+export interface NamedTool {
+  readonly tool: Tool
+  readonly path: string
+}
+
+interface Translated {
+  readonly wire: WireBlock
+  readonly container?: string
+}
+
+type Translator = (tool: Wire, path: string) => Translated
+
+/** By what follows the prefix of a gateway spelling, or by the plain type. */
+const HOSTED: ReadonlyMap<string, Translator> = new Map([
+  ['web_search', webSearch],
+  ['web_search_2025_08_26', webSearch],
+  ['web_search_preview', webSearch],
+  ['web_search_preview_2025_03_11', webSearch],
+  ['web_fetch', webFetch],
+  ['code_interpreter', codeExecution],
+  ['tool_search', toolSearch],
+])
+
+/** @throws GatewayError `unprocessable` naming the tool that cannot be expressed */
+export function toolbox(request: ResponsesRequest, given: readonly NamedTool[], strict: boolean): Toolbox {
+  const choice = request.tool_choice
+  const allowed = typeof choice === 'object' && choice.type === 'allowed_tools' ? list(choice.tools) : null
+  const kept =
+    allowed === null ? given : given.filter(({ tool }) => allowed.some(one => names(record(one) ?? {}, tool)))
+  const translated = kept.map(({ tool, path }) => translate(tool, path, strict))
+  const tools = translated.map(one => one.wire)
+  return {
+    tools,
+    // The API refuses a choice where there is nothing to choose from.
+    tool_choice: tools.length === 0 ? null : toolChoice(choice, request.parallel_tool_calls === false),
+    container: translated.find(one => one.container !== undefined)?.container ?? null,
+  }
+}
+
+function translate(tool: Tool, path: string, strict: boolean): Translated {
+  if (tool.type === 'function') return { wire: functionTool(tool as FunctionTool, strict) }
+  const name = tool.type.replace(/^(gateway|openrouter):/, '')
+  const translator = HOSTED.get(name)
+  if (translator === undefined) throw inexpressible(path, 'this provider has no tool of this type')
+  const fields: Wire = { ...tool }
+  return translator(record(fields['parameters']) ?? fields, path)
+}
+
+function functionTool(tool: FunctionTool, strict: boolean): WireBlock {
+  const wire: WireBlock = {
+    name: tool.name,
+    input_schema: { type: 'object', ...(tool.parameters ?? { properties: {} }) },
+  }
+  if (tool.description != null && tool.description !== '') wire['description'] = tool.description
+  if (tool.strict === true && strict) wire['strict'] = true
+  if (tool.defer_loading === true) wire['defer_loading'] = true
+  if (tool.cache_control != null) wire['cache_control'] = tool.cache_control
+  return wire
+}
+
+function webSearch(tool: Wire, path: string): Translated {
+  const location = record(tool['user_location'])
+  const wire: WireBlock = { type: 'web_search_20250305', name: 'web_search', ...limits(tool, path) }
+  if (location !== null) wire['user_location'] = userLocation(location)
+  return { wire }
+}
+
+function webFetch(tool: Wire, path: string): Translated {
+  const wire: WireBlock = { type: 'web_fetch_20250910', name: 'web_fetch', ...limits(tool, path) }
+  const tokens = count(tool['max_content_tokens'])
+  if (tokens !== null) wire['max_content_tokens'] = tokens
+  return { wire }
+}
+
+/** How often a tool may be used, and where it may look. */
+function limits(tool: Wire, path: string): WireBlock {
+  const filters = record(tool['filters']) ?? {}
+  const domains = (...names: string[]): readonly string[] =>
+    names.flatMap(name => [...list(tool[name]), ...list(filters[name])]).map(text)
+  const allowed = domains('allowed_domains')
+  const blocked = domains('blocked_domains', 'excluded_domains')
+  if (allowed.length > 0 && blocked.length > 0) {
+    throw inexpressible(path, 'this provider takes either allowed or blocked domains, not both')
+  }
+  const wire: WireBlock = {}
+  const uses = count(tool['max_uses'])
+  if (uses !== null) wire['max_uses'] = uses
+  if (allowed.length > 0) wire['allowed_domains'] = allowed
+  if (blocked.length > 0) wire['blocked_domains'] = blocked
+  return wire
+}
+
+function userLocation(location: Wire): WireBlock {
+  const known = ['city', 'region', 'country', 'timezone'].flatMap(name => {
+    const value = textOrNull(location[name])
+    return value === null ? [] : [[name, value] as const]
+  })
+  return { type: 'approximate', ...Object.fromEntries(known) }
+}
+
+/** Memory limits are the provider's affair there; files would have to be its own. */
+function codeExecution(tool: Wire, path: string): Translated {
+  const wire = { type: 'code_execution_20250825', name: 'code_execution' }
+  const container = tool['container']
+  if (typeof container === 'string') return { wire, container }
+  if (list(record(container)?.['file_ids']).length > 0) {
+    throw inexpressible(`${path}.container.file_ids`, 'this provider cannot read these files')
+  }
+  return { wire }
+}
+
+function toolSearch(): Translated {
+  return { wire: { type: 'tool_search_tool_regex_20251119', name: 'tool_search_tool_regex' } }
+}
+
+/** Whether an entry of `allowed_tools` means this tool. */
+function names(entry: Wire, tool: Tool): boolean {
+  if (entry['type'] !== tool.type) return false
+  const { name } = tool as { readonly name?: unknown }
+  return name === undefined || entry['name'] === name
+}
+
+function toolChoice(choice: ToolChoice | undefined, oneAtATime: boolean): WireBlock | null {
+  const wire = wireChoice(choice)
+  if (!oneAtATime || wire?.['type'] === 'none') return wire
+  return { ...(wire ?? { type: 'auto' }), disable_parallel_tool_use: true }
+}
+
+const WORDS: Readonly<Record<'auto' | 'none' | 'required', string>> = {
+  auto: 'auto',
+  none: 'none',
+  required: 'any',
+}
+
+function wireChoice(choice: ToolChoice | undefined): WireBlock | null {
+  if (choice === undefined) return null
+  if (typeof choice === 'string') return { type: WORDS[choice] }
+  if (choice.type === 'allowed_tools') return { type: WORDS[choice.mode] }
+  if (choice.type === 'function') return { type: 'tool', name: choice.name }
+  const name = HOSTED.get(choice.type)?.({}, 'tool_choice').wire['name']
+  if (name === undefined) throw inexpressible('tool_choice', 'this provider has no tool of this type')
+  return { type: 'tool', name }
+}

@@ -1,0 +1,76 @@
+/**
+ * Anthropic's token counts brought to the gateway's meaning. Pure. Hot path.
+ *
+ * Counts are cumulative: what a later event says replaces what an earlier one said, and what it leaves out stays.
+ * `input_tokens` there are only the tokens that no cache had a part in, so cache reads and writes are added.
+ * A compaction is a sampling step of the same model that the totals leave out (they are in `iterations` alone)
+ * although it is billed: it is added. Steps of other models (an advisor, a declined fallback) are not ours to
+ * price and are left out.
+ */
+
+import type { Usage } from '../format.ts'
+import { count, list, record, text, type Wire } from './wire.ts'
+
+const TIERS: ReadonlyMap<string, string> = new Map([
+  ['standard', 'default'],
+  ['priority', 'priority'],
+])
+
+/** The tier that served the reply in the gateway's words; null when unknown. */
+export function serviceTierOf(usage: Wire): string | null {
+  return usage['speed'] === 'fast' ? 'priority' : (TIERS.get(text(usage['service_tier'])) ?? null)
+}
+
+export class UsageCount {
+  /** The fields as last told. */
+  raw: Wire = {}
+
+  /** Takes one usage object of the stream; returns all that is known now. */
+  take(usage: Wire): Usage {
+    const told = Object.entries(usage).filter(([, value]) => value !== null)
+    this.raw = { ...this.raw, ...Object.fromEntries(told) }
+    const total = step(this.raw)
+    let { fresh, cachedTokens, cacheWriteTokens, outputTokens } = total
+    for (const iteration of list(this.raw['iterations'])) {
+      const fields = record(iteration)
+      if (fields === null || fields['type'] !== 'compaction') continue
+      const one = step(fields)
+      fresh += one.fresh
+      cachedTokens += one.cachedTokens
+      cacheWriteTokens += one.cacheWriteTokens
+      outputTokens += one.outputTokens
+    }
+    return {
+      inputTokens: fresh + cachedTokens + cacheWriteTokens,
+      cachedTokens,
+      cacheWriteTokens,
+      outputTokens,
+      reasoningTokens: count(record(this.raw['output_tokens_details'])?.['thinking_tokens']) ?? 0,
+      webSearchRequests: count(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
+    }
+  }
+}
+
+interface Step {
+  readonly fresh: number
+  readonly cachedTokens: number
+  readonly cacheWriteTokens: number
+  readonly outputTokens: number
+}
+
+function step(usage: Wire): Step {
+  return {
+    fresh: count(usage['input_tokens']) ?? 0,
+    cachedTokens: count(usage['cache_read_input_tokens']) ?? 0,
+    cacheWriteTokens: count(usage['cache_creation_input_tokens']) ?? writesByLifetime(usage),
+    outputTokens: count(usage['output_tokens']) ?? 0,
+  }
+}
+
+/** Some intermediaries send only the split by lifetime. */
+function writesByLifetime(usage: Wire): number {
+  const split = record(usage['cache_creation'])
+  return (
+    (count(split?.['ephemeral_5m_input_tokens']) ?? 0) + (count(split?.['ephemeral_1h_input_tokens']) ?? 0)
+  )
+}

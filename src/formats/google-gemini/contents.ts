@@ -1,0 +1,268 @@
+/**
+ * Input items as Gemini turns. Pure.
+ * Everything the model said or called in a row is one `model` turn; results of functions are a `user` turn of
+ * their own, because Gemini counts them against the calls before. Signatures go back to where they came from.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import { filled, type Json, record, records } from './json.ts'
+import { encodePart } from './media.ts'
+
+type Turn = 'user' | 'model' | 'results'
+
+/**
+ * What Google documents for calls that another model made: they have no signature, which models that demand one
+ * otherwise refuse.
+ */
+const FOREIGN_CALL_SIGNATURE = 'skip_thought_signature_validator'
+
+/** Items that the gateway or a provider acted out: their effect is in the text that follows them. */
+const SPENT =
+  /^(?:web_search_call|file_search_call|mcp_list_tools|mcp_call|tool_search_\w+|configuration_update|gateway:.+|openrouter:.+)$/
+
+export interface EncodedContents {
+  readonly contents: readonly Json[]
+  /** Text of all system and developer messages, in their order. */
+  readonly system: readonly string[]
+}
+
+/** @throws GatewayError `unprocessable` with the path of an item or part that Gemini cannot express. */
+export function encodeContents(input: string | readonly InputItem[], signing: boolean): EncodedContents {
+  const builder = new Turns(signing)
+  if (typeof input === 'string') {
+    if (input !== '') builder.add('user', [{ text: input }])
+    return builder.finished()
+  }
+  for (const [position, item] of input.entries()) builder.item(item as unknown as Json, `input[${position}]`)
+  return builder.finished()
+}
+
+class Turns {
+  readonly #signing: boolean
+  readonly #turns: { readonly turn: Turn; readonly parts: Json[] }[] = []
+  readonly #system: string[] = []
+  /** Names of called functions by call id: a result has to repeat the name. */
+  readonly #names = new Map<string, string>()
+  /** Media that functions gave back; they follow the results. */
+  #media: Json[] = []
+  /** A signature that belongs to the next thing the model said. */
+  #signature: string | null = null
+
+  constructor(signing: boolean) {
+    this.#signing = signing
+  }
+
+  item(item: Json, path: string): void {
+    const type = filled(item['type']) ?? 'message'
+    switch (type) {
+      case 'message':
+        this.#message(item, path)
+        break
+      case 'reasoning':
+        this.#reasoning(item)
+        break
+      case 'function_call':
+        this.#call(item, parsedArguments(String(item['arguments'] ?? '')))
+        break
+      case 'custom_tool_call':
+        this.#call(item, { input: String(item['input'] ?? '') })
+        break
+      case 'function_call_output':
+      case 'custom_tool_call_output':
+        this.#result(item, path)
+        break
+      case 'code_interpreter_call':
+        this.#code(item)
+        break
+      case 'image_generation_call':
+        this.#image(item)
+        break
+      default:
+        if (!SPENT.test(type)) {
+          throw new GatewayError('unprocessable', `${path}.type: the provider's API has no item like this`)
+        }
+    }
+  }
+
+  add(turn: Turn, parts: readonly Json[]): void {
+    if (parts.length === 0) return
+    if (turn !== 'model') this.#settleSignature()
+    if (turn !== 'results') this.#settleMedia()
+    const last = this.#turns.at(-1)
+    if (last?.turn === turn) last.parts.push(...parts)
+    else this.#turns.push({ turn, parts: [...parts] })
+  }
+
+  finished(): EncodedContents {
+    this.#settleSignature()
+    this.#settleMedia()
+    const contents = this.#turns.map(({ turn, parts }) => ({
+      role: turn === 'model' ? 'model' : 'user',
+      parts,
+    }))
+    return { contents, system: this.#system }
+  }
+
+  /** A signature with nothing after it came on an empty text at the end of the model's turn. */
+  #settleSignature(): void {
+    if (this.#signature === null) return
+    const signature = this.#signature
+    this.#signature = null
+    this.add('model', [{ text: '', thoughtSignature: signature }])
+  }
+
+  #settleMedia(): void {
+    if (this.#media.length === 0) return
+    const media = this.#media
+    this.#media = []
+    this.add('user', media)
+  }
+
+  #message(item: Json, path: string): void {
+    const content = item['content']
+    const parts: Json[] = []
+    if (typeof content === 'string') {
+      if (content !== '') parts.push({ text: content })
+    } else {
+      for (const [index, part] of records(content).entries()) {
+        const encoded = contentPart(part, `${path}.content[${index}]`)
+        if (encoded !== null) parts.push(encoded)
+      }
+    }
+    const role = item['role']
+    if (role === 'system' || role === 'developer') {
+      for (const part of parts) {
+        if (typeof part['text'] !== 'string') {
+          throw new GatewayError(
+            'unprocessable',
+            `${path}.content: instructions can only be text for this provider`,
+          )
+        }
+        this.#system.push(part['text'])
+      }
+      return
+    }
+    if (role !== 'assistant') {
+      this.add('user', parts)
+      return
+    }
+    this.add('model', this.#signed(parts))
+  }
+
+  #signed(parts: readonly Json[]): readonly Json[] {
+    const [first, ...rest] = parts
+    if (first === undefined || this.#signature === null) return parts
+    const signed = { ...first, thoughtSignature: this.#signature }
+    this.#signature = null
+    return [signed, ...rest]
+  }
+
+  /** Thoughts themselves are not sent back, Gemini wants only their signature; foreign ones it would refuse. */
+  #reasoning(item: Json): void {
+    const signature = filled(item['signature'])
+    if (item['format'] !== 'google-gemini-v1' || signature === null) return
+    this.#settleSignature()
+    this.#signature = signature
+  }
+
+  #call(item: Json, args: unknown): void {
+    const name = String(item['name'])
+    const id = String(item['call_id'])
+    this.#names.set(id, name)
+    let signature = filled(item['signature'])
+    if (signature === null) {
+      signature = this.#signature
+      this.#signature = null
+    } else {
+      this.#settleSignature()
+    }
+    // Only the first call of a turn carries a signature.
+    if (signature === null && this.#signing && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE
+    const part = { functionCall: { id, name, args } }
+    this.add('model', [signature === null ? part : { ...part, thoughtSignature: signature }])
+  }
+
+  #hasCall(): boolean {
+    const last = this.#turns.at(-1)
+    return last?.turn === 'model' && last.parts.some(part => 'functionCall' in part)
+  }
+
+  #result(item: Json, path: string): void {
+    const id = String(item['call_id'])
+    const name = this.#names.get(id)
+    if (name === undefined) {
+      throw new GatewayError('unprocessable', `${path}.call_id: no call with this id comes before its output`)
+    }
+    const output = item['output']
+    let text = typeof output === 'string' ? output : ''
+    const media: Json[] = []
+    for (const [index, part] of records(output).entries()) {
+      const encoded = contentPart(part, `${path}.output[${index}]`)
+      if (typeof encoded?.['text'] === 'string')
+        text += text === '' ? encoded['text'] : `\n${encoded['text']}`
+      else if (encoded !== null) media.push(encoded)
+    }
+    this.add('results', [{ functionResponse: { id, name, response: responseObject(text) } }])
+    this.#media.push(...media)
+  }
+
+  #code(item: Json): void {
+    const code = filled(item['code'])
+    if (code === null) return
+    const signature = filled(item['signature'])
+    const id = filled(item['id'])
+    // An id is Google's own only on what Google signed; the gateway's ids mean nothing to it.
+    const own = signature !== null && id !== null && !id.startsWith('st_') ? { id } : {}
+    const parts: Json[] = [
+      {
+        executableCode: { ...own, language: 'PYTHON', code },
+        ...(signature === null ? {} : { thoughtSignature: signature }),
+      },
+    ]
+    const outputs = records(item['outputs'])
+    const logs = outputs.map(output => filled(output['logs'])).filter(text => text !== null)
+    if (item['status'] !== 'incomplete' && Array.isArray(item['outputs'])) {
+      const outcome = item['status'] === 'failed' ? 'OUTCOME_FAILED' : 'OUTCOME_OK'
+      const output = logs.join('')
+      parts.push({ codeExecutionResult: { ...own, outcome, ...(output === '' ? {} : { output }) } })
+    }
+    this.add('model', parts)
+  }
+
+  #image(item: Json): void {
+    const result = filled(item['result'])
+    if (result === null) return
+    const signature = filled(item['signature'])
+    const mimeType = `image/${filled(item['output_format'])?.replace(/[^\w.+-]/g, '') ?? 'png'}`
+    const part = /^https?:/i.test(result)
+      ? { fileData: { mimeType, fileUri: result } }
+      : { inlineData: { mimeType, data: result.replace(/^data:[^,]*,/, '') } }
+    this.add('model', [signature === null ? part : { ...part, thoughtSignature: signature }])
+  }
+}
+
+/** Parts of messages, plus those that only assistants say. */
+function contentPart(part: Json, path: string): Json | null {
+  const said =
+    part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
+  if (said !== undefined) return typeof said === 'string' && said !== '' ? { text: said } : null
+  return encodePart(part as unknown as Parameters<typeof encodePart>[0], path)
+}
+
+/** Gemini wants an object; arguments that are none are kept as text. */
+function parsedArguments(text: string): unknown {
+  if (text.trim() === '') return {}
+  return parsedObject(text) ?? { arguments: text }
+}
+
+function responseObject(output: string): unknown {
+  return parsedObject(output) ?? { output }
+}
+
+function parsedObject(text: string): Json | null {
+  try {
+    return record(JSON.parse(text))
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,364 @@
+/**
+ * One reply of the Gemini API as Deltas: SSE chunks, a JSON array of chunks, or one whole body; all are the same
+ * message, said in pieces. Hot path.
+ * A finish reason in a chunk is not the end (a reply that runs code sends STOP before every run), so the finish
+ * waits for the end of the stream, and content after it takes it back.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { Logprob, OutputItem } from '../../protocol/items.ts'
+import type { Decoder, Delta, ItemStart } from '../format.ts'
+import { Citations, mayCite, type SaidText } from './citations.ts'
+import { CodeRun, codeItem } from './code.ts'
+import { errorOf, failureOf, promptBlocked } from './errors.ts'
+import { finishReason, NOT_FINISHED } from './finish.ts'
+import { filled, type Json, record, records } from './json.ts'
+import { logprobsOf } from './logprobs.ts'
+import { PartialArguments } from './partial-arguments.ts'
+import { tierOf, usageOf } from './usage.ts'
+
+interface OpenMessage extends SaidText {
+  open: boolean
+}
+
+export class GeminiDecoder implements Decoder {
+  readonly #emit: (delta: Delta) => void
+  readonly #citations = new Citations()
+  readonly #messages: OpenMessage[] = []
+  #items = 0
+  #started = false
+  #message: OpenMessage | null = null
+  #reasoning: number | null = null
+  /** Signatures of the open message; they follow it as items of their own, so as not to cut it. */
+  #held: string[] = []
+  #code: CodeRun | null = null
+  #call: { readonly item: number; readonly args: PartialArguments } | null = null
+  #called = false
+  /** Whether citations for text already said may still come. */
+  #citing = false
+  #finish: string | null = null
+  #serviceTier: string | null = null
+
+  constructor(emit: (delta: Delta) => void) {
+    this.#emit = emit
+  }
+
+  frame(_event: string, data: string): void {
+    if (data.trim() === '[DONE]') return
+    let body: unknown
+    try {
+      body = JSON.parse(data)
+    } catch (cause) {
+      throw new GatewayError('provider_unavailable', 'The provider sent a reply that is not JSON', { cause })
+    }
+    if (!Array.isArray(body)) this.#chunk(body)
+    else for (const chunk of body) this.#chunk(chunk)
+  }
+
+  end(): void {
+    const native = this.#finish
+    if (native === null) {
+      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was finished')
+    }
+    const reason = finishReason(native, this.#called)
+    this.#closeCall('incomplete')
+    this.#closeCode()
+    if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)
+    this.#cite()
+    const cutOff = reason === 'length' || reason === 'content_filter'
+    for (const message of this.#messages) if (!cutOff || message !== this.#message) this.#close(message)
+    this.#releaseSignatures()
+    this.#searches()
+    this.#emit({ kind: 'finish', reason, native, serviceTier: this.#serviceTier })
+  }
+
+  #chunk(value: unknown): void {
+    const error = errorOf(value)
+    if (error !== null) throw failureOf(error, null)
+    const chunk = record(value)
+    if (chunk === null)
+      throw new GatewayError('provider_unavailable', 'The provider sent a reply of an unknown shape')
+
+    const candidate = firstCandidate(chunk['candidates'])
+    const feedback = record(chunk['promptFeedback'])
+    if (feedback !== null && candidate === null && this.#items === 0) refuseBlocked(feedback)
+    this.#start(chunk)
+    if (candidate !== null) this.#candidate(candidate)
+    else if (filled(feedback?.['blockReason']) !== null) this.#finish = filled(feedback?.['blockReason'])
+
+    const metadata = record(chunk['usageMetadata'])
+    if (metadata !== null) {
+      const usage = usageOf(metadata, this.#citations.queries.length)
+      if (usage !== null) this.#emit({ kind: 'usage', usage })
+      this.#serviceTier = tierOf(metadata) ?? this.#serviceTier
+    }
+  }
+
+  #start(chunk: Json): void {
+    if (this.#started) return
+    const upstreamId = filled(chunk['responseId'])
+    const model = filled(chunk['modelVersion'])
+    if (upstreamId === null && model === null && !Array.isArray(chunk['candidates'])) return
+    this.#started = true
+    this.#emit({ kind: 'start', upstreamId, model })
+  }
+
+  #candidate(candidate: Json): void {
+    if (mayCite(candidate)) this.#citing = true
+    let logprobs = logprobsOf(record(candidate['logprobsResult']))
+    for (const part of records(record(candidate['content'])?.['parts'])) {
+      if (this.#part(part, logprobs)) logprobs = null
+    }
+    this.#citations.read(candidate)
+    const reason = filled(candidate['finishReason'])
+    if (reason !== null && reason !== NOT_FINISHED) this.#finish = reason
+  }
+
+  /** True when the log probabilities of the chunk went out with this part. */
+  #part(part: Json, logprobs: readonly Logprob[] | null): boolean {
+    const signature = filled(part['thoughtSignature'])
+    const text = part['text']
+    if (typeof text === 'string') {
+      if (part['thought'] !== true) return this.#text(text, signature, logprobs)
+      this.#thought(text, signature)
+      return false
+    }
+    const call = record(part['functionCall'])
+    const code = record(part['executableCode'])
+    const result = record(part['codeExecutionResult'])
+    const data = record(part['inlineData'])
+    const tool = record(part['toolCall'])
+    if (call !== null) this.#functionCall(call, signature)
+    else if (code !== null) this.#executableCode(code, signature)
+    else if (result !== null) this.#codeResult(result)
+    else if (data !== null) this.#inlineData(data, part['thought'] === true, signature)
+    else if (tool !== null) this.#citations.search(record(tool['args'])?.['queries'])
+    else if (signature !== null && Object.keys(part).length === 1) this.#signature(signature)
+    return false
+  }
+
+  #open(start: ItemStart): number {
+    const item = this.#items++
+    // What comes after a finish shows that it was none.
+    this.#finish = null
+    this.#emit({ kind: 'open', item, start })
+    return item
+  }
+
+  /** Hosted items get their id from the assembler, unless the provider has one that a later turn needs. */
+  #openHosted(item: Readonly<Record<string, unknown>>): number {
+    return this.#open({ type: 'hosted', item: item as unknown as OutputItem })
+  }
+
+  #text(text: string, signature: string | null, logprobs: readonly Logprob[] | null): boolean {
+    if (text === '') {
+      if (signature !== null) this.#signature(signature)
+      return false
+    }
+    this.#closeCall('completed')
+    this.#closeCode()
+    if (this.#reasoning !== null) {
+      this.#closeReasoning(signature)
+      signature = null
+    } else if (signature !== null && this.#message === null) {
+      this.#signature(signature)
+      signature = null
+    }
+    if (this.#message === null) {
+      const item = this.#open({ type: 'message', id: null, phase: null })
+      this.#message = { item, text: '', open: true }
+      this.#messages.push(this.#message)
+    }
+    this.#finish = null
+    this.#message.text += text
+    this.#emit({ kind: 'text', item: this.#message.item, part: 0, text, logprobs })
+    if (signature !== null) this.#signature(signature)
+    return true
+  }
+
+  #thought(text: string, signature: string | null): void {
+    if (text !== '') {
+      this.#interrupt('reasoning')
+      this.#reasoning ??= this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
+      this.#finish = null
+      this.#emit({ kind: 'reasoning', item: this.#reasoning, form: 'summary', part: 0, text })
+    }
+    if (signature !== null) this.#signature(signature)
+  }
+
+  /** A signature of text or of nothing: it closes the thoughts before it, or is a reasoning item of its own. */
+  #signature(signature: string): void {
+    if (this.#message !== null) {
+      this.#held.push(signature)
+      return
+    }
+    if (this.#reasoning === null) {
+      const finish = this.#finish
+      this.#interrupt('reasoning')
+      this.#reasoning = this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
+      // A signature alone is no content that would take a finish back.
+      this.#finish = finish
+    }
+    this.#closeReasoning(signature)
+  }
+
+  #releaseSignatures(): void {
+    if (this.#held.length === 0) return
+    const held = this.#held
+    this.#held = []
+    this.#message = null
+    for (const signature of held) this.#signature(signature)
+  }
+
+  #functionCall(call: Json, signature: string | null): void {
+    const name = filled(call['name'])
+    if (name === null) {
+      // A piece of the call before; without one it names nothing that could be called.
+      if (this.#call === null) return
+      this.#call.args.pieces(call['partialArgs'])
+      if (call['willContinue'] !== true) this.#closeCall('completed')
+      return
+    }
+    this.#interrupt('call')
+    this.#called = true
+    const extra = signature === null ? null : { signature }
+    const item = this.#open({ type: 'function_call', id: null, callId: filled(call['id']), name, extra })
+    if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
+      const args = new PartialArguments()
+      this.#call = { item, args }
+      args.whole(record(call['args']) ?? {})
+      args.pieces(call['partialArgs'])
+      if (call['willContinue'] !== true) this.#closeCall('completed')
+      return
+    }
+    const args = call['args']
+    this.#emit({ kind: 'arguments', item, text: typeof args === 'string' ? args : jsonText(args ?? {}) })
+    this.#emit({ kind: 'close', item, fields: null })
+  }
+
+  #executableCode(code: Json, signature: string | null): void {
+    this.#interrupt('code')
+    this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
+    this.#code.code(code)
+  }
+
+  #codeResult(result: Json): void {
+    if (this.#code === null || this.#code.ran) {
+      // The result of code that was not shown.
+      this.#interrupt('code')
+      this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(result)), null)
+    }
+    this.#finish = null
+    this.#code.result(result)
+  }
+
+  #inlineData(data: Json, draft: boolean, signature: string | null): void {
+    const type = filled(data['mimeType']) ?? ''
+    const base64 = filled(data['data'])
+    // Drafts that the model made while thinking are not its answer; the vocabulary has no place for sound.
+    if (base64 === null || draft || !type.startsWith('image/')) return
+    if (this.#code?.ran === true) {
+      this.#finish = null
+      this.#code.image(type, base64)
+      return
+    }
+    this.#interrupt('image')
+    const item = this.#openHosted({ type: 'image_generation_call', status: 'in_progress', result: null })
+    for (const stage of ['in_progress', 'generating', 'completed']) {
+      this.#emit({ kind: 'progress', item, name: `image_generation_call.${stage}`, fields: {} })
+    }
+    const format = type.slice('image/'.length)
+    const fields = { status: 'completed', result: base64, output_format: format }
+    this.#emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
+  }
+
+  /** Another kind of content begins: what was being said before it is complete. */
+  #interrupt(by: 'reasoning' | 'call' | 'code' | 'image'): void {
+    this.#closeCall('completed')
+    this.#closeCode()
+    if (by !== 'reasoning' && this.#reasoning !== null) this.#closeReasoning(null)
+    const message = this.#message
+    this.#message = null
+    // Metadata that cites this text may come later; then the message waits for the end.
+    if (message !== null && !this.#citing) this.#close(message)
+    this.#releaseSignatures()
+  }
+
+  #close(message: OpenMessage): void {
+    if (!message.open) return
+    message.open = false
+    this.#emit({ kind: 'close', item: message.item, fields: null })
+  }
+
+  #closeReasoning(signature: string | null): void {
+    if (this.#reasoning === null) return
+    this.#emit({ kind: 'close', item: this.#reasoning, fields: signature === null ? null : { signature } })
+    this.#reasoning = null
+  }
+
+  #closeCall(status: 'completed' | 'incomplete'): void {
+    if (this.#call === null) return
+    const { item, args } = this.#call
+    this.#call = null
+    this.#emit({ kind: 'arguments', item, text: jsonText(args) })
+    this.#emit({ kind: 'close', item, fields: status === 'completed' ? null : { status } })
+  }
+
+  #closeCode(): void {
+    this.#code?.close()
+    this.#code = null
+  }
+
+  #cite(): void {
+    const open = new Set(this.#messages.filter(message => message.open).map(message => message.item))
+    for (const { item, annotation } of this.#citations.place(this.#messages)) {
+      if (open.has(item)) this.#emit({ kind: 'annotation', item, part: 0, annotation })
+    }
+  }
+
+  /** What was searched and opened on the way, known only from the metadata of the finished reply. */
+  #searches(): void {
+    const queries = this.#citations.queries
+    if (queries.length > 0) {
+      const sources = this.#citations.sources.map(url => ({ type: 'url', url }))
+      this.#searched({ type: 'search', query: queries[0], queries, sources }, true)
+    }
+    for (const [url, opened] of this.#citations.pages) this.#searched({ type: 'open_page', url }, opened)
+  }
+
+  #searched(action: Readonly<Record<string, unknown>>, succeeded: boolean): void {
+    const item = this.#openHosted({ type: 'web_search_call', status: 'in_progress', action })
+    for (const stage of succeeded
+      ? ['in_progress', 'searching', 'completed']
+      : ['in_progress', 'searching']) {
+      this.#emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
+    }
+    this.#emit({ kind: 'close', item, fields: { status: succeeded ? 'completed' : 'failed' } })
+  }
+}
+
+/** Candidates beside the first are never asked for; index 0 may be left out, as all zeros may. */
+function firstCandidate(candidates: unknown): Json | null {
+  if (!Array.isArray(candidates)) return null
+  for (const element of candidates as readonly unknown[]) {
+    const candidate = record(element)
+    if (candidate !== null && (candidate['index'] === undefined || candidate['index'] === 0)) return candidate
+  }
+  return null
+}
+
+function refuseBlocked(feedback: Json): void {
+  const reason = filled(feedback['blockReason'])
+  const message = filled(feedback['blockReasonMessage'])
+  if (reason !== null || message !== null) throw promptBlocked(reason, message)
+}
+
+/** @throws GatewayError when the value is nested deeper than the stack. */
+function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value)
+  } catch (cause) {
+    throw new GatewayError('provider_unavailable', 'The provider sent a function call that cannot be read', {
+      cause,
+    })
+  }
+}

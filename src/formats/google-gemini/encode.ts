@@ -1,0 +1,84 @@
+/**
+ * A request as the body of `generateContent`. Pure.
+ * Only what is named here leaves the house: fields of the gateway, and fields nobody knows, have no way out.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import type { ModelRequest, WireRequest } from '../format.ts'
+import { encodeContents } from './contents.ts'
+import { filled, type Json, record, strings } from './json.ts'
+import { isSigning, modelPath } from './model.ts'
+import { thinkingConfig } from './thinking.ts'
+import { encodeTools } from './tools.ts'
+
+/** @throws GatewayError `unprocessable`, with the path of what Gemini cannot express. */
+export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
+  const model = endpoint.upstreamModel
+  const path = modelPath(model)
+  const { contents, system } = encodeContents(request.input, isSigning(model))
+  const instructions = [request.instructions, ...system].filter(text => text != null && text !== '')
+  const texts = instructions.map(text => ({ text }))
+  if (contents.length === 0 && texts.length === 0) {
+    throw new GatewayError('unprocessable', 'input: there is nothing in it to answer')
+  }
+  const { tools, toolConfig } = encodeTools(request, model)
+  const config = generationConfig(request, endpoint)
+  // Gemini does not answer instructions alone; said by the user they are a prompt.
+  const asked = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
+  return {
+    path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
+    headers: {},
+    body: {
+      ...(texts.length > 0 && contents.length > 0 ? { systemInstruction: { parts: texts } } : {}),
+      contents: asked,
+      ...(tools.length > 0 ? { tools } : {}),
+      ...(toolConfig === null ? {} : { toolConfig }),
+      ...(Object.keys(config).length > 0 ? { generationConfig: config } : {}),
+    },
+  }
+}
+
+function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
+  const config: Record<string, unknown> = {}
+  const set = (name: string, value: unknown) => {
+    if (value !== undefined && value !== null) config[name] = value
+  }
+  set('temperature', request.temperature)
+  set('topP', request.top_p)
+  set('topK', request.top_k)
+  set('maxOutputTokens', request.max_output_tokens)
+  set('presencePenalty', request.presence_penalty)
+  set('frequencyPenalty', request.frequency_penalty)
+  const { stop, seed } = request as { readonly stop?: unknown; readonly seed?: unknown }
+  const stops = typeof stop === 'string' ? [stop] : strings(stop)
+  if (stops.length > 0) config['stopSequences'] = stops
+  if (Number.isSafeInteger(seed)) config['seed'] = seed
+  if (request.top_logprobs != null && request.top_logprobs > 0) {
+    config['responseLogprobs'] = true
+    config['logprobs'] = request.top_logprobs
+  }
+  const format = request.text?.format
+  if (format != null && format.type !== 'text') {
+    config['responseMimeType'] = 'application/json'
+    if (format.type === 'json_schema') {
+      const { $schema: _dialect, ...schema } = format.schema
+      config['responseJsonSchema'] = schema
+    }
+  }
+  if (request.modalities?.includes('image') === true) {
+    config['responseModalities'] = request.modalities.map(modality => modality.toUpperCase())
+    set('imageConfig', imageConfig(request))
+  }
+  set('thinkingConfig', thinkingConfig(request, endpoint))
+  return config
+}
+
+/** The two image settings that Gemini has; null when neither is set. */
+function imageConfig(request: ResponsesRequest): Json | null {
+  const settings = record(request.image_config)
+  const aspectRatio = filled(settings?.['aspect_ratio'])
+  const imageSize = filled(settings?.['image_size'])
+  if (aspectRatio === null && imageSize === null) return null
+  return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(imageSize === null ? {} : { imageSize }) }
+}

@@ -1,0 +1,120 @@
+/**
+ * Tools and tool choice of a request as Gemini knows them. Pure.
+ * Functions go out with their JSON Schema as it is (`parametersJsonSchema`): the older `parameters` field takes a
+ * subset of OpenAPI, and a conversion would lose what it cannot say.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { filled, type Json, record, strings } from './json.ts'
+import { isSigning } from './model.ts'
+
+/** Tools that Google runs, by their type in a request. */
+const HOSTED: ReadonlyMap<string, Json> = new Map([
+  ['web_search', { googleSearch: {} }],
+  ['web_search_2025_08_26', { googleSearch: {} }],
+  ['web_search_preview', { googleSearch: {} }],
+  ['web_search_preview_2025_03_11', { googleSearch: {} }],
+  ['code_interpreter', { codeExecution: {} }],
+])
+
+export interface EncodedTools {
+  readonly tools: readonly Json[]
+  /** Null when nothing has to be said. */
+  readonly toolConfig: Json | null
+}
+
+/** @throws GatewayError `unprocessable`, with the path of the tool or choice that Gemini cannot express. */
+export function encodeTools(request: ResponsesRequest, model: string): EncodedTools {
+  const choice: unknown = request.tool_choice
+  const allowed = allowedTools(choice)
+  const functions: Json[] = []
+  const hosted = new Map<string, Json>()
+  for (const [position, tool] of (request.tools ?? []).entries()) {
+    const path = `tools[${position}]`
+    const type = String(tool.type)
+    if (allowed !== null && !allowed.has(type === 'function' ? `function ${nameOf(tool)}` : type)) continue
+    const own = HOSTED.get(type)
+    if (type === 'function') functions.push(declaration(tool))
+    else if (own === undefined) throw inexpressible(`${path}.type`, 'tool of this kind')
+    else {
+      refuseDomains(tool, path)
+      // The mode NONE stops functions only.
+      if (choice !== 'none') hosted.set(Object.keys(own)[0] ?? type, own)
+    }
+  }
+  const tools: Json[] = [...hosted.values()]
+  if (functions.length > 0) tools.push({ functionDeclarations: functions })
+
+  const functionCallingConfig = callingConfig(choice, functions)
+  const mixed = functions.length > 0 && hosted.size > 0 && isSigning(model)
+  const toolConfig = {
+    ...(functionCallingConfig === null ? {} : { functionCallingConfig }),
+    ...(mixed ? { includeServerSideToolInvocations: true } : {}),
+  }
+  return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig }
+}
+
+function declaration(tool: Json): Json {
+  const description = filled(tool['description'])
+  const parameters = record(tool['parameters'])
+  const named = { name: nameOf(tool), ...(description === null ? {} : { description }) }
+  if (parameters === null || Object.keys(parameters).length === 0) return named
+  // The dialect's address is refused by some versions of the API, and says nothing.
+  const { $schema: _dialect, ...schema } = parameters
+  return { ...named, parametersJsonSchema: schema }
+}
+
+function nameOf(tool: Json): string {
+  return String(tool['name'])
+}
+
+/** Google searches everywhere: a search that promises to keep to some domains must not be sent there. */
+function refuseDomains(tool: Json, path: string): void {
+  const holders: readonly [string, Json | null][] = [
+    [path, tool],
+    [`${path}.filters`, record(tool['filters'])],
+  ]
+  for (const [at, holder] of holders) {
+    for (const key of ['allowed_domains', 'blocked_domains', 'excluded_domains']) {
+      if (strings(holder?.[key]).length > 0) throw inexpressible(`${at}.${key}`, 'search limited to domains')
+    }
+  }
+}
+
+/** What `allowed_tools` leaves, as `function <name>` or a hosted type; null when all tools are allowed. */
+function allowedTools(choice: unknown): ReadonlySet<string> | null {
+  const object = record(choice)
+  if (object?.['type'] !== 'allowed_tools' || !Array.isArray(object['tools'])) return null
+  return new Set(
+    object['tools'].map(entry => {
+      const tool = record(entry) ?? {}
+      return tool['type'] === 'function' ? `function ${nameOf(tool)}` : String(tool['type'])
+    }),
+  )
+}
+
+function callingConfig(choice: unknown, functions: readonly Json[]): Json | null {
+  if (choice === undefined || choice === null) return null
+  const object = record(choice)
+  if (object?.['type'] === 'function') {
+    const name = nameOf(object)
+    if (!functions.some(declared => declared['name'] === name)) {
+      throw new GatewayError('unprocessable', 'tool_choice.name: no such function in tools')
+    }
+    return { mode: 'ANY', allowedFunctionNames: [name] }
+  }
+  const word = object?.['type'] === 'allowed_tools' ? object['mode'] : choice
+  if (word === 'required') {
+    // Only functions can be demanded; the tools that Google runs are always its own choice.
+    if (functions.length === 0) throw inexpressible('tool_choice', 'way to force a tool that is no function')
+    return { mode: 'ANY' }
+  }
+  // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
+  if (word === 'auto') return functions.length === 0 ? null : { mode: 'AUTO' }
+  if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
+  throw inexpressible('tool_choice.type', 'way to force a tool that is no function')
+}
+
+function inexpressible(path: string, what: string): GatewayError {
+  return new GatewayError('unprocessable', `${path}: the provider's API has no ${what}`)
+}

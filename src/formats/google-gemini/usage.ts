@@ -1,0 +1,50 @@
+/** `usageMetadata` brought to the gateway's meaning of tokens. Pure. */
+import type { Usage } from '../format.ts'
+import { count, filled, type Json } from './json.ts'
+
+/** Null when the metadata counts nothing: some chunks carry only the kind of traffic. */
+export function usageOf(metadata: Json, webSearchRequests: number): Usage | null {
+  const prompt = count(metadata['promptTokenCount'])
+  const candidates = count(metadata['candidatesTokenCount'])
+  const total = count(metadata['totalTokenCount'])
+  if (prompt === null && candidates === null && total === null) return null
+  const tools = count(metadata['toolUsePromptTokenCount']) ?? 0
+  const thoughts = count(metadata['thoughtsTokenCount']) ?? 0
+  const said = candidates ?? 0
+  const asked = prompt ?? 0
+
+  // Gemini counts tool prompts and thoughts beside prompt and candidates. Some resellers count them inside;
+  // the total gives that away.
+  let inputTokens = asked + tools
+  let outputTokens = said + thoughts
+  if (total !== null && total !== inputTokens + outputTokens) {
+    if (candidates === null && total > inputTokens) outputTokens = Math.max(total - inputTokens, thoughts)
+    else if (thoughts > 0 && total === inputTokens + said) outputTokens = Math.max(said, thoughts)
+    else if (tools > 0 && total === asked + said + thoughts) inputTokens = asked
+    else if (tools > 0 && thoughts > 0 && total === asked + said) {
+      inputTokens = asked
+      outputTokens = Math.max(said, thoughts)
+    }
+  }
+  return {
+    inputTokens,
+    cachedTokens: Math.min(count(metadata['cachedContentTokenCount']) ?? 0, inputTokens),
+    cacheWriteTokens: 0,
+    outputTokens,
+    reasoningTokens: Math.min(thoughts, outputTokens),
+    webSearchRequests,
+  }
+}
+
+const TIERS: ReadonlyMap<string, string> = new Map([
+  ['standard', 'default'],
+  ['flex', 'flex'],
+  ['priority', 'priority'],
+  ['ON_DEMAND_FLEX', 'flex'],
+  ['ON_DEMAND_PRIORITY', 'priority'],
+])
+
+/** The service tier that answered, in the gateway's words; null when it is not told. */
+export function tierOf(metadata: Json): string | null {
+  return TIERS.get(filled(metadata['serviceTier']) ?? filled(metadata['trafficType']) ?? '') ?? null
+}

@@ -1,0 +1,177 @@
+/**
+ * Tool calls of one Chat Completions reply, put together from fragments. Pure. Hot path.
+ * Providers disagree on what names a call: an index from 0 or 1, the same index for all, none; an id in the
+ * first fragment, in each, '', or never; the name repeated; arguments as text, as an object, all at once.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { Delta } from '../format.ts'
+import { filled, type Json, record } from './json.ts'
+
+/** One reply may not hold more: a loop in a model must not become a loop of ours. */
+const CALLS_MAX = 1024
+
+interface Call {
+  readonly item: number
+  readonly index: number | null
+  id: string | null
+  name: string | null
+  readonly custom: boolean
+  /** What came so far; tells whether a fragment continues this call or begins the next one. */
+  input: string
+  opened: boolean
+  signature: string | null
+  /** The signature left with the opening; a later one leaves with the close. */
+  signatureSent: boolean
+}
+
+interface Fragment {
+  readonly index: number | null
+  readonly id: string | null
+  readonly name: string | null
+  readonly input: string
+}
+
+export class ChatCalls {
+  readonly #emit: (delta: Delta) => void
+  readonly #nextItem: () => number
+  readonly #calls: Call[] = []
+
+  constructor(emit: (delta: Delta) => void, nextItem: () => number) {
+    this.#emit = emit
+    this.#nextItem = nextItem
+  }
+
+  get any(): boolean {
+    return this.#calls.length > 0
+  }
+
+  /**
+   * Takes one element of `tool_calls`, or `{function}` around a legacy `function_call`.
+   * @throws GatewayError `provider_unavailable` when there are absurdly many calls.
+   */
+  take(raw: Json): void {
+    const custom = record(raw['custom'])
+    const isCustom = custom !== null && (raw['type'] === 'custom' || filled(custom['name']) !== null)
+    const body = isCustom ? custom : record(raw['function'])
+    const index = raw['index']
+    const fragment = {
+      index: typeof index === 'number' ? index : null,
+      id: filled(raw['id']),
+      name: filled(body?.['name']),
+      input: inputText(isCustom ? body?.['input'] : body?.['arguments']),
+    }
+    let call = this.#continued(fragment)
+    if (call === null) {
+      if (fragment.name === null && fragment.id === null && fragment.input === '') return
+      call = this.#begin(fragment, isCustom)
+    }
+    call.name ??= fragment.name
+    call.id ??= fragment.id
+    call.signature ??= signatureIn(raw)
+    call.input += fragment.input
+    if (call.opened) {
+      if (fragment.input !== '') this.#emit({ kind: 'arguments', item: call.item, text: fragment.input })
+    } else if (call.name !== null) {
+      this.#open(call, call.name)
+    }
+  }
+
+  /**
+   * The reply is over. A call without arguments becomes `{}`, unless the reply was cut short.
+   * @throws GatewayError `provider_unavailable` when a call never got a name.
+   */
+  finish(cut: boolean): void {
+    for (const call of this.#calls) {
+      if (!call.opened)
+        throw new GatewayError('provider_unavailable', 'The provider sent a tool call without a name')
+      if (call.input.trim() === '' && !call.custom && !cut)
+        this.#emit({ kind: 'arguments', item: call.item, text: '{}' })
+      if (call.signature !== null && !call.signatureSent) {
+        this.#emit({ kind: 'close', item: call.item, fields: { signature: call.signature } })
+      }
+    }
+  }
+
+  /** The call that a fragment continues; null when it begins one. */
+  #continued(fragment: Fragment): Call | null {
+    const { id, index, name, input } = fragment
+    if (id !== null) {
+      const same = this.#calls.findLast(call => call.id === id && (index === null || call.index === index))
+      if (same !== undefined) return same
+    }
+    const last = index === null ? this.#calls.at(-1) : this.#calls.findLast(call => call.index === index)
+    if (last === undefined) return null
+    if (id !== null && last.id !== null) return null
+    if (name === null || last.name === null) return last
+    // A name again: repeated by a chatty provider, or the next call of one that counts nothing.
+    const next = complete(last.input) && (name !== last.name || input !== '')
+    return next ? null : last
+  }
+
+  #begin(fragment: Fragment, custom: boolean): Call {
+    if (this.#calls.length === CALLS_MAX) {
+      throw new GatewayError('provider_unavailable', 'The provider sent too many tool calls')
+    }
+    const call: Call = {
+      item: this.#nextItem(),
+      index: fragment.index,
+      id: null,
+      name: null,
+      custom,
+      input: '',
+      opened: false,
+      signature: null,
+      signatureSent: false,
+    }
+    this.#calls.push(call)
+    return call
+  }
+
+  #open(call: Call, name: string): void {
+    call.opened = true
+    call.signatureSent = call.signature !== null
+    this.#emit({
+      kind: 'open',
+      item: call.item,
+      start: {
+        type: call.custom ? 'custom_tool_call' : 'function_call',
+        id: null,
+        callId: call.id,
+        name,
+        extra: call.signature === null ? null : { signature: call.signature },
+      },
+    })
+    if (call.input !== '') this.#emit({ kind: 'arguments', item: call.item, text: call.input })
+  }
+}
+
+/** Arguments are JSON text; some providers send the object itself. */
+function inputText(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (value === undefined || value === null) return ''
+  try {
+    return JSON.stringify(value)
+  } catch (cause) {
+    // Parsing survives any depth, printing does not.
+    throw new GatewayError('provider_unavailable', 'The provider sent arguments that are nested too deeply', {
+      cause,
+    })
+  }
+}
+
+function complete(input: string): boolean {
+  const last = input.trimEnd().at(-1)
+  if (last !== '}' && last !== ']') return false
+  try {
+    JSON.parse(input)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Google signs calls; a later turn must send the signature back. */
+function signatureIn(raw: Json): string | null {
+  const google = record(record(raw['extra_content'])?.['google'])
+  return filled(google?.['thought_signature']) ?? filled(raw['thought_signature'])
+}

@@ -1,0 +1,203 @@
+/**
+ * A request as the body of POST /chat/completions. Pure.
+ * Three groups of fields: those that a table renames, those that need a hand, and those that stay here. Fields
+ * nobody knows are passed on. What the format cannot say is refused by its path, never dropped.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint, Quirk } from '../../providers/provider.ts'
+import type { ModelRequest, WireRequest } from '../format.ts'
+import { chatMessages } from './messages.ts'
+import { chatTools } from './tools.ts'
+
+/** Fields that go out under the same name when they are set. */
+const SAME_NAME: readonly (keyof ResponsesRequest)[] = [
+  'temperature',
+  'top_p',
+  'top_k',
+  'frequency_penalty',
+  'presence_penalty',
+  'prompt_cache_key',
+  'prompt_cache_options',
+  'image_config',
+]
+
+/**
+ * Fields that never leave under their own name: the gateway's own, those translated below, and those that a
+ * client must not set behind our back.
+ */
+const KEPT: ReadonlySet<string> = new Set([
+  'model',
+  'models',
+  'input',
+  'instructions',
+  'max_output_tokens',
+  'max_tool_calls',
+  'top_logprobs',
+  'parallel_tool_calls',
+  'background',
+  'include',
+  'metadata',
+  'modalities',
+  'plugins',
+  'previous_response_id',
+  'store',
+  'stream',
+  'service_tier',
+  'session_id',
+  'user',
+  'safety_identifier',
+  'cache_control',
+  'debug',
+  'provider',
+  'reasoning',
+  'route',
+  'prompt',
+  'stop_server_tools_when',
+  'text',
+  'tool_choice',
+  'tools',
+  'trace',
+  'truncation',
+  'preset',
+  'messages',
+  'functions',
+  'function_call',
+  'stream_options',
+  'n',
+])
+
+/** The chat names of `max_output_tokens`; a client's own must not compete with it. */
+const LIMITS: ReadonlySet<string> = new Set(['max_tokens', 'max_completion_tokens'])
+
+/** The tier names that exist on the wire; `auto` is what leaving it out means. */
+const TIERS: Readonly<Record<string, string | undefined>> = {
+  auto: undefined,
+  fast: 'priority',
+  ultrafast: 'priority',
+}
+
+const VERBOSITY: Readonly<Record<string, string>> = { xhigh: 'high', max: 'high' }
+
+/** Share of the output that each effort may think with; a budget is told as the nearest of them. */
+const EFFORT_SHARES: readonly (readonly [effort: string, share: number])[] = [
+  ['minimal', 0.1],
+  ['low', 0.2],
+  ['medium', 0.5],
+  ['high', 0.8],
+  ['xhigh', 0.95],
+]
+
+/** @throws GatewayError `unprocessable` that names what the format cannot say. */
+export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
+  const { request } = model
+  const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
+  refuse(request)
+  const { tools, toolChoice } = chatTools(request, quirks)
+  const hasTools = tools.length > 0
+  const fields: [string, unknown][] = [
+    ...unknownFields(request),
+    ...SAME_NAME.map((name): [string, unknown] => [name, request[name]]),
+    ['model', endpoint.upstreamModel],
+    ['messages', chatMessages(request, quirks)],
+    ['stream', model.stream ? true : undefined],
+    ['stream_options', model.stream && !quirks.has('no-stream-usage') ? { include_usage: true } : undefined],
+    ['tools', hasTools ? tools : undefined],
+    ['tool_choice', hasTools ? toolChoice : undefined],
+    ['parallel_tool_calls', hasTools ? request.parallel_tool_calls : undefined],
+    limit(request, quirks),
+    ...reasoning(request, endpoint, quirks),
+    ['response_format', responseFormat(request)],
+    ['verbosity', verbosity(request)],
+    ['modalities', request.modalities?.includes('image') === true ? request.modalities : undefined],
+    ['service_tier', tier(request)],
+    ['user', quirks.has('no-user') ? undefined : model.endUser],
+  ]
+  if (typeof request.top_logprobs === 'number') {
+    fields.push(['logprobs', true], ['top_logprobs', request.top_logprobs])
+  }
+  // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
+  const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
+  return { path: '/chat/completions', headers: {}, body }
+}
+
+function refuse(request: ResponsesRequest): void {
+  if (request.prompt !== undefined && request.prompt !== null) {
+    throw new GatewayError('unprocessable', 'prompt: stored prompts cannot be sent to this provider')
+  }
+  const n: unknown = (request as Record<string, unknown>)['n']
+  if (typeof n === 'number' && n > 1)
+    throw new GatewayError('unprocessable', 'n: only one answer can be asked for')
+}
+
+function unknownFields(request: ResponsesRequest): [string, unknown][] {
+  const limited = typeof request.max_output_tokens === 'number'
+  return Object.entries(request).filter(([name]) => !KEPT.has(name) && !(limited && LIMITS.has(name)))
+}
+
+function limit(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): [string, unknown] {
+  return [quirks.has('max-tokens') ? 'max_tokens' : 'max_completion_tokens', request.max_output_tokens]
+}
+
+function reasoning(
+  request: ResponsesRequest,
+  endpoint: Endpoint,
+  quirks: ReadonlySet<Quirk>,
+): [string, unknown][] {
+  const wanted = request.reasoning
+  if (wanted === undefined || wanted === null) return []
+  if (quirks.has('reasoning-object')) {
+    const { effort, max_tokens, enabled, summary } = wanted
+    const object = Object.fromEntries(
+      Object.entries({ effort, max_tokens, enabled, summary }).filter(
+        ([, value]) => value !== undefined && value !== null,
+      ),
+    )
+    return Object.keys(object).length === 0 ? [] : [['reasoning', object]]
+  }
+  const effort = wanted.effort ?? effortOf(wanted, request.max_output_tokens ?? endpoint.maxOutputTokens)
+  if (effort === null) return []
+  return [['reasoning_effort', effort === 'max' ? 'xhigh' : effort]]
+}
+
+/** The effort meant by a switch or a token budget. */
+function effortOf(wanted: NonNullable<ResponsesRequest['reasoning']>, most: number | null): string | null {
+  if (wanted.enabled === false) return 'none'
+  const budget = wanted.max_tokens ?? null
+  if (budget === 0) return 'none'
+  if (budget !== null && most !== null) {
+    const share = budget / most
+    let nearest: readonly [string, number] = ['medium', 0.5]
+    for (const entry of EFFORT_SHARES)
+      if (Math.abs(entry[1] - share) < Math.abs(nearest[1] - share)) nearest = entry
+    return nearest[0]
+  }
+  return budget !== null || wanted.enabled === true ? 'medium' : null
+}
+
+function responseFormat(request: ResponsesRequest): Record<string, unknown> | undefined {
+  const format = request.text?.format
+  if (format === undefined || format === null || format.type === 'text') return undefined
+  if (format.type === 'json_object') return { type: 'json_object' }
+  const { name, schema, description, strict } = format
+  return {
+    type: 'json_schema',
+    json_schema: {
+      name,
+      schema,
+      ...(typeof description === 'string' ? { description } : {}),
+      ...(typeof strict === 'boolean' ? { strict } : {}),
+    },
+  }
+}
+
+function verbosity(request: ResponsesRequest): string | undefined {
+  const wanted = request.text?.verbosity
+  return wanted === undefined || wanted === null ? undefined : (VERBOSITY[wanted] ?? wanted)
+}
+
+function tier(request: ResponsesRequest): string | undefined {
+  const wanted = request.service_tier
+  if (wanted === undefined || wanted === null) return undefined
+  return Object.hasOwn(TIERS, wanted) ? TIERS[wanted] : wanted
+}

@@ -1,0 +1,114 @@
+/**
+ * Errors as Chat Completions providers tell them: under an error status, under 200, and inside a stream. Pure.
+ * Shapes read: `{error:{message,code,type,status}}`, `{error:"text"}`, `[{error:{…}}]`,
+ * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
+ */
+import type { GatewayError } from '../../errors.ts'
+import { type ProviderError, providerFailure } from '../provider-failure.ts'
+import { filled, type Json, list, record } from './json.ts'
+
+/** What an error's kind says about its status when no status is told: errors inside a stream often have none. */
+const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
+  ['invalid_request_error', 400],
+  ['authentication_error', 401],
+  ['permission_error', 403],
+  ['not_found_error', 404],
+  ['rate_limit_error', 429],
+  ['overloaded_error', 529],
+])
+
+/** What a reply with an error status means. `body` may be anything. */
+export function chatFailure(status: number, body: string): GatewayError {
+  const value = parsed(body)
+  const told = errorIn(value)
+  if (told !== null) return providerFailure({ ...told, status })
+  const text = body.trim()
+  const page = value !== undefined || text.startsWith('<') || text.startsWith('{') || text.startsWith('[')
+  return providerFailure({ status, code: null, message: page ? null : text })
+}
+
+/** The error that a body or frame tells, or null when it tells none. */
+export function errorIn(value: unknown): ProviderError | null {
+  // One level only: a hostile body may be nested as deep as it is long.
+  const body = record(Array.isArray(value) ? value[0] : value)
+  if (body === null) return null
+  const error = body['error']
+  const inner = record(error)
+  if (inner !== null && Object.keys(inner).length > 0) {
+    return told(inner, inner['message'] ?? inner['detail'] ?? inner['error'], body)
+  }
+  if (filled(error) !== null) return told(body, error, body)
+  if (error === true) return told(body, body['message'] ?? body['detail'], body)
+  return null
+}
+
+/**
+ * The error of a body without an `error` field that is no reply: it has a message or calls itself an error, or it
+ * is known to be one (`certain`).
+ */
+export function bareErrorIn(body: Json, certain = false): ProviderError | null {
+  const message = body['message'] ?? body['detail'] ?? body['errors']
+  const isError = certain || body['object'] === 'error' || body['type'] === 'error'
+  if (!isError && (message === undefined || message === null)) return null
+  return told(body, message, body)
+}
+
+/** Undefined when the body is no JSON; a body that is nothing but an error is brought under `error`. */
+function parsed(body: string): unknown {
+  let value: unknown
+  try {
+    value = JSON.parse(body)
+  } catch {
+    return undefined
+  }
+  if (typeof value === 'string') return { error: value }
+  const object = record(value)
+  if (object === null || errorIn(object) !== null) return value
+  const bare = bareErrorIn(object)
+  return bare === null ? value : { error: { code: bare.code, message: bare.message } }
+}
+
+function told(error: Json, message: unknown, body: Json): ProviderError {
+  const code = word(error['code']) ?? word(error['type']) ?? word(error['status'])
+  const kind = word(error['type'])
+  return {
+    status: statusIn(error) ?? statusIn(body) ?? STATUS_OF_KIND.get(kind ?? '') ?? null,
+    code,
+    message: messageText(message),
+  }
+}
+
+/** A code that is a word; numbers, also as text, are statuses. */
+function word(value: unknown): string | null {
+  const text = filled(value)
+  return text === null || /^\d+$/.test(text) ? null : text
+}
+
+function statusIn(error: Json): number | null {
+  for (const value of [error['status_code'], error['code'], error['status']]) {
+    const number = typeof value === 'string' ? Number(value) : value
+    if (typeof number === 'number' && Number.isInteger(number) && number >= 400 && number <= 599)
+      return number
+  }
+  return null
+}
+
+/** Validation errors come as lists of `{loc, msg}`, possibly wrapped in another `detail`. */
+function messageText(value: unknown, depth = 0): string | null {
+  if (typeof value === 'string') return value
+  if (depth > 3) return null
+  const many = list(value)
+  if (many !== null) {
+    const texts = many.slice(0, 5).map(one => messageText(one, depth + 1))
+    return filled(texts.filter(text => text !== null).join('; '))
+  }
+  const one = record(value)
+  if (one === null) return null
+  const text = messageText(one['msg'] ?? one['message'] ?? one['detail'], depth + 1)
+  const place = list(one['loc'])
+  return text !== null && place !== null ? `${place.slice(0, 10).filter(isStep).join('.')}: ${text}` : text
+}
+
+function isStep(value: unknown): value is string | number {
+  return typeof value === 'string' || typeof value === 'number'
+}

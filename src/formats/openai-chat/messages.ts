@@ -1,0 +1,257 @@
+/**
+ * `instructions` and `input` as Chat Completions messages. Pure.
+ * A turn of the model is several items in the Responses vocabulary and one assistant message here.
+ *
+ * Reasoning of earlier turns is left out by default: providers ignore or refuse it. It goes back where the
+ * provider's row says how: as `reasoning_details` when it is signed or encrypted (`reasoning-object`), as
+ * `reasoning_content` (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature
+ * (`thought-signatures`).
+ */
+import { GatewayError } from '../../errors.ts'
+import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Quirk } from '../../providers/provider.ts'
+import { type ChatPart, cacheMark, type chatPart, chatParts, foldParts } from './parts.ts'
+
+type Message = Record<string, unknown>
+
+/** @throws GatewayError `unprocessable` that names the item or part without a form in this format. */
+export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): readonly Message[] {
+  const conversation = new Conversation(
+    quirks,
+    request.prompt_cache_options !== undefined && request.prompt_cache_options !== null,
+  )
+  if (typeof request.instructions === 'string')
+    conversation.push({ role: 'system', content: request.instructions })
+  if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
+  else for (const [index, item] of request.input.entries()) conversation.item(item, `input[${index}]`)
+  const messages = conversation.finish()
+  if (request.cache_control !== undefined && quirks.has('cache-control'))
+    markLast(messages, cacheMark(request.cache_control))
+  return messages
+}
+
+/** Top-level `cache_control` is a breakpoint at the end of the prompt. */
+function markLast(messages: readonly Message[], mark: Record<string, unknown>): void {
+  const last = messages.findLast(message => message['role'] === 'user' || message['role'] === 'system')
+  if (last === undefined) return
+  const content = last['content']
+  const parts: ChatPart[] = Array.isArray(content)
+    ? [...(content as ChatPart[])]
+    : [{ type: 'text', text: content }]
+  const end = parts.at(-1)
+  if (end === undefined) return
+  parts[parts.length - 1] = { ...end, cache_control: mark }
+  last['content'] = parts
+}
+
+interface Turn {
+  parts: ChatPart[]
+  thinking: string
+  details: Record<string, unknown>[]
+  calls: Record<string, unknown>[]
+  signature: string | null
+  /** An assistant message was among the items, even an empty one. */
+  spoke: boolean
+}
+
+class Conversation {
+  readonly #quirks: ReadonlySet<Quirk>
+  readonly #breakpoints: boolean
+  readonly #messages: Message[] = []
+  #turn: Turn | null = null
+  /** Images and files that tools gave back: a tool message holds text only, so they follow as the user's. */
+  #attachments: ChatPart[] = []
+
+  constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean) {
+    this.#quirks = quirks
+    this.#breakpoints = breakpoints
+  }
+
+  push(message: Message): void {
+    this.#endTurn()
+    this.#messages.push(message)
+  }
+
+  finish(): readonly Message[] {
+    this.#endTurn()
+    this.#attach()
+    return this.#messages
+  }
+
+  item(item: InputItem, path: string): void {
+    switch (item.type) {
+      case undefined:
+      case 'message':
+        this.#message(item, path)
+        return
+      case 'reasoning':
+        this.#reasoning(item)
+        return
+      case 'function_call':
+        this.#call(item, path, {
+          type: 'function',
+          function: { name: item.name, arguments: item.arguments.trim() === '' ? '{}' : item.arguments },
+        })
+        return
+      case 'custom_tool_call':
+        this.#call(item, path, { type: 'custom', custom: { name: item.name, input: item.input } })
+        return
+      case 'function_call_output':
+      case 'custom_tool_call_output':
+        this.#output(item.call_id, item.output, `${path}.output`)
+        return
+      default:
+        throw new GatewayError(
+          'unprocessable',
+          `${path}: a ${item.type} item cannot be sent to this provider`,
+        )
+    }
+  }
+
+  #message(item: InputMessage, path: string): void {
+    if (item.role === 'assistant') {
+      this.#assistant(item, `${path}.content`)
+      return
+    }
+    this.#endTurn()
+    this.#attach()
+    const role = item.role === 'developer' && this.#quirks.has('system-role') ? 'system' : item.role
+    this.#messages.push({ role, content: this.#content(item.content, `${path}.content`) })
+  }
+
+  #content(content: InputMessage['content'], path: string): string | readonly ChatPart[] {
+    if (content === null) return ''
+    if (typeof content === 'string') return content
+    return foldParts(chatParts(content, path, this.#quirks, this.#breakpoints))
+  }
+
+  #assistant(item: AssistantMessage, path: string): void {
+    this.#attach()
+    // Two messages of the model in a row stay two, but what it said after its calls must stay before their outputs.
+    if (this.#turn?.spoke === true && this.#turn.calls.length === 0) this.#endTurn()
+    const turn = this.#begin()
+    turn.spoke = true
+    if (item.content === null) return
+    const parts: readonly ChatPart[] =
+      typeof item.content === 'string'
+        ? [{ type: 'text', text: item.content }]
+        : chatParts(item.content, path, this.#quirks, this.#breakpoints)
+    turn.parts.push(...parts)
+  }
+
+  #reasoning(item: InputReasoning): void {
+    const text = (item.content ?? []).map(part => part.text).join('')
+    const summary = (item.summary ?? []).map(part => part.text).join('\n')
+    const details = this.#quirks.has('reasoning-object') ? reasoningDetails(item, text) : []
+    const wantsText = this.#quirks.has('replay-reasoning') || this.#quirks.has('thinking-parts')
+    const signature =
+      this.#quirks.has('thought-signatures') && item.format === 'google-gemini-v1'
+        ? (item.signature ?? null)
+        : null
+    if (details.length === 0 && !wantsText && signature === null) return
+    this.#attach()
+    // Reasoning after calls is the next turn's, unless their outputs are still to come.
+    if (this.#turn?.spoke === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
+    const turn = this.#begin()
+    for (const detail of details) turn.details.push({ ...detail, index: turn.details.length })
+    if (wantsText) turn.thinking += text === '' ? summary : text
+    turn.signature ??= signature
+  }
+
+  #call(
+    item: Extract<InputItem, { type: 'function_call' | 'custom_tool_call' }>,
+    path: string,
+    body: Record<string, unknown>,
+  ): void {
+    if (typeof item.namespace === 'string') {
+      throw new GatewayError('unprocessable', `${path}.namespace: namespaces cannot be sent to this provider`)
+    }
+    this.#attach()
+    const signature: unknown = (item as Record<string, unknown>)['signature']
+    const signed = typeof signature === 'string' && this.#quirks.has('thought-signatures')
+    this.#begin().calls.push({
+      id: item.call_id,
+      ...body,
+      ...(signed ? { extra_content: { google: { thought_signature: signature } } } : {}),
+    })
+  }
+
+  #output(callId: string, output: string | readonly Parameters<typeof chatPart>[0][], path: string): void {
+    this.#endTurn()
+    let content: string
+    if (typeof output === 'string') content = output
+    else {
+      const parts = chatParts(output, path, this.#quirks, false)
+      const texts = parts.filter(part => part['type'] === 'text')
+      const others = parts.filter(part => part['type'] !== 'text')
+      content = texts.map(part => part['text']).join('\n')
+      if (others.length > 0) {
+        if (content === '') content = 'The output is attached below.'
+        this.#attachments.push({ type: 'text', text: `Output of tool call ${callId}:` }, ...others)
+      }
+    }
+    this.#messages.push({ role: 'tool', tool_call_id: callId, content })
+  }
+
+  /** Attachments wait until all outputs of the turn are there: nothing may stand between them. */
+  #attach(): void {
+    if (this.#attachments.length === 0) return
+    this.#messages.push({ role: 'user', content: this.#attachments })
+    this.#attachments = []
+  }
+
+  #begin(): Turn {
+    this.#turn ??= { parts: [], thinking: '', details: [], calls: [], signature: null, spoke: false }
+    return this.#turn
+  }
+
+  #endTurn(): void {
+    const turn = this.#turn
+    if (turn === null) return
+    this.#turn = null
+    const thinking = turn.thinking !== ''
+    const asParts = thinking && this.#quirks.has('thinking-parts')
+    const content = asParts
+      ? [{ type: 'thinking', thinking: [{ type: 'text', text: turn.thinking }] }, ...turn.parts]
+      : assistantContent(turn)
+    this.#messages.push({
+      role: 'assistant',
+      content,
+      ...(thinking && !asParts ? { reasoning_content: turn.thinking } : {}),
+      ...(turn.details.length > 0 ? { reasoning_details: turn.details } : {}),
+      ...(turn.calls.length > 0 ? { tool_calls: turn.calls } : {}),
+      ...(turn.signature === null
+        ? {}
+        : { extra_content: { google: { thought_signature: turn.signature } } }),
+    })
+  }
+}
+
+/** Many providers take only a string from the assistant; what it wrote in several parts was one text. */
+function assistantContent(turn: Turn): string | readonly ChatPart[] | null {
+  if (turn.parts.length === 0) return turn.calls.length > 0 ? null : ''
+  const plain = turn.parts.every(part => part['type'] === 'text' && part['cache_control'] === undefined)
+  return plain ? turn.parts.map(part => part['text']).join('') : turn.parts
+}
+
+/** The details of one reasoning item; none when nothing in it is signed or encrypted: plain text proves nothing. */
+function reasoningDetails(item: InputReasoning, text: string): Record<string, unknown>[] {
+  const signature = item.signature ?? null
+  const encrypted = item.encrypted_content ?? null
+  if (signature === null && encrypted === null) return []
+  const late: unknown = (item as Record<string, unknown>)['detail_id']
+  const id = typeof late === 'string' ? late : item.id
+  const common = {
+    ...(typeof item.format === 'string' ? { format: item.format } : {}),
+    ...(typeof id === 'string' ? { id } : {}),
+  }
+  const details: Record<string, unknown>[] = []
+  for (const part of item.summary ?? [])
+    details.push({ type: 'reasoning.summary', summary: part.text, ...common })
+  if (text !== '' || signature !== null) {
+    details.push({ type: 'reasoning.text', text, ...(signature === null ? {} : { signature }), ...common })
+  }
+  if (encrypted !== null) details.push({ type: 'reasoning.encrypted', data: encrypted, ...common })
+  return details
+}

@@ -1,0 +1,101 @@
+/**
+ * `tools` and `tool_choice` in the Chat Completions form. Pure.
+ * Functions and custom tools can be said; a tool that a provider would have to run itself cannot.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
+import type { Quirk } from '../../providers/provider.ts'
+
+interface ChatTools {
+  readonly tools: readonly Record<string, unknown>[]
+  readonly toolChoice: unknown
+}
+
+/** @throws GatewayError `unprocessable` that names the tool or choice. */
+export function chatTools(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): ChatTools {
+  const choice = request.tool_choice
+  const allowed =
+    typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedNames(choice.tools) : null
+  const tools = (request.tools ?? [])
+    .map((tool, index) => ({ name: nameOf(tool), wire: chatTool(tool, index, quirks) }))
+    // The chat form of `allowed_tools` is OpenAI's alone; offering only those tools says the same everywhere.
+    .filter(({ name }) => allowed === null || allowed.has(name))
+    .map(({ wire }) => wire)
+  return { tools, toolChoice: choice === undefined ? undefined : chatChoice(choice, quirks) }
+}
+
+function nameOf(tool: Tool): string {
+  return 'name' in tool && typeof tool.name === 'string' ? tool.name : ''
+}
+
+function chatTool(tool: Tool, index: number, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
+  if (tool.type === 'function') return functionTool(tool, quirks)
+  if (tool.type === 'custom') return customTool(tool)
+  throw new GatewayError(
+    'unprocessable',
+    `tools[${index}]: a ${tool.type} tool cannot be sent to this provider`,
+  )
+}
+
+function functionTool(tool: FunctionTool, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
+  const cached =
+    quirks.has('cache-control') && tool.cache_control !== undefined && tool.cache_control !== null
+  return {
+    type: 'function',
+    function: {
+      name: tool.name,
+      ...(typeof tool.description === 'string' ? { description: tool.description } : {}),
+      // Several providers insist on a schema, also for functions that take nothing.
+      parameters: tool.parameters ?? { type: 'object', properties: {} },
+      ...(typeof tool.strict === 'boolean' && !quirks.has('no-strict-tools') ? { strict: tool.strict } : {}),
+    },
+    ...(cached ? { cache_control: tool.cache_control } : {}),
+  }
+}
+
+function customTool(tool: CustomTool): Record<string, unknown> {
+  const { format } = tool
+  const grammar =
+    format?.type === 'grammar'
+      ? { type: 'grammar', grammar: { syntax: format.syntax, definition: format.definition } }
+      : format
+  return {
+    type: 'custom',
+    custom: {
+      name: tool.name,
+      ...(typeof tool.description === 'string' ? { description: tool.description } : {}),
+      ...(grammar === undefined || grammar === null ? {} : { format: grammar }),
+    },
+  }
+}
+
+function chatChoice(choice: ToolChoice, quirks: ReadonlySet<Quirk>): unknown {
+  if (typeof choice === 'string') return word(choice, quirks)
+  if (choice.type === 'function') return { type: 'function', function: { name: choice.name } }
+  if (choice.type === 'custom') return { type: 'custom', custom: { name: choice.name } }
+  if (choice.type === 'allowed_tools') return word(choice.mode, quirks)
+  throw new GatewayError(
+    'unprocessable',
+    `tool_choice: a ${choice.type} tool cannot be forced at this provider`,
+  )
+}
+
+function word(choice: 'auto' | 'none' | 'required', quirks: ReadonlySet<Quirk>): string {
+  return choice === 'required' && quirks.has('any-tool-choice') ? 'any' : choice
+}
+
+function allowedNames(tools: readonly Readonly<Record<string, unknown>>[]): ReadonlySet<string> {
+  const names = new Set<string>()
+  tools.forEach((tool, index) => {
+    const { type, name } = tool
+    if ((type !== 'function' && type !== 'custom') || typeof name !== 'string') {
+      throw new GatewayError(
+        'unprocessable',
+        `tool_choice.tools[${index}]: only functions and custom tools can be allowed here`,
+      )
+    }
+    names.add(name)
+  })
+  return names
+}

@@ -1,0 +1,62 @@
+/**
+ * Token counts of Chat Completions providers brought to one meaning (decision 16 of the interface notes). Pure.
+ * What each field counts differs by vendor; `total_tokens` tells which reading is right.
+ */
+import type { Usage } from '../format.ts'
+import { count, type Json, record } from './json.ts'
+
+/**
+ * Normalises a `usage` object. Cached counts are cut to the input and reasoning to the output: some vendors
+ * report more than that, and a bill must never go below zero.
+ */
+export function chatUsage(usage: Json): Usage {
+  const promptDetails = record(usage['prompt_tokens_details'])
+  const outputDetails = record(usage['completion_tokens_details'])
+  const cached = firstCount(
+    promptDetails?.['cached_tokens'],
+    usage['prompt_cache_hit_tokens'],
+    usage['cached_tokens'],
+    usage['num_cached_tokens'],
+    usage['cache_read_input_tokens'],
+  )
+  const written = firstCount(promptDetails?.['cache_write_tokens'], usage['cache_creation_input_tokens'])
+  const toldReasoning = firstCount(outputDetails?.['reasoning_tokens'], usage['reasoning_tokens'])
+  const audio = count(promptDetails?.['audio_tokens'])
+  let input = firstCount(usage['prompt_tokens'], usage['input_tokens'])
+  let output = firstCount(usage['completion_tokens'], usage['output_tokens'])
+  let reasoning = toldReasoning
+
+  // A total above the sum is made of something counted apart; exact matches name it.
+  const apart = count(usage['total_tokens']) - input - output
+  if (apart > 0) {
+    if (apart === toldReasoning) output += apart
+    else if (apart === audio || apart === cached + written || apart === cached || apart === written)
+      input += apart
+    else {
+      // Thinking that the vendor bills but does not itemise.
+      output += apart
+      if (toldReasoning === 0) reasoning = apart
+    }
+  }
+  const cachedTokens = Math.min(cached, input)
+  return {
+    inputTokens: input,
+    cachedTokens,
+    cacheWriteTokens: Math.min(written, input - cachedTokens),
+    outputTokens: output,
+    reasoningTokens: Math.min(reasoning, output),
+    webSearchRequests: firstCount(
+      record(usage['server_tool_use_details'])?.['web_search_requests'],
+      record(usage['server_tool_use'])?.['web_search_requests'],
+      usage['num_search_queries'],
+    ),
+  }
+}
+
+function firstCount(...values: readonly unknown[]): number {
+  for (const value of values) {
+    const found = count(value)
+    if (found > 0) return found
+  }
+  return 0
+}

@@ -1,0 +1,358 @@
+/**
+ * Reads a reply in the Responses wire format, streamed or whole, and tells it in Deltas. Pure. Hot path.
+ * Providers disagree about ids, indexes, event names and what the final object holds; an item is therefore known
+ * by its `output_index`, and the final object only adds what no event has told.
+ */
+import { GatewayError } from '../../errors.ts'
+import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
+import type { Decoder, Delta, ReasoningFormat } from '../format.ts'
+import { providerFailure } from '../provider-failure.ts'
+import { tellsError, toldFailure } from './failure.ts'
+import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
+import { finishOf, isSearch, usageOf } from './usage.ts'
+import { type Fields, fieldsOf, isFields, listOf, remainder, textOf } from './wire.ts'
+
+type Handler = (decoder: ResponsesDecoder, event: Fields) => void
+
+/** Items of providers that tell no output index are known by id alone. */
+const NO_INDEX = -1
+
+/** Progress names that may leave: those of hosted items in the documented list of events. */
+const PROGRESS: ReadonlySet<string> = new Set(
+  STREAM_EVENT_TYPES.filter(type =>
+    /^response\.(web_search|code_interpreter|image_generation|apply_patch|fusion)_call/.test(type),
+  ),
+)
+
+/** What envelopes an event; the rest is its own. */
+const ENVELOPE: ReadonlySet<string> = new Set([
+  'type',
+  'sequence_number',
+  'item_id',
+  'output_index',
+  'obfuscation',
+])
+
+function delta(form: Form, index: 'content_index' | 'summary_index'): Handler {
+  return (decoder, event) => decoder.told(form, event, index, event['delta'], true)
+}
+
+function done(form: Form, index: 'content_index' | 'summary_index', key: 'text' | 'refusal'): Handler {
+  return (decoder, event) => decoder.told(form, event, index, event[key], false)
+}
+
+const started: Handler = (decoder, event) => decoder.start(fieldsOf(event['response']))
+const ended: Handler = (decoder, event) => decoder.finish(event)
+const failed: Handler = (_, event) => {
+  throw toldFailure(event, null)
+}
+const wholePart: Handler = (decoder, event) => decoder.wholePart(event)
+
+/** By event type, the spellings of all known providers. What is not here and is no progress is left out. */
+const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
+  ['response.created', started],
+  ['response.queued', started],
+  ['response.in_progress', started],
+  ['response.output_item.added', (decoder, event) => decoder.added(event)],
+  ['response.output_item.done', (decoder, event) => decoder.itemDone(event)],
+  ['response.content_part.added', wholePart],
+  ['response.content_part.done', wholePart],
+  ['response.reasoning_part.added', wholePart],
+  ['response.reasoning_part.done', wholePart],
+  ['response.reasoning_summary_part.added', wholePart],
+  ['response.reasoning_summary_part.done', wholePart],
+  ['response.output_text.delta', delta('text', 'content_index')],
+  ['response.output_text.done', done('text', 'content_index', 'text')],
+  ['response.output_text.annotation.added', (decoder, event) => decoder.annotation(event)],
+  ['response.refusal.delta', delta('refusal', 'content_index')],
+  ['response.refusal.done', done('refusal', 'content_index', 'refusal')],
+  ['response.reasoning_text.delta', delta('reasoning', 'content_index')],
+  ['response.reasoning_text.done', done('reasoning', 'content_index', 'text')],
+  ['response.reasoning.delta', delta('reasoning', 'content_index')],
+  ['response.reasoning.done', done('reasoning', 'content_index', 'text')],
+  ['response.reasoning_summary_text.delta', delta('summary', 'summary_index')],
+  ['response.reasoning_summary_text.done', done('summary', 'summary_index', 'text')],
+  ['response.reasoning_summary.delta', delta('summary', 'summary_index')],
+  ['response.reasoning_summary.done', done('summary', 'summary_index', 'text')],
+  ['response.function_call_arguments.delta', (decoder, event) => decoder.input(event, event['delta'], true)],
+  [
+    'response.function_call_arguments.done',
+    (decoder, event) => decoder.input(event, event['arguments'], false),
+  ],
+  ['response.custom_tool_call_input.delta', (decoder, event) => decoder.input(event, event['delta'], true)],
+  ['response.custom_tool_call_input.done', (decoder, event) => decoder.input(event, event['input'], false)],
+  ['response.completed', ended],
+  ['response.done', ended],
+  ['response.incomplete', ended],
+  ['response.cancelled', ended],
+  ['response.failed', failed],
+  ['response.error', failed],
+  ['error', failed],
+])
+
+/** Status of a response whose own field is missing or was not brought up to date. */
+const STATUS_OF_EVENT: ReadonlyMap<unknown, string> = new Map([
+  ['response.completed', 'completed'],
+  ['response.done', 'completed'],
+  ['response.incomplete', 'incomplete'],
+  ['response.cancelled', 'cancelled'],
+])
+
+const RUNNING: ReadonlySet<unknown> = new Set(['queued', 'in_progress'])
+
+export class ResponsesDecoder implements Decoder {
+  readonly #emit: (delta: Delta) => void
+  readonly #slots: Slots
+  /** By the provider's output index: the item that events of this index are about now. */
+  readonly #byIndex = new Map<number, Slot>()
+  #latest: Slot | null = null
+  #started = false
+  #finished = false
+
+  /** `reasoning` names the provider's own reasoning, for items that do not say what they are. */
+  constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
+    this.#emit = emit
+    this.#slots = new Slots(emit, reasoning)
+  }
+
+  frame(event: string, data: string): void {
+    if (this.#finished || data === '' || data === '[DONE]') return
+    const value = parse(data)
+    const type = textOf(value['type']) ?? event
+    const handler = HANDLERS.get(type)
+    if (handler !== undefined) handler(this, value)
+    else if (PROGRESS.has(type)) this.#progress(type, value)
+    else if (type === '' || value['object'] === 'response') this.#body(value)
+    // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
+    else if (!type.startsWith('response.') && tellsError(value)) throw toldFailure(value, null)
+  }
+
+  end(): void {
+    if (!this.#finished) {
+      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
+    }
+  }
+
+  start(response: Fields): void {
+    if (this.#started) return
+    this.#started = true
+    this.#emit({ kind: 'start', upstreamId: textOf(response['id']), model: textOf(response['model']) })
+  }
+
+  added(event: Fields): void {
+    const item = event['item']
+    if (!isFields(item)) return
+    const index = outputIndex(event)
+    const known = this.#byIndex.get(index)
+    // Some providers announce an item twice; another id under a used index is another item.
+    if (known !== undefined && !known.closed && index !== NO_INDEX && isAgain(known, item)) return
+    this.#open(item, index)
+  }
+
+  itemDone(event: Fields): void {
+    const item = event['item']
+    if (!isFields(item)) return
+    const type = startType(item)
+    const known = this.#find({ output_index: event['output_index'], item_id: item['id'] })
+    const same = known !== null && known.type === type
+    if (same && known.closed && isAgain(known, item)) return
+    const slot = same && !known.closed ? known : this.#open(item, outputIndex(event))
+    if (slot !== null) this.#slots.close(slot, item)
+  }
+
+  /** Text of a part: a piece of it, or all of it. */
+  told(form: Form, event: Fields, indexKey: string, text: unknown, piece: boolean): void {
+    if (typeof text !== 'string') return
+    const slot = this.#slotFor(form, event)
+    if (slot === null) return
+    const index = whole(event[indexKey]) ?? 0
+    if (piece) this.#slots.append(slot, form, index, text, event['logprobs'])
+    else this.#slots.complete(slot, form, index, text, event['logprobs'])
+  }
+
+  wholePart(event: Fields): void {
+    const part = fieldsOf(event['part'])
+    const form = formOf(part)
+    const text = form === 'refusal' ? part['refusal'] : part['text']
+    // An empty part is told with its item: until then it may still be filled.
+    if (form === null || typeof text !== 'string' || text === '') return
+    const slot = this.#slotFor(form, event)
+    const index = whole(event[form === 'summary' ? 'summary_index' : 'content_index']) ?? 0
+    if (slot !== null) this.#slots.complete(slot, form, index, text, part['logprobs'])
+  }
+
+  annotation(event: Fields): void {
+    if (!isFields(event['annotation'])) return
+    const slot = this.#slotFor('text', event)
+    if (slot !== null) this.#slots.annotate(slot, whole(event['content_index']) ?? 0, event['annotation'])
+  }
+
+  /** Arguments of a call that no event has opened wait for the item itself: a call without a name cannot be told. */
+  input(event: Fields, text: unknown, piece: boolean): void {
+    const slot =
+      this.#find(event) ?? this.#current(event, 'function_call') ?? this.#current(event, 'custom_tool_call')
+    if (slot === null || slot.closed) return
+    if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return
+    if (!piece) this.#slots.completeInput(slot, text)
+    else if (typeof text === 'string') this.#slots.appendInput(slot, text)
+  }
+
+  /** The reply is over: `event` carries the final response, whose items complete what was streamed. */
+  finish(event: Fields): void {
+    const response = fieldsOf(event['response'])
+    this.#conclude(response, STATUS_OF_EVENT.get(event['type']) ?? 'completed')
+  }
+
+  #body(body: Fields): void {
+    const response = isFields(body['response']) ? body['response'] : body
+    if (
+      response['object'] === 'response' ||
+      (response['object'] === undefined && Array.isArray(response['output']))
+    ) {
+      if (!RUNNING.has(response['status']))
+        this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
+      else this.start(response)
+    } else if (tellsError(body)) throw toldFailure(body, null)
+    else
+      throw new GatewayError(
+        'provider_unavailable',
+        'The provider answered with something that is not a reply',
+      )
+  }
+
+  #conclude(response: Fields, implied: string): void {
+    const told = textOf(response['status'])
+    const status = told === null || RUNNING.has(told) ? implied : told
+    if (status === 'failed') throw toldFailure(response, null)
+    if (status === 'cancelled') {
+      throw new GatewayError('provider_unavailable', 'The provider cancelled the reply')
+    }
+    this.start(response)
+    this.#reconcile(response)
+    const slots = this.#slots.all
+    const calls = slots.some(slot => slot.type === 'function_call' || slot.type === 'custom_tool_call')
+    const end = finishOf(status, response, calls)
+    if (end.reason === 'content_filter' && slots.length === 0) {
+      throw providerFailure({
+        status: 400,
+        code: 'content_filter',
+        message: 'The provider blocked the prompt',
+      })
+    }
+    this.#finished = true
+    const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
+    if (usage !== null) this.#emit({ kind: 'usage', usage })
+    this.#emit({ kind: 'finish', ...end, serviceTier: textOf(response['service_tier']) })
+  }
+
+  /** Adds from the final output what no event told; the output may be empty, shorter or under other ids. */
+  #reconcile(response: Fields): void {
+    const finals = listOf(response['output']).filter(item => startType(item) !== null)
+    const matches = match(finals, this.#slots.all, this.#byIndex)
+    finals.forEach((item, at) => {
+      const slot = matches[at] ?? this.#open(item, NO_INDEX)
+      if (slot !== null && !slot.closed) this.#slots.close(slot, item)
+    })
+    // What is still open was never finished: its announcement may hold all there is of it.
+    for (const slot of this.#slots.all) if (!slot.closed) this.#slots.settle(slot, slot.form)
+    if (this.#slots.all.length === 0) this.#textOnly(response)
+  }
+
+  /** Servers that give no items may still give the text, in the field made for clients that read no items. */
+  #textOnly(response: Fields): void {
+    const text = textOf(response['output_text'])
+    const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)
+    if (slot !== null) this.#slots.close(slot, { content: text })
+  }
+
+  #progress(type: string, event: Fields): void {
+    const slot = this.#find(event)
+    if (slot === null || slot.closed || slot.type !== 'hosted') return
+    this.#slots.progress(slot, type.slice('response.'.length), remainder(event, ENVELOPE) ?? {})
+  }
+
+  #open(item: Fields, index: number): Slot | null {
+    const type = startType(item)
+    if (type === null) return null
+    this.start({})
+    const slot = this.#slots.open(type, item)
+    if (index !== NO_INDEX) this.#byIndex.set(index, slot)
+    this.#latest = slot
+    return slot
+  }
+
+  #find(event: Fields): Slot | null {
+    const index = outputIndex(event)
+    if (index !== NO_INDEX) return this.#byIndex.get(index) ?? null
+    const id = textOf(event['item_id'])
+    if (id === null) return this.#latest
+    return this.#slots.all.find(slot => slot.id === id) ?? null
+  }
+
+  /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
+  #current(event: Fields, type: Slot['type']): Slot | null {
+    const latest = this.#latest
+    return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
+  }
+
+  /** The item that takes this form; one that was never announced is opened by its first text. */
+  #slotFor(form: Form, event: Fields): Slot | null {
+    const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
+    const known = this.#find(event) ?? this.#current(event, type)
+    if (known !== null) return known.type === type && !known.closed ? known : null
+    return this.#open({ type, id: event['item_id'] }, outputIndex(event))
+  }
+}
+
+function parse(data: string): Fields {
+  let value: unknown
+  try {
+    value = JSON.parse(data)
+  } catch {
+    throw new GatewayError('provider_unavailable', 'The provider sent an event that is not JSON')
+  }
+  if (isFields(value)) return value
+  throw toldFailure(value, null)
+}
+
+function whole(value: unknown): number | null {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? value : null
+}
+
+function outputIndex(event: Fields): number {
+  return whole(event['output_index']) ?? NO_INDEX
+}
+
+function isAgain(known: Slot, item: Fields): boolean {
+  return known.type === startType(item) && known.id === (textOf(item['id']) ?? textOf(item['item_id']))
+}
+
+/**
+ * For each final item the streamed one it repeats, if any: by id, else by call id, else by position, else the first
+ * of its type that is left. In this order, so that ids that changed never hide an item and none is told twice.
+ */
+function match(
+  finals: readonly Fields[],
+  slots: readonly Slot[],
+  byIndex: ReadonlyMap<number, Slot>,
+): readonly (Slot | undefined)[] {
+  const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
+  const left = new Set(slots)
+  const pass = (choose: (final: Fields, at: number) => Slot | undefined): void => {
+    finals.forEach((final, at) => {
+      if (matches[at] !== undefined || left.size === 0) return
+      const slot = choose(final, at)
+      if (slot === undefined || !left.has(slot) || slot.type !== startType(final)) return
+      if (slot.type === 'hosted' && slot.form['type'] !== final['type']) return
+      matches[at] = slot
+      left.delete(slot)
+    })
+  }
+  const ids = new Map(slots.flatMap(slot => (slot.id === null ? [] : [[slot.id, slot] as const])))
+  const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
+  pass(final => ids.get(textOf(final['id']) ?? ''))
+  pass(final => calls.get(textOf(final['call_id']) ?? ''))
+  pass((_, at) => byIndex.get(at))
+  pass(final => [...left].find(slot => (slot.form['type'] ?? 'message') === (final['type'] ?? 'message')))
+  return matches
+}

@@ -1,0 +1,146 @@
+/**
+ * Writes a request in the Responses wire format. Pure. Our vocabulary is nearly this format's own, so a body is the
+ * request without what is ours: routing, plugins, identity, limits of our own tool loop. Unknown fields pass.
+ */
+import type { Endpoint } from '../../providers/provider.ts'
+import type { ModelRequest, WireRequest } from '../format.ts'
+import { wireInput } from './input.ts'
+import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
+import { type Fields, fieldsOf, listOf, remainder } from './wire.ts'
+
+type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
+
+/** Fields that mean something to this gateway alone, or that it answers for itself. */
+const OURS_ALONE: ReadonlySet<string> = new Set([
+  'model',
+  'models',
+  'provider',
+  'plugins',
+  'preset',
+  'route',
+  'transforms',
+  'debug',
+  'trace',
+  'session_id',
+  'image_config',
+  'modalities',
+  // Marks a place for providers that cache only on demand; these cache by themselves.
+  'cache_control',
+  'stop_server_tools_when',
+  'background',
+  'store',
+  'previous_response_id',
+  'conversation',
+  'stream',
+  'usage',
+  // The end user goes out hashed or not at all.
+  'user',
+  'safety_identifier',
+])
+
+/** Fields that differ on the wire; `undefined` leaves one out. */
+const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
+  ['input', (value, _, endpoint) => wireInput(value, endpoint)],
+  ['instructions', (value, _, endpoint) => wireInput(value, endpoint)],
+  ['tools', (value, _, endpoint) => wireTools(listOf(value), 'tools', endpoint.provider.quirks)],
+  ['tool_choice', (value, _, endpoint) => wireToolChoice(value, endpoint.provider.quirks)],
+  ['max_tool_calls', maxToolCalls],
+  ['reasoning', reasoning],
+  ['text', text],
+  ['service_tier', value => TIERS.get(value) ?? value],
+  ['stream_options', (value, model) => (model.stream ? value : undefined)],
+  // No provider of this format is known to take it; one that does says so.
+  [
+    'top_k',
+    (value, _, endpoint) => (endpoint.supportedParameters?.has('top_k') === true ? value : undefined),
+  ],
+])
+
+/** `ultrafast` prefers endpoints of its own; where there are none, the next best is asked for. */
+const TIERS: ReadonlyMap<unknown, string> = new Map([
+  ['fast', 'priority'],
+  ['ultrafast', 'priority'],
+])
+
+const VERBOSITIES: ReadonlyMap<unknown, string> = new Map([
+  ['xhigh', 'high'],
+  ['max', 'high'],
+])
+
+/** Share of the output limit that an effort stands for. Higher efforts are not reached: few models know them. */
+const EFFORT_SHARES: readonly (readonly [string, number])[] = [
+  ['minimal', 0.1],
+  ['low', 0.2],
+  ['medium', 0.5],
+  ['high', 0.8],
+]
+
+/** The output limit that a reasoning budget is measured against when neither caller nor endpoint gives one. */
+const USUAL_OUTPUT_TOKENS = 32_768
+
+const LOGPROBS = 'message.output_text.logprobs'
+const NOT_IN_REASONING: ReadonlySet<string> = new Set(['max_tokens', 'enabled', 'exclude', 'effort'])
+const NOT_IN_TEXT: ReadonlySet<string> = new Set(['format', 'verbosity'])
+const NONE: ReadonlySet<string> = new Set()
+
+/** @throws GatewayError `unprocessable` when the request holds something that only our side could serve. */
+export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
+  const request: Fields = { ...model.request }
+  const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
+  for (const [name, value] of Object.entries(request)) {
+    if (value == null || OURS_ALONE.has(name)) continue
+    const field = FIELDS.get(name)
+    const written = field === undefined ? value : field(value, model, endpoint)
+    if (written !== undefined) body.set(name, written)
+  }
+  askForLogprobs(body)
+  body.set('stream', model.stream)
+  body.set('store', false)
+  if (model.endUser !== null) body.set('safety_identifier', model.endUser)
+  return { path: '/responses', headers: {}, body: Object.fromEntries(body) }
+}
+
+/** Probabilities come only when they are asked for by name, and a number of them alone is an error. */
+function askForLogprobs(body: Map<string, unknown>): void {
+  const wanted = body.get('top_logprobs')
+  if (typeof wanted !== 'number' || wanted === 0) return
+  const include = body.get('include')
+  const list: readonly unknown[] = Array.isArray(include) ? include : []
+  if (!list.includes(LOGPROBS)) body.set('include', [...list, LOGPROBS])
+}
+
+/** Our limit counts steps of our own loop; it goes along only when the provider runs tools too. */
+function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
+  if (request.stop_server_tools_when != null) return undefined
+  return listOf(request.tools).some(runsAtProvider) ? value : undefined
+}
+
+function text(value: unknown): Fields | undefined {
+  const config = fieldsOf(value)
+  const { format, verbosity } = config
+  const written: Record<string, unknown> = { ...remainder(config, NOT_IN_TEXT) }
+  if (format != null) written['format'] = remainder(fieldsOf(format), NONE)
+  if (verbosity != null) written['verbosity'] = VERBOSITIES.get(verbosity) ?? verbosity
+  return Object.keys(written).length === 0 ? undefined : written
+}
+
+function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint): Fields | undefined {
+  const config = fieldsOf(value)
+  const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? USUAL_OUTPUT_TOKENS
+  const effort = config['effort'] ?? impliedEffort(config, limit)
+  const written: Record<string, unknown> = { ...remainder(config, NOT_IN_REASONING) }
+  if (effort != null) written['effort'] = effort
+  return Object.keys(written).length === 0 ? undefined : written
+}
+
+/** This format knows efforts only: a switch or a budget becomes the nearest one. */
+function impliedEffort(config: Fields, limit: number): string | null {
+  if (config['enabled'] === false) return 'none'
+  const budget = config['max_tokens']
+  if (typeof budget !== 'number') return config['enabled'] === true ? 'medium' : null
+  if (budget === 0) return 'none'
+  const share = budget / limit
+  return EFFORT_SHARES.reduce((best, one) =>
+    Math.abs(one[1] - share) < Math.abs(best[1] - share) ? one : best,
+  )[0]
+}

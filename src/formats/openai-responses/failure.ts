@@ -1,0 +1,140 @@
+/**
+ * Errors as providers of the Responses format tell them: in an HTTP reply, in an `error` event (flat or nested),
+ * in a failed response, or as a JSON body under status 200. Pure.
+ */
+import type { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../provider-failure.ts'
+import { type Fields, fieldsOf, isFields, listOf, textOf } from './wire.ts'
+
+/** What a code means when no HTTP status came with it. */
+const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
+  ['rate_limit_exceeded', 429],
+  ['insufficient_quota', 429],
+  ['too_many_requests', 429],
+  ['slow_down', 503],
+  ['server_is_overloaded', 529],
+  ['vector_store_timeout', 504],
+  ['timeout', 504],
+  ['request_timeout', 504],
+  ['rate_limit_error', 429],
+  ['overloaded_error', 529],
+  ['timeout_error', 504],
+  ['invalid_prompt', 400],
+  ['invalid_request', 400],
+  ['invalid_request_error', 400],
+  ['invalid-argument', 400],
+  ['unsupported_file', 400],
+  ['image_parse_error', 400],
+  ['image_too_large', 400],
+  ['image_too_small', 400],
+  ['image_file_too_large', 400],
+  ['image_file_not_found', 400],
+  ['empty_image_file', 400],
+  ['failed_to_download_image', 400],
+  ['invalid_image', 400],
+  ['invalid_image_format', 400],
+  ['invalid_image_mode', 400],
+  ['invalid_image_url', 400],
+  ['invalid_base64_image', 400],
+  ['unsupported_image_media_type', 400],
+])
+
+/** Codes that are all one thing to our callers: the content was refused. */
+const POLICY_CODES: ReadonlySet<string> = new Set([
+  'bio_policy',
+  'cyber_policy',
+  'misalignment_policy_violation',
+  'image_content_policy_violation',
+  'responsibleaipolicyviolation',
+])
+
+interface Told {
+  readonly status: number | null
+  readonly code: string | null
+  /** The class of the error where a code is more special than any table. */
+  readonly type: string | null
+  readonly message: string | null
+}
+
+/**
+ * The failure told by any JSON value; `status` is the HTTP status when it was an error, else null.
+ */
+export function toldFailure(value: unknown, status: number | null): GatewayError {
+  const told = readError(value)
+  const code = told.code?.toLowerCase() ?? ''
+  const implied = POLICY_CODES.has(code)
+    ? 400
+    : (STATUS_BY_CODE.get(code) ?? STATUS_BY_CODE.get(told.type ?? '') ?? null)
+  return providerFailure({
+    status: status ?? told.status ?? implied,
+    code: POLICY_CODES.has(code) ? 'content_policy_violation' : told.code,
+    message: told.message,
+  })
+}
+
+/** What a reply with an error status means; the body may be JSON of any shape, plain text, HTML or empty. */
+export function replyFailure(status: number, body: string): GatewayError {
+  const known = status >= 400 ? status : null
+  const text = body.trim()
+  try {
+    return toldFailure(JSON.parse(text), known)
+  } catch (thrown) {
+    if (!(thrown instanceof SyntaxError)) throw thrown
+  }
+  // A page of markup is written for a browser and tells a caller nothing.
+  return providerFailure({ status: known, code: null, message: text.startsWith('<') ? null : text })
+}
+
+/** True when a value is an error, whatever HTTP status it came with. */
+export function tellsError(body: Fields): boolean {
+  const error = body['error']
+  return (
+    isFields(error) || textOf(error) !== null || detail(body) !== null || textOf(body['message']) !== null
+  )
+}
+
+function readError(value: unknown): Told {
+  if (typeof value === 'string') return { status: null, code: null, type: null, message: value }
+  const body = fieldsOf(Array.isArray(value) ? value[0] : value)
+  const response = body['response']
+  if (isFields(response) && isFields(response['error'])) return readError({ error: response['error'] })
+  const error = body['error']
+  const inner = isFields(error) ? error : body
+  return {
+    status: errorStatus(inner) ?? errorStatus(body),
+    code: errorCode(inner),
+    type: textOf(inner['type']),
+    message:
+      textOf(inner['message']) ??
+      textOf(error) ??
+      textOf(body['message']) ??
+      textOf(body['Message']) ??
+      detail(body),
+  }
+}
+
+function errorCode(error: Fields): string | null {
+  // Azure hides the verdict of its filter one level deeper, under a code that says only "bad request".
+  const deeper = textOf(fieldsOf(error['innererror'])['code'])
+  if (deeper !== null && POLICY_CODES.has(deeper.toLowerCase())) return deeper
+  const type = textOf(error['type'])
+  return textOf(error['code']) ?? (type === 'error' ? null : type) ?? textOf(error['__type'])
+}
+
+function errorStatus(error: Fields): number | null {
+  for (const key of ['status', 'status_code', 'statusCode', 'code']) {
+    const value = error[key]
+    const number = typeof value === 'string' && /^\d{3}$/.test(value) ? Number(value) : value
+    if (typeof number === 'number' && Number.isInteger(number) && number >= 400 && number <= 599)
+      return number
+  }
+  return null
+}
+
+function detail(body: Fields): string | null {
+  return (
+    textOf(body['detail']) ??
+    textOf(fieldsOf(body['detail'])['message']) ??
+    textOf(listOf(body['detail'])[0]?.['msg'])
+  )
+}

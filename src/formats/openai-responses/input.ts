@@ -1,0 +1,164 @@
+/**
+ * Input items as the Responses wire format takes them. Pure. Most are already in its vocabulary; what changes:
+ *
+ * - ids of messages, calls and call outputs are left out. Nothing is stored, so an id means nothing to a provider,
+ *   but one that another provider or this gateway made would be refused, and one it made itself is looked up;
+ * - reasoning goes back only to where it came from (see `reasoningItem`);
+ * - an item of a tool that ran on our side becomes a function call and its output;
+ * - marks and hints of this gateway are taken off.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { OURS, wireTools } from './tools.ts'
+import {
+  type Fields,
+  fieldsOf,
+  isFields,
+  listOf,
+  ownReasoning,
+  reasoningFormat,
+  remainder,
+  textOf,
+} from './wire.ts'
+
+type Writer = (item: Fields, endpoint: Endpoint, path: string) => readonly Fields[]
+
+const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control'])
+const NOT_IN_CALL: ReadonlySet<string> = new Set(['id', 'subagent_id', 'subagent_items', 'signature'])
+const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status'])
+const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing', 'logprobs', 'annotations'])
+const NOT_IN_REASONING: ReadonlySet<string> = new Set(['format', 'signature', 'content'])
+const NOT_IN_CITATION: ReadonlySet<string> = new Set(['content'])
+/** Pictures are no words for a model to read back. */
+const NOT_IN_RESULT: ReadonlySet<string> = new Set([
+  'type',
+  'id',
+  'status',
+  'call_id',
+  'arguments',
+  'imageB64',
+  'screenshotB64',
+])
+const NONE: ReadonlySet<string> = new Set()
+
+/** Providers demand these; citations of others may lack them, and a model reads none of them. */
+const CITATION_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
+  ['url_citation', ['url', 'title', 'start_index', 'end_index']],
+  ['file_citation', ['file_id', 'filename', 'index']],
+  ['file_path', ['file_id', 'index']],
+  ['container_file_citation', ['container_id', 'file_id', 'filename', 'start_index', 'end_index']],
+])
+
+const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
+  ['message', message],
+  ['reasoning', reasoningItem],
+  ['function_call', item => kept(item, NOT_IN_CALL)],
+  ['custom_tool_call', item => kept(item, NOT_IN_CALL)],
+  ['function_call_output', toolOutput],
+  ['custom_tool_call_output', toolOutput],
+  [
+    'additional_tools',
+    (item, endpoint, path) => [
+      { ...item, tools: wireTools(listOf(item['tools']), `${path}.tools`, endpoint.provider.quirks) },
+    ],
+  ],
+  ['agent_message', refuse],
+  ['context_compaction', refuse],
+  ['item_reference', refuse],
+])
+
+/**
+ * The value of `input`.
+ * @throws GatewayError `unprocessable` for an item that the format cannot carry; names its path.
+ */
+export function wireInput(input: unknown, endpoint: Endpoint): unknown {
+  if (!Array.isArray(input)) return input
+  return input.flatMap((value, index) => {
+    const item = fieldsOf(value)
+    const type = textOf(item['type']) ?? 'message'
+    if (OURS.test(type)) return ourResult(item, type, index)
+    const writer = WRITERS.get(type)
+    return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
+  })
+}
+
+function kept(item: Fields, without: ReadonlySet<string>): readonly Fields[] {
+  return [remainder(item, without) ?? {}]
+}
+
+function refuse(item: Fields, _: Endpoint, path: string): never {
+  throw new GatewayError(
+    'unprocessable',
+    `${path}.type: this provider cannot be given an item ${String(item['type'])}`,
+  )
+}
+
+function message(item: Fields, endpoint: Endpoint): readonly Fields[] {
+  const content = item['content']
+  // A message without content says nothing, and most providers refuse it.
+  if (content == null) return []
+  const role =
+    item['role'] === 'developer' && endpoint.provider.quirks.includes('system-role') ? 'system' : item['role']
+  return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: parts(content) }]
+}
+
+function toolOutput(item: Fields): readonly Fields[] {
+  return [{ ...remainder(item, NOT_IN_OUTPUT), output: parts(item['output']) }]
+}
+
+function parts(content: unknown): unknown {
+  return Array.isArray(content) ? content.map(part => (isFields(part) ? wirePart(part) : part)) : content
+}
+
+function wirePart(part: Fields): Fields {
+  const plain = remainder(part, NOT_IN_PART) ?? {}
+  const citations = listOf(part['annotations']).filter(isComplete)
+  return citations.length === 0
+    ? plain
+    : { ...plain, annotations: citations.map(one => remainder(one, NOT_IN_CITATION)) }
+}
+
+function isComplete(citation: Fields): boolean {
+  const needed = CITATION_FIELDS.get(citation['type'])
+  return needed?.every(field => citation[field] != null) ?? false
+}
+
+/**
+ * Encrypted reasoning goes only to the provider whose it is; when the item does not say whose, it is taken for
+ * that of this wire format. Providers that encrypt theirs cannot use plain reasoning and would look its id up in
+ * vain; the others are given the plain text back under its id.
+ */
+function reasoningItem(item: Fields, endpoint: Endpoint): readonly Fields[] {
+  const origin = reasoningFormat(item['format'])
+  const own = ownReasoning(endpoint.provider.slug)
+  const foreign =
+    textOf(item['format']) !== null &&
+    origin !== 'unknown' &&
+    (own === null ? !isOfThisWire(item) : origin !== own)
+  if (foreign) return []
+  const content = listOf(item['content'])
+  const encrypted = textOf(item['encrypted_content']) !== null
+  if (!encrypted && (own === 'openai-responses-v1' || own === 'azure-openai-responses-v1')) return []
+  if (!encrypted && content.length === 0 && listOf(item['summary']).length === 0) return []
+  const plain = { summary: [], ...remainder(item, NOT_IN_REASONING) }
+  return [content.length === 0 ? plain : { ...plain, content }]
+}
+
+/** Formats of reasoning are named after the wire format that carries it. */
+function isOfThisWire(item: Fields): boolean {
+  return String(item['format']).includes('responses')
+}
+
+/** What a tool of ours did, in words every provider knows: it was called, and this came back. */
+function ourResult(item: Fields, type: string, index: number): readonly Fields[] {
+  const name = type.slice(type.indexOf(':') + 1)
+  const callId = textOf(item['call_id']) ?? textOf(item['id']) ?? `call_${index}`
+  const result = remainder(
+    item,
+    name === 'image_generation' ? new Set([...NOT_IN_RESULT, 'result']) : NOT_IN_RESULT,
+  )
+  return [
+    { type: 'function_call', call_id: callId, name, arguments: textOf(item['arguments']) ?? '{}' },
+    { type: 'function_call_output', call_id: callId, output: JSON.stringify(result ?? {}) },
+  ]
+}

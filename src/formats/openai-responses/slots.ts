@@ -1,0 +1,293 @@
+/**
+ * The output items of one Responses reply as far as they have been told: which deltas were emitted for each, so
+ * that a final form can complete what streaming left out and repeat nothing. Hot path: `append` runs per token.
+ *
+ * One rule settles every disagreement: what was streamed stands, because it may have reached the client. A final
+ * text that continues the streamed one adds its rest; a final text that contradicts it is ignored.
+ */
+import type { Annotation, Logprob, OutputItem } from '../../protocol/items.ts'
+import type { Delta, ItemStart, ReasoningFormat } from '../format.ts'
+import { type Fields, listOf, reasoningFormat, remainder, textOf } from './wire.ts'
+
+/** Which deltas a part is told in. */
+export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
+
+interface Part {
+  readonly form: Form
+  /** The provider's content or summary index; gaps and repetitions are its own business. */
+  readonly index: number
+  /** Ours: counts up from 0 in order of appearance. */
+  readonly part: number
+  text: string
+  logprobs: number
+  annotations: number
+  emitted: boolean
+}
+
+/** One output item. Opened when it is created; nothing is emitted for it after `closed`. */
+export interface Slot {
+  readonly item: number
+  readonly type: ItemStart['type']
+  readonly id: string | null
+  readonly callId: string | null
+  /** The last whole form the provider gave: how it opened the item, then how it closed it. */
+  form: Fields
+  readonly parts: Part[]
+  /** Arguments of a call, or the input of a custom tool call, as emitted. */
+  input: string
+  /** The part that was told last; going back to another one would begin it anew. */
+  current: Part | null
+  closed: boolean
+}
+
+const PART_FORMS: ReadonlyMap<unknown, Form> = new Map([
+  ['output_text', 'text'],
+  ['text', 'text'],
+  ['input_text', 'text'],
+  ['refusal', 'refusal'],
+  ['reasoning_text', 'reasoning'],
+  ['summary_text', 'summary'],
+])
+
+const START_TYPES: ReadonlyMap<unknown, ItemStart['type']> = new Map([
+  ['message', 'message'],
+  ['reasoning', 'reasoning'],
+  ['function_call', 'function_call'],
+  ['custom_tool_call', 'custom_tool_call'],
+])
+
+/** Keys that deltas or the opening already told; `item_id` and `output_index` stray into items at one provider. */
+const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
+  message: new Set(['type', 'id', 'role', 'content']),
+  reasoning: new Set(['type', 'id', 'summary', 'content', 'format']),
+  function_call: new Set(['type', 'id', 'call_id', 'name', 'arguments', 'item_id', 'output_index']),
+  custom_tool_call: new Set(['type', 'id', 'call_id', 'name', 'input', 'item_id', 'output_index']),
+  hosted: new Set(['type', 'id']),
+}
+
+const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
+
+export function formOf(part: Fields): Form | null {
+  return PART_FORMS.get(part['type']) ?? null
+}
+
+/** What kind of delta item a wire item becomes; null when it has no type and so cannot be passed on. */
+export function startType(item: Fields): ItemStart['type'] | null {
+  const type = item['type'] ?? (item['role'] === 'assistant' ? 'message' : undefined)
+  if (type === 'message' && (item['role'] ?? 'assistant') !== 'assistant') return 'hosted'
+  return START_TYPES.get(type) ?? (textOf(type) === null ? null : 'hosted')
+}
+
+export class Slots {
+  readonly #emit: (delta: Delta) => void
+  readonly #reasoning: ReasoningFormat | null
+  readonly #all: Slot[] = []
+
+  /** `reasoning` names the provider's own reasoning, for items that do not say. */
+  constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
+    this.#emit = emit
+    this.#reasoning = reasoning
+  }
+
+  /** In order of appearance. */
+  get all(): readonly Slot[] {
+    return this.#all
+  }
+
+  open(type: ItemStart['type'], item: Fields): Slot {
+    const slot: Slot = {
+      item: this.#all.length,
+      type,
+      id: textOf(item['id']) ?? textOf(item['item_id']),
+      callId: textOf(item['call_id']),
+      form: item,
+      parts: [],
+      input: '',
+      current: null,
+      closed: false,
+    }
+    this.#all.push(slot)
+    this.#emit({ kind: 'open', item: slot.item, start: this.#start(slot, item) })
+    return slot
+  }
+
+  /** Adds streamed text to a part, which begins to exist with it. */
+  append(slot: Slot, form: Form, index: number, text: string, logprobs: unknown): void {
+    this.#add(slot, this.part(slot, form, index), text, Array.isArray(logprobs) ? logprobs : [])
+  }
+
+  /** Adds what a final text has beyond the streamed one, and its token probabilities where they were not streamed. */
+  complete(slot: Slot, form: Form, index: number, whole: unknown, logprobs: unknown): void {
+    if (typeof whole === 'string') this.#complete(slot, this.part(slot, form, index), whole, logprobs)
+  }
+
+  annotate(slot: Slot, index: number, annotation: unknown): void {
+    const part = this.part(slot, 'text', index)
+    part.annotations++
+    part.emitted = true
+    slot.current ??= part
+    this.#emit({ kind: 'annotation', item: slot.item, part: part.part, annotation: annotation as Annotation })
+  }
+
+  /** Adds streamed arguments of a function call, or streamed input of a custom tool call. */
+  appendInput(slot: Slot, text: string): void {
+    slot.input += text
+    this.#emit({ kind: 'arguments', item: slot.item, text })
+  }
+
+  completeInput(slot: Slot, whole: unknown): void {
+    const text = typeof whole === 'string' || whole == null ? whole : JSON.stringify(whole)
+    if (text == null || text.length <= slot.input.length || !text.startsWith(slot.input)) return
+    this.appendInput(slot, text.slice(slot.input.length))
+  }
+
+  progress(slot: Slot, name: string, fields: Fields): void {
+    this.#emit({ kind: 'progress', item: slot.item, name, fields })
+  }
+
+  /** Brings an item to its final form and closes it. */
+  close(slot: Slot, final: Fields): void {
+    this.settle(slot, final)
+    const fields = this.#closing(slot, final)
+    slot.closed = true
+    slot.form = final
+    this.#emit({ kind: 'close', item: slot.item, fields })
+  }
+
+  /** Emits what a form of the item holds and no delta has told. */
+  settle(slot: Slot, form: Fields): void {
+    if (slot.type === 'function_call') this.completeInput(slot, form['arguments'])
+    else if (slot.type === 'custom_tool_call') this.completeInput(slot, form['input'])
+    else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'))
+    else if (slot.type === 'reasoning') {
+      this.#settleParts(slot, partsOf(form['summary'], 'summary_text'))
+      this.#settleParts(slot, partsOf(form['content'], 'reasoning_text'))
+    }
+  }
+
+  part(slot: Slot, form: Form, index: number): Part {
+    for (const one of slot.parts) if (one.form === form && one.index === index) return one
+    const kind = numbering(form)
+    let part = 0
+    for (const one of slot.parts) if (numbering(one.form) === kind) part++
+    const made: Part = { form, index, part, text: '', logprobs: 0, annotations: 0, emitted: false }
+    slot.parts.push(made)
+    return made
+  }
+
+  #start(slot: Slot, item: Fields): ItemStart {
+    const { id, callId, type } = slot
+    switch (type) {
+      case 'message':
+        return { type, id, phase: textOf(item['phase']) }
+      case 'reasoning':
+        return { type, id, format: reasoningFormat(item['format']) ?? this.#reasoning }
+      case 'function_call':
+      case 'custom_tool_call':
+        return { type, id, callId, name: textOf(item['name']) ?? '', extra: remainder(item, NOT_EXTRA) }
+      case 'hosted':
+        return { type, item: item as unknown as OutputItem }
+    }
+  }
+
+  #closing(slot: Slot, final: Fields): Fields | null {
+    // A hosted item is final in every field: there a null may replace a value.
+    const fields = remainder(final, TOLD[slot.type], slot.type === 'hosted')
+    if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return fields
+    // A call that was opened before its name or id was known gets them now.
+    const late: Record<string, unknown> = {}
+    if (slot.callId === null && textOf(final['call_id']) !== null) late['call_id'] = final['call_id']
+    if (textOf(slot.form['name']) === null && textOf(final['name']) !== null) late['name'] = final['name']
+    return Object.keys(late).length === 0 ? fields : { ...fields, ...late }
+  }
+
+  #settleParts(slot: Slot, finals: readonly Fields[]): void {
+    const taken = new Set<Part>()
+    finals.forEach((final, at) => {
+      const form = formOf(final)
+      if (form === null) return
+      const whole = form === 'refusal' ? final['refusal'] : final['text']
+      if (typeof whole !== 'string') return
+      const part =
+        matchingPart(slot, form, at, whole, finals, taken) ??
+        this.part(slot, form, unusedIndex(slot, form, at))
+      taken.add(part)
+      this.#complete(slot, part, whole, final['logprobs'])
+      if (form === 'text') this.#completeAnnotations(slot, part, listOf(final['annotations']))
+    })
+  }
+
+  #completeAnnotations(slot: Slot, part: Part, annotations: readonly Fields[]): void {
+    for (const annotation of annotations.slice(part.annotations)) this.annotate(slot, part.index, annotation)
+  }
+
+  #complete(slot: Slot, part: Part, whole: string, logprobs: unknown): void {
+    const rest = whole.startsWith(part.text) ? whole.slice(part.text.length) : ''
+    const late = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
+    const more = Array.isArray(logprobs) && !late ? logprobs.slice(part.logprobs) : []
+    if (rest !== '' || more.length > 0 || !part.emitted) this.#add(slot, part, rest, more)
+  }
+
+  #add(slot: Slot, part: Part, text: string, logprobs: readonly unknown[]): void {
+    part.text += text
+    part.emitted = true
+    slot.current = part
+    const { item } = slot
+    switch (part.form) {
+      case 'text': {
+        part.logprobs += logprobs.length
+        const told = logprobs.length === 0 ? null : (logprobs as readonly Logprob[])
+        this.#emit({ kind: 'text', item, part: part.part, text, logprobs: told })
+        break
+      }
+      case 'refusal':
+        this.#emit({ kind: 'refusal', item, part: part.part, text })
+        break
+      case 'reasoning':
+        this.#emit({ kind: 'reasoning', item, form: 'text', part: part.part, text })
+        break
+      case 'summary':
+        this.#emit({ kind: 'reasoning', item, form: 'summary', part: part.part, text })
+        break
+    }
+  }
+}
+
+/** Text and refusals share one list of parts; raw reasoning and summaries have their own. */
+function numbering(form: Form): Form {
+  return form === 'refusal' ? 'text' : form
+}
+
+/** Content in any of its spellings as a list of parts: plain text becomes one part of the given type. */
+function partsOf(content: unknown, type: string): readonly Fields[] {
+  if (typeof content === 'string') return [{ type, text: content }]
+  return listOf(content)
+}
+
+/**
+ * The streamed part that a final one repeats: the one of the same index, else the first whose text it continues
+ * and that no other final part claims by index (one provider starts to count its streamed parts at 1).
+ */
+function matchingPart(
+  slot: Slot,
+  form: Form,
+  at: number,
+  whole: string,
+  finals: readonly Fields[],
+  taken: ReadonlySet<Part>,
+): Part | undefined {
+  const free = slot.parts.filter(part => part.form === form && !taken.has(part))
+  const sameIndex = free.find(part => part.index === at)
+  if (sameIndex !== undefined) return sameIndex
+  return free.find(part => {
+    const claimant = finals[part.index]
+    return (claimant === undefined || formOf(claimant) !== form) && whole.startsWith(part.text)
+  })
+}
+
+/** An index under which no part of this form is known, so that a new one is made. */
+function unusedIndex(slot: Slot, form: Form, wanted: number): number {
+  let index = wanted
+  while (slot.parts.some(part => part.form === form && part.index === index)) index++
+  return index
+}

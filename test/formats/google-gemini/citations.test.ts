@@ -1,0 +1,58 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { Citations, unitsOf } from '../../../src/formats/google-gemini/citations.ts'
+
+t.test('byte offsets become UTF-16 offsets', async t => {
+  const text = 'aé€🎈b'
+  const units = unitsOf(text, [0, 1, 3, 6, 10, 11, 2, 8, 99])
+  t.strictSame(
+    [0, 1, 3, 6, 10, 11].map(offset => units.get(offset)),
+    [0, 1, 2, 3, 5, 6],
+  )
+  t.equal(units.get(2), 1, 'an offset inside a character is moved to its beginning')
+  t.equal(units.get(8), 3, 'also inside one of two units')
+  t.equal(units.get(99), undefined, 'there is nothing past the end')
+})
+
+t.test('for any text the bytes before an offset are the units before it', async t => {
+  const property = fc.check(
+    fc.property(fc.string({ unit: 'grapheme' }), fc.array(fc.nat(80)), (text, cuts) => {
+      const bounds = cuts.map(cut => [...text].slice(0, cut).join(''))
+      const offsets = bounds.map(bound => Buffer.byteLength(bound))
+      const units = unitsOf(text, offsets)
+      return bounds.every((bound, index) => units.get(offsets[index] ?? -1) === bound.length)
+    }),
+  )
+  t.notOk(property.failed, JSON.stringify(property.counterexample))
+})
+
+function cite(segment: object, text: string): unknown {
+  const citations = new Citations()
+  citations.read({
+    groundingMetadata: {
+      groundingChunks: [{ web: { uri: 'u' } }],
+      groundingSupports: [{ segment, groundingChunkIndices: [0] }],
+    },
+  })
+  return citations.place([{ item: 4, text }])[0]
+}
+
+t.test('a stretch is where its quotation is, whatever its offsets say', async t => {
+  const at = (start_index: number, end_index: number) => ({ item: 4, annotation: { start_index, end_index } })
+  t.match(cite({ startIndex: 3, endIndex: 6, text: 'b' }, 'éb b'), at(1, 2), 'wrong offsets')
+  t.match(
+    cite({ startIndex: 4, endIndex: 5, text: 'b' }, 'éb b'),
+    at(3, 4),
+    'right offsets choose among equal texts',
+  )
+  t.match(cite({ text: ' b' }, 'éb b'), at(2, 4), 'no offsets')
+  t.match(cite({ startIndex: 2, endIndex: 99, text: 'zzz' }, 'éb b'), at(1, 4), 'a quotation of nothing')
+  t.match(cite({ startIndex: 50, endIndex: 99 }, 'éb b'), at(4, 4), 'past the end')
+  t.equal(cite({}, 'éb b'), undefined, 'nothing is cited')
+})
+
+t.test('without any text there is nothing to cite', async t => {
+  const citations = new Citations()
+  citations.read({ citationMetadata: { citations: [{ uri: 'u', endIndex: 3 }] } })
+  t.same(citations.place([]), [])
+})
