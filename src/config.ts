@@ -93,7 +93,14 @@ const ModelSchema = Type.Object(
 const FileSchema = Type.Object(
   {
     listen: Type.Optional(
-      Type.Object({ host: Type.Optional(Type.String({ minLength: 1 })), port: Type.Optional(Port) }, closed),
+      Type.Object(
+        {
+          host: Type.Optional(Type.String({ minLength: 1 })),
+          port: Type.Optional(Port),
+          shared: Type.Optional(Type.Boolean()),
+        },
+        closed,
+      ),
     ),
     admin: Type.Optional(
       Type.Object({ host: Type.Optional(Type.String({ minLength: 1 })), port: Type.Optional(Port) }, closed),
@@ -136,6 +143,7 @@ const FileSchema = Type.Object(
           stallMs: Type.Optional(Milliseconds),
           uploadMs: Type.Optional(Milliseconds),
           drainMs: Type.Optional(Milliseconds),
+          drainDelayMs: Type.Optional(Type.Integer({ minimum: 0, maximum: 600_000 })),
         },
         closed,
       ),
@@ -147,6 +155,9 @@ const FileSchema = Type.Object(
           maxConnections: Type.Optional(Type.Integer({ minimum: 1 })),
           allowChunked: Type.Optional(Type.Boolean()),
           closeAfterReply: Type.Optional(Type.Boolean()),
+          maxInFlight: Type.Optional(Type.Integer({ minimum: 1 })),
+          maxLagMs: Type.Optional(Milliseconds),
+          maxBufferedBytes: Type.Optional(Type.Integer({ minimum: 1_048_576 })),
         },
         closed,
       ),
@@ -159,7 +170,12 @@ export type ProviderRow = Static<typeof ProviderSchema>
 export type ModelRow = Static<typeof ModelSchema>
 
 export interface Config {
-  readonly listen: { readonly host: string; readonly port: number }
+  readonly listen: {
+    readonly host: string
+    readonly port: number
+    /** Another instance may serve on the same port, for a restart without a gap. */
+    readonly shared: boolean
+  }
   readonly admin: { readonly host: string; readonly port: number }
   readonly threads: { readonly serve: number; readonly tasks: number }
   readonly storageUrl: string
@@ -174,12 +190,16 @@ export interface Config {
     readonly stallMs: number
     readonly uploadMs: number
     readonly drainMs: number
+    readonly drainDelayMs: number
   }
   readonly onAbort: 'cancel' | 'drain'
   readonly limits: {
     readonly maxConnections: number
     readonly allowChunked: boolean
     readonly closeAfterReply: boolean
+    readonly maxInFlight: number
+    readonly maxLagMs: number
+    readonly maxBufferedBytes: number
   }
   readonly logLevel: LogLevel
   /** Plain keys from the environment, made valid at start; null when not given. */
@@ -208,9 +228,17 @@ const DEFAULTS = {
     stallMs: 30_000,
     uploadMs: 300_000,
     drainMs: 30_000,
+    // Nobody polls readiness in front of most installations; behind a load balancer it wants its polling interval.
+    drainDelayMs: 0,
   },
   // Stays under the usual 65,536 file descriptors with one upstream socket per connection.
   maxConnections: 20_000,
+  // What one thread holds at once, not what it can start per second: streams mostly wait. At some 20 KB each.
+  maxInFlight: 10_000,
+  // A loop that is late by this much, and again, makes streams stutter; a starved machine alone rarely gets there.
+  maxLagMs: 200,
+  // Half a gigabyte leaves room for the rest in the usual container of one or two.
+  maxBufferedBytes: 536_870_912,
 } as const
 
 /** The process environment; nothing else in the code reads it. */
@@ -320,6 +348,7 @@ function resolve(file: Static<typeof FileSchema>, environment: Environment): Con
     listen: {
       host: variable(environment, 'GATEWAY_HOST') ?? file.listen?.host ?? DEFAULTS.host,
       port: integer(environment, 'GATEWAY_PORT', 0, 65535) ?? file.listen?.port ?? DEFAULTS.port,
+      shared: flag(environment, 'GATEWAY_SHARED_PORT') ?? file.listen?.shared ?? false,
     },
     admin: {
       host: variable(environment, 'GATEWAY_ADMIN_HOST') ?? file.admin?.host ?? DEFAULTS.host,
@@ -343,6 +372,9 @@ function resolve(file: Static<typeof FileSchema>, environment: Environment): Con
       maxConnections: file.limits?.maxConnections ?? DEFAULTS.maxConnections,
       allowChunked: file.limits?.allowChunked ?? true,
       closeAfterReply: file.limits?.closeAfterReply ?? false,
+      maxInFlight: file.limits?.maxInFlight ?? DEFAULTS.maxInFlight,
+      maxLagMs: file.limits?.maxLagMs ?? DEFAULTS.maxLagMs,
+      maxBufferedBytes: file.limits?.maxBufferedBytes ?? DEFAULTS.maxBufferedBytes,
     },
     logLevel: logLevel(environment),
     managementKey: variable(environment, 'GATEWAY_MANAGEMENT_KEY'),
@@ -365,6 +397,13 @@ function integer(environment: Environment, name: string, minimum: number, maximu
     throw new ConfigError(`${name}: expected an integer from ${minimum} to ${maximum}`)
   }
   return value
+}
+
+function flag(environment: Environment, name: string): boolean | null {
+  const text = variable(environment, name)
+  if (text === null) return null
+  if (text !== '0' && text !== '1') throw new ConfigError(`${name}: expected 0 or 1`)
+  return text === '1'
 }
 
 function logLevel(environment: Environment): LogLevel {

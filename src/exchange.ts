@@ -4,10 +4,11 @@
 import type { GatewayError } from './errors.ts'
 import type { FinishReason, Usage } from './formats/format.ts'
 import type { PicoUsd } from './money.ts'
-import type { Caller } from './protocol/records.ts'
+import type { Accounting, Caller } from './protocol/records.ts'
 import type { ResponsesRequest } from './protocol/request.ts'
 import type { ResponseUsage } from './protocol/response.ts'
 import type { Endpoint } from './providers/provider.ts'
+import type { Marks } from './stages.ts'
 
 /** What the client asked for, before anything was decided. */
 export interface Call {
@@ -17,6 +18,8 @@ export interface Call {
   readonly request: ResponsesRequest
   /** Whether `gateway_metadata` was asked for by header. */
   readonly withMetadata: boolean
+  /** When the exchange passed what; written on its way. */
+  readonly marks: Marks
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
 }
@@ -47,4 +50,9 @@ export interface Exchange extends Call {
   finish: { readonly reason: FinishReason; readonly native: string | null } | null
   serviceTier: string | null
   upstreamId: string | null
+  /** Characters of text, reasoning and arguments that the running attempt has said: what an estimate rests on. */
+  outputCharacters: number
+  accounting: Accounting
+  /** Its usage record has been written; there is exactly one for each exchange. */
+  accounted: boolean
 }

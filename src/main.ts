@@ -7,6 +7,8 @@ import { type Launched, launch } from './threads/launch.ts'
 import { startFailure } from './threads/start-failure.ts'
 
 const EXIT_BAD_CONFIGURATION = 2
+/** Requests may have been cut short: a second signal, or a fault of the supervisor. */
+const EXIT_IN_HASTE = 1
 
 async function main(): Promise<void> {
   const config = readConfig()
@@ -19,18 +21,37 @@ async function main(): Promise<void> {
     if (failure === null) throw error
     return complain(failure.line, failure.exitCode)
   }
+  let exitCode = 0
+  const stop = async (graceMs: number) => {
+    const stopped = await launched.stop(graceMs).catch(error => {
+      log.fault('did not stop in order', error)
+      exitCode = EXIT_IN_HASTE
+      return true
+    })
+    if (stopped) process.exit(exitCode)
+    // With a thread that does not end, an ordinary exit would be an abort, with a dump of all that is in memory.
+    log.notice('a serve thread does not end, ending the process')
+    process.kill(process.pid, 'SIGKILL')
+  }
+  let signals = 0
+  const onSignal = () => {
+    signals++
+    if (signals > 2) process.kill(process.pid, 'SIGKILL')
+    log.notice(signals === 1 ? 'draining' : 'draining without grace')
+    // A second signal means now: what runs is told so, and ends.
+    if (signals > 1) exitCode = EXIT_IN_HASTE
+    void stop(signals === 1 ? config.timeouts.drainMs : 0)
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+  process.on('uncaughtException', error => {
+    log.fault('supervisor failed', error)
+    exitCode = EXIT_IN_HASTE
+    void stop(config.timeouts.drainMs)
+  })
+  // Last: whoever waits for this line may send a signal the moment it comes.
   log.listening(launched.url, launched.adminUrl)
   showFirstSteps(launched)
-
-  const stop = () => {
-    log.notice('draining')
-    // A second signal means now.
-    process.once('SIGINT', () => process.exit(1))
-    process.once('SIGTERM', () => process.exit(1))
-    void launched.stop(config.timeouts.drainMs).then(() => process.exit(0))
-  }
-  process.once('SIGINT', stop)
-  process.once('SIGTERM', stop)
 }
 
 function readConfig() {

@@ -3,21 +3,54 @@
  * providers and models, enumerations; anything else is counted as `other`. docs/metrics.md lists the same
  * names, and a test holds the two equal. Leaf.
  */
+import { getHeapStatistics } from 'node:v8'
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { type Marks, STAGES, stageTimes } from './stages.ts'
 
 /** Seconds. Fine at the low end, where a gateway's own work is; up to the ten minutes a request may take. */
 const DURATION_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ]
+/** Seconds. Stages of our own take microseconds; those that wait for a provider or a reader, up to minutes. */
+const STAGE_BUCKETS = [
+  0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+  0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+]
+
+// Counted from zero, so that the first event of a kind shows as an increase.
+const SHED_REASONS = ['in_flight', 'lag', 'buffered']
+const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
+
+/** The label value of everything beyond the bounds. */
+const OTHER = 'other'
+/** At most this many models have series of their own: two each, so that thousands of rows do not fill a scrape. */
+const MODELS_MAX = 200
+/** At most this many providers: some fifty series each. */
+const PROVIDERS_MAX = 100
 
 export type Metrics = ReturnType<typeof createMetrics>
 
+export interface MetricLabels {
+  /** Names the thread in series that are not summed; the same again after a restart. */
+  readonly thread: string
+  /** Model ids of the catalogue; the first 200 have series of their own. */
+  readonly models: Iterable<string>
+  /** Provider slugs with an endpoint in the catalogue; the first 100 have series of their own. */
+  readonly providers: Iterable<string>
+}
+
+const NO_LABELS: MetricLabels = { thread: 'main', models: [], providers: [] }
+
 /** Builds the metrics of one thread on a registry of their own. */
-export function createMetrics() {
+export function createMetrics(labels: MetricLabels = NO_LABELS) {
   const registry = new Registry()
   const registers = [registry]
-  return {
+  const metrics = {
     registry,
+    /** The label value for a model id. */
+    model: bounded(labels.models, MODELS_MAX),
+    /** The label value for a provider slug. */
+    provider: bounded(labels.providers, PROVIDERS_MAX),
     requests: new Counter({
       name: 'gateway_requests_total',
       help: 'Requests answered, by route template, status class and how they ended',
@@ -37,6 +70,19 @@ export function createMetrics() {
       buckets: DURATION_BUCKETS,
       registers,
     }),
+    overhead: new Histogram({
+      name: 'gateway_overhead_seconds',
+      help: 'Time of each stage of an exchange; the stages of one add up to its duration',
+      labelNames: ['stage'] as const,
+      buckets: STAGE_BUCKETS,
+      registers,
+    }),
+    shed: new Counter({
+      name: 'gateway_shed_total',
+      help: 'Requests turned away with 503 because the thread had enough to do',
+      labelNames: ['reason'] as const,
+      registers,
+    }),
     openStreams: new Gauge({ name: 'gateway_open_streams', help: 'Event streams being sent now', registers }),
     streamChunks: new Counter({
       name: 'gateway_stream_chunks_total',
@@ -54,6 +100,18 @@ export function createMetrics() {
       labelNames: ['direction', 'model'] as const,
       registers,
     }),
+    cost: new Counter({
+      name: 'gateway_cost_usd_total',
+      help: 'Cost of answered requests in USD, at the prices of the catalogue',
+      labelNames: ['model'] as const,
+      registers,
+    }),
+    usageRecords: new Counter({
+      name: 'gateway_usage_records_total',
+      help: 'Usage records, by how their tokens are known; `lost` ones could not be kept because the disk refused them',
+      labelNames: ['accounting'] as const,
+      registers,
+    }),
     upstreamRequests: new Counter({
       name: 'gateway_upstream_requests_total',
       help: 'Attempts at providers, by how they ended',
@@ -67,5 +125,49 @@ export function createMetrics() {
       buckets: DURATION_BUCKETS,
       registers,
     }),
+    eventLoopLag: new Gauge({
+      name: 'gateway_event_loop_lag_seconds',
+      help: 'How late the event loop of a thread lately was',
+      labelNames: ['thread'] as const,
+      registers,
+    }),
+    inFlight: new Gauge({
+      name: 'gateway_requests_in_flight',
+      help: 'Requests that a thread is working on',
+      labelNames: ['thread'] as const,
+      registers,
+    }),
+    heapUsed: new Gauge({
+      name: 'gateway_heap_used_bytes',
+      help: 'JavaScript heap of a thread that is in use',
+      labelNames: ['thread'] as const,
+      registers,
+      collect() {
+        this.set({ thread: labels.thread }, getHeapStatistics().used_heap_size)
+      },
+    }),
   }
+  for (const reason of SHED_REASONS) metrics.shed.inc({ reason }, 0)
+  for (const accounting of ACCOUNTINGS) metrics.usageRecords.inc({ accounting }, 0)
+  return metrics
+}
+
+/** Observes the stages of an exchange that is over; of a request that never became one, nothing. */
+export function observeStages({ overhead }: Pick<Metrics, 'overhead'>, marks: Marks, endedMs: number): void {
+  if (Number.isNaN(marks.validatedMs)) return
+  const times = stageTimes(marks, endedMs)
+  for (const stage of STAGES) {
+    const ms = times.get(stage)
+    if (ms !== undefined) overhead.observe({ stage }, ms / 1000)
+  }
+}
+
+/** Known values stand for themselves, up to a limit; all others are one. */
+function bounded(values: Iterable<string>, limit: number): (value: string) => string {
+  const known = new Set<string>()
+  for (const value of values) {
+    if (known.size === limit) break
+    known.add(value)
+  }
+  return value => (known.has(value) ? value : OTHER)
 }

@@ -45,6 +45,14 @@ t.test('the environment wins over the file', async t => {
   })
 })
 
+t.test('a port is shared when the file or the environment says so', async t => {
+  const shared = (yaml: string, value: string) => load(yaml, { GATEWAY_SHARED_PORT: value }).listen.shared
+  t.equal(shared('', ''), false)
+  t.equal(shared('', '1'), true)
+  t.equal(shared('listen: { shared: true }', ''), true)
+  t.equal(shared('listen: { shared: true }', '0'), false)
+})
+
 t.test('the file may be named by the environment, and the flag by an equals sign', async t => {
   const path = file('listen: { port: 4444 }')
   t.equal(loadConfig([], { GATEWAY_CONFIG: path }).listen.port, 4444)
@@ -109,6 +117,11 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'listen: { port: 70000 }', says: 'listen.port: ' },
   { yaml: 'listen: { port: "8080" }', says: 'listen.port: ' },
   { yaml: 'listen: { hots: a }', says: 'listen.hots: unknown setting' },
+  { yaml: 'listen: { shared: 1 }', says: 'listen.shared: ' },
+  { yaml: 'timeouts: { drainDelayMs: -1 }', says: 'timeouts.drainDelayMs: ' },
+  { yaml: 'limits: { maxInFlight: 0 }', says: 'limits.maxInFlight: ' },
+  { yaml: 'limits: { maxLagMs: 0.5 }', says: 'limits.maxLagMs: ' },
+  { yaml: 'limits: { maxBufferedBytes: 1000 }', says: 'limits.maxBufferedBytes: ' },
   { yaml: 'models: [{ id: acme/a }]', says: 'models[0].endpoints: is required' },
   { yaml: 'models: [{ id: a, endpoints: [{ provider: x }] }]', says: 'models[0].id: ' },
   { yaml: 'models: [{ id: a/b, endpoints: [] }]', says: 'models[0].endpoints: ' },
@@ -132,6 +145,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: '- a', says: '(root): ' },
   { yaml: '', says: 'GATEWAY_PORT: ', environment: { GATEWAY_PORT: 'http' } },
   { yaml: '', says: 'GATEWAY_SERVE_THREADS: ', environment: { GATEWAY_SERVE_THREADS: '0' } },
+  { yaml: '', says: 'GATEWAY_SHARED_PORT: ', environment: { GATEWAY_SHARED_PORT: 'yes' } },
   { yaml: '', says: 'LOG_LEVEL: expected one of ', environment: { LOG_LEVEL: 'loud' } },
 ]
 

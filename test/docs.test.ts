@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { FAILURES } from '../src/errors.ts'
-import { createMetrics } from '../src/metrics.ts'
+import { STAGES } from '../src/stages.ts'
+import { allMetrics } from './support/metrics.ts'
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8')
 
@@ -32,22 +33,23 @@ t.test('docs/errors.md lists every failure with its status, type and retry', asy
 })
 
 t.test('docs/metrics.md lists every metric with its kind and labels', async t => {
-  const documented = rows(page('metrics.md')).map(cells => cells.slice(0, 3))
-  const metrics = await createMetrics().registry.getMetricsAsJSON()
-  const labels = new Map(
-    Object.values(createMetrics())
-      .filter(metric => 'name' in metric)
-      .map(metric => {
-        const { name, labelNames } = metric as unknown as { name: string; labelNames: string[] }
-        return [name, labelNames]
-      }),
-  )
-  const actual = metrics.map(metric => [
-    `\`${metric.name}\``,
-    String(metric.type),
-    (labels.get(metric.name) ?? []).map(label => `\`${label}\``).join(', '),
+  const documented = rows(page('metrics.md'))
+    .filter(cells => cells.length === 4 && /^`(gateway|process)_/.test(cells[0] ?? ''))
+    .map(cells => cells.slice(0, 3))
+  const actual = allMetrics().map(({ name, kind, labelNames }) => [
+    `\`${name}\``,
+    kind,
+    labelNames.map(label => `\`${label}\``).join(', '),
   ])
   t.same(documented.toSorted(), actual.toSorted())
+})
+
+t.test('docs/metrics.md lists every stage in order', async t => {
+  const names = rows(page('metrics.md')).map(cells => cells[0] ?? '')
+  t.same(
+    names.filter(name => !/^`(gateway|process)_/.test(name)),
+    STAGES.map(stage => `\`${stage}\``),
+  )
 })
 
 t.test('the README names both commands of the set-up', async t => {

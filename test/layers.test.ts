@@ -35,7 +35,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: ['threads', 'storage', 'access'],
 }
 
-const LEAVES = ['terminal', 'config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money']
+const LEAVES = ['terminal', 'config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'stages']
 /** Each leaf may use the leaves on its right. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   terminal: [],
@@ -44,8 +44,9 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   errors: [],
   clock: [],
   ids: [],
-  metrics: [],
+  metrics: ['stages'],
   money: [],
+  stages: [],
 }
 
 /** Packages that only one file may know, so that they can be replaced in one place. */

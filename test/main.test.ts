@@ -2,7 +2,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -129,6 +129,64 @@ t.test('a stream that is running at SIGTERM is finished before the exit', async 
     text += Buffer.from(chunk.value).toString()
   t.equal(parseEventStream(text).at(-1)?.type, 'response.incomplete')
   t.same(await once(gateway.process, 'exit'), [0, null])
+})
+
+t.test(
+  'a second signal ends the grace time: what runs is told its end, and the exit code says so',
+  async t => {
+    const apiKey = `sk-gw-v1-${'a'.repeat(64)}`
+    const gateway = await start(t, newFolder(), { GATEWAY_API_KEY: apiKey })
+    const reply = await ask(gateway.url, apiKey, { model: 'sim/write-200-20', input: 'x', stream: true })
+    const reader = (reply.body as ReadableStream<Uint8Array>).getReader()
+    let text = ''
+    while (!text.includes('output_text.delta'))
+      text += Buffer.from((await reader.read()).value ?? []).toString()
+    gateway.process.kill('SIGTERM')
+    while (!gateway.stdout().includes('"draining"')) await once(gateway.process.stdout, 'data')
+    gateway.process.kill('SIGTERM')
+    for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read())
+      text += Buffer.from(chunk.value).toString()
+    t.equal(parseEventStream(text).at(-1)?.type, 'response.failed')
+    t.same(await once(gateway.process, 'exit'), [1, null])
+    t.equal(gateway.stderr(), '')
+  },
+)
+
+t.test('a new instance takes over the port of an old one, which finishes what it runs', async t => {
+  const folder = newFolder()
+  const apiKey = `sk-gw-v1-${'a'.repeat(64)}`
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const port = String((probe.address() as AddressInfo).port)
+  probe.close()
+  const shared = { GATEWAY_API_KEY: apiKey, GATEWAY_PORT: port, GATEWAY_SHARED_PORT: '1' }
+  const first = await start(t, folder, shared)
+  const { port: adminPort } = new URL(first.adminUrl)
+  const refused = await Promise.all([
+    finished(folder, ENTRY, [], { GATEWAY_PORT: port }),
+    finished(folder, ENTRY, [], { ...shared, GATEWAY_ADMIN_PORT: adminPort }),
+  ])
+  t.match(refused, [
+    { code: 3, stderr: /^sluice: listen\.port: / },
+    { code: 3, stderr: /^sluice: admin\.port: / },
+  ])
+  const running = ask(first.url, apiKey, {
+    model: 'sim/write-200-20',
+    input: 'x',
+    stream: true,
+    max_output_tokens: 40,
+  })
+  const reply = await running
+  const second = await start(t, folder, shared)
+  t.equal(second.url, first.url)
+  first.process.kill('SIGTERM')
+  t.equal(parseEventStream(await reply.text()).at(-1)?.type, 'response.incomplete')
+  t.same(await once(first.process, 'exit'), [0, null])
+  t.match(await (await ask(second.url, apiKey, { model: 'sim/echo', input: 'hi' })).json(), {
+    status: 'completed',
+  })
+  second.process.kill('SIGTERM')
+  t.same(await once(second.process, 'exit'), [0, null])
 })
 
 t.test('keys made on the command line work, and are listed by hash', async t => {

@@ -40,7 +40,8 @@ const DEFAULTS = {
   staleMs: 600_000,
   lookupMs: 2_000,
   maxLookups: 1_000,
-} as const
+} satisfies Partial<KeyRingSettings>
+type Limits = typeof DEFAULTS
 
 /** While the store fails, a known key asks it again only this often. */
 const RETRY_MS = 1_000
@@ -66,46 +67,77 @@ interface Entry {
 }
 
 export function createKeyRing(settings: KeyRingSettings): KeyRing {
-  const { store, clock, log } = settings
-  const limits = { ...DEFAULTS, ...defined(settings) }
-  const known = new LRUCache<string, Entry>({ max: limits.maxKeys })
-  /** Hash to the monotonic time until which the key is unknown. */
-  const unknown = new LRUCache<string, number>({ max: limits.maxUnknown })
-  const lookups = new Map<string, Promise<KeyRecord>>()
-  let storeFails = false
+  return new CachedKeyRing(settings)
+}
 
-  function ask(hash: string): Promise<KeyRecord> {
+class CachedKeyRing implements KeyRing {
+  readonly #keys: Store['keys']
+  readonly #clock: Clock
+  readonly #log: Pick<Log, 'fault' | 'notice'> | undefined
+  readonly #limits: Limits
+  readonly #known: LRUCache<string, Entry>
+  /** Hash to the monotonic time until which the key is unknown. */
+  readonly #unknown: LRUCache<string, number>
+  readonly #lookups = new Map<string, Promise<KeyRecord>>()
+  #storeFails = false
+
+  constructor(settings: KeyRingSettings) {
+    this.#keys = settings.store.keys
+    this.#clock = settings.clock
+    this.#log = settings.log
+    this.#limits = { ...DEFAULTS, ...defined(settings) }
+    this.#known = new LRUCache({ max: this.#limits.maxKeys })
+    this.#unknown = new LRUCache({ max: this.#limits.maxUnknown })
+  }
+
+  authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord> {
+    const hash = hashKey(bearerKey(authorization))
+    const nowMs = this.#clock.monotonicMs()
+    const entry = this.#known.get(hash)
+    if (entry !== undefined && nowMs < entry.freshUntilMs) return this.#admitted(entry)
+    if (nowMs < (this.#unknown.get(hash) ?? 0)) throw invalid()
+    return this.#ask(hash)
+  }
+
+  forget(hash: string): void {
+    this.#known.delete(hash)
+    this.#unknown.delete(hash)
+    this.#lookups.delete(hash)
+  }
+
+  #ask(hash: string): Promise<KeyRecord> {
+    const lookups = this.#lookups
     const running = lookups.get(hash)
     if (running !== undefined) return running
-    if (lookups.size >= limits.maxLookups) return Promise.resolve(lastKnown(hash))
-    const lookup: Promise<KeyRecord> = refresh(hash, (): boolean => lookups.get(hash) === lookup).finally(
-      () => {
-        if (lookups.get(hash) === lookup) lookups.delete(hash)
-      },
-    )
+    if (lookups.size >= this.#limits.maxLookups) return Promise.resolve(this.#lastKnown(hash))
+    const current = (): boolean => lookups.get(hash) === lookup
+    const lookup: Promise<KeyRecord> = this.#refresh(hash, current).finally(() => {
+      if (current()) lookups.delete(hash)
+    })
     lookups.set(hash, lookup)
     return lookup
   }
 
   /** `current` tells whether the key was not forgotten since: what is read then may be the old state. */
-  async function refresh(hash: string, current: () => boolean): Promise<KeyRecord> {
+  async #refresh(hash: string, current: () => boolean): Promise<KeyRecord> {
+    const limits = this.#limits
     let record: KeyRecord | null
     try {
-      record = await within(clock, limits.lookupMs, store.keys.find(hash))
+      record = await within(this.#clock, limits.lookupMs, this.#keys.find(hash))
     } catch (error) {
       // Once per outage: the next thousand lines would say the same.
-      if (!storeFails) log?.fault('keys cannot be looked up', error)
-      storeFails = true
-      return lastKnown(hash, error)
+      if (!this.#storeFails) this.#log?.fault('keys cannot be looked up', error)
+      this.#storeFails = true
+      return this.#lastKnown(hash, error)
     }
-    if (storeFails) {
-      storeFails = false
-      log?.notice('keys can be looked up again')
+    if (this.#storeFails) {
+      this.#storeFails = false
+      this.#log?.notice('keys can be looked up again')
     }
-    const nowMs = clock.monotonicMs()
+    const nowMs = this.#clock.monotonicMs()
     if (record === null) {
-      known.delete(hash)
-      if (current()) unknown.set(hash, nowMs + limits.unknownMs)
+      this.#known.delete(hash)
+      if (current()) this.#unknown.set(hash, nowMs + limits.unknownMs)
       throw invalid()
     }
     const entry: Entry = {
@@ -115,43 +147,27 @@ export function createKeyRing(settings: KeyRingSettings): KeyRing {
       staleUntilMs: nowMs + limits.freshMs + limits.staleMs,
     }
     if (current()) {
-      known.set(hash, entry)
-      unknown.delete(hash)
+      this.#known.set(hash, entry)
+      this.#unknown.delete(hash)
     }
-    return admitted(entry)
+    return this.#admitted(entry)
   }
 
   /** A store that does not answer must not turn good keys away, nor let anyone new in. */
-  function lastKnown(hash: string, cause?: unknown): KeyRecord {
-    const entry = known.get(hash)
-    const nowMs = clock.monotonicMs()
+  #lastKnown(hash: string, cause?: unknown): KeyRecord {
+    const entry = this.#known.get(hash)
+    const nowMs = this.#clock.monotonicMs()
     if (entry === undefined || nowMs >= entry.staleUntilMs) throw unavailable(cause)
     entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
-    return admitted(entry)
+    return this.#admitted(entry)
   }
 
-  function admitted(entry: Entry): KeyRecord {
+  #admitted(entry: Entry): KeyRecord {
     if (entry.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
     // A date that cannot be read has to count as passed.
-    if (!(clock.nowMs() < entry.expiresAtMs))
+    if (!(this.#clock.nowMs() < entry.expiresAtMs))
       throw new GatewayError('authentication', 'This API key has expired')
     return entry.record
-  }
-
-  return {
-    authenticate(authorization) {
-      const hash = hashKey(bearerKey(authorization))
-      const nowMs = clock.monotonicMs()
-      const entry = known.get(hash)
-      if (entry !== undefined && nowMs < entry.freshUntilMs) return admitted(entry)
-      if (nowMs < (unknown.get(hash) ?? 0)) throw invalid()
-      return ask(hash)
-    },
-    forget(hash) {
-      known.delete(hash)
-      unknown.delete(hash)
-      lookups.delete(hash)
-    },
   }
 }
 
@@ -187,7 +203,7 @@ function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<
 }
 
 /** Leaves out what is undefined, so that it does not cover a default. */
-function defined(settings: KeyRingSettings): Partial<typeof DEFAULTS> {
+function defined(settings: KeyRingSettings): Partial<Limits> {
   return Object.fromEntries(
     Object.keys(DEFAULTS).flatMap(name => {
       const value: unknown = Reflect.get(settings, name)

@@ -4,9 +4,10 @@
  * into items, ids, indexes and events.
  */
 import type { GatewayError } from '../errors.ts'
-import type { Annotation, Logprob, OutputItem } from '../protocol/items.ts'
+import type { Annotation, Logprob } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
+import type { ReasoningFormat } from './reasoning-format.ts'
 
 /** A request as an encoder sees it: validated, routed, with nothing in it that must not leave the house. */
 export interface ModelRequest {
@@ -37,7 +38,7 @@ export type FinishReason =
   /** A reason we do not know; the reply ended cleanly. */
   | 'other'
 
-/** Tokens brought to one meaning: see decision 16 of the interface notes. All counts are integers >= 0. */
+/** Tokens brought to one meaning, whatever a provider counts where. All counts are integers >= 0. */
 export interface Usage {
   /** Everything the model read: cache reads and writes and tool-use prompts included. */
   readonly inputTokens: number
@@ -50,14 +51,11 @@ export interface Usage {
   readonly webSearchRequests: number
 }
 
-/** Where reasoning comes from; decides how it is sent back in a later turn. */
-export type ReasoningFormat =
-  | 'unknown'
-  | 'openai-responses-v1'
-  | 'azure-openai-responses-v1'
-  | 'xai-responses-v1'
-  | 'anthropic-claude-v1'
-  | 'google-gemini-v1'
+/** An item that a provider executed, as it begins. Without an id of its own it gets one from the assembler. */
+export interface HostedStart {
+  readonly type: string
+  readonly [field: string]: unknown
+}
 
 /** The beginning of an output item. `id` is the provider's own, kept when it must survive a later turn. */
 export type ItemStart =
@@ -80,7 +78,7 @@ export type ItemStart =
       readonly extra: Readonly<Record<string, unknown>> | null
     }
   /** Any other kind (what a provider executed on its side), as a whole item in its in-progress form. */
-  | { readonly type: 'hosted'; readonly item: OutputItem }
+  | { readonly type: 'hosted'; readonly item: HostedStart }
 
 /**
  * What a model said. `item` is a number the decoder chooses, unique in this reply, in order of appearance;

@@ -1,5 +1,5 @@
 /**
- * What an error told by a provider means to our client (decision 18 of the interface notes). Pure.
+ * What an error told by a provider means to our client. Pure.
  * Every format brings its own error shape here, so that one table decides.
  */
 import { type FailureCode, GatewayError } from '../errors.ts'

@@ -1,10 +1,16 @@
 /** What an exchange used and cost, and the metrics of its attempts. Once per exchange, however it ended. */
+import type { Clock } from '../clock.ts'
+import type { GatewayError } from '../errors.ts'
 import type { Attempt, Exchange } from '../exchange.ts'
 import type { Usage } from '../formats/format.ts'
 import type { Metrics } from '../metrics.ts'
+import { toUsd } from '../money.ts'
 import type { Finish } from './attempt.ts'
 import { priceUsage, shownUsage } from './cost.ts'
+import { estimateUsage } from './estimate.ts'
+import type { Ledger } from './ledger.ts'
 import type { ExchangeSummary, Outcome } from './sink.ts'
+import { usageRecord } from './usage-record.ts'
 
 /** Writes the result of the attempt that answered (or failed last) into the exchange. */
 export function settle(
@@ -15,32 +21,56 @@ export function settle(
 ): void {
   exchange.finish = finish === null ? null : { reason: finish.reason, native: finish.native }
   exchange.serviceTier = finish?.serviceTier ?? null
-  exchange.usage = usage
-  if (usage === null) {
-    exchange.cost = null
-    exchange.shownUsage = null
+  if (usage === null && finish === null && exchange.outputCharacters === 0) {
+    waive(exchange)
     return
   }
-  const cost = priceUsage(usage, attempt.endpoint.pricing)
+  const exact = usage !== null && finish !== null
+  const used = exact ? usage : estimateUsage(exchange.request, usage, exchange.outputCharacters)
+  const cost = priceUsage(used, attempt.endpoint.pricing)
+  exchange.accounting = exact ? 'exact' : 'estimated'
+  exchange.usage = used
   exchange.cost = cost.total
-  exchange.shownUsage = shownUsage(usage, cost, attempt.isByok)
+  exchange.shownUsage = shownUsage(used, cost, attempt.isByok)
 }
 
-export function account(tools: { readonly metrics: Metrics }, exchange: Exchange): void {
+/** Nothing was delivered, so nothing is charged. */
+export function waive(exchange: Exchange): void {
+  exchange.accounting = 'none'
+  exchange.usage = null
+  exchange.cost = null
+  exchange.shownUsage = null
+}
+
+/**
+ * Writes the one usage record of the exchange and counts it; later calls do nothing. Comes before the end is told
+ * to the caller. `error` is why it failed; null when the reply ended well.
+ */
+export function account(
+  tools: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
+  exchange: Exchange,
+  error: GatewayError | null,
+): void {
+  if (exchange.accounted) return
+  exchange.accounted = true
   const { metrics } = tools
+  tools.ledger.append(usageRecord(exchange, error, tools.clock.monotonicMs()))
+  metrics.usageRecords.inc({ accounting: exchange.accounting })
   for (const attempt of exchange.attempts) {
     metrics.upstreamRequests.inc({
-      provider: attempt.endpoint.provider.slug,
+      provider: metrics.provider(attempt.endpoint.provider.slug),
       outcome: attempt.error?.code ?? 'ok',
     })
   }
   if (exchange.firstTokenMs !== null) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.startedMs) / 1000)
   }
-  const model = exchange.attempts.at(-1)?.endpoint.modelId
-  if (exchange.usage !== null && model !== undefined) {
+  const modelId = exchange.attempts.at(-1)?.endpoint.modelId
+  if (exchange.usage !== null && modelId !== undefined) {
+    const model = metrics.model(modelId)
     metrics.tokens.inc({ direction: 'input', model }, exchange.usage.inputTokens)
     metrics.tokens.inc({ direction: 'output', model }, exchange.usage.outputTokens)
+    if (exchange.cost !== null) metrics.cost.inc({ model }, toUsd(exchange.cost))
   }
 }
 

@@ -51,6 +51,7 @@ export class Assembler {
   readonly #output: OutputItem[] = []
   readonly #emit = (event: StreamEvent) => this.#number(event)
   #sequence = 0
+  #silent = false
   #begun = false
 
   /** `response` is the echoed request (see echo.ts); the assembler owns it from here on. */
@@ -61,6 +62,25 @@ export class Assembler {
 
   get begun(): boolean {
     return this.#begun
+  }
+
+  /** Number of the next event. */
+  get next(): number {
+    return this.#sequence
+  }
+
+  /**
+   * Takes note of `count` events that reached the client without coming through here. `tell` hands in what they
+   * said, in any pieces; nothing is written for it.
+   */
+  overheard(count: number, tell: () => void): void {
+    this.#silent = true
+    try {
+      tell()
+    } finally {
+      this.#silent = false
+      this.#sequence += count
+    }
   }
 
   /** Writes the opening events. `debug` holds the upstream bodies to echo, one for each attempt so far. */
@@ -195,6 +215,7 @@ export class Assembler {
   }
 
   #number(event: StreamEvent): void {
+    if (this.#silent) return
     event.sequence_number = this.#sequence++
     this.#write(event)
   }

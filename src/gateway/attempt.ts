@@ -15,11 +15,13 @@ import type { Endpoint, FormatName } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import { TextBody } from '../upstream/body.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/client.ts'
-import { upstreamFailure } from '../upstream/failure.ts'
+import { failureInReply, upstreamFailure } from '../upstream/failure.ts'
 import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
 import { Assembler } from './assemble.ts'
+import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, type Drains } from './drains.ts'
 import { echoRequest } from './echo.ts'
 import { fitRequest } from './parameters.ts'
+import { Relay } from './relay.ts'
 import type { Sink } from './sink.ts'
 
 export interface AttemptTools {
@@ -29,6 +31,7 @@ export interface AttemptTools {
   readonly log: Log
   readonly metrics: Metrics
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
+  readonly drains: Drains
   /** Keyed hash under which a provider may know the end user. */
   readonly hashEndUser: (organizationId: string, user: string) => string
 }
@@ -63,13 +66,17 @@ export class AttemptRun implements UpstreamHandler {
   readonly #format: Format
   readonly #decoder: Decoder
   readonly #parser: SseParser
+  /** Null where every frame has to be decoded. */
+  readonly #relay: Relay | null
   readonly #body: TextBody
-  readonly #sentMs: number
   #mode: Mode = 'undecided'
   #head: UpstreamHead | null = null
   #call: UpstreamCall | null = null
   #usage: Usage | null = null
   #trailing: Timer | null = null
+  #ended = false
+  /** Bytes that may still come; finite once the caller has left and the reply is read on for its usage. */
+  #drainBytes = Number.POSITIVE_INFINITY
   readonly #reply = Promise.withResolvers<Finish>()
 
   /** `debug` collects the upstream bodies to echo, over all attempts of the exchange. */
@@ -88,19 +95,27 @@ export class AttemptRun implements UpstreamHandler {
     this.#format = tools.formats[attempt.endpoint.format]
     this.#decoder = this.#format.decoder(delta => this.#take(delta), attempt.endpoint)
     this.#parser = new SseParser(
-      (event, data) => this.#decoder.frame(event, data),
+      (event, data) => (this.#relay ?? this.#decoder).frame(event, data),
       frameLimit(exchange, attempt.endpoint),
     )
     this.#body = new TextBody(JSON_MAX_BYTES)
-    this.#sentMs = tools.clock.monotonicMs()
     const response = echoRequest(exchange.request, {
       id: exchange.id,
       createdAt: exchange.createdAt,
       model: attempt.endpoint.modelId,
     })
     this.assembler = new Assembler(response, event => {
+      this.#relay?.note(event)
       if (!sink.write(event)) this.#call?.pause()
     })
+    this.#relay = isRelayed(attempt.endpoint, sink)
+      ? new Relay({
+          parser: this.#parser,
+          assembler: this.assembler,
+          sink,
+          decode: (event, data) => this.#decoder.frame(event, data),
+        })
+      : null
   }
 
   /** Whether the client has seen content of this attempt. */
@@ -115,7 +130,10 @@ export class AttemptRun implements UpstreamHandler {
   /** Resolves when the model's reply is complete; rejects with a GatewayError otherwise. */
   async run(): Promise<Finish> {
     const { signal } = this.#exchange
-    const onAbort = () => this.#fail(signal.reason as GatewayError)
+    const giveUp = () => this.#fail(signal.reason as GatewayError)
+    const onAbort = () => {
+      if (!this.#drains(signal.reason as GatewayError, giveUp)) giveUp()
+    }
     try {
       signal.throwIfAborted()
       signal.addEventListener('abort', onAbort, { once: true })
@@ -124,7 +142,19 @@ export class AttemptRun implements UpstreamHandler {
       return await this.#reply.promise
     } finally {
       signal.removeEventListener('abort', onAbort)
+      this.#tools.drains.leave(giveUp)
     }
+  }
+
+  /** Reads on without the caller, where the provider's row says so and there is room; `end` stops it. */
+  #drains(reason: GatewayError, end: () => void): boolean {
+    const { provider } = this.#attempt.endpoint
+    if (provider.onAbort !== 'drain' || reason.code !== 'client_closed' || this.#isOver()) return false
+    if (!this.#tools.drains.enter(end)) return false
+    this.#drainBytes = DRAIN_MAX_BYTES
+    this.#trailing = this.#tools.clock.after(DRAIN_MAX_MS, end)
+    this.#call?.resume()
+    return true
   }
 
   #start(): void {
@@ -139,6 +169,8 @@ export class AttemptRun implements UpstreamHandler {
       endpoint,
     )
     if (exchange.request.debug?.echo_upstream_body === true) this.#debug.push(wire.body)
+    const body = JSON.stringify(wire.body)
+    exchange.marks.sentMs = this.#tools.clock.monotonicMs()
     this.#call = this.#tools.client.start(
       {
         url: endpointUrl(endpoint, wire.path),
@@ -147,7 +179,7 @@ export class AttemptRun implements UpstreamHandler {
           ...wire.headers,
           ...authHeaders(endpoint.provider.auth, endpoint.provider.apiKey),
         },
-        body: JSON.stringify(wire.body),
+        body,
         headersTimeoutMs: this.#tools.timeouts.upstreamHeadersMs,
         idleTimeoutMs: this.#tools.timeouts.upstreamIdleMs,
       },
@@ -158,37 +190,61 @@ export class AttemptRun implements UpstreamHandler {
   onHead(head: UpstreamHead): void {
     this.#head = head
     this.#attempt.status = head.status
-    this.#tools.metrics.upstreamLatency.observe(
-      { provider: this.#attempt.endpoint.provider.slug },
-      (this.#tools.clock.monotonicMs() - this.#sentMs) / 1000,
+    const { marks } = this.#exchange
+    marks.headMs = this.#tools.clock.monotonicMs()
+    const { metrics } = this.#tools
+    metrics.upstreamLatency.observe(
+      { provider: metrics.provider(this.#attempt.endpoint.provider.slug) },
+      (marks.headMs - marks.sentMs) / 1000,
     )
     if (head.status < 200 || head.status > 299) this.#mode = 'error'
     else if (this.#format.framing(this.#exchange.request.stream === true) === 'json') this.#mode = 'json'
   }
 
   onData(chunk: Buffer): void {
-    this.#guarded(() => {
+    this.#drainBytes -= chunk.length
+    if (this.#drainBytes < 0) this.#fail(this.#exchange.signal.reason as GatewayError)
+    this.#sink.hold?.()
+    try {
       if (this.#mode === 'undecided') this.#mode = looksLikeJson(chunk)
-      if (this.#mode === 'sse') this.#parser.push(chunk)
+      if (this.#mode === 'sse') this.#read(chunk)
       else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
-    })
+    } catch (thrown) {
+      this.#notUnderstood(thrown)
+    }
+    if (this.#sink.flush?.() === false) this.#call?.pause()
+  }
+
+  #read(chunk: Buffer): void {
+    if (this.#relay === null) this.#parser.push(chunk)
+    else if (!this.#relay.push(chunk)) this.#call?.pause()
   }
 
   onEnd(): void {
+    this.#ended = true
     this.#trailing?.cancel()
-    this.#guarded(() => {
-      if (this.#mode === 'over') return
-      if (this.#mode === 'error') {
-        this.#failFromBody()
-        return
-      }
-      if (this.#mode === 'json') this.#decoder.frame('', this.#body.text())
-      else this.#parser.end()
-      this.#decoder.end()
-      // A decoder that neither finished nor complained has not seen the end of the reply.
-      if (!this.#isOver()) this.#fail(cutShort())
-    })
+    if (this.#mode === 'over') return
+    this.#sink.hold?.()
+    try {
+      this.#conclude()
+    } catch (thrown) {
+      this.#notUnderstood(thrown)
+    }
+    if (this.#sink.flush?.() === false) this.#call?.pause()
+  }
+
+  #conclude(): void {
+    if (this.#mode === 'error') {
+      this.#failFromBody()
+      return
+    }
+    if (this.#mode === 'json') this.#decoder.frame('', this.#body.text())
+    else this.#parser.end()
+    this.#relay?.settle()
+    this.#decoder.end()
+    // A decoder that neither finished nor complained has not seen the end of the reply.
+    if (!this.#isOver()) this.#fail(cutShort())
   }
 
   onError(error: GatewayError): void {
@@ -196,22 +252,19 @@ export class AttemptRun implements UpstreamHandler {
     this.#fail(error)
   }
 
-  /** Runs decoder code; what a hostile reply makes it throw is the provider's failure, never ours alone. */
-  #guarded(step: () => void): void {
-    try {
-      step()
-    } catch (thrown) {
-      if (thrown instanceof GatewayError) {
-        this.#fail(thrown)
-        return
-      }
-      this.#tools.log.fault('reply not understood', thrown)
-      this.#fail(
-        new GatewayError('provider_unavailable', 'The provider sent a reply that cannot be understood', {
-          cause: thrown,
-        }),
-      )
+  /** What a hostile reply makes decoder code throw is the provider's failure, never ours alone. */
+  #notUnderstood(thrown: unknown): void {
+    if (thrown instanceof GatewayError) {
+      const { name: providerName } = this.#attempt.endpoint.provider
+      this.#fail(failureInReply(thrown, { providerName, secrets: this.#secrets() }))
+      return
     }
+    this.#tools.log.fault('reply not understood', thrown)
+    this.#fail(
+      new GatewayError('provider_unavailable', 'The provider sent a reply that cannot be understood', {
+        cause: thrown,
+      }),
+    )
   }
 
   #take(delta: Delta): void {
@@ -227,12 +280,14 @@ export class AttemptRun implements UpstreamHandler {
         break
       default:
         if (!this.assembler.begun) this.#begin()
+        if ('text' in delta) this.#exchange.outputCharacters += delta.text.length
         this.assembler.take(delta)
     }
   }
 
   #begin(): void {
     this.#exchange.firstTokenMs = this.#tools.clock.monotonicMs()
+    this.#exchange.marks.firstTokenMs = this.#exchange.firstTokenMs
     this.assembler.begin(this.#exchange.request.stream === true ? this.#debug : [])
   }
 
@@ -240,15 +295,23 @@ export class AttemptRun implements UpstreamHandler {
     if (this.#isOver()) return
     if (!this.assembler.begun) this.#begin()
     this.#mode = 'over'
-    this.#trailing = this.#tools.clock.after(TRAILING_MS, () => this.#call?.abort())
+    this.#trailing?.cancel()
+    this.#exchange.marks.finishedMs = this.#tools.clock.monotonicMs()
+    if (!this.#ended) this.#trailing = this.#tools.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.#reply.resolve(finish)
   }
 
   #fail(error: GatewayError): void {
     if (this.#isOver()) return
     this.#mode = 'over'
+    this.#trailing?.cancel()
     this.#attempt.error = error
     this.#call?.abort()
+    try {
+      this.#relay?.settle()
+    } catch (thrown) {
+      this.#tools.log.fault('relayed events not understood', thrown)
+    }
     this.#reply.reject(error)
   }
 
@@ -260,16 +323,30 @@ export class AttemptRun implements UpstreamHandler {
         status: this.#head?.status ?? 0,
         headers: this.#head?.headers ?? {},
         body: this.#body.text(),
-        secrets: provider.apiKey === null ? [] : [provider.apiKey],
+        secrets: this.#secrets(),
         providerName: provider.name,
         clock: this.#tools.clock,
       }),
     )
   }
 
+  #secrets(): readonly string[] {
+    const { apiKey } = this.#attempt.endpoint.provider
+    return apiKey === null ? [] : [apiKey]
+  }
+
   #isOver(): boolean {
     return this.#mode === 'over'
   }
+}
+
+/** Relay or general way: bytes may go on as they are where provider and client speak alike and nothing has to see them. */
+function isRelayed(endpoint: Endpoint, sink: Sink): sink is Sink & Required<Pick<Sink, 'relay'>> {
+  return (
+    endpoint.format === 'openai-responses' &&
+    sink.relay !== undefined &&
+    !endpoint.provider.quirks.includes('no-relay')
+  )
 }
 
 function frameLimit(exchange: Exchange, endpoint: Endpoint): number {

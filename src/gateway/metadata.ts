@@ -1,6 +1,7 @@
 /** The `gateway_metadata` object: how an exchange was routed. Pure. */
 import type { Exchange } from '../exchange.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
+import { shownTimes } from '../stages.ts'
 
 /** `selected`: whether the last attempt is the one that answered. */
 export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {
@@ -27,5 +28,6 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
         selected: endpoint === chosen,
       })),
     },
+    timings_ms: shownTimes(exchange.marks),
   }
 }

@@ -7,16 +7,19 @@ import { type FailureCode, GatewayError, toGatewayError } from '../errors.ts'
 import type { Attempt, Call, Exchange } from '../exchange.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Endpoint } from '../providers/provider.ts'
-import { account, settle, summarize } from './account.ts'
+import { markAttempt } from '../stages.ts'
+import { account, settle, summarize, waive } from './account.ts'
 import type { Ending } from './assemble.ts'
 import { AttemptRun, type AttemptTools, type Finish } from './attempt.ts'
 import type { Gateway } from './gateway.ts'
+import type { Ledger } from './ledger.ts'
 import { routingMetadata } from './metadata.ts'
 import { type Route, route } from './route.ts'
 import type { Outcome, Sink } from './sink.ts'
 
 export interface GatewayTools extends AttemptTools {
   readonly catalog: Catalog
+  readonly ledger: Ledger
 }
 
 /** A request is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
@@ -27,7 +30,7 @@ export function createGateway(tools: GatewayTools): Gateway {
     async respond(call, sink) {
       const exchange = openExchange(tools, call)
       const outcome = await serve(tools, exchange, sink).catch(thrown => refusal(tools, exchange, thrown))
-      account(tools, exchange)
+      account(tools, exchange, outcome.answered ? null : outcome.error)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
   }
@@ -37,7 +40,7 @@ function openExchange(tools: GatewayTools, call: Call): Exchange {
   return {
     ...call,
     createdAt: unixSeconds(tools.clock),
-    startedMs: tools.clock.monotonicMs(),
+    startedMs: call.marks.acceptedMs,
     candidates: [],
     attempts: [],
     firstTokenMs: null,
@@ -47,21 +50,33 @@ function openExchange(tools: GatewayTools, call: Call): Exchange {
     finish: null,
     serviceTier: null,
     upstreamId: null,
+    outputCharacters: 0,
+    accounting: 'none',
+    accounted: false,
   }
 }
 
 async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promise<Outcome> {
+  const { marks } = exchange
+  marks.validatedMs = tools.clock.monotonicMs()
   const routed = route(exchange.request, tools.catalog)
+  marks.routedMs = tools.clock.monotonicMs()
   exchange.candidates = routed.candidates
   const debug: Readonly<Record<string, unknown>>[] = []
   let next = routed.candidates[0]
   while (next !== undefined) {
     const attempt: Attempt = { endpoint: next, isByok: false, status: null, error: null }
+    markAttempt(marks, exchange.attempts.length === 0 ? marks.routedMs : tools.clock.monotonicMs())
     exchange.attempts.push(attempt)
+    exchange.upstreamId = null
+    exchange.outputCharacters = 0
     const run = new AttemptRun(tools, exchange, attempt, sink, debug)
     try {
       const finish = await run.run()
       settle(exchange, attempt, run.usage, finish)
+      // The record is safe before the caller sees the end: whatever was answered is in the ledger.
+      account(tools, exchange, null)
+      sink.hold?.()
       run.assembler.finish(finish.reason, ending(tools, exchange, finish))
       sink.end()
       return { answered: true }
@@ -69,8 +84,13 @@ async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promi
       const error = foreseen(tools, thrown)
       attempt.error = error
       settle(exchange, attempt, run.usage, null)
-      if (error.code === 'client_closed') return { answered: true }
+      if (error.code === 'client_closed') {
+        account(tools, exchange, error)
+        return { answered: true }
+      }
       if (run.committed) {
+        account(tools, exchange, error)
+        sink.hold?.()
         run.assembler.fail(error, ending(tools, exchange, null))
         sink.end()
         return { answered: true }
@@ -134,6 +154,7 @@ function ending(tools: GatewayTools, exchange: Exchange, finish: Finish | null):
 
 function refusal(tools: GatewayTools, exchange: Exchange, thrown: unknown): Outcome {
   const error = foreseen(tools, thrown)
+  waive(exchange)
   const routed = exchange.candidates.length > 0
   return {
     answered: false,

@@ -12,6 +12,15 @@ export interface Sink {
   readonly live: boolean
   /** Takes one event. False: the reader is slow, write no more until drained (the event itself was taken). */
   write(event: StreamEvent): boolean
+  /**
+   * Takes `events` whole frames of an event stream as bytes, valid during the call only; the answer is `write`'s.
+   * Absent where events are looked at one by one.
+   */
+  relay?(frames: Buffer, events: number): boolean
+  /** What is written from here on may leave together: at the latest with `flush`, in the same turn. */
+  hold?(): void
+  /** Lets go what was held. False as for `write`, which answers true meanwhile. */
+  flush?(): boolean
   /** What to call each time writing may go on after a false. One callback; a later call replaces it. */
   onDrain(resume: () => void): void
   /** All events are written, the terminal one included. */

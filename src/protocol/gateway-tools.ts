@@ -104,7 +104,7 @@ export interface GatewayTool {
 }
 
 /** Names of all tools that run on our side, without a prefix. */
-export const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
+const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
 
 /** Every spelling of a gateway tool, brought to its name. */
 const NAME_OF = new Map<string, Name>([

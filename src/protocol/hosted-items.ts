@@ -43,10 +43,11 @@ const McpApprovalResponse = Type.Object({
   reason: maybe(Type.String()),
 })
 
+/** The name is empty where a reply held only the result of a call that an earlier one began. */
 const McpCall = Type.Object({
   type: Type.Literal('mcp_call'),
   id: Type.String(),
-  name,
+  name: Type.String(),
   arguments: Type.String(),
   server_label: Type.String(),
   output: maybe(Type.String()),

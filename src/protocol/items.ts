@@ -60,10 +60,6 @@ function instructed<Role extends 'user' | 'system' | 'developer'>(role: Role) {
 const UserMessage = instructed('user')
 const SystemMessage = instructed('system')
 const DeveloperMessage = instructed('developer')
-export type InstructedMessage =
-  | Static<typeof UserMessage>
-  | Static<typeof SystemMessage>
-  | Static<typeof DeveloperMessage>
 
 const AssistantMessage = Type.Object({
   type: Type.Optional(Type.Literal('message')),
@@ -112,7 +108,6 @@ const FunctionCall = Type.Object({
   subagent_id: maybe(Type.String()),
   subagent_items: maybe(Type.Array(AnyObject)),
 })
-export type InputFunctionCall = Static<typeof FunctionCall>
 
 const FunctionCallOutput = Type.Object({
   type: Type.Literal('function_call_output'),
@@ -121,7 +116,6 @@ const FunctionCallOutput = Type.Object({
   id,
   status,
 })
-export type FunctionCallOutput = Static<typeof FunctionCallOutput>
 
 const CustomToolCall = Type.Object({
   type: Type.Literal('custom_tool_call'),
@@ -133,7 +127,6 @@ const CustomToolCall = Type.Object({
   namespace: maybe(Type.String()),
   async: maybe(Type.Boolean()),
 })
-export type InputCustomToolCall = Static<typeof CustomToolCall>
 
 const CustomToolCallOutput = Type.Object({
   type: Type.Literal('custom_tool_call_output'),
@@ -142,7 +135,6 @@ const CustomToolCallOutput = Type.Object({
   id,
   status,
 })
-export type CustomToolCallOutput = Static<typeof CustomToolCallOutput>
 
 const PatchOperation = variants(
   {

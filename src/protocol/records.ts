@@ -7,3 +7,9 @@ export interface Caller {
   readonly organizationId: string
   readonly workspaceId: string | null
 }
+
+/**
+ * How a usage record came by its tokens: told by the provider, estimated from the text because the provider never
+ * told, or none, because nothing was delivered.
+ */
+export type Accounting = 'exact' | 'estimated' | 'none'

@@ -58,7 +58,7 @@ export interface CostDetails {
   server_tool_cost?: number
 }
 
-/** Tokens as decision 16 counts them; `cost` in USD. */
+/** Tokens: the input holds what caches had a part in, the output what was reasoning; `cost` in USD. */
 export interface ResponseUsage {
   input_tokens: number
   input_tokens_details: { cached_tokens: number; cache_write_tokens?: number }
@@ -184,6 +184,8 @@ export interface GatewayMetadata {
   endpoints: { available: MetadataEndpoint[]; total: number }
   params?: Readonly<Record<string, unknown>>
   pipeline?: PipelineStage[]
+  /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
+  timings_ms?: Readonly<Record<string, number>>
   /** Milliseconds from dispatch to the end of the upstream body; only in batch results. */
   generation_time?: number
 }

@@ -99,7 +99,7 @@ export function withinCharacters(text: string, limit: number): boolean {
 }
 
 /** Whether a text survives storage: well-formed Unicode without NUL. */
-export function isStorable(text: string): boolean {
+function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0')
 }
 

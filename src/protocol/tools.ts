@@ -51,7 +51,7 @@ export const CustomTool = Type.Object({
 })
 export type CustomTool = Static<typeof CustomTool>
 
-export const NamespaceTool = Type.Object({
+const NamespaceTool = Type.Object({
   type: Type.Literal('namespace'),
   name,
   description: Type.String(),
@@ -59,7 +59,6 @@ export const NamespaceTool = Type.Object({
     variants({ function: FunctionTool, custom: CustomTool }, { noun: 'tool of a namespace' }),
   ),
 })
-export type NamespaceTool = Static<typeof NamespaceTool>
 
 // Native tools of providers
 
@@ -144,7 +143,6 @@ const Mcp = Type.Object({
   ),
   server_description: maybe(Type.String()),
 })
-export type McpTool = Static<typeof Mcp>
 
 const ImageGeneration = Type.Object({
   type: Type.Literal('image_generation'),

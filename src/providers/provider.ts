@@ -24,6 +24,7 @@ export type AuthScheme = 'bearer' | 'x-api-key' | 'x-goog-api-key' | 'none'
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
+ * - `no-relay`: its stream is always decoded and written anew, even where its bytes could be passed on as they are
  */
 export const QUIRKS = [
   'max-tokens',
@@ -37,6 +38,7 @@ export const QUIRKS = [
   'thought-signatures',
   'cache-control',
   'no-user',
+  'no-relay',
 ] as const
 export type Quirk = (typeof QUIRKS)[number]
 

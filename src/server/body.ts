@@ -1,6 +1,6 @@
 /** Request bodies: collected within a limit, then made JSON. What is wrong with one is told without repeating it. */
 import { GatewayError } from '../errors.ts'
-import { JSON_MAX_DEPTH } from '../protocol/limits.ts'
+import { JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../protocol/limits.ts'
 
 /**
  * Collects the chunks of one body. The parser takes its memory back after each chunk, so chunks are copied;
@@ -43,11 +43,17 @@ const decoder = new TextDecoder('utf-8', { fatal: true })
  */
 export function parseJson(bytes: Uint8Array): unknown {
   if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
-  if (isTooDeep(bytes, JSON_MAX_DEPTH)) {
-    throw new GatewayError(
-      'invalid_request',
-      `The request body is nested deeper than ${JSON_MAX_DEPTH} levels`,
-    )
+  switch (excessOf(bytes, JSON_MAX_DEPTH, JSON_MAX_PARTS)) {
+    case 'depth':
+      throw new GatewayError(
+        'invalid_request',
+        `The request body is nested deeper than ${JSON_MAX_DEPTH} levels`,
+      )
+    case 'parts':
+      throw new GatewayError(
+        'invalid_request',
+        `The request body has more than ${JSON_MAX_PARTS} objects, arrays and fields`,
+      )
   }
   let text: string
   try {
@@ -68,13 +74,16 @@ const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
+const COLON = 0x3a
 
 /**
- * Whether arrays and objects nest deeper than `limit`. On bytes and before parsing: JSON.parse takes millions of
- * levels, but what walks its result later does not. Every byte of a longer UTF-8 sequence is above 0x7f.
+ * What a body has too much of: levels of arrays and objects, or arrays, objects and fields in all. On bytes and before
+ * parsing: JSON.parse takes millions of either, but what walks its result later does not, and nobody is served
+ * meanwhile. Every byte of a longer UTF-8 sequence is above 0x7f.
  */
-export function isTooDeep(bytes: Uint8Array, limit: number): boolean {
+export function excessOf(bytes: Uint8Array, maxDepth: number, maxParts: number): 'depth' | 'parts' | null {
   let depth = 0
+  let parts = 0
   let inString = false
   for (let index = 0; index < bytes.length; index++) {
     const byte = bytes[index]
@@ -83,8 +92,10 @@ export function isTooDeep(bytes: Uint8Array, limit: number): boolean {
       else if (byte === QUOTE) inString = false
     } else if (byte === QUOTE) inString = true
     else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
-      if (++depth > limit) return true
+      if (++depth > maxDepth) return 'depth'
+      if (++parts > maxParts) return 'parts'
     } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth--
+    else if (byte === COLON && ++parts > maxParts) return 'parts'
   }
-  return false
+  return null
 }

@@ -1,6 +1,7 @@
 /**
- * Events as an event stream. Hot path: one string and one corked write per event, no closure and no timer. The
- * single timer of a stream looks at the clock when it fires and is set again for what is left.
+ * Events as an event stream. Hot path: one corked write for all events of one read of the provider, no closure and no
+ * timer; relayed bytes go through as they are. The single timer of a stream looks at the clock when it fires and is
+ * set again for what is left.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
@@ -8,6 +9,7 @@ import type { Sink } from '../gateway/sink.ts'
 import type { Metrics } from '../metrics.ts'
 import { INTERNAL_MESSAGE } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
+import { FrameWriter } from './frames.ts'
 import type { Reply } from './reply.ts'
 
 export interface StreamSettings {
@@ -24,10 +26,8 @@ const DONE = 'data: [DONE]\n\n'
 /** What may pile up for a slow reader after the sink said so. Callers stop at once; this holds those that do not. */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
-/** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
-export function frame(event: StreamEvent): string {
-  return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
-}
+/** What is held for one write at most; it then leaves in several. */
+const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
@@ -42,6 +42,10 @@ export class EventSink implements Sink {
   #activeMs: number
   #events = 0
   #bytes = 0
+  readonly #frames = new FrameWriter()
+  #holding = false
+  #held = ''
+  #wroteThisTurn = false
 
   constructor(reply: Reply, settings: StreamSettings) {
     this.#reply = reply
@@ -53,7 +57,26 @@ export class EventSink implements Sink {
   write(event: StreamEvent): boolean {
     if (this.#over) return true
     this.#events++
-    return this.#send(frame(event))
+    this.#held += this.#frames.write(event)
+    if (this.#holding && this.#held.length < HELD_MAX_CHARACTERS) return true
+    return this.#release()
+  }
+
+  relay(frames: Buffer, events: number): boolean {
+    if (this.#over) return true
+    this.#events += events
+    if (this.#held === '' && !this.#gathers()) return this.#send(frames)
+    this.#held += frames.toString()
+    return this.#held.length < HELD_MAX_CHARACTERS || this.#release()
+  }
+
+  hold(): void {
+    this.#holding = true
+  }
+
+  flush(): boolean {
+    this.#holding = false
+    return this.#over || this.#held === '' || this.#gathers() || this.#release()
   }
 
   onDrain(resume: () => void): void {
@@ -63,8 +86,9 @@ export class EventSink implements Sink {
   end(): void {
     if (this.#over) return
     if (!this.#reply.started) this.#send('')
-    this.#bytes += DONE.length
-    this.#reply.endStream(DONE)
+    const last = this.#held + DONE
+    this.#bytes += Buffer.byteLength(last)
+    this.#reply.endStream(last)
     this.close()
   }
 
@@ -80,6 +104,7 @@ export class EventSink implements Sink {
       return
     }
     this.#reply.error = error
+    this.hold()
     this.write({
       type: 'error',
       sequence_number: this.#events,
@@ -100,12 +125,33 @@ export class EventSink implements Sink {
     this.#settings.metrics.streamBytes.inc(this.#bytes)
   }
 
-  #send(text: string): boolean {
-    const bytes = Buffer.byteLength(text)
+  /** What comes as several pieces in one read of the socket leaves in two writes: the first at once, then the rest. */
+  #gathers(): boolean {
+    return this.#wroteThisTurn && !this.#stalled
+  }
+
+  /** When the read is over: Node runs these before it polls again. */
+  readonly #onReadOver = (): void => {
+    if (this.#held !== '' && !this.#over) this.#release()
+    this.#wroteThisTurn = false
+  }
+
+  #release(): boolean {
+    const held = this.#held
+    this.#held = ''
+    return this.#send(held)
+  }
+
+  #send(frames: string | Buffer): boolean {
+    const bytes = Buffer.byteLength(frames)
     this.#bytes += bytes
     const wasStalled = this.#stalled
     if (!wasStalled) this.#activeMs = this.#settings.clock.monotonicMs()
-    const flowing = this.#reply.started ? this.#reply.writeStream(text) : this.#open(text)
+    if (!this.#wroteThisTurn) {
+      this.#wroteThisTurn = true
+      process.nextTick(this.#onReadOver)
+    }
+    const flowing = this.#reply.started ? this.#reply.writeStream(frames) : this.#open(frames)
     if (flowing) {
       if (wasStalled) this.#drained()
       return true
@@ -116,9 +162,9 @@ export class EventSink implements Sink {
     return false
   }
 
-  #open(text: string): boolean {
+  #open(frames: string | Buffer): boolean {
     this.#reply.onProgress(this.#progress)
-    return this.#reply.openStream(text)
+    return this.#reply.openStream(frames)
   }
 
   #stall(): void {

@@ -1,4 +1,5 @@
 /** What a handler gets and what a route is. Types only. */
+import type { Marks } from '../stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { KeyNeed } from './authenticate.ts'
 import type { Reply } from './reply.ts'
@@ -17,6 +18,8 @@ export interface HttpRequest {
   /** Parsed JSON; undefined when the method takes no body. */
   readonly body: unknown
   readonly key: KeyRecord
+  /** When the request passed what; see stages.ts. */
+  readonly marks: Marks
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
 }

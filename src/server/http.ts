@@ -8,9 +8,11 @@ import { GatewayError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import type { KeyRing } from './authenticate.ts'
+import { Drain, type Drainable } from './drain.ts'
 import type { Route } from './handler.ts'
 import { HEADER_LIMIT_VARIABLE, REQUEST_HEAD_MAX_BYTES } from './head-limit.ts'
 import { Intake } from './intake.ts'
+import { Load, type LoadLimits } from './load.ts'
 import { createRouter } from './router.ts'
 import type { Wire } from './wire.ts'
 
@@ -21,7 +23,7 @@ const uws = await import('uWebSockets.js')
 const configure: unknown = Reflect.get(uws, '_cfg')
 if (typeof configure === 'function') configure('silent')
 
-export interface ServerOptions {
+export interface ServerOptions extends LoadLimits {
   readonly routes: readonly Route[]
   readonly keys: KeyRing
   /**
@@ -52,7 +54,7 @@ export interface HttpServer {
   listen(host: string, port: number, options?: ListenOptions): Promise<number>
   /**
    * Takes no new connections, closes kept-alive ones after their next answer, waits for what is running, ends what
-   * still runs after `graceMs`, and closes.
+   * still runs after `graceMs`, and closes. Called again with less grace, it hurries.
    */
   drain(graceMs: number): Promise<void>
   /** Drops everything at once. */
@@ -60,6 +62,8 @@ export interface HttpServer {
   readonly openConnections: number
   readonly openRequests: number
   readonly openStreams: number
+  /** How busy this thread is. Watches the event loop once it is started. */
+  readonly load: Load
 }
 
 /** The address is in use, or is none of this machine's. The library does not say which. */
@@ -75,10 +79,12 @@ export class ListenError extends Error {
   }
 }
 
-/** How long requests that were told to stop may take to say so to their clients. */
-const LAST_WORDS_MS = 500
-/** How long answers that are complete may take to leave for slow readers before connections are cut. */
-const LINGER_MS = 1000
+/** How long an answer that did not leave at once may take; the library cuts readers that take nothing for longer. */
+const LEAVING_MS = 15_000
+/** An answer above this may not have left at once; 64 KiB fit into the send buffer of any connection. */
+const PROMPT_MAX_CHARS = 65_536
+/** When the client may send again after it was turned away. Strain passes within seconds, or not at all. */
+const RETRY_AFTER_SECONDS = 1
 /** The library's value for a port of its own; anything else lets other sockets share it. */
 const EXCLUSIVE = 1
 const SHARED = 0
@@ -92,27 +98,33 @@ class UwsServer implements HttpServer {
   readonly #app: TemplatedApp
   readonly #open = new Set<Intake>()
   #socket: us_listen_socket | null = null
+  readonly load: Load
   #connections = 0
   #streams = 0
-  #draining = false
+  readonly #drain: Drain
+  /** Monotonic; until then what was answered may still be leaving. */
+  #leavingUntilMs = 0
   #closed = false
-  #onQuiet: (() => void) | null = null
 
   constructor(options: ServerOptions) {
     this.#options = options
+    this.load = new Load(options, options.clock)
+    this.#drain = new Drain(this.#drainable(), options.clock)
     const tools = {
       ...options,
       router: createRouter(options.routes),
-      closing: () => this.#draining || options.closeAfterReply,
+      closing: () => this.#drain.begun || options.closeAfterReply,
+      turnAway: () => this.#turnAway(),
+      hold: (bytes: number) => this.load.hold(bytes),
       onOver: (intake: Intake) => {
         this.#open.delete(intake)
-        this.#noticeQuiet()
+        this.#drain.notice()
       },
     }
     this.#app = uws.App()
     this.#app.filter((response, change) => this.#countConnection(response, change))
     this.#app.any('/*', (response, request) => {
-      const wire = new UwsWire(response, options.log, change => this.#countStream(change))
+      const wire = new UwsWire(response, options.log, this.#house)
       try {
         const intake = new Intake(tools, copyHead(request), wire)
         wire.attach(intake)
@@ -152,23 +164,37 @@ class UwsServer implements HttpServer {
     })
   }
 
-  async drain(graceMs: number): Promise<void> {
-    this.#draining = true
-    this.#stopListening()
-    await this.#quiet(() => this.#open.size === 0, graceMs)
-    if (this.#open.size > 0) {
-      const reason = new GatewayError('service_unavailable', 'The gateway is shutting down')
-      for (const intake of this.#open) intake.abort(reason)
-      await this.#quiet(() => this.#open.size === 0, LAST_WORDS_MS)
-      for (const intake of [...this.#open]) intake.giveUp()
+  drain(graceMs: number): Promise<void> {
+    return this.#drain.begin(graceMs)
+  }
+
+  #drainable(): Drainable {
+    const server = this
+    return {
+      get openRequests() {
+        return server.#open.size
+      },
+      get openConnections() {
+        return server.#connections
+      },
+      get leavingUntilMs() {
+        return server.#leavingUntilMs
+      },
+      stopListening: () => this.#stopListening(),
+      abortAll: reason => {
+        for (const intake of this.#open) intake.abort(reason)
+      },
+      giveUpAll: () => {
+        for (const intake of [...this.#open]) intake.giveUp()
+      },
+      close: () => this.close(),
     }
-    await this.#quiet(() => this.#connections === 0, LINGER_MS)
-    this.close()
   }
 
   close(): void {
     if (this.#closed) return
     this.#closed = true
+    this.load.stop()
     this.#stopListening()
     this.#app.close()
   }
@@ -178,29 +204,27 @@ class UwsServer implements HttpServer {
     this.#socket = null
   }
 
-  /** Waits until `done`, or for so long. */
-  #quiet(done: () => boolean, limitMs: number): Promise<void> {
-    if (done()) return Promise.resolve()
-    return new Promise(resolve => {
-      const end = (): void => {
-        timer.cancel()
-        this.#onQuiet = null
-        resolve()
-      }
-      const timer = this.#options.clock.after(limitMs, end)
-      this.#onQuiet = () => {
-        if (done()) end()
-      }
-    })
+  /** Notes what answers tell about their connection. */
+  readonly #house: WireHouse = {
+    countStream: change => this.#countStream(change),
+    hold: bytes => this.load.hold(bytes),
+    ended: prompt => {
+      if (!prompt) this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
+    },
   }
 
-  #noticeQuiet(): void {
-    this.#onQuiet?.()
+  #turnAway(): GatewayError | null {
+    const strain = this.load.strain(this.#open.size)
+    if (strain === null) return null
+    this.#options.metrics.shed.inc({ reason: strain })
+    return new GatewayError('service_unavailable', 'The gateway is overloaded', {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    })
   }
 
   #countConnection(response: HttpResponse, change: number): void {
     this.#connections += change
-    if (change < 0) this.#noticeQuiet()
+    if (change < 0) this.#drain.notice()
     else if (this.#connections > this.#options.maxConnections) {
       try {
         response.close()
@@ -214,6 +238,14 @@ class UwsServer implements HttpServer {
     this.#streams += change
     this.#options.metrics.openStreams.inc(change)
   }
+}
+
+interface WireHouse {
+  countStream(change: 1 | -1): void
+  /** Bytes that the library keeps for a slow reader; negative when they are let go. */
+  hold(bytes: number): void
+  /** An answer is complete; prompt when it has left the process as well. */
+  ended(prompt: boolean): void
 }
 
 /** The library lends the request for the length of its callback only. */
@@ -234,19 +266,20 @@ function copyHead(request: HttpRequest) {
 class UwsWire implements Wire {
   readonly #response: HttpResponse
   readonly #log: Log
-  readonly #countStream: (change: 1 | -1) => void
+  readonly #house: WireHouse
   #intake: Intake | null = null
   #dead = false
   #streaming = false
   #closesStream = false
-  #chunk = ''
+  #heldBytes = 0
+  #chunk: string | Buffer = ''
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
 
-  constructor(response: HttpResponse, log: Log, countStream: (change: 1 | -1) => void) {
+  constructor(response: HttpResponse, log: Log, house: WireHouse) {
     this.#response = response
     this.#log = log
-    this.#countStream = countStream
+    this.#house = house
     // First of all: a request whose callback returns without it ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
   }
@@ -272,13 +305,14 @@ class UwsWire implements Wire {
         this.#response.end(body, close)
       }),
     )
+    this.#house.ended(body.length <= PROMPT_MAX_CHARS)
   }
 
-  open(status: string, headers: readonly string[], chunk: string, close: boolean): boolean {
+  open(status: string, headers: readonly string[], chunk: string | Buffer, close: boolean): boolean {
     if (this.#dead) return true
     this.#closesStream = close
     this.#streaming = true
-    this.#countStream(1)
+    this.#house.countStream(1)
     this.#guard(() => {
       this.#response.onWritable(this.#onWritable)
       this.#chunk = chunk
@@ -291,7 +325,7 @@ class UwsWire implements Wire {
     return this.#flowing
   }
 
-  write(chunk: string): boolean {
+  write(chunk: string | Buffer): boolean {
     if (this.#dead) return true
     this.#chunk = chunk
     try {
@@ -299,6 +333,8 @@ class UwsWire implements Wire {
     } catch (thrown) {
       this.#broken(thrown)
     }
+    // Bytes are lent, and a stream may be silent for long.
+    this.#chunk = ''
     return this.#flowing
   }
 
@@ -314,6 +350,7 @@ class UwsWire implements Wire {
         this.#response.end(chunk)
       }),
     )
+    this.#house.ended(this.#flowing)
   }
 
   onProgress(callback: (drained: boolean) => void): void {
@@ -332,6 +369,18 @@ class UwsWire implements Wire {
   readonly #writeChunk = (): void => {
     const taken = this.#response.write(this.#chunk)
     this.#flowing = this.#response.write('\n') && taken
+    if (!this.#flowing) this.#keep(this.#chunk.length)
+  }
+
+  /** Counts what the library keeps for a slow reader, so that the thread knows how much it holds in all. */
+  #keep(size: number): void {
+    this.#heldBytes += size
+    this.#house.hold(size)
+  }
+
+  #letGo(): void {
+    this.#house.hold(-this.#heldBytes)
+    this.#heldBytes = 0
   }
 
   /** The library does not send on by itself what waits once this is registered; the next write does. */
@@ -340,6 +389,7 @@ class UwsWire implements Wire {
     this.#chunk = ''
     try {
       this.#response.cork(this.#writeChunk)
+      if (this.#flowing) this.#letGo()
       this.#progress?.(this.#flowing)
     } catch (thrown) {
       this.#broken(thrown)
@@ -362,8 +412,9 @@ class UwsWire implements Wire {
   }
 
   #endStream(): void {
-    if (this.#streaming) this.#countStream(-1)
+    if (this.#streaming) this.#house.countStream(-1)
     this.#streaming = false
+    this.#letGo()
   }
 
   #guard(action: () => void): void {

@@ -6,7 +6,8 @@ import { type Clock, type Timer, unixSeconds } from '../clock.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import type { Log } from '../log.ts'
-import type { Metrics } from '../metrics.ts'
+import { type Metrics, observeStages } from '../metrics.ts'
+import { type Marks, openMarks } from '../stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import { type KeyRing, requireKind } from './authenticate.ts'
 import { BodyBuffer, parseJson } from './body.ts'
@@ -35,6 +36,10 @@ export interface IntakeTools extends GateRules {
   readonly requestMs: number
   /** Whether every connection is closed after its answer. */
   readonly closing: () => boolean
+  /** Whether there is room for the request; asked before any work is done on it. Null: there is. */
+  readonly turnAway: () => GatewayError | null
+  /** Counts bytes that are held in memory; negative when they are let go. */
+  readonly hold: (bytes: number) => void
   /** Called once, when nothing more will happen for the request. */
   readonly onOver: (intake: Intake) => void
 }
@@ -49,7 +54,7 @@ export class Intake {
   readonly #tools: IntakeTools
   readonly #head: RequestHead
   readonly #wire: Wire
-  readonly #startedMs: number
+  readonly #marks: Marks
   readonly #id: string
   readonly #match: Match | null
   readonly #route: Route | undefined
@@ -57,12 +62,15 @@ export class Intake {
   readonly #refusal: GatewayError | null
   readonly #reply: Reply
   readonly #body: BodyBuffer | null
+  #heldBytes = 0
   #bodyWhole: boolean
   #bodyFault: GatewayError | null = null
   #wakeBody: (() => void) | null = null
   #abortion: AbortController | null = null
   #reason: GatewayError | null = null
   #deadline: Timer | null = null
+  /** The client went before we had a reason to stop. */
+  #left = false
   #over = false
 
   /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
@@ -70,11 +78,11 @@ export class Intake {
     this.#tools = tools
     this.#head = head
     this.#wire = wire
-    this.#startedMs = tools.clock.monotonicMs()
+    this.#marks = openMarks(tools.clock.monotonicMs())
     this.#id = generationId(unixSeconds(tools.clock))
     this.#match = tools.router.find(head.path)
     this.#route = this.#match?.resource.routes.get(head.method)
-    const verdict = inspect(head, tools)
+    const verdict = tools.turnAway() ?? inspect(head, tools)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
     this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
     const takesBody = this.#accepted?.hasBody === true && this.#refusal === null
@@ -94,7 +102,9 @@ export class Intake {
 
   /** Takes a chunk of the body. Runs inside the library's callback. */
   chunk(bytes: ArrayBuffer, isLast: boolean): void {
-    if (this.#body === null || this.#bodyFault !== null) return
+    if (this.#body === null || this.#bodyFault !== null || this.#over) return
+    this.#heldBytes += bytes.byteLength
+    this.#tools.hold(bytes.byteLength)
     if (!this.#body.push(bytes)) this.#bodyFault = tooLarge(this.#route?.bodyLimitBytes ?? 0)
     else if (isLast) this.#bodyWhole = true
     else return
@@ -103,6 +113,8 @@ export class Intake {
 
   /** The connection is gone. Runs inside the library's callback. */
   gone(): void {
+    // An answer that we broke off ourselves ends here too.
+    this.#left = this.#reason === null && this.#reply.error === null
     this.abort(new GatewayError('client_closed', 'The client closed the connection'))
   }
 
@@ -143,12 +155,16 @@ export class Intake {
     }
     const route = this.#route
     if (route === undefined) return
-    const pending = this.#tools.keys.authenticate(accepted.headers.get('authorization'))
+    const { clock, keys } = this.#tools
+    this.#marks.identifyMs = clock.monotonicMs()
+    const pending = keys.authenticate(accepted.headers.get('authorization'))
     const key = pending instanceof Promise ? await pending : pending
     requireKind(key, route.key)
+    this.#marks.authenticatedMs = clock.monotonicMs()
     const body = this.#body === null ? undefined : await this.#wholeBody(this.#body)
+    if (Number.isNaN(this.#marks.uploadedMs)) this.#marks.uploadedMs = this.#marks.authenticatedMs
     if (this.#wire.dead) return
-    this.#deadline = this.#tools.clock.after(this.#remainingMs(), this.#onDeadline)
+    this.#deadline = clock.after(this.#remainingMs(), this.#onDeadline)
     const handled = route.handler(this.#request(match, accepted, key, body), this.#reply)
     if (handled !== undefined) await handled
     if (!this.#reply.ended && !this.#wire.dead) throw new Error('handler ended without an answer')
@@ -164,6 +180,7 @@ export class Intake {
       query: new URLSearchParams(this.#head.query),
       body,
       key,
+      marks: this.#marks,
       get signal() {
         return signal()
       },
@@ -192,6 +209,7 @@ export class Intake {
     }
     if (this.#bodyFault !== null) throw this.#bodyFault
     if (this.#reason !== null) throw this.#reason
+    this.#marks.uploadedMs = this.#tools.clock.monotonicMs()
     return parseJson(body.take())
   }
 
@@ -202,7 +220,7 @@ export class Intake {
   }
 
   #remainingMs(): number {
-    return Math.max(0, this.#tools.requestMs - (this.#tools.clock.monotonicMs() - this.#startedMs))
+    return Math.max(0, this.#tools.requestMs - (this.#tools.clock.monotonicMs() - this.#marks.acceptedMs))
   }
 
   readonly #onDeadline = (): void => {
@@ -243,13 +261,18 @@ export class Intake {
     if (this.#over) return
     this.#over = true
     this.#deadline?.cancel()
+    // Until now: the body lives on as the parsed request.
+    this.#tools.hold(-this.#heldBytes)
     const { clock, log, metrics } = this.#tools
-    const durationMs = clock.monotonicMs() - this.#startedMs
+    const endedMs = clock.monotonicMs()
+    const durationMs = endedMs - this.#marks.acceptedMs
     const route = this.#match?.resource.template ?? OTHER
-    const status = this.#reply.ended ? this.#reply.status : 499
     const outcome = this.#outcome()
+    const sent = this.#reply.status === 0 ? (this.#reason?.status ?? 500) : this.#reply.status
+    const status = outcome === 'aborted' ? 499 : sent
     metrics.requests.inc({ route, status_class: `${Math.floor(status / 100)}xx`, outcome })
     metrics.requestDuration.observe({ route }, durationMs / 1000)
+    observeStages(metrics, this.#marks, endedMs)
     log.exchange({
       id: this.#id,
       method: KNOWN_METHODS.has(this.#head.method) ? this.#head.method : OTHER,
@@ -264,10 +287,14 @@ export class Intake {
   }
 
   #outcome(): 'completed' | 'failed' | 'refused' | 'aborted' {
-    if (!this.#reply.ended) return 'aborted'
-    if (this.#refusal !== null) return 'refused'
-    return this.#reply.error === null && (this.#reply.summary?.error ?? null) === null
-      ? 'completed'
-      : 'failed'
+    const { ended, status, error, summary } = this.#reply
+    if (!ended && this.#left) return 'aborted'
+    if (ended && error === null && (summary?.error ?? null) === null) return 'completed'
+    return isRefusal(status) ? 'refused' : 'failed'
   }
+}
+
+/** Statuses that are the client's doing: not a request that took too long, but a method that nobody has. */
+function isRefusal(status: number): boolean {
+  return (status >= 400 && status <= 499 && status !== 408) || status === 501
 }

@@ -123,16 +123,16 @@ export class Reply {
   }
 
   /** Begins an event stream with its first frame. False: the reader is slow. */
-  openStream(frame: string): boolean {
+  openStream(frame: string | Buffer): boolean {
     if (this.started) throw new Error('answered twice')
     this.#status = 200
     this.#headers.push(...EVENT_STREAM)
     return this.#wire.open(statusLine(200), this.#headers, frame, this.#settings.closes(200))
   }
 
-  /** One more frame of the stream. False: the reader is slow. */
-  writeStream(frame: string): boolean {
-    return this.#wire.write(frame)
+  /** More frames of the stream; bytes are copied. False: the reader is slow. */
+  writeStream(frames: string | Buffer): boolean {
+    return this.#wire.write(frames)
   }
 
   endStream(frame: string): void {

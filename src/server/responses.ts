@@ -3,6 +3,7 @@ import type { Call } from '../exchange.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { FinalSink } from '../gateway/sink.ts'
 import { parseResponsesRequest } from '../protocol/request.ts'
+import { serverTiming } from '../stages.ts'
 import { EventSink, type StreamSettings } from './event-sink.ts'
 import type { Handler, HttpRequest } from './handler.ts'
 import type { Reply } from './reply.ts'
@@ -38,7 +39,10 @@ async function answer(gateway: Gateway, call: Call, reply: Reply): Promise<void>
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
   if (!outcome.answered) reply.failure(outcome.error, call.withMetadata ? outcome.metadata : null)
-  else if (sink.response !== null) reply.json(200, sink.response)
+  else if (sink.response !== null) {
+    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.marks))
+    reply.json(200, sink.response)
+  }
 }
 
 function openCall(request: HttpRequest): Call {
@@ -48,6 +52,7 @@ function openCall(request: HttpRequest): Call {
     caller: { keyHash: key.hash, organizationId: key.organizationId, workspaceId: key.workspaceId },
     request: parseResponsesRequest(withSession(request)),
     withMetadata: wantsMetadata(request.headers),
+    marks: request.marks,
     signal: request.signal,
   }
 }

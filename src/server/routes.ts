@@ -1,6 +1,8 @@
 /** The one table of all operations: what is not here does not exist, and what it does not say is denied. */
 import type { Gateway } from '../gateway/gateway.ts'
+import type { Ledger } from '../gateway/ledger.ts'
 import type { StreamSettings } from './event-sink.ts'
+import { findGeneration } from './generation.ts'
 import type { Route } from './handler.ts'
 import { type Listing, listEndpoints, listModels, listProviders } from './models.ts'
 import { createResponse } from './responses.ts'
@@ -14,10 +16,11 @@ export const RESPONSES_BODY_MAX_BYTES = 20 * 1024 * 1024
 export interface RouteTools {
   readonly gateway: Gateway
   readonly listing: Listing
+  readonly ledger: Pick<Ledger, 'find'>
   readonly stream: StreamSettings
 }
 
-export function createRoutes({ gateway, listing, stream }: RouteTools): readonly Route[] {
+export function createRoutes({ gateway, listing, ledger, stream }: RouteTools): readonly Route[] {
   return [
     {
       method: 'POST',
@@ -26,6 +29,7 @@ export function createRoutes({ gateway, listing, stream }: RouteTools): readonly
       key: 'inference',
       handler: createResponse(gateway, stream),
     },
+    { method: 'GET', path: '/generation', bodyLimitBytes: 0, key: 'any', handler: findGeneration(ledger) },
     { method: 'GET', path: '/models', bodyLimitBytes: 0, key: 'any', handler: listModels(listing) },
     {
       method: 'GET',

@@ -10,9 +10,9 @@ export interface Wire {
   /** The whole answer at once. `headers` alternates names and values; `close` ends the connection after it. */
   send(status: string, headers: readonly string[], body: string, close: boolean): void
   /** Begins an answer of unknown length with its first chunk. False: the reader is slow. */
-  open(status: string, headers: readonly string[], chunk: string, close: boolean): boolean
-  /** One more chunk of an opened answer. False: the reader is slow, the chunk was taken all the same. */
-  write(chunk: string): boolean
+  open(status: string, headers: readonly string[], chunk: string | Buffer, close: boolean): boolean
+  /** One more chunk of an opened answer; bytes are copied. False: the reader is slow, the chunk was taken all the same. */
+  write(chunk: string | Buffer): boolean
   /** The last chunk of an opened answer. */
   end(chunk: string): void
   /**

@@ -4,7 +4,13 @@
  * The model's name chooses what it does: SIM_MODELS (behaviours.ts), `embed-<dimensions>`, and FAULTS
  * (faults.ts) as `fail-<kind>[-<number>]`. Any key is accepted, none is refused.
  */
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
@@ -12,7 +18,8 @@ import { type Ask, READERS, type SimFormat } from './ask.ts'
 import { behaviourOf } from './behaviours.ts'
 import { embeddingsReply } from './embeddings.ts'
 import { faultOf } from './faults.ts'
-import { type Fields, fieldsOf, textOf } from './loose.ts'
+import { hasKey, parsedObject, readBody, targetOf } from './incoming.ts'
+import { type Fields, textOf } from './loose.ts'
 import { limited, type Reply, saying, tallyOf } from './reply.ts'
 import { SPEAKERS } from './speakers.ts'
 import { Transmission } from './transmission.ts'
@@ -71,76 +78,103 @@ export interface Sim {
   until(described: (state: SimState) => boolean): Promise<SimState>
 }
 
-/** Larger requests are refused with 413. */
-const BODY_MAX_BYTES = 64 * 1024 * 1024
 /** What a reply says when only its fate matters. */
 const FAULT_TEXT = 'One two three four five six seven eight nine ten.'
 
 type MutableState = { -readonly [Field in keyof SimState]: SimState[Field] }
 
-/** What a request is for, as its path says. */
-type Target =
-  | { readonly format: SimFormat; readonly model: string; readonly stream: boolean }
-  | { readonly format: null; readonly embeddings: boolean }
-
 export function createSim(options: SimOptions = {}): Sim {
-  const clock = options.clock ?? systemClock
-  const keep = options.keepRequests ?? 100
-  const state: MutableState = { requests: 0, openConnections: 0, openReplies: 0, closedEarly: 0 }
-  const requests: SimRequest[] = []
-  const disconnects: Disconnect[] = []
-  const waiting = new Set<() => void>()
+  return new Simulation(options)
+}
 
-  const changed = (change: Partial<SimState>): void => {
-    Object.assign(state, change)
-    for (const check of waiting) check()
+class Simulation implements Sim {
+  readonly state: MutableState = { requests: 0, openConnections: 0, openReplies: 0, closedEarly: 0 }
+  readonly requests: SimRequest[] = []
+  readonly disconnects: Disconnect[] = []
+  readonly #clock: Clock
+  readonly #keep: number
+  readonly #server: Server
+  /** Looks at the state after each change, for those who wait for one. */
+  readonly #waiting = new Set<() => void>()
+
+  constructor(options: SimOptions) {
+    this.#clock = options.clock ?? systemClock
+    this.#keep = options.keepRequests ?? 100
+    this.#server = createServer((request, response) => {
+      // A client that goes away while it sends is no failure of ours; the reply's close says the rest.
+      request.on('error', () => response.destroy())
+      response.on('error', () => response.destroy())
+      void readBody(request).then(
+        text => this.#answer(request, response, text),
+        () => response.destroy(),
+      )
+    })
+    // A provider never closes first while someone waits; how long clients wait is for them to decide.
+    this.#server.requestTimeout = 0
+    this.#server.headersTimeout = 0
+    this.#server.on('connection', (socket: Socket) => {
+      this.#change({ openConnections: this.state.openConnections + 1 })
+      socket.on('error', () => socket.destroy())
+      socket.on('close', () => this.#change({ openConnections: this.state.openConnections - 1 }))
+    })
   }
 
-  const server = createServer((request, response) => {
-    // A client that goes away while it sends is no failure of ours; the reply's close says the rest.
-    request.on('error', () => response.destroy())
-    response.on('error', () => response.destroy())
-    void readBody(request).then(
-      text => answer(request, response, text),
-      () => response.destroy(),
-    )
-  })
-  // A provider never closes first while someone waits; how long clients wait is for them to decide.
-  server.requestTimeout = 0
-  server.headersTimeout = 0
-  server.on('connection', (socket: Socket) => {
-    changed({ openConnections: state.openConnections + 1 })
-    socket.on('error', () => socket.destroy())
-    socket.on('close', () => changed({ openConnections: state.openConnections - 1 }))
-  })
+  listen(port = 0): Promise<{ readonly url: string; readonly port: number }> {
+    const server = this.#server
+    return new Promise((done, failed) => {
+      server.once('error', failed)
+      server.listen(port, '127.0.0.1', () => {
+        server.off('error', failed)
+        const taken = (server.address() as AddressInfo).port
+        done({ url: `http://127.0.0.1:${taken}`, port: taken })
+      })
+    })
+  }
 
-  function answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
+  close(): Promise<void> {
+    return new Promise(done => {
+      this.#server.close(() => done())
+      this.#server.closeAllConnections()
+    })
+  }
+
+  until(described: (state: SimState) => boolean): Promise<SimState> {
+    return new Promise(done => {
+      const check = (): void => {
+        if (!described(this.state)) return
+        this.#waiting.delete(check)
+        done({ ...this.state })
+      }
+      this.#waiting.add(check)
+      check()
+    })
+  }
+
+  #change(change: Partial<SimState>): void {
+    Object.assign(this.state, change)
+    for (const check of this.#waiting) check()
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
     const path = request.url ?? '/'
     const target = targetOf(request.method ?? '', path)
-    const body = text === null ? null : parse(text)
+    const body = text === null ? null : parsedObject(text)
     const ask = target.format === null || body === null ? null : READERS[target.format](body, target)
     const model = ask?.model ?? textOf(body?.['model'])
-    const noted: SimRequest = {
-      number: state.requests + 1,
-      atMs: clock.monotonicMs(),
+    const stream = ask?.stream ?? false
+    const noted = this.#note({
       path,
       format: target.format,
       model,
-      stream: ask?.stream ?? false,
+      stream,
       headers: request.headers,
       body: body ?? {},
-    }
-    remember(requests, noted, keep)
+    })
     const speaker = SPEAKERS[target.format ?? 'openai-chat']
     const behaviour = behaviourOf(model)
     const said = ask === null || behaviour === null ? FAULT_REPLY : limited(behaviour(ask), ask.maxTokens)
-    const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, clock), response, clock)
-    response.on('close', () => {
-      const early = !response.writableFinished && !reply.endedHere
-      if (early) remember(disconnects, { atMs: clock.monotonicMs(), model, request: noted.number }, keep)
-      changed({ openReplies: state.openReplies - 1, closedEarly: state.closedEarly + (early ? 1 : 0) })
-    })
-    changed({ requests: noted.number, openReplies: state.openReplies + 1 })
+    const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, this.#clock), response, this.#clock)
+    this.#watch(reply, noted)
 
     const refuse = (status: number, message: string): void =>
       reply.json(status, speaker.failure({ status, message }))
@@ -158,34 +192,22 @@ export function createSim(options: SimOptions = {}): Sim {
     }
   }
 
-  return {
-    state,
-    requests,
-    disconnects,
-    listen: (port = 0) =>
-      new Promise((done, failed) => {
-        server.once('error', failed)
-        server.listen(port, '127.0.0.1', () => {
-          server.off('error', failed)
-          const taken = (server.address() as AddressInfo).port
-          done({ url: `http://127.0.0.1:${taken}`, port: taken })
-        })
-      }),
-    close: () =>
-      new Promise(done => {
-        server.close(() => done())
-        server.closeAllConnections()
-      }),
-    until: described =>
-      new Promise(done => {
-        const check = (): void => {
-          if (!described(state)) return
-          waiting.delete(check)
-          done({ ...state })
-        }
-        waiting.add(check)
-        check()
-      }),
+  #note(facts: Omit<SimRequest, 'number' | 'atMs'>): SimRequest {
+    const noted = { number: this.state.requests + 1, atMs: this.#clock.monotonicMs(), ...facts }
+    remember(this.requests, noted, this.#keep)
+    return noted
+  }
+
+  /** Counts a reply while it lasts, and notes when its client does not wait for the end. */
+  #watch(reply: Transmission, { number, model }: SimRequest): void {
+    reply.response.on('close', () => {
+      const early = !reply.response.writableFinished && !reply.endedHere
+      if (early)
+        remember(this.disconnects, { atMs: this.#clock.monotonicMs(), model, request: number }, this.#keep)
+      const { openReplies, closedEarly } = this.state
+      this.#change({ openReplies: openReplies - 1, closedEarly: closedEarly + (early ? 1 : 0) })
+    })
+    this.#change({ requests: number, openReplies: this.state.openReplies + 1 })
   }
 }
 
@@ -205,60 +227,4 @@ function speechOf(ask: Ask, reply: Reply, clock: Clock): Transmission['speech'] 
 function remember<T>(list: T[], entry: T, keep: number): void {
   list.push(entry)
   if (list.length > keep) list.shift()
-}
-
-const GEMINI_PATH = /^\/models\/([^/]+):(generateContent|streamGenerateContent)$/
-const PATHS: ReadonlyMap<string, SimFormat> = new Map([
-  ['/responses', 'openai-responses'],
-  ['/chat/completions', 'openai-chat'],
-  ['/messages', 'anthropic-messages'],
-])
-
-function targetOf(method: string, path: string): Target {
-  const nothing: Target = { format: null, embeddings: false }
-  if (method !== 'POST') return nothing
-  const [bare = '', query = ''] = path.split('?', 2)
-  // Base URLs end in a version at some providers and in none at others.
-  const route = bare.replace(/^\/v1(?:beta)?(?=\/)/, '')
-  const format = PATHS.get(route)
-  if (format !== undefined) return { format, model: '', stream: false }
-  const match = GEMINI_PATH.exec(route)
-  if (match === null) return { format: null, embeddings: route === '/embeddings' }
-  const stream = match[2] === 'streamGenerateContent'
-  if (stream && !query.split('&').includes('alt=sse')) return nothing
-  return { format: 'google-gemini', model: unescaped(match[1] ?? ''), stream }
-}
-
-function unescaped(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
-}
-
-function hasKey(headers: IncomingHttpHeaders): boolean {
-  return [headers.authorization, headers['x-api-key'], headers['x-goog-api-key']].some(
-    key => key !== undefined,
-  )
-}
-
-/** The body as text; null when it is too large. */
-async function readBody(request: IncomingMessage): Promise<string | null> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk)
-  }
-  return bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
-}
-
-function parse(text: string): Fields | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return value !== null && typeof value === 'object' && !Array.isArray(value) ? fieldsOf(value) : null
-  } catch {
-    return null
-  }
 }

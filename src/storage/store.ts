@@ -2,6 +2,7 @@
  * The storage contract: domain records and the verbs on them. Rows and SQL never leave `storage/`.
  * Text may be any well-formed Unicode without NUL, which no engine keeps faithfully: callers refuse it before.
  */
+import type { UsageFilter, UsageRecord, UsageTotals } from './usage.ts'
 
 export type KeyKind = 'inference' | 'management'
 
@@ -31,8 +32,17 @@ export interface KeyStore {
   count(): Promise<number>
 }
 
+export interface LedgerStore {
+  /** Adds the records; one whose id is there already is left as it is. Returns how many were added. */
+  add(records: readonly UsageRecord[]): Promise<number>
+  /** Null when there is none of that id in that organization. */
+  find(id: string, organizationId: string): Promise<UsageRecord | null>
+  usageSince(filter: UsageFilter): Promise<UsageTotals>
+}
+
 export interface Store {
   readonly keys: KeyStore
+  readonly ledger: LedgerStore
   close(): Promise<void>
 }
 

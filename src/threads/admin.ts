@@ -1,4 +1,7 @@
-/** The admin port: metrics of all threads summed, liveness, readiness. Main thread; never on the public port. */
+/**
+ * The admin port: metrics of all threads summed, liveness, readiness. Main thread; never on the public port. Whatever
+ * a scraper says it accepts, it gets the text format 0.0.4, which all of them read.
+ */
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
@@ -18,12 +21,15 @@ export interface AdminServer {
 export async function startAdmin(host: string, port: number, sources: AdminSources): Promise<AdminServer> {
   const server = createServer((request, response) => {
     const path = request.url?.split('?', 1)[0]
-    if (request.method !== 'GET') return plain(response, 405, 'method not allowed\n')
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      response.setHeader('allow', 'GET, HEAD')
+      return plain(response, 405, 'method not allowed\n')
+    }
     switch (path) {
       case '/metrics':
         return void sources.metrics().then(
           text => plain(response, 200, text, 'text/plain; version=0.0.4; charset=utf-8'),
-          () => plain(response, 503, 'a thread did not answer\n'),
+          () => plain(response, 500, 'the metrics could not be collected\n'),
         )
       case '/healthz':
         return json(response, 200, { status: 'ok' })

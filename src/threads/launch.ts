@@ -11,6 +11,7 @@ import type { Log } from '../log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore, sqlitePath } from '../storage/open.ts'
 import { buildCatalog } from './build.ts'
+import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { startSupervisor } from './supervisor.ts'
 
 export interface Launched {
@@ -20,8 +21,13 @@ export interface Launched {
   readonly firstKeys: FirstKeys | null
   /** Whether the simulated provider answers, because none is configured. */
   readonly simulated: boolean
-  /** Lets running requests finish within the grace time, then stops everything. */
-  stop(graceMs: number): Promise<void>
+  /**
+   * Lets running requests finish within the grace time, then stops everything. Called again with less grace, it
+   * hurries. False: a thread did not stop, and only the end of the process ends it.
+   */
+  stop(graceMs: number): Promise<boolean>
+  /** Makes every thread read the record of this key anew. */
+  forgetKey(keyHash: string): void
 }
 
 /** @throws CatalogError, VaultKeyError, StoreError, BootstrapError or StartError, each with a line for the operator. */
@@ -42,14 +48,25 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
   }).finally(() => store.close())
 
   let sim: Sim | null = null
+  let shipper: LedgerShipper | null = null
   try {
     sim = simulated ? createSim({ keepRequests: 0 }) : null
     const simUrl = sim === null ? null : (await sim.listen()).url
     if (config.redisUrl !== null) log.notice('redis is configured, but this version does not use it')
+    const ledger = await startShipper({ storageUrl: config.storageUrl, clock: systemClock, log })
+    shipper = ledger
+    let closing: Promise<void> | null = null
+    const close = async (stopped: boolean) => {
+      // The files of a thread that did not stop are left for the next start.
+      if (stopped) await ledger.close()
+      else await ledger.ship()
+      await sim?.close()
+    }
     const supervisor = await startSupervisor({
       config,
       simUrl,
       endUserKey: deriveKey(vaultKey, 'end-user').toString('base64'),
+      spoolFolder: ledger.folder,
       log,
     })
     return {
@@ -57,12 +74,16 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
       adminUrl: supervisor.adminUrl,
       firstKeys,
       simulated,
+      forgetKey: keyHash => supervisor.forgetKey(keyHash),
       async stop(graceMs) {
-        await supervisor.drain(graceMs)
-        await sim?.close()
+        const stopped = await supervisor.drain(graceMs)
+        closing ??= close(stopped)
+        await closing
+        return stopped
       },
     }
   } catch (error) {
+    await shipper?.close()
     await sim?.close()
     throw error
   }

@@ -3,7 +3,8 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { createLog } from '../log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
-import type { FromThread, ServeSettings, ToThread } from './messages.ts'
+import type { MetricSnapshot } from './messages.ts'
+import { type FromThread, PULSE_MS, type ServeSettings, type ToThread } from './messages.ts'
 
 const settings = workerData as ServeSettings
 const supervisor = parentPort
@@ -11,22 +12,27 @@ if (supervisor === null) throw new Error('serve.ts runs as a worker thread')
 
 const tell = (message: FromThread) => supervisor.postMessage(message)
 
-const { config } = settings
+const { config, thread } = settings
 const log = createLog(config.logLevel)
 const serving = await buildServing({ ...settings, log })
+const { server, metrics } = serving
+let failed = false
+let stopped: Promise<void> | null = null
 
-// A thread may only end with its sockets closed: otherwise the HTTP library takes the whole process along.
+// Whatever state is left then, it is not to be trusted with new requests. Those that run are told that they failed.
 process.on('uncaughtException', error => {
   log.fault('serve thread failed', error)
-  void stop(0).finally(() => process.exit(1))
+  failed = true
+  void stop(0)
 })
 
 supervisor.on('message', (message: ToThread) => {
   switch (message.type) {
     case 'metrics':
-      void serving.metrics.registry
-        .getMetricsAsJSON()
-        .then(metrics => tell({ type: 'metrics', request: message.request, metrics }))
+      void snapshot().then(counts => tell({ type: 'metrics', request: message.request, metrics: counts }))
+      break
+    case 'forget-key':
+      serving.forgetKey(message.keyHash)
       break
     case 'drain':
       void stop(message.graceMs)
@@ -34,8 +40,11 @@ supervisor.on('message', (message: ToThread) => {
   }
 })
 
+const pulse = setInterval(() => tell({ type: 'pulse' }), PULSE_MS)
+
 try {
-  const port = await serving.server.listen(config.listen.host, settings.port, { shared: settings.shared })
+  const port = await server.listen(config.listen.host, settings.port, { shared: settings.shared })
+  server.load.start()
   tell({ type: 'listening', port })
 } catch (error) {
   if (!(error instanceof ListenError)) throw error
@@ -43,10 +52,34 @@ try {
   await stop(0)
 }
 
-async function stop(graceMs: number): Promise<void> {
-  await serving.server.drain(graceMs)
-  await serving.close()
-  tell({ type: 'drained' })
+function snapshot(): Promise<MetricSnapshot> {
+  metrics.eventLoopLag.set({ thread }, server.load.lagMs / 1000)
+  metrics.inFlight.set({ thread }, server.openRequests)
+  return metrics.registry.getMetricsAsJSON()
+}
+
+/** Called again it hurries the stop that is under way. */
+function stop(graceMs: number): Promise<void> {
+  const drained = server.drain(graceMs)
+  stopped ??= leave(drained)
+  return stopped
+}
+
+async function leave(drained: Promise<void>): Promise<void> {
+  try {
+    await drained
+    await serving.close()
+    tell({ type: 'ended', metrics: await snapshot() })
+  } catch (error) {
+    failed = true
+    log.fault('serve thread did not stop in order', error)
+    server.close()
+  }
+  clearInterval(pulse)
+  // A thread may only end with its sockets closed, which takes the event loop a turn more: otherwise the HTTP
+  // library takes the whole process along.
+  await new Promise(resolve => setImmediate(resolve))
+  if (failed) process.exit(1)
   // Nothing is left that could keep the thread alive; its last message still gets out.
   supervisor?.close()
 }

@@ -4,7 +4,7 @@ import { VaultKeyError } from '../access/vault-keys.ts'
 import { ConfigError } from '../config.ts'
 import { CatalogError } from '../providers/catalog.ts'
 import { StoreError } from '../storage/open.ts'
-import { StartError } from './supervisor.ts'
+import { StartError } from './serve-thread.ts'
 
 export interface StartFailure {
   readonly line: string

@@ -1,103 +1,214 @@
 /**
- * The main thread: starts the serve threads and the admin port, restarts a thread that died, drains on request.
- * Composition root together with build.ts.
+ * The main thread: starts the serve threads and the admin port, restarts a thread that died, tells of one that
+ * hangs, drains on request. Composition root together with build.ts.
  */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
-import { SHARE_ENV, Worker } from 'node:worker_threads'
-import { AggregatorRegistry, Registry } from 'prom-client'
 import type { Config } from '../config.ts'
 import type { Log } from '../log.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
-import type { FromThread, MetricSnapshot, ServeSettings, ToThread } from './messages.ts'
-
-/** Start-up failed for a reason the operator can act on. */
-export class StartError extends Error {
-  override readonly name = 'StartError'
-  readonly portTaken: boolean
-
-  constructor(message: string, portTaken: boolean) {
-    super(message)
-    this.portTaken = portTaken
-  }
-}
+import { PULSE_MS } from './messages.ts'
+import { createProcessMetrics } from './process-metrics.ts'
+import { Scraper } from './scrape.ts'
+import { ServeThread, StartError } from './serve-thread.ts'
 
 export interface Supervisor {
   readonly url: string
   readonly adminUrl: string
-  /** Stops taking requests, lets running ones finish within the grace time, then stops everything. */
-  drain(graceMs: number): Promise<void>
+  /**
+   * Stops taking requests, lets running ones finish within the grace time, then stops everything. Called again with
+   * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
+   */
+  drain(graceMs: number): Promise<boolean>
+  /** Makes every thread read the record of this key anew. */
+  forgetKey(keyHash: string): void
 }
 
 export interface SupervisorOptions {
   readonly config: Config
   readonly simUrl: string | null
   readonly endUserKey: string
+  /** Where the threads spool their usage records. */
+  readonly spoolFolder: string
   readonly log: Log
+  /** What a serve thread runs; default: serve.ts. Another one must do as it does. */
+  readonly entry?: URL
+  /** A thread that says nothing for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
+  readonly hungMs?: number
+  /** How long threads may take beyond the grace time to say goodbye and close their files. Default 5 s. */
+  readonly stopMs?: number
 }
 
-/** A thread that does not answer a scrape within this is left out of it, rather than failing the whole. */
-const SCRAPE_MS = 2_000
-/** A thread that dies at once again is not restarted faster than this. */
+/** A thread that dies is restarted after this, and after twice as long each time it dies again soon. */
 const RESTART_MS = 500
+const RESTART_MAX_MS = 30_000
+/** A thread that lived this long died of something new. */
+const SETTLED_MS = 60_000
+const STOP_MS = 5_000
+const HUNG_MS = 10_000
 
 export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
-  const { config, log } = options
-  const { simUrl, endUserKey } = options
-  const threads: ServeThread[] = []
-  let draining = false
-  const port = await freePort(config.listen.host, config.listen.port)
+  const { host } = options.config.listen
+  const supervisor = new ThreadSupervisor(options, await choosePort(options.config))
+  await supervisor.start()
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
+    adminUrl: supervisor.adminUrl,
+    drain: graceMs => supervisor.drain(graceMs),
+    forgetKey: keyHash => supervisor.forgetKey(keyHash),
+  }
+}
 
-  const start = async () => {
-    const thread = new ServeThread({ config, simUrl, endUserKey, port, shared: config.threads.serve > 1 })
-    await thread.listening()
-    threads.push(thread)
-    thread.onExit(code => {
-      threads.splice(threads.indexOf(thread), 1)
-      if (draining) return
-      log.notice('serve thread died, restarting it', { exitCode: code })
-      setTimeout(() => {
-        if (!draining) start().catch(error => log.fault('serve thread cannot be restarted', error))
-      }, RESTART_MS)
-    })
+class ThreadSupervisor {
+  readonly port: number
+  readonly #options: SupervisorOptions
+  readonly #process = createProcessMetrics()
+  /** Those that take requests. */
+  readonly #threads: ServeThread[] = []
+  /** Those whose event loop does not turn. */
+  readonly #hung = new Set<ServeThread>()
+  /** Starts that are under way. */
+  readonly #rising = new Set<Promise<void>>()
+  readonly #scraper: Scraper
+  readonly #hurry = Promise.withResolvers<void>()
+  #admin: AdminServer | null = null
+  #watch: NodeJS.Timeout | undefined
+  #watchedMs = 0
+  #draining = false
+
+  constructor(options: SupervisorOptions, port: number) {
+    this.#options = options
+    this.port = port
+    this.#scraper = new Scraper(this.#process, this.#threads, options.config.threads.serve)
   }
 
-  const stopThreads = (graceMs: number) => Promise.all(threads.map(thread => thread.drain(graceMs)))
-  let admin: AdminServer
-  try {
-    admin = await openAdmin(config, {
-      metrics: () => mergedMetrics(threads),
-      unreadyReason: () => (draining ? 'draining' : threads.length === 0 ? 'no serve thread is up' : null),
-    })
+  get adminUrl(): string {
+    return this.#admin?.url ?? ''
+  }
+
+  /** @throws StartError; nothing is left running then. */
+  async start(): Promise<void> {
+    const { config } = this.#options
     try {
-      for (let count = 0; count < config.threads.serve; count++) await start()
+      this.#admin = await openAdmin(config, {
+        metrics: () => this.#scraper.page(),
+        unreadyReason: () => this.#unreadyReason(),
+      })
+      for (let index = 0; index < config.threads.serve; index++) await this.#run(`serve-${index}`, 0)
     } catch (error) {
-      await admin.close()
+      await this.drain(0)
       throw error
     }
-  } catch (error) {
-    draining = true
-    await stopThreads(0)
-    throw error
+    this.#watchedMs = performance.now()
+    this.#watch = setInterval(() => this.#watchPulses(), PULSE_MS).unref()
   }
 
-  return {
-    url: `http://${config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host}:${port}`,
-    adminUrl: admin.url,
-    async drain(graceMs) {
-      draining = true
-      await stopThreads(graceMs)
-      await admin.close()
-    },
+  async drain(graceMs: number): Promise<boolean> {
+    const { drainDelayMs } = this.#options.config.timeouts
+    this.#draining = true
+    clearInterval(this.#watch)
+    if (graceMs > 0 && drainDelayMs > 0) await this.#within(drainDelayMs, this.#hurry.promise)
+    else this.#hurry.resolve()
+    const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
+    const inTime = await this.#within(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
+    await this.#admin?.close()
+    return inTime
+  }
+
+  forgetKey(keyHash: string): void {
+    for (const thread of this.#threads) thread.forgetKey(keyHash)
+  }
+
+  /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
+  async #run(name: string, deaths: number): Promise<void> {
+    const { config, simUrl, endUserKey, spoolFolder, entry, log } = this.#options
+    const shared = config.listen.shared || config.threads.serve > 1
+    const thread = new ServeThread(
+      { thread: name, config, simUrl, endUserKey, spoolFolder, port: this.port, shared },
+      entry,
+    )
+    await thread.listening()
+    const sinceMs = performance.now()
+    this.#threads.push(thread)
+    void thread.exited().then(exitCode => {
+      this.#forget(thread)
+      if (this.#draining) return
+      const again = performance.now() - sinceMs < SETTLED_MS ? deaths + 1 : 1
+      log.notice('serve thread died, restarting it', { thread: name, exitCode })
+      this.#restart(name, again)
+    })
+    // It came up while everything else was being stopped.
+    if (this.#draining) await thread.drain(0)
+  }
+
+  #restart(name: string, deaths: number): void {
+    const delayMs = Math.min(RESTART_MS * 2 ** (deaths - 1), RESTART_MAX_MS)
+    setTimeout(() => {
+      if (this.#draining) return
+      this.#process.restarts.inc()
+      const rising: Promise<void> = this.#run(name, deaths)
+        .catch(error => {
+          this.#options.log.fault('serve thread cannot be restarted', error)
+          this.#restart(name, deaths + 1)
+        })
+        .finally(() => this.#rising.delete(rising))
+      this.#rising.add(rising)
+    }, delayMs).unref()
+  }
+
+  #forget(thread: ServeThread): void {
+    if (thread.lastWord !== null) this.#scraper.note(thread, thread.lastWord)
+    this.#threads.splice(this.#threads.indexOf(thread), 1)
+    this.#hung.delete(thread)
+  }
+
+  /**
+   * A hanging thread is told of, not ended: ending a worker whose sockets are open makes the HTTP library take the
+   * whole process along, and with it the streams of all other threads.
+   */
+  #watchPulses(): void {
+    const nowMs = performance.now()
+    const lateMs = nowMs - this.#watchedMs - PULSE_MS
+    this.#watchedMs = nowMs
+    // We hung ourselves: what the threads said meanwhile has not been read yet.
+    if (lateMs > PULSE_MS) return
+    const { log, hungMs = HUNG_MS } = this.#options
+    for (const thread of this.#threads) {
+      const hangs = thread.silentMs > hungMs
+      if (hangs === this.#hung.has(thread)) continue
+      if (hangs) this.#hung.add(thread)
+      else this.#hung.delete(thread)
+      log.notice(hangs ? 'serve thread hangs' : 'serve thread goes on', { thread: thread.name })
+    }
+  }
+
+  #unreadyReason(): string | null {
+    if (this.#draining) return 'draining'
+    if (this.#threads.length === 0) return 'no serve thread is up'
+    return this.#hung.size > 0 ? 'a serve thread hangs' : null
+  }
+
+  /** Whether the work was done within the time. */
+  async #within(limitMs: number, work: Promise<unknown>): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<false>(resolve => {
+      timer = setTimeout(() => resolve(false), limitMs)
+    })
+    try {
+      return await Promise.race([work.then(() => true as const), late])
+    } finally {
+      clearTimeout(timer)
+    }
   }
 }
 
 /**
- * The port to serve on: asked for exclusively first, because threads share theirs and would share it with a
- * stranger unnoticed; and because a free one (0) has to be the same for all of them.
+ * The port to serve on. Asked for exclusively first, because threads share theirs and would share it with a stranger
+ * unnoticed, unless sharing is what the operator wants; and because a free one (0) has to be the same for all.
  * @throws StartError
  */
-async function freePort(host: string, port: number): Promise<number> {
+async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
+  if (shared && port !== 0) return port
   const probe = createServer()
   try {
     probe.listen({ host, port, exclusive: true })
@@ -121,87 +232,5 @@ async function openAdmin(config: Config, sources: Parameters<typeof startAdmin>[
     return await startAdmin(host, port, sources)
   } catch (error) {
     throw cannotListen('admin.port', host, port, error)
-  }
-}
-
-async function mergedMetrics(threads: readonly ServeThread[]): Promise<string> {
-  const snapshots = await Promise.all(threads.map(thread => thread.metrics()))
-  const answered = snapshots.filter(snapshot => snapshot !== null)
-  if (answered.length === 0) return new Registry().metrics()
-  return AggregatorRegistry.aggregate(answered.map(snapshot => [...snapshot])).metrics()
-}
-
-class ServeThread {
-  readonly #worker: Worker
-  readonly #listening = Promise.withResolvers<number>()
-  readonly #exited = Promise.withResolvers<number>()
-  readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
-  #scrape = 0
-
-  constructor(settings: ServeSettings) {
-    this.#worker = new Worker(
-      new URL(import.meta.url.endsWith('.ts') ? './serve.ts' : './serve.js', import.meta.url),
-      {
-        workerData: settings,
-        // The HTTP library reads its header limit from the environment of the process.
-        env: SHARE_ENV,
-      },
-    )
-    this.#worker.on('message', (message: FromThread) => this.#receive(message))
-    this.#worker.on('error', error => this.#listening.reject(error))
-    this.#worker.on('exit', code => {
-      this.#listening.reject(new StartError('a serve thread stopped while starting', false))
-      for (const answer of this.#scrapes.values()) answer(null)
-      this.#exited.resolve(code)
-    })
-  }
-
-  /** The bound port, once requests are taken. @throws StartError */
-  listening(): Promise<number> {
-    return this.#listening.promise
-  }
-
-  onExit(callback: (code: number) => void): void {
-    void this.#exited.promise.then(callback)
-  }
-
-  /** Null when the thread does not answer in time. */
-  metrics(): Promise<MetricSnapshot | null> {
-    const request = this.#scrape++
-    return new Promise(resolve => {
-      const timer = setTimeout(() => answer(null), SCRAPE_MS)
-      const answer = (metrics: MetricSnapshot | null) => {
-        clearTimeout(timer)
-        this.#scrapes.delete(request)
-        resolve(metrics)
-      }
-      this.#scrapes.set(request, answer)
-      this.#send({ type: 'metrics', request })
-    })
-  }
-
-  async drain(graceMs: number): Promise<void> {
-    this.#send({ type: 'drain', graceMs })
-    await this.#exited.promise
-  }
-
-  #send(message: ToThread): void {
-    this.#worker.postMessage(message)
-  }
-
-  #receive(message: FromThread): void {
-    switch (message.type) {
-      case 'listening':
-        this.#listening.resolve(message.port)
-        break
-      case 'refused':
-        this.#listening.reject(new StartError(message.reason, message.portTaken))
-        break
-      case 'metrics':
-        this.#scrapes.get(message.request)?.(message.metrics)
-        break
-      case 'drained':
-        break
-    }
   }
 }

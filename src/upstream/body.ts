@@ -4,7 +4,8 @@
  */
 import { GatewayError } from '../errors.ts'
 
-const START_BYTES = 4 * 1024
+/** Most replies fit into it, and pieces of this size come from Node's pool. */
+const START_BYTES = 2 * 1024
 
 export class TextBody {
   readonly #limitBytes: number
@@ -47,7 +48,7 @@ export class TextBody {
     if (bytes <= this.#bytes.length) return
     let size = Math.max(START_BYTES, this.#bytes.length)
     while (size < bytes) size *= 2
-    const grown = Buffer.allocUnsafeSlow(size)
+    const grown = Buffer.allocUnsafe(size)
     this.#bytes.copy(grown, 0, 0, this.#length)
     this.#bytes = grown
   }

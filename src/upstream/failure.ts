@@ -1,6 +1,6 @@
 /**
  * A provider's refusal as our error: what the format understands of it, with `Retry-After`, the provider's name and
- * scrubbed text. The only way by which text of a failed reply may reach a client. Pure.
+ * scrubbed text. The only ways by which text of a failure may reach a client. Pure.
  */
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
@@ -36,14 +36,28 @@ const WAITING_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
 /** Formats write flat metadata; deeper than this is not ours. */
 const METADATA_DEPTH = 4
 
+/**
+ * A failure that the provider told inside a reply, as a decoder understood it: scrubbed, with the provider's name.
+ */
+export function failureInReply(
+  told: GatewayError,
+  provider: Pick<Refusal, 'secrets' | 'providerName'>,
+): GatewayError {
+  const metadata = scrubbed(told.metadata ?? {}, provider.secrets, METADATA_DEPTH) as Record<string, unknown>
+  metadata['provider_name'] = provider.providerName
+  return new GatewayError(told.code, scrub(told.message, provider.secrets), {
+    metadata,
+    ...(told.retryAfterSeconds === undefined ? undefined : { retryAfterSeconds: told.retryAfterSeconds }),
+    ...(told.cause === undefined ? undefined : { cause: told.cause }),
+  })
+}
+
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const told = understood(refusal)
-  const metadata = scrubbed(told.metadata ?? {}, refusal.secrets, METADATA_DEPTH) as Record<string, unknown>
-  metadata['provider_name'] = refusal.providerName
-  const message = scrub(told.message, refusal.secrets)
-  if (!WAITING_HELPS.has(told.code)) return new GatewayError(told.code, message, { metadata })
+  const { code, message, metadata = {} } = failureInReply(told, refusal)
+  if (!WAITING_HELPS.has(code)) return new GatewayError(code, message, { metadata })
   const seconds = told.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
-  return new GatewayError(told.code, message, {
+  return new GatewayError(code, message, {
     metadata,
     ...(seconds === null ? undefined : { retryAfterSeconds: seconds }),
   })

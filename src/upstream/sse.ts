@@ -94,6 +94,11 @@ export class SseParser {
     }
   }
 
+  /** Nothing of a frame has been seen since the last one ended: the next byte begins a line that begins one. */
+  get atBorder(): boolean {
+    return !this.#open && !this.#hasData && this.#event === '' && !this.#skipLf && this.#mark > BOM.length
+  }
+
   /** The input has ended; delivers a frame that lacked its closing blank line. */
   end(): void {
     if (this.#open) this.#close(EMPTY, 0, 0)

@@ -157,6 +157,8 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     status: number,
     received: IncomingHttpHeaders,
   ): void {
+    // One buffer for each name and value would live as long as the stream; we read the parsed ones.
+    controller.rawHeaders = null
     // Interim replies (103 and the like) say nothing we use and do not extend the deadline.
     if (this.#over || status < 200) return
     const headers = lastOfEach(received)

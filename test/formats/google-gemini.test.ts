@@ -8,10 +8,11 @@ import type { Delta } from '../../src/formats/format.ts'
 import { googleGemini } from '../../src/formats/google-gemini.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { decodeStream } from '../support/decode-reply.ts'
 import { collect } from '../support/delta-items.ts'
 import {
   arrivals,
+  FAILURE_STATUSES,
   RECORDINGS_MISSING,
   type Recording,
   recordings,
@@ -107,8 +108,6 @@ const ODD_ENDINGS: Readonly<Record<string, readonly [reason: string, native: str
   ],
 }
 
-const STATUSES = [400, 402, 403, 408, 413, 422, 429, 502, 503, 524, 529]
-
 const all = recordings('google-gemini')
 const isError = (one: Recording) => one.httpStatus !== null && one.httpStatus >= 400
 const normal = all.filter(one => !isError(one) && REFUSED[one.name] === undefined)
@@ -121,13 +120,7 @@ function asEvents(one: Recording): Buffer {
 }
 
 function decode(chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = googleGemini.decoder(delta => deltas.push(delta))
-  const parser = new SseParser((event, data) => decoder.frame(event, data))
-  for (const chunk of chunks) parser.push(chunk)
-  parser.end()
-  decoder.end()
-  return deltas
+  return decodeStream(googleGemini, chunks)
 }
 
 function decodeFrames(frames: readonly string[]): Delta[] {
@@ -403,7 +396,7 @@ t.test('recorded HTTP errors become statuses that a client of ours may see', { s
     const failure = googleGemini.failure(one.httpStatus ?? 0, one.bytes().toString())
     t.type(failure, GatewayError)
     t.ok(
-      STATUSES.includes(FAILURES[failure.code].status),
+      FAILURE_STATUSES.has(FAILURES[failure.code].status),
       `${one.name}: ${one.httpStatus} is ${failure.status}`,
     )
     t.notMatch(failure.message, /<html|<!doctype/i, `${one.name} shows no page`)

@@ -2,18 +2,16 @@
  * Own goldens of the Chat Completions format: one small reply for every way in which providers deviate. Each is
  * decoded at every kind of border, and cut before its end it must never pass for a whole reply.
  */
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import type { Delta, Usage } from '../../src/formats/format.ts'
 import { openaiChat } from '../../src/formats/openai-chat.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { decodeReply } from '../support/decode-reply.ts'
 import { type Collected, collect } from '../support/delta-items.ts'
+import { type Golden, goldens } from '../support/goldens.ts'
 import { arrivals } from '../support/recordings.ts'
-
-const FOLDER = join(import.meta.dirname, '../fixtures/openai-chat')
 
 interface Expected {
   readonly error?: { readonly code: string; readonly status: number }
@@ -22,37 +20,10 @@ interface Expected {
   readonly usage?: readonly number[] | null
 }
 
-interface Golden {
-  readonly name: string
-  readonly streamed: boolean
-  readonly bytes: Buffer
-  readonly expected: Expected
-}
-
-const goldens: readonly Golden[] = readdirSync(FOLDER)
-  .filter(file => !file.endsWith('.expected.json'))
-  .map(file => {
-    const name = file.replace(/\.\w+$/, '')
-    return {
-      name,
-      streamed: file.endsWith('.sse'),
-      bytes: readFileSync(join(FOLDER, file)),
-      expected: JSON.parse(readFileSync(join(FOLDER, `${name}.expected.json`), 'utf8')) as Expected,
-    }
-  })
+const GOLDENS = goldens('openai-chat').map(golden => ({ ...golden, expected: golden.expected as Expected }))
 
 function decode(golden: Golden, chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = openaiChat.decoder(delta => deltas.push(delta))
-  if (golden.streamed) {
-    const parser = new SseParser((event, data) => decoder.frame(event, data))
-    for (const chunk of chunks) parser.push(chunk)
-    parser.end()
-  } else {
-    decoder.frame('', Buffer.concat(chunks).toString('utf8'))
-  }
-  decoder.end()
-  return deltas
+  return decodeReply(openaiChat, golden.streamed, chunks)
 }
 
 function usageRow(usage: Usage | null): number[] | null {
@@ -107,7 +78,7 @@ function short(row: Row): Row {
 }
 
 t.test('every golden decodes to what it says, at any border', async t => {
-  for (const golden of goldens) {
+  for (const golden of GOLDENS) {
     for (const arrival of arrivals(golden.bytes)) {
       const { error, items, finish, usage } = golden.expected
       if (error !== undefined) {
@@ -132,12 +103,12 @@ t.test('every golden decodes to what it says, at any border', async t => {
       t.same(actual, { items, finish, usage }, `${golden.name}, ${arrival.name}`)
     }
   }
-  t.comment(`${goldens.length} goldens`)
+  t.comment(`${GOLDENS.length} goldens`)
 })
 
 t.test('a streamed golden cut before its end is never a whole reply', async t => {
   let cuts = 0
-  for (const golden of goldens.filter(one => one.streamed)) {
+  for (const golden of GOLDENS.filter(one => one.streamed)) {
     const frames: [event: string, data: string][] = []
     const parser = new SseParser((event, data) => frames.push([event, data]))
     parser.push(golden.bytes)
@@ -187,7 +158,7 @@ t.test('usage told before a failure is reported first', async t => {
 })
 
 t.test('the message of the finish is said once and the start comes first', async t => {
-  for (const golden of goldens.filter(one => one.expected.error === undefined)) {
+  for (const golden of GOLDENS.filter(one => one.expected.error === undefined)) {
     const deltas = decode(golden, [golden.bytes])
     t.equal(deltas.filter(delta => delta.kind === 'start').length, 1, golden.name)
     t.equal(deltas[0]?.kind, 'start', golden.name)

@@ -2,14 +2,14 @@
  * Decoding of the Responses format against goldens written by hand: one small reply for each peculiarity that is
  * known of its providers, with what it must become beside it.
  */
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import type { Delta, Format } from '../../src/formats/format.ts'
 import { openaiResponses } from '../../src/formats/openai-responses.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { decodeBody, decodeStream } from '../support/decode-reply.ts'
 import { collect } from '../support/delta-items.ts'
+import { endpointOf } from '../support/endpoint.ts'
+import { goldens } from '../support/goldens.ts'
 import { arrivals } from '../support/recordings.ts'
 
 type Json = Record<string, unknown>
@@ -23,44 +23,10 @@ interface Expectation {
   readonly error?: { readonly code: string; readonly status: number; readonly message?: string }
 }
 
-interface Golden {
-  readonly name: string
-  readonly streamed: boolean
-  readonly bytes: Buffer
-  readonly expect: Expectation
-}
-
-const FOLDER = join(import.meta.dirname, '../fixtures/openai-responses')
-
-const GOLDENS: readonly Golden[] = readdirSync(FOLDER)
-  .filter(file => /^[a-z0-9-]+\.(sse|json)$/.test(file))
-  .map(file => {
-    const name = file.replace(/\.(sse|json)$/, '')
-    return {
-      name,
-      streamed: file.endsWith('.sse'),
-      bytes: readFileSync(join(FOLDER, file)),
-      expect: JSON.parse(readFileSync(join(FOLDER, `${name}.expect.json`), 'utf8')) as Expectation,
-    }
-  })
-
-function decodeStream(chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = openaiResponses.decoder(delta => deltas.push(delta))
-  const parser = new SseParser((event, data) => decoder.frame(event, data))
-  for (const chunk of chunks) parser.push(chunk)
-  parser.end()
-  decoder.end()
-  return deltas
-}
-
-function decodeBody(body: string): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = openaiResponses.decoder(delta => deltas.push(delta))
-  decoder.frame('', body)
-  decoder.end()
-  return deltas
-}
+const GOLDENS = goldens('openai-responses').map(golden => ({
+  ...golden,
+  expect: golden.expected as Expectation,
+}))
 
 /** The deltas of a golden, or what was thrown instead. */
 function outcome(decode: () => Delta[]): Delta[] | GatewayError {
@@ -86,7 +52,9 @@ t.test('every golden becomes what is written beside it', async t => {
   for (const golden of GOLDENS) {
     await t.test(golden.name, async t => {
       const found = outcome(() =>
-        golden.streamed ? decodeStream([golden.bytes]) : decodeBody(golden.bytes.toString('utf8')),
+        golden.streamed
+          ? decodeStream(openaiResponses, [golden.bytes])
+          : decodeBody(openaiResponses, golden.bytes.toString('utf8')),
       )
       const { error } = golden.expect
       if (error !== undefined) {
@@ -115,11 +83,11 @@ t.test('every golden becomes what is written beside it', async t => {
 t.test('how the bytes arrive and how lines end makes no difference', async t => {
   for (const golden of GOLDENS.filter(one => one.streamed)) {
     await t.test(golden.name, async t => {
-      const whole = outcome(() => decodeStream([golden.bytes]))
+      const whole = outcome(() => decodeStream(openaiResponses, [golden.bytes]))
       for (const eol of ['\n', '\r\n', '\r']) {
         const bytes = Buffer.from(golden.bytes.toString('utf8').replace(/\r?\n/g, eol))
         for (const { name, chunks } of arrivals(bytes)) {
-          const found = outcome(() => decodeStream(chunks))
+          const found = outcome(() => decodeStream(openaiResponses, chunks))
           if (whole instanceof GatewayError)
             t.match(found, { code: whole.code, message: whole.message }, `${JSON.stringify(eol)} ${name}`)
           else t.strictSame(found, whole, `${JSON.stringify(eol)} ${name}`)
@@ -141,7 +109,7 @@ t.test('a stream cut at any frame before its terminal event fails at the end', a
       const bytes = Buffer.from(frames.slice(0, cut).join(''))
       for (const tail of ['', 'data: [DONE]\n\n', ': keep-alive\n\n']) {
         t.throws(
-          () => decodeStream([bytes, Buffer.from(tail)]),
+          () => decodeStream(openaiResponses, [bytes, Buffer.from(tail)]),
           { code: 'provider_unavailable' },
           `${golden.name} after ${cut} frames ${tail.trim()}`,
         )
@@ -154,7 +122,7 @@ t.test('a stream cut at any frame before its terminal event fails at the end', a
 
 t.test('own keys named __proto__ reach no item', async t => {
   const hostile = GOLDENS.find(one => one.name === 'hostile-shapes')
-  const deltas = decodeStream([hostile?.bytes ?? Buffer.alloc(0)])
+  const deltas = decodeStream(openaiResponses, [hostile?.bytes ?? Buffer.alloc(0)])
   for (const delta of deltas) {
     if (delta.kind === 'close') t.notOk(Object.hasOwn(delta.fields ?? {}, '__proto__'))
   }
@@ -175,7 +143,9 @@ t.test('reasoning that names no origin is named after the provider of the endpoi
     const deltas: Delta[] = []
     const emit = (delta: Delta): number => deltas.push(delta)
     const decoder =
-      slug === null ? openaiResponses.decoder(emit) : openaiResponses.decoder(emit, endpointOf(slug))
+      slug === null
+        ? openaiResponses.decoder(emit)
+        : openaiResponses.decoder(emit, endpointOf('openai-responses', { slug }))
     decoder.frame('', body)
     decoder.end()
     return collect(deltas).items.map(item => item['format'])
@@ -189,33 +159,6 @@ t.test('reasoning that names no origin is named after the provider of the endpoi
   t.strictSame(formats('acme'), [null, 'google-gemini-v1', null])
   t.strictSame(formats(null), [null, 'google-gemini-v1', null])
 })
-
-function endpointOf(slug: string): NonNullable<Parameters<typeof openaiResponses.decoder>[1]> {
-  return {
-    modelId: `${slug}/m`,
-    upstreamModel: 'm',
-    provider: {
-      slug,
-      name: slug,
-      format: 'openai-responses',
-      baseUrl: null,
-      auth: 'bearer',
-      apiKey: null,
-      quirks: [],
-      headers: {},
-      onAbort: 'cancel',
-    },
-    format: 'openai-responses',
-    pricing: { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null },
-    contextLength: null,
-    maxOutputTokens: null,
-    region: null,
-    zdr: false,
-    quantization: 'unknown',
-    drawsImages: false,
-    supportedParameters: null,
-  }
-}
 
 t.test('what an error reply means', async t => {
   const format: Format = openaiResponses

@@ -1,54 +1,11 @@
 /** Every recorded reply, through decoder and assembler: the events are always a proper stream. */
 import t from 'tap'
-import { toGatewayError } from '../../src/errors.ts'
-import type { Delta } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler } from '../../src/gateway/assemble.ts'
-import { echoRequest } from '../../src/gateway/echo.ts'
-import type { StreamEvent } from '../../src/protocol/events.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { eventsOf } from '../support/assemble-reply.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { goldens } from '../support/goldens.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../support/recordings.ts'
-
-const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null }
-
-/** The events of a reply; a reply that fails ends with response.failed, as it does for a committed stream. */
-function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
-  const events: StreamEvent[] = []
-  const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
-  const assembler = new Assembler(
-    echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: 'acme/recorded' }),
-    event => events.push(structuredClone(event)),
-  )
-  assembler.begin([])
-  let over = false
-  const take = (delta: Delta) => {
-    if (delta.kind === 'start' || delta.kind === 'usage' || over) return
-    if (delta.kind === 'finish') {
-      over = true
-      assembler.finish(delta.reason, ENDING)
-    } else {
-      assembler.take(delta)
-    }
-  }
-  const decoder = FORMATS[format].decoder(take)
-  try {
-    if (streamed) {
-      const parser = new SseParser((event, data) => decoder.frame(event, data))
-      parser.push(bytes)
-      parser.end()
-    } else {
-      decoder.frame('', bytes.toString('utf8'))
-    }
-    decoder.end()
-  } catch (error) {
-    if (!over) assembler.fail(toGatewayError(error), ENDING)
-  }
-  return events
-}
 
 for (const format of Object.keys(FORMATS) as FormatName[]) {
   t.test(

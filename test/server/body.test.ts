@@ -1,8 +1,15 @@
 import t from 'tap'
-import { BodyBuffer, isTooDeep, parseJson } from '../../src/server/body.ts'
+import { BodyBuffer, excessOf, parseJson } from '../../src/server/body.ts'
 
 function chunk(text: string): ArrayBuffer {
   return new TextEncoder().encode(text).buffer
+}
+
+/** Objects, arrays and fields of a value. */
+function partsOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  const inside = Object.values(value).reduce((sum: number, element) => sum + partsOf(element), 1)
+  return Array.isArray(value) ? inside : inside + Object.keys(value).length
 }
 
 /** Depth as the parsed value has it. */
@@ -29,7 +36,7 @@ t.test('a buffer is full at its limit, not below', async t => {
   t.equal(buffer.take().byteLength, 0, 'what came is let go')
 })
 
-t.test('nesting is counted as the parser would find it', async t => {
+t.test('nesting and parts are counted as the parser would find them', async t => {
   const pieces = ['[', '{"a":', '"[{\\""', '"\\\\"', '"ü[\u{1f600}{"', '1', 'null']
   let state = 7
   const pick = (below: number) => {
@@ -46,8 +53,11 @@ t.test('nesting is counted as the parser would find it', async t => {
   for (let round = 0; round < 500; round++) {
     const text = grow(pick(9))
     const depth = depthOf(JSON.parse(text))
+    const parts = partsOf(JSON.parse(text))
     const bytes = new TextEncoder().encode(text)
-    if (isTooDeep(bytes, depth) || (depth > 0 && !isTooDeep(bytes, depth - 1))) t.fail(`${depth}: ${text}`)
+    if (excessOf(bytes, depth, parts) !== null) t.fail(`${depth}, ${parts}: ${text}`)
+    if (depth > 0 && excessOf(bytes, depth - 1, parts) !== 'depth') t.fail(`${depth}: ${text}`)
+    if (parts > 0 && excessOf(bytes, depth, parts - 1) !== 'parts') t.fail(`${parts}: ${text}`)
   }
   t.pass('500 documents')
 })
@@ -55,4 +65,12 @@ t.test('nesting is counted as the parser would find it', async t => {
 t.test('a body of many levels is refused at once', async t => {
   const bomb = Buffer.alloc(20 * 1024 * 1024, '[')
   t.throws(() => parseJson(bomb), { code: 'invalid_request' })
+})
+
+t.test('a body of very many small things is refused, one of few large things is not', async t => {
+  const small = Buffer.from(`[${'{"a":1},'.repeat(100_000)}1]`)
+  t.throws(() => parseJson(small), { code: 'invalid_request', message: /200000 objects, arrays and fields/ })
+  t.doesNotThrow(() => parseJson(Buffer.from(`[${'{"a":1},'.repeat(99_999)}1]`)))
+  t.doesNotThrow(() => parseJson(Buffer.from(`["${'{:['.repeat(1_000_000)}"]`)), 'text is not counted')
+  t.doesNotThrow(() => parseJson(Buffer.from(`[${'1,'.repeat(500_000)}1]`)), 'nor are plain elements')
 })

@@ -151,6 +151,9 @@ t.test('two routes for the same operation are a mistake at start', async t => {
       requestMs: 1,
       allowChunked: true,
       closeAfterReply: false,
+      maxInFlight: 1,
+      maxLagMs: 1,
+      maxBufferedBytes: 1,
       clock: new TestClock(),
       log: {
         exchange: () => undefined,
@@ -547,7 +550,7 @@ t.test('every request is counted and logged once, by its template', async t => {
     front.lines.map(line => [line.method, line.route, line.status, line.outcome, line.error]),
     [
       ['GET', '/a/{b}', 200, 'completed', null],
-      ['GET', '/a/{b}', 401, 'failed', 'authentication'],
+      ['GET', '/a/{b}', 401, 'refused', 'authentication'],
       ['GET', 'other', 404, 'refused', 'not_found'],
       ['other', '/a/{b}', 501, 'refused', 'not_implemented'],
       ['POST', '/post', 413, 'refused', 'payload_too_large'],

@@ -37,6 +37,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
   const routes = createRoutes({
     gateway,
     listing: LISTING,
+    ledger: { find: async () => null },
     stream: { heartbeatMs: HEARTBEAT_MS, stallMs: STALL_MS, clock, metrics },
   })
   const front = await startFrontEnd(t, routes, { clock, metrics, ...overrides })

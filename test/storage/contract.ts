@@ -1,6 +1,7 @@
 /** What every Store must do, whatever database is behind it. */
 import type { Test } from 'tap'
 import type { KeyRecord, Store } from '../../src/storage/store.ts'
+import { someUsage } from './usage.ts'
 
 let made = 0
 
@@ -84,6 +85,80 @@ export async function storeContract(t: Test, open: () => Promise<Store>): Promis
     )
     t.same(await keys.list('org_3'), [])
     t.equal(await keys.count(), 4, 'all organizations count')
+  })
+
+  await t.test('a usage record comes back as it was added, to its own organization only', async t => {
+    const { ledger } = await opened(t)
+    const plain = someUsage({
+      model: null,
+      provider: null,
+      providerName: null,
+      workspaceId: null,
+      attempts: [],
+    })
+    const full = someUsage({
+      endUser: `O'Brien; DROP TABLE usage; -- "\u{1F511}" 日本`,
+      upstreamId: 'resp_1',
+      cancelled: true,
+      cost: Number.MAX_SAFE_INTEGER,
+      inputTokens: 1e12,
+      latencyMs: 1234.567,
+      generationMs: null,
+    })
+    t.equal(await ledger.add([plain, full]), 2)
+    t.same(await ledger.find(plain.id, plain.organizationId), plain)
+    t.same(await ledger.find(full.id, full.organizationId), full)
+    t.equal(await ledger.find(full.id, 'org_2'), null)
+    for (const id of ['', "' OR 1=1 --", '%', 'x'.repeat(100_000)])
+      t.equal(await ledger.find(id, 'org_1'), null)
+  })
+
+  await t.test('a record that is shipped again changes nothing, within a batch and between them', async t => {
+    const { ledger } = await opened(t)
+    const [one, two] = [someUsage({ cost: 1 }), someUsage({ cost: 2 })]
+    t.equal(await ledger.add([one, one, two]), 2)
+    t.equal(await ledger.add([{ ...one, cost: 100 }, two]), 0)
+    t.same(await ledger.find(one.id, 'org_1'), one)
+    t.equal(await ledger.add([]), 0)
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 2, cost: 3n })
+  })
+
+  await t.test('of many who ship the same records at once each record is kept once', async t => {
+    const { ledger } = await opened(t)
+    const records = Array.from({ length: 450 }, () => someUsage())
+    const added = await Promise.all(Array.from({ length: 5 }, () => ledger.add(records)))
+    t.equal(
+      added.reduce((sum, count) => sum + count),
+      records.length,
+    )
+    t.equal((await ledger.usageSince({ organizationId: 'org_1', since: '' })).requests, records.length)
+  })
+
+  await t.test('sums are exact beyond what a number holds, and keep to their filter', async t => {
+    const { ledger } = await opened(t)
+    const large = { cost: Number.MAX_SAFE_INTEGER, inputTokens: 1e12, outputTokens: 3 }
+    await ledger.add([
+      // Together more than 64 bits hold.
+      ...Array.from({ length: 2_000 }, () => someUsage(large)),
+      someUsage({ cost: 7, inputTokens: 1, outputTokens: 2, endUser: 'u1', workspaceId: 'ws_2' }),
+      someUsage({ cost: 5, inputTokens: 1, outputTokens: 2, endUser: 'u2', keyHash: 'f'.repeat(64) }),
+      someUsage({ cost: 3, inputTokens: 1, outputTokens: 2, createdAt: '2025-12-31T23:59:59.000Z' }),
+      someUsage({ cost: 11, organizationId: 'org_2' }),
+    ])
+    const organizationId = 'org_1'
+    t.same(await ledger.usageSince({ organizationId, since: '2026-01-01T00:00:00.000Z' }), {
+      requests: 2_002,
+      inputTokens: 2_000n * 1_000_000_000_000n + 2n,
+      outputTokens: 6_004n,
+      cost: 2_000n * BigInt(Number.MAX_SAFE_INTEGER) + 12n,
+    })
+    t.match(await ledger.usageSince({ organizationId, since: '', endUser: 'u1' }), { requests: 1, cost: 7n })
+    t.match(await ledger.usageSince({ organizationId, since: '', workspaceId: 'ws_2' }), {
+      requests: 1,
+      cost: 7n,
+    })
+    t.match(await ledger.usageSince({ organizationId, since: '', keyHash: 'f'.repeat(64) }), { cost: 5n })
+    t.match(await ledger.usageSince({ organizationId: 'org_3', since: '' }), { requests: 0, cost: 0n })
   })
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {

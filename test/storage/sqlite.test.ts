@@ -121,7 +121,7 @@ t.test('processes that start at once on a new file all find the newest schema', 
       .prepare('SELECT name FROM kysely_migration')
       .all()
       .map(row => row['name']),
-    ['0001-keys'],
+    ['0001-keys', '0002-usage'],
   )
 })
 

@@ -12,6 +12,7 @@ import { simFaultModels, simModels, simProvider } from '../../src/sim/rows.ts'
 import { createSim, type Sim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { buildServing, type Serving } from '../../src/threads/build.ts'
+import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
 
 export interface TestGateway {
   /** Base URL with `/v1`. */
@@ -21,6 +22,8 @@ export interface TestGateway {
   readonly managementKey: string
   readonly sim: Sim
   readonly serving: Serving
+  readonly shipper: LedgerShipper
+  readonly storageUrl: string
   /** Log lines so far, parsed. */
   readonly lines: readonly Record<string, unknown>[]
   /** POST /responses with the API key. */
@@ -63,7 +66,9 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
   await store.keys.add(keyRecord(apiKey, 'inference', { name: 'test', clock }))
   await store.keys.add(keyRecord(managementKey, 'management', { name: 'test', clock }))
   await store.close()
+  const shipper = await startShipper({ storageUrl, clock: systemClock, log })
   const serving = await buildServing({
+    spoolFolder: shipper.folder,
     config,
     simUrl: null,
     endUserKey: randomBytes(32).toString('base64'),
@@ -79,6 +84,8 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     managementKey,
     sim,
     serving,
+    shipper,
+    storageUrl,
     lines,
     respond: (body, init = {}) =>
       fetch(`${url}/responses`, {
@@ -90,6 +97,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     async close() {
       serving.server.close()
       await serving.close()
+      await shipper.close()
       await sim.close()
     },
   }

@@ -1,27 +1,34 @@
-/** Our own golden replies in test/fixtures: bodies as a provider would send them. */
+/** Our own golden replies in test/fixtures: bodies as a provider would send them, and what they mean beside them. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const FOLDER = join(import.meta.dirname, '../fixtures')
-
-/** What a body beside it should give; not a body itself. */
-const EXPECTATION = /\.expect(ed)?\.json$/
+const EXPECTATION = '.expected.json'
 
 export interface Golden {
   readonly file: string
+  /** The file without its endings. */
+  readonly name: string
   readonly bytes: Buffer
   /** An event stream; otherwise one JSON body. */
   readonly streamed: boolean
+  /** What the body means, in the form that the tests of the format compare. */
+  readonly expected: unknown
 }
 
-/** All `.sse` and `.json` bodies of a format; what they should give is for the tests of the format to say. */
+/** All bodies of a format, `<case>.sse`, `<case>.json` or `<case>.reply.json`, each with its `<case>.expected.json`. */
 export function goldens(format: string): readonly Golden[] {
   return readdirSync(join(FOLDER, format))
-    .filter(file => file.endsWith('.sse') || (file.endsWith('.json') && !EXPECTATION.test(file)))
+    .filter(file => /\.(sse|json)$/.test(file) && !file.endsWith(EXPECTATION))
     .toSorted()
-    .map(file => ({
-      file,
-      bytes: readFileSync(join(FOLDER, format, file)),
-      streamed: file.endsWith('.sse'),
-    }))
+    .map(file => {
+      const name = file.replace(/(\.reply)?\.\w+$/, '')
+      return {
+        file,
+        name,
+        bytes: readFileSync(join(FOLDER, format, file)),
+        streamed: file.endsWith('.sse'),
+        expected: JSON.parse(readFileSync(join(FOLDER, format, name + EXPECTATION), 'utf8')),
+      }
+    })
 }

@@ -10,6 +10,11 @@ const FOLDER = join(import.meta.dirname, '../../../shared/fixtures')
 export const recordingsPresent = existsSync(join(FOLDER, 'index.jsonl'))
 export const RECORDINGS_MISSING = 'no recordings beside this clone: recorded replies are not checked'
 
+/** Statuses that the interface knows for a failed inference request. */
+export const FAILURE_STATUSES: ReadonlySet<number> = new Set([
+  400, 402, 403, 408, 413, 422, 429, 502, 503, 524, 529,
+])
+
 export interface Recording {
   readonly file: string
   readonly name: string

@@ -4,20 +4,20 @@
  * reply) or in pieces; both take the same way. Pure. Hot path.
  */
 import type { Annotation } from '../../protocol/items.ts'
+import { filled, type Json, jsonText, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
 import { sealCompaction } from './compaction.ts'
 import type { Output } from './output.ts'
-import { count, jsonText, record, text, textOrNull, type Wire } from './wire.ts'
 
 /** A content block between its start and its stop. `stop` is called exactly once. */
 export interface Block {
-  delta(type: string, delta: Wire): void
+  delta(type: string, delta: Json): void
   stop(): void
 }
 
 /** A block of a kind that carries nothing for the caller, or one we do not know. */
 export const IGNORED: Block = { delta: () => undefined, stop: () => undefined }
 
-type Opener = (output: Output, block: Wire, index: number) => Block
+type Opener = (output: Output, block: Json, index: number) => Block
 
 const OPENERS: ReadonlyMap<string, Opener> = new Map<string, Opener>([
   ['text', (output, block) => new TextBlock(output, block)],
@@ -34,8 +34,8 @@ const IMPLIED: ReadonlyMap<string, string> = new Map([
 ])
 
 /** The block's reader; null when the kind is not one of the model's own. */
-export function openBlock(output: Output, block: Wire, index: number): Block | null {
-  return OPENERS.get(text(block['type']))?.(output, block, index) ?? null
+export function openBlock(output: Output, block: Json, index: number): Block | null {
+  return OPENERS.get(textOrEmpty(block['type']))?.(output, block, index) ?? null
 }
 
 export function impliedBlock(output: Output, deltaType: string, index: number): Block | null {
@@ -47,19 +47,19 @@ class TextBlock implements Block {
   readonly #output: Output
   readonly #message: number | null
   readonly #from: number
-  readonly #citations: Wire[] = []
+  readonly #citations: Json[] = []
 
-  constructor(output: Output, block: Wire) {
+  constructor(output: Output, block: Json) {
     this.#output = output
     this.#message = output.message
     this.#from = output.textLength
     const citations = block['citations']
     if (Array.isArray(citations)) for (const citation of citations) this.#cite(citation)
-    output.text(text(block['text']))
+    output.text(textOrEmpty(block['text']))
   }
 
-  delta(type: string, delta: Wire): void {
-    if (type === 'text_delta') this.#output.text(text(delta['text']))
+  delta(type: string, delta: Json): void {
+    if (type === 'text_delta') this.#output.text(textOrEmpty(delta['text']))
     else if (type === 'citations_delta') this.#cite(delta['citation'])
   }
 
@@ -81,21 +81,21 @@ class TextBlock implements Block {
   }
 }
 
-function annotationOf(citation: Wire, start_index: number, end_index: number): Annotation | null {
+function annotationOf(citation: Json, start_index: number, end_index: number): Annotation | null {
   switch (citation['type']) {
     case 'web_search_result_location':
-      return urlCitation(text(citation['url']), citation, start_index, end_index)
+      return urlCitation(textOrEmpty(citation['url']), citation, start_index, end_index)
     case 'search_result_location':
-      return urlCitation(text(citation['source']), citation, start_index, end_index)
+      return urlCitation(textOrEmpty(citation['source']), citation, start_index, end_index)
     case 'char_location':
     case 'page_location':
     case 'content_block_location': {
       // A place in a document that the caller sent: told by its number among the documents.
-      const index = count(citation['document_index']) ?? 0
+      const index = wholeNumber(citation['document_index']) ?? 0
       return {
         type: 'file_citation',
-        file_id: textOrNull(citation['file_id']) ?? `document_${index}`,
-        filename: text(citation['document_title']),
+        file_id: filled(citation['file_id']) ?? `document_${index}`,
+        filename: textOrEmpty(citation['document_title']),
         index,
       }
     }
@@ -104,13 +104,13 @@ function annotationOf(citation: Wire, start_index: number, end_index: number): A
   }
 }
 
-function urlCitation(url: string, citation: Wire, start_index: number, end_index: number): Annotation | null {
+function urlCitation(url: string, citation: Json, start_index: number, end_index: number): Annotation | null {
   if (url === '') return null
-  const content = textOrNull(citation['cited_text'])
+  const content = filled(citation['cited_text'])
   const annotation = {
     type: 'url_citation' as const,
     url,
-    title: text(citation['title']),
+    title: textOrEmpty(citation['title']),
     start_index,
     end_index,
   }
@@ -122,17 +122,17 @@ class ThinkingBlock implements Block {
   readonly #item: number
   #signature: string | null
 
-  constructor(output: Output, block: Wire) {
+  constructor(output: Output, block: Json) {
     this.#output = output
     this.#item = output.open({ type: 'reasoning', id: null, format: 'anthropic-claude-v1' })
-    this.#signature = textOrNull(block['signature'])
-    this.#think(text(block['thinking']))
+    this.#signature = filled(block['signature'])
+    this.#think(textOrEmpty(block['thinking']))
   }
 
-  delta(type: string, delta: Wire): void {
-    if (type === 'thinking_delta') this.#think(text(delta['thinking']))
+  delta(type: string, delta: Json): void {
+    if (type === 'thinking_delta') this.#think(textOrEmpty(delta['thinking']))
     // A signature comes whole; a second one replaces the first.
-    else if (type === 'signature_delta') this.#signature = textOrNull(delta['signature']) ?? this.#signature
+    else if (type === 'signature_delta') this.#signature = filled(delta['signature']) ?? this.#signature
   }
 
   stop(): void {
@@ -146,9 +146,9 @@ class ThinkingBlock implements Block {
   }
 }
 
-function redactedThinking(output: Output, block: Wire): Block {
+function redactedThinking(output: Output, block: Json): Block {
   const item = output.open({ type: 'reasoning', id: null, format: 'anthropic-claude-v1' })
-  const fields = { encrypted_content: text(block['data']) }
+  const fields = { encrypted_content: textOrEmpty(block['data']) }
   return { delta: () => undefined, stop: () => output.emit({ kind: 'close', item, fields }) }
 }
 
@@ -158,23 +158,23 @@ class ToolUseBlock implements Block {
   readonly #input: unknown
   #streamed = false
 
-  constructor(output: Output, block: Wire) {
+  constructor(output: Output, block: Json) {
     this.#output = output
     this.#input = block['input']
     const caller = record(block['caller'])
     this.#item = output.open({
       type: 'function_call',
       id: null,
-      callId: textOrNull(block['id']),
-      name: text(block['name']),
+      callId: filled(block['id']),
+      name: textOrEmpty(block['name']),
       // A call made from inside a code execution must say so again when it is sent back.
       extra: caller === null || caller['type'] === 'direct' ? null : { caller },
     })
   }
 
-  delta(type: string, delta: Wire): void {
+  delta(type: string, delta: Json): void {
     if (type !== 'input_json_delta') return
-    const piece = text(delta['partial_json'])
+    const piece = textOrEmpty(delta['partial_json'])
     if (piece === '') return
     this.#streamed = true
     this.#output.emit({ kind: 'arguments', item: this.#item, text: piece })
@@ -183,7 +183,7 @@ class ToolUseBlock implements Block {
   /** The start's input counts only when no pieces follow; a call without any input has the empty object. */
   stop(): void {
     if (!this.#streamed) {
-      this.#output.emit({ kind: 'arguments', item: this.#item, text: jsonText(record(this.#input) ?? {}) })
+      this.#output.emit({ kind: 'arguments', item: this.#item, text: jsonText(recordOrEmpty(this.#input)) })
     }
     this.#output.emit({ kind: 'close', item: this.#item, fields: null })
   }
@@ -192,16 +192,16 @@ class ToolUseBlock implements Block {
 class CompactionBlock implements Block {
   readonly #output: Output
   readonly #item: number
-  #block: Wire
+  #block: Json
 
-  constructor(output: Output, block: Wire, index: number) {
+  constructor(output: Output, block: Json, index: number) {
     this.#output = output
     this.#block = block
     const id = `cmp_${output.replyId.replace(/^msg_/, '')}_${index}`
     this.#item = output.open({ type: 'hosted', item: { type: 'compaction', id, encrypted_content: '' } })
   }
 
-  delta(type: string, delta: Wire): void {
+  delta(type: string, delta: Json): void {
     if (type !== 'compaction_delta') return
     const { type: _, ...fields } = delta
     this.#block = { ...this.#block, ...fields }

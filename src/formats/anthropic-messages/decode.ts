@@ -7,13 +7,22 @@
  */
 import { GatewayError } from '../../errors.ts'
 import type { Decoder, Delta, FinishReason } from '../format.ts'
+import {
+  filled,
+  type Json,
+  listOrEmpty,
+  parsedFrame,
+  record,
+  recordOrEmpty,
+  textOrEmpty,
+  wholeNumber,
+} from '../json.ts'
 import { tidyMessage } from '../provider-failure.ts'
 import { type Block, IGNORED, impliedBlock, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
 import { Output } from './output.ts'
 import { serviceTierOf, UsageCount } from './usage.ts'
-import { count, list, record, text, textOrNull, type Wire } from './wire.ts'
 
 /**
  * Every other word is `other`. `pause_turn` is among them: the provider stopped a long run of its own tools,
@@ -38,7 +47,7 @@ export class MessageDecoder implements Decoder {
   #messageId: string | null = null
   #started = false
   #stopReason: string | null = null
-  #stopDetails: Wire | null = null
+  #stopDetails: Json | null = null
   #finished = false
 
   constructor(emit: (delta: Delta) => void) {
@@ -50,7 +59,7 @@ export class MessageDecoder implements Decoder {
   frame(event: string, data: string): void {
     if (this.#finished || event === 'ping' || data === '' || data === '[DONE]') return
     const frame = parsed(data)
-    switch (text(frame['type']) || event) {
+    switch (textOrEmpty(frame['type']) || event) {
       case 'content_block_delta':
         this.#blockDelta(frame)
         return
@@ -61,7 +70,7 @@ export class MessageDecoder implements Decoder {
         this.#blockStop(this.#indexOf(frame))
         return
       case 'message_start':
-        this.#start(record(frame['message']) ?? {})
+        this.#start(recordOrEmpty(frame['message']))
         return
       case 'message_delta':
         this.#messageDelta(frame)
@@ -86,13 +95,13 @@ export class MessageDecoder implements Decoder {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
   }
 
-  #whole(message: Wire): void {
+  #whole(message: Json): void {
     this.#start(message)
     this.#finish()
   }
 
-  #start(message: Wire): void {
-    const id = textOrNull(message['id'])
+  #start(message: Json): void {
+    const id = filled(message['id'])
     if (this.#started) {
       // Some intermediaries repeat the frame. A different message is another generation, put behind a broken
       // one by a retry in between: what was sent of the first cannot be taken back, nor the two be one reply.
@@ -106,17 +115,17 @@ export class MessageDecoder implements Decoder {
     this.#messageId = id
     this.#output.replyId = id ?? ''
     this.#container(message)
-    this.#emit({ kind: 'start', upstreamId: id, model: textOrNull(message['model']) })
+    this.#emit({ kind: 'start', upstreamId: id, model: filled(message['model']) })
     this.#count(message['usage'])
-    list(message['content']).forEach((block, index) => {
-      this.#open(index, record(block) ?? {})
+    listOrEmpty(message['content']).forEach((block, index) => {
+      this.#open(index, recordOrEmpty(block))
       this.#blockStop(index)
     })
     this.#stop(message)
   }
 
-  #messageDelta(frame: Wire): void {
-    const delta = record(frame['delta']) ?? {}
+  #messageDelta(frame: Json): void {
+    const delta = recordOrEmpty(frame['delta'])
     this.#container(delta)
     this.#stop(delta)
     this.#count(frame['usage'])
@@ -127,13 +136,13 @@ export class MessageDecoder implements Decoder {
     if (!this.#started) this.#start({})
   }
 
-  #container(fields: Wire): void {
-    const id = textOrNull(record(fields['container'])?.['id'])
+  #container(fields: Json): void {
+    const id = filled(record(fields['container'])?.['id'])
     if (id !== null) this.#output.containerId = id
   }
 
-  #stop(fields: Wire): void {
-    this.#stopReason = textOrNull(fields['stop_reason']) ?? this.#stopReason
+  #stop(fields: Json): void {
+    this.#stopReason = filled(fields['stop_reason']) ?? this.#stopReason
     this.#stopDetails = record(fields['stop_details']) ?? this.#stopDetails
   }
 
@@ -142,15 +151,15 @@ export class MessageDecoder implements Decoder {
     if (found !== null) this.#emit({ kind: 'usage', usage: this.#usage.take(found) })
   }
 
-  #indexOf(frame: Wire): number {
-    return count(frame['index']) ?? this.#lastIndex
+  #indexOf(frame: Json): number {
+    return wholeNumber(frame['index']) ?? this.#lastIndex
   }
 
-  #blockStart(frame: Wire): void {
-    this.#open(count(frame['index']) ?? this.#lastIndex + 1, record(frame['content_block']) ?? {})
+  #blockStart(frame: Json): void {
+    this.#open(wholeNumber(frame['index']) ?? this.#lastIndex + 1, recordOrEmpty(frame['content_block']))
   }
 
-  #open(index: number, block: Wire): void {
+  #open(index: number, block: Json): void {
     this.#begun()
     // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
@@ -159,11 +168,11 @@ export class MessageDecoder implements Decoder {
     this.#blocks.set(index, reader ?? IGNORED)
   }
 
-  #blockDelta(frame: Wire): void {
+  #blockDelta(frame: Json): void {
     const delta = record(frame['delta'])
     if (delta === null) return
     const index = this.#indexOf(frame)
-    const type = text(delta['type'])
+    const type = textOrEmpty(delta['type'])
     let block = this.#blocks.get(index)
     if (block === undefined) {
       this.#begun()
@@ -197,12 +206,12 @@ export class MessageDecoder implements Decoder {
 
   /** Refused before anything was said, the prompt was blocked; refused later, the reply ends with the reason. */
   #refuse(): void {
-    const explanation = textOrNull(this.#stopDetails?.['explanation'])
+    const explanation = filled(this.#stopDetails?.['explanation'])
     if (this.#output.said) {
       if (explanation !== null) this.#output.refuse(tidyMessage(explanation))
       return
     }
-    const category = textOrNull(this.#stopDetails?.['category'])
+    const category = filled(this.#stopDetails?.['category'])
     throw new GatewayError(
       'content_policy_violation',
       explanation === null ? 'The model refused the request' : tidyMessage(explanation),
@@ -211,13 +220,8 @@ export class MessageDecoder implements Decoder {
   }
 }
 
-function parsed(data: string): Wire {
-  let value: unknown
-  try {
-    value = JSON.parse(data)
-  } catch (cause) {
-    throw new GatewayError('provider_unavailable', 'The provider sent an event that is no JSON', { cause })
-  }
+function parsed(data: string): Json {
+  const value = parsedFrame(data)
   const frame = record(value)
   if (frame !== null) return frame
   // A list of errors is how Google's front ends answer; nothing else comes without an object around it.

@@ -3,24 +3,21 @@
  * a bare message, HTML, nothing. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, type Json, listOrEmpty, parsedJson, record, textOrEmpty, wholeNumber } from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
-import { count, list, record, text, textOrNull, type Wire } from './wire.ts'
 
 /** A prompt that is too long has no code of its own; these are the words it is told in. */
 const TOO_LONG =
   /prompt is too long|exceeds? (the )?(model's )?(maximum )?context (limit|window|length)|input length and `?max_tokens`? exceed/i
 
 /** What a reply with this status and body means; the status is null for an error inside a reply. */
-export function errorMeaning(status: number | null, body: Wire): GatewayError {
+export function errorMeaning(status: number | null, body: Json): GatewayError {
   const error = record(body['error'])
   const message =
-    textOrNull(error?.['message']) ??
-    textOrNull(body['error']) ??
-    textOrNull(body['message']) ??
-    textOrNull(body['detail'])
+    filled(error?.['message']) ?? filled(body['error']) ?? filled(body['message']) ?? filled(body['detail'])
   // Google names the kind `status` and repeats the HTTP status as `code`.
-  const code = textOrNull(error?.['type']) ?? textOrNull(error?.['status']) ?? textOrNull(error?.['code'])
-  const claimed = count(error?.['code'])
+  const code = filled(error?.['type']) ?? filled(error?.['status']) ?? filled(error?.['code'])
+  const claimed = wholeNumber(error?.['code'])
   return providerFailure({
     status: status ?? (claimed !== null && claimed >= 400 && claimed < 600 ? claimed : null),
     code: message !== null && meansTooLong(code, message) ? 'context_length_exceeded' : code,
@@ -30,20 +27,20 @@ export function errorMeaning(status: number | null, body: Wire): GatewayError {
 
 /** The error a JSON value tells, or null when it tells none. */
 export function bodyError(status: number | null, value: unknown): GatewayError | null {
-  const body = record(value) ?? record(list(value)[0])
+  const body = record(value) ?? record(listOrEmpty(value)[0])
   if (body === null) return null
-  const told = record(body['error']) !== null || textOrNull(body['error']) !== null
+  const told = record(body['error']) !== null || filled(body['error']) !== null
   return told ? errorMeaning(status, body) : null
 }
 
 /** The meaning of a reply with a status other than 2xx. */
 export function failure(status: number, body: string): GatewayError {
-  const value = parsedOrNull(body)
+  const value = parsedJson(body) ?? null
   const error = bodyError(status, value)
   if (error !== null) return error
   const fields = record(value)
   if (fields !== null) return errorMeaning(status, fields)
-  const plain = value === null ? body.trim() : text(value)
+  const plain = value === null ? body.trim() : textOrEmpty(value)
   // A page is written for a browser; none of it helps a caller.
   const message = plain === '' || plain.startsWith('<') ? null : plain
   return providerFailure({ status, code: null, message })
@@ -54,12 +51,4 @@ function meansTooLong(code: string | null, message: string): boolean {
     (code === null || code === 'invalid_request_error' || code === 'INVALID_ARGUMENT') &&
     TOO_LONG.test(message)
   )
-}
-
-function parsedOrNull(body: string): unknown {
-  try {
-    return JSON.parse(body)
-  } catch {
-    return null
-  }
 }

@@ -4,18 +4,25 @@
  * item is the table KINDS. Pure.
  */
 import type { HostedItem } from '../../protocol/items.ts'
+import {
+  filled,
+  type Json,
+  jsonText,
+  listOrEmpty,
+  parsedJson,
+  record,
+  recordOrEmpty,
+  textOrEmpty,
+} from '../json.ts'
 import { type Block, IGNORED } from './blocks.ts'
 import type { Output } from './output.ts'
-import { jsonText, list, record, text, textOrNull, type Wire } from './wire.ts'
-
-type Fields = Readonly<Record<string, unknown>>
 
 /** What is known of a call; a missing result is one that this reply does not bring. */
 interface Call {
   /** The block that began the call; empty when only its result is in this reply. */
-  readonly use: Wire
-  readonly input: Wire
-  readonly result: Wire | null
+  readonly use: Json
+  readonly input: Json
+  readonly result: Json | null
   readonly containerId: string | null
 }
 
@@ -29,7 +36,7 @@ interface Kind {
   readonly called: string | null
   readonly done: string | null
   /** The item's own fields as far as they are known. */
-  fields(call: Call): Fields
+  fields(call: Call): Json
 }
 
 const CODE: Kind = {
@@ -46,25 +53,19 @@ const CODE: Kind = {
   }),
 }
 
+/** A search and the opening of a page are two actions of one kind of item. */
+const WEB: Omit<Kind, 'fields'> = {
+  type: 'web_search_call',
+  wrong: 'failed',
+  pending: 'in_progress',
+  begun: 'web_search_call.in_progress',
+  called: 'web_search_call.searching',
+  done: 'web_search_call.completed',
+}
+
 const KINDS: Readonly<Record<'search' | 'fetch' | 'toolSearch' | 'advisor' | 'mcp', Kind>> = {
-  search: {
-    type: 'web_search_call',
-    wrong: 'failed',
-    pending: 'in_progress',
-    begun: 'web_search_call.in_progress',
-    called: 'web_search_call.searching',
-    done: 'web_search_call.completed',
-    fields: call => ({ action: searchAction(call) }),
-  },
-  fetch: {
-    type: 'web_search_call',
-    wrong: 'failed',
-    pending: 'in_progress',
-    begun: 'web_search_call.in_progress',
-    called: 'web_search_call.searching',
-    done: 'web_search_call.completed',
-    fields: call => ({ action: { type: 'open_page', url: fetchedUrl(call) } }),
-  },
+  search: { ...WEB, fields: call => ({ action: searchAction(call) }) },
+  fetch: { ...WEB, fields: call => ({ action: { type: 'open_page', url: fetchedUrl(call) } }) },
   toolSearch: {
     type: 'gateway:tool_search',
     wrong: 'incomplete',
@@ -72,7 +73,7 @@ const KINDS: Readonly<Record<'search' | 'fetch' | 'toolSearch' | 'advisor' | 'mc
     begun: null,
     called: null,
     done: null,
-    fields: call => ({ query: textOrNull(call.input['query']) ?? text(call.input['pattern']) }),
+    fields: call => ({ query: filled(call.input['query']) ?? textOrEmpty(call.input['pattern']) }),
   },
   advisor: {
     type: 'gateway:advisor',
@@ -128,15 +129,15 @@ export class HostedCalls {
   }
 
   /** The block's reader; null when it is neither a hosted call nor a result of one. */
-  open(block: Wire): Block | null {
-    const type = text(block['type'])
+  open(block: Json): Block | null {
+    const type = textOrEmpty(block['type'])
     if (type === 'server_tool_use' || type === 'mcp_tool_use') {
-      const kind = type === 'mcp_tool_use' ? KINDS.mcp : BY_TOOL.get(text(block['name']))
-      return kind === undefined ? IGNORED : this.#begin(kind, text(block['id']), block)
+      const kind = type === 'mcp_tool_use' ? KINDS.mcp : BY_TOOL.get(textOrEmpty(block['name']))
+      return kind === undefined ? IGNORED : this.#begin(kind, textOrEmpty(block['id']), block)
     }
     const kind = BY_RESULT.get(type)
     if (kind === undefined) return null
-    const id = text(block['tool_use_id'])
+    const id = textOrEmpty(block['tool_use_id'])
     // The call may have been part of an earlier reply: then the item begins and ends here.
     const call = this.#running.get(id) ?? this.#begin(kind, id, {})
     this.#running.delete(id)
@@ -150,9 +151,14 @@ export class HostedCalls {
     this.#running.clear()
   }
 
-  #begin(kind: Kind, id: string, use: Wire): HostedCall {
+  #begin(kind: Kind, id: string, use: Json): HostedCall {
     this.#running.get(id)?.finish(null)
-    const call = new HostedCall(this.#output, kind, id === '' ? `${kind.type}_${this.#unnamed++}` : id, use)
+    const call = new HostedCall(
+      this.#output,
+      kind,
+      id === '' ? `st_${kind.type}_${this.#unnamed++}` : id,
+      use,
+    )
     this.#running.set(id, call)
     return call
   }
@@ -161,31 +167,31 @@ export class HostedCalls {
 class HostedCall implements Block {
   readonly #output: Output
   readonly #kind: Kind
-  readonly #use: Wire
+  readonly #use: Json
   readonly #item: number
   #json = ''
-  #input: Wire
+  #input: Json
   /** Whether all of the call is known. A result may overtake the end of its call's block, which then says nothing. */
   #called = false
 
-  constructor(output: Output, kind: Kind, id: string, use: Wire) {
+  constructor(output: Output, kind: Kind, id: string, use: Json) {
     this.#output = output
     this.#kind = kind
     this.#use = use
-    this.#input = record(use['input']) ?? {}
+    this.#input = recordOrEmpty(use['input'])
     const item: HostedItem = { type: kind.type, id, status: 'in_progress', ...kind.fields(this.#call(null)) }
     this.#item = output.open({ type: 'hosted', item })
     this.#progress(kind.begun, {})
   }
 
-  delta(type: string, delta: Wire): void {
-    if (type === 'input_json_delta') this.#json += text(delta['partial_json'])
+  delta(type: string, delta: Json): void {
+    if (type === 'input_json_delta') this.#json += textOrEmpty(delta['partial_json'])
   }
 
   stop(): void {
     if (this.#called) return
     this.#called = true
-    if (this.#json !== '') this.#input = parsedInput(this.#json)
+    if (this.#json !== '') this.#input = recordOrEmpty(parsedJson(this.#json))
     if (this.#kind === CODE) {
       const code = codeOf(this.#input)
       this.#progress('code_interpreter_call_code.delta', { delta: code })
@@ -195,7 +201,7 @@ class HostedCall implements Block {
   }
 
   /** `result` is the result block; null when the reply ends without one. */
-  finish(result: Wire | null): void {
+  finish(result: Json | null): void {
     if (this.#use['type'] === undefined) this.#called = true
     this.stop()
     const wrong = result !== null && isWrong(result)
@@ -205,86 +211,80 @@ class HostedCall implements Block {
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
 
-  #call(result: Wire | null): Call {
+  #call(result: Json | null): Call {
     return { use: this.#use, input: this.#input, result, containerId: this.#output.containerId }
   }
 
-  #progress(name: string | null, fields: Fields): void {
+  #progress(name: string | null, fields: Json): void {
     if (name !== null) this.#output.emit({ kind: 'progress', item: this.#item, name, fields })
   }
 }
 
-function parsedInput(json: string): Wire {
-  try {
-    return record(JSON.parse(json)) ?? {}
-  } catch {
-    return {}
-  }
-}
-
 /** Results tell a failure by the type of their content, MCP results by a flag. */
-function isWrong(result: Wire): boolean {
-  return result['is_error'] === true || text(record(result['content'])?.['type']).endsWith('_error')
+function isWrong(result: Json): boolean {
+  return result['is_error'] === true || textOrEmpty(record(result['content'])?.['type']).endsWith('_error')
 }
 
-function searchAction(call: Call): Fields {
-  const action = { type: 'search', query: text(call.input['query']) }
+function searchAction(call: Call): Json {
+  const action = { type: 'search', query: textOrEmpty(call.input['query']) }
   if (call.result === null) return action
-  const sources = list(call.result['content']).flatMap(found => {
-    const url = textOrNull(record(found)?.['url'])
+  const sources = listOrEmpty(call.result['content']).flatMap(found => {
+    const url = filled(record(found)?.['url'])
     return url === null ? [] : [{ type: 'url', url }]
   })
   return { ...action, sources }
 }
 
 function fetchedUrl(call: Call): string {
-  return textOrNull(call.input['url']) ?? text(record(call.result?.['content'])?.['url'])
+  return filled(call.input['url']) ?? textOrEmpty(record(call.result?.['content'])?.['url'])
 }
 
 /** A text editor's command has several fields: it is shown as JSON. */
-function codeOf(input: Wire): string {
-  return textOrNull(input['code']) ?? (input['path'] === undefined ? text(input['command']) : jsonText(input))
+function codeOf(input: Json): string {
+  return (
+    filled(input['code']) ?? (input['path'] === undefined ? textOrEmpty(input['command']) : jsonText(input))
+  )
 }
 
 /** Null while nothing has come back; afterwards the printed text, then the files that were written. */
-function outputsOf(result: Wire | null): Fields[] | null {
+function outputsOf(result: Json | null): Json[] | null {
   if (result === null) return null
-  const content = record(result['content']) ?? {}
+  const content = recordOrEmpty(result['content'])
   const logs = printed(content).map(text => ({ type: 'logs', logs: text }))
-  const files = list(content['content']).flatMap(file => {
-    const id = textOrNull(record(file)?.['file_id'])
+  const files = listOrEmpty(content['content']).flatMap(file => {
+    const id = filled(record(file)?.['file_id'])
     return id === null ? [] : [{ type: 'file', id }]
   })
   return [...logs, ...files]
 }
 
-function printed(content: Wire): string[] {
-  const type = text(content['type'])
+function printed(content: Json): string[] {
+  const type = textOrEmpty(content['type'])
   if (type.endsWith('_error'))
-    return [[content['error_code'], content['error_message']].map(text).filter(Boolean).join(': ')]
-  if (type === 'text_editor_code_execution_view_result') return [text(content['content'])]
+    return [[content['error_code'], content['error_message']].map(textOrEmpty).filter(Boolean).join(': ')]
+  if (type === 'text_editor_code_execution_view_result') return [textOrEmpty(content['content'])]
   if (type === 'text_editor_code_execution_create_result') {
     return [content['is_file_update'] === true ? 'file updated' : 'file created']
   }
   if (type === 'text_editor_code_execution_str_replace_result')
-    return [list(content['lines']).map(text).join('\n')]
-  return [text(content['stdout']), text(content['stderr'])].filter(one => one !== '')
+    return [listOrEmpty(content['lines']).map(textOrEmpty).join('\n')]
+  return [textOrEmpty(content['stdout']), textOrEmpty(content['stderr'])].filter(one => one !== '')
 }
 
-function adviceFields(call: Call): Fields {
+function adviceFields(call: Call): Json {
   const content = record(call.result?.['content'])
   if (content === null) return {}
-  const error = textOrNull(content['error_code'])
+  const error = filled(content['error_code'])
   if (error !== null) return { error }
   // Redacted advice is readable for the model alone.
-  const advice = textOrNull(content['text'])
+  const advice = filled(content['text'])
   return advice === null ? {} : { advice }
 }
 
-function mcpFields(call: Call): Fields {
+function mcpFields(call: Call): Json {
   const fields = {
-    name: text(call.use['name']),
-    server_label: text(call.use['server_name']),
+    name: textOrEmpty(call.use['name']),
+    server_label: textOrEmpty(call.use['server_name']),
     arguments: jsonText(call.input),
   }
   if (call.result === null) return fields
@@ -292,8 +292,8 @@ function mcpFields(call: Call): Fields {
   const output =
     typeof content === 'string'
       ? content
-      : list(content)
-          .map(part => text(record(part)?.['text']))
+      : listOrEmpty(content)
+          .map(part => textOrEmpty(record(part)?.['text']))
           .join('')
   return call.result['is_error'] === true ? { ...fields, error: output } : { ...fields, output }
 }

@@ -2,8 +2,8 @@
  * Content parts of the Responses vocabulary as content blocks of Anthropic. What it has no block for (audio,
  * video, files by id) is refused with the path of the part. Pure.
  */
-import { GatewayError } from '../../errors.ts'
 import type { AssistantPart, InputFile, InputImage, InputPart } from '../../protocol/items.ts'
+import { inexpressible } from '../inexpressible.ts'
 
 /** A content block as it is sent. */
 export type WireBlock = Record<string, unknown>
@@ -12,11 +12,6 @@ const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'im
 
 /** A base64 text that begins so is a PDF file (`%PDF`). */
 const PDF_START = 'JVBERi'
-
-/** The request holds something that the Messages API cannot express. */
-export function inexpressible(path: string, why: string): GatewayError {
-  return new GatewayError('unprocessable', `${path}: ${why}`)
-}
 
 /** A text block; none for blank text, which the API refuses. */
 export function textBlocks(text: string): WireBlock[] {

@@ -7,6 +7,7 @@
  * where it is not taken; a name that tells no version is treated as the older generation.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { EFFORT_SHARES, type Effort } from '../effort.ts'
 import type { Turn } from './turns.ts'
 
 /**
@@ -26,18 +27,6 @@ const TEMPERATURE_MAX = 1
 const EFFORT_SINCE = 4.07
 /** From this version on, temperature and top_p exclude each other. */
 const ONE_SAMPLING_SINCE = 4.01
-
-type Effort = 'max' | 'xhigh' | 'high' | 'medium' | 'low' | 'minimal'
-
-/** The part of the whole reply that each effort may spend on thinking. */
-const SHARES: Readonly<Record<Effort, number>> = {
-  max: 0.95,
-  xhigh: 0.95,
-  high: 0.8,
-  medium: 0.5,
-  low: 0.2,
-  minimal: 0.1,
-}
 
 /** The efforts there are on the other side, weakest first. */
 const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
@@ -100,7 +89,7 @@ function budget(
     return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
   }
   const max_tokens = asked ?? DEFAULT_MAX_TOKENS
-  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * SHARES[wanted]))
+  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * EFFORT_SHARES[wanted]))
   if (max_tokens <= BUDGET_MIN) return null
   return { tokens: Math.min(tokens, max_tokens - 1), max_tokens }
 }
@@ -112,7 +101,7 @@ function clamp(tokens: number): number {
 function effortOf(wanted: Effort | number, max_tokens: number): string {
   if (typeof wanted !== 'number') return wanted === 'minimal' ? 'low' : wanted
   const share = wanted / max_tokens
-  return LEVELS.find(level => share <= SHARES[level]) ?? 'max'
+  return LEVELS.find(level => share <= EFFORT_SHARES[level]) ?? 'max'
 }
 
 /**

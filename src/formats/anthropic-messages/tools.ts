@@ -7,8 +7,9 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { inexpressible, type WireBlock } from './parts.ts'
-import { count, list, record, text, textOrNull, type Wire } from './wire.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
+import type { WireBlock } from './parts.ts'
 
 export interface Toolbox {
   readonly tools: readonly WireBlock[]
@@ -28,7 +29,7 @@ interface Translated {
   readonly container?: string
 }
 
-type Translator = (tool: Wire, path: string) => Translated
+type Translator = (tool: Json, path: string) => Translated
 
 /** By what follows the prefix of a gateway spelling, or by the plain type. */
 const HOSTED: ReadonlyMap<string, Translator> = new Map([
@@ -44,9 +45,12 @@ const HOSTED: ReadonlyMap<string, Translator> = new Map([
 /** @throws GatewayError `unprocessable` naming the tool that cannot be expressed */
 export function toolbox(request: ResponsesRequest, given: readonly NamedTool[], strict: boolean): Toolbox {
   const choice = request.tool_choice
-  const allowed = typeof choice === 'object' && choice.type === 'allowed_tools' ? list(choice.tools) : null
+  const allowed =
+    typeof choice === 'object' && choice.type === 'allowed_tools' ? listOrEmpty(choice.tools) : null
   const kept =
-    allowed === null ? given : given.filter(({ tool }) => allowed.some(one => names(record(one) ?? {}, tool)))
+    allowed === null
+      ? given
+      : given.filter(({ tool }) => allowed.some(one => names(recordOrEmpty(one), tool)))
   const translated = kept.map(({ tool, path }) => translate(tool, path, strict))
   const tools = translated.map(one => one.wire)
   return {
@@ -62,7 +66,7 @@ function translate(tool: Tool, path: string, strict: boolean): Translated {
   const name = tool.type.replace(/^(gateway|openrouter):/, '')
   const translator = HOSTED.get(name)
   if (translator === undefined) throw inexpressible(path, 'this provider has no tool of this type')
-  const fields: Wire = { ...tool }
+  const fields: Json = { ...tool }
   return translator(record(fields['parameters']) ?? fields, path)
 }
 
@@ -78,52 +82,52 @@ function functionTool(tool: FunctionTool, strict: boolean): WireBlock {
   return wire
 }
 
-function webSearch(tool: Wire, path: string): Translated {
+function webSearch(tool: Json, path: string): Translated {
   const location = record(tool['user_location'])
   const wire: WireBlock = { type: 'web_search_20250305', name: 'web_search', ...limits(tool, path) }
   if (location !== null) wire['user_location'] = userLocation(location)
   return { wire }
 }
 
-function webFetch(tool: Wire, path: string): Translated {
+function webFetch(tool: Json, path: string): Translated {
   const wire: WireBlock = { type: 'web_fetch_20250910', name: 'web_fetch', ...limits(tool, path) }
-  const tokens = count(tool['max_content_tokens'])
+  const tokens = wholeNumber(tool['max_content_tokens'])
   if (tokens !== null) wire['max_content_tokens'] = tokens
   return { wire }
 }
 
 /** How often a tool may be used, and where it may look. */
-function limits(tool: Wire, path: string): WireBlock {
-  const filters = record(tool['filters']) ?? {}
+function limits(tool: Json, path: string): WireBlock {
+  const filters = recordOrEmpty(tool['filters'])
   const domains = (...names: string[]): readonly string[] =>
-    names.flatMap(name => [...list(tool[name]), ...list(filters[name])]).map(text)
+    names.flatMap(name => [...listOrEmpty(tool[name]), ...listOrEmpty(filters[name])]).map(textOrEmpty)
   const allowed = domains('allowed_domains')
   const blocked = domains('blocked_domains', 'excluded_domains')
   if (allowed.length > 0 && blocked.length > 0) {
     throw inexpressible(path, 'this provider takes either allowed or blocked domains, not both')
   }
   const wire: WireBlock = {}
-  const uses = count(tool['max_uses'])
+  const uses = wholeNumber(tool['max_uses'])
   if (uses !== null) wire['max_uses'] = uses
   if (allowed.length > 0) wire['allowed_domains'] = allowed
   if (blocked.length > 0) wire['blocked_domains'] = blocked
   return wire
 }
 
-function userLocation(location: Wire): WireBlock {
+function userLocation(location: Json): WireBlock {
   const known = ['city', 'region', 'country', 'timezone'].flatMap(name => {
-    const value = textOrNull(location[name])
+    const value = filled(location[name])
     return value === null ? [] : [[name, value] as const]
   })
   return { type: 'approximate', ...Object.fromEntries(known) }
 }
 
 /** Memory limits are the provider's affair there; files would have to be its own. */
-function codeExecution(tool: Wire, path: string): Translated {
+function codeExecution(tool: Json, path: string): Translated {
   const wire = { type: 'code_execution_20250825', name: 'code_execution' }
   const container = tool['container']
   if (typeof container === 'string') return { wire, container }
-  if (list(record(container)?.['file_ids']).length > 0) {
+  if (listOrEmpty(record(container)?.['file_ids']).length > 0) {
     throw inexpressible(`${path}.container.file_ids`, 'this provider cannot read these files')
   }
   return { wire }
@@ -134,7 +138,7 @@ function toolSearch(): Translated {
 }
 
 /** Whether an entry of `allowed_tools` means this tool. */
-function names(entry: Wire, tool: Tool): boolean {
+function names(entry: Json, tool: Tool): boolean {
   if (entry['type'] !== tool.type) return false
   const { name } = tool as { readonly name?: unknown }
   return name === undefined || entry['name'] === name

@@ -4,15 +4,17 @@
  * - Neighbours of one role become one turn; within a user turn tool results come first, as the API wants them.
  * - Later system and developer messages join `system` too, in order: they keep their authority, which a user
  *   turn would not give them, at the price of their place and of the prompt cache behind them.
- * - What a provider ran on its side is left out when replayed: the API takes such blocks back only with the
- *   sealed contents that the items do not carry, and the model's own text already tells what came of them.
+ * - What a provider ran on its side is left out when replayed (see replayed.ts): the API takes such blocks back
+ *   only with the sealed contents that the items do not carry.
  * - Reasoning of other providers is left out: it cannot be verified here.
  */
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { isSpent, refusedItem } from '../replayed.ts'
 import { openCompaction } from './compaction.ts'
-import { contentBlocks, inexpressible, textBlocks, type WireBlock } from './parts.ts'
+import { contentBlocks, textBlocks, type WireBlock } from './parts.ts'
 
 export interface Turn {
   readonly role: 'user' | 'assistant'
@@ -31,17 +33,6 @@ export interface Conversation {
 }
 
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
-
-/** What providers or the gateway ran; `gateway:<x>` and `openrouter:<x>` items are among these too. */
-const RAN_ELSEWHERE: ReadonlySet<string> = new Set([
-  'web_search_call',
-  'file_search_call',
-  'image_generation_call',
-  'code_interpreter_call',
-  'mcp_list_tools',
-  'mcp_call',
-])
-const GATEWAY_ITEM = /^(gateway|openrouter):/
 
 /** @throws GatewayError `unprocessable` naming the item that cannot be expressed */
 export function conversation(request: ResponsesRequest): Conversation {
@@ -117,8 +108,7 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    if (RAN_ELSEWHERE.has(item.type) || GATEWAY_ITEM.test(item.type)) return
-    throw inexpressible(path, 'this provider takes no items of this type')
+    if (!isSpent(item.type)) throw refusedItem(item.type, path)
   }
 
   #message(

@@ -9,7 +9,7 @@
  */
 
 import type { Usage } from '../format.ts'
-import { count, list, record, text, type Wire } from './wire.ts'
+import { type Json, listOrEmpty, record, textOrEmpty, wholeNumber } from '../json.ts'
 
 const TIERS: ReadonlyMap<string, string> = new Map([
   ['standard', 'default'],
@@ -17,21 +17,21 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** The tier that served the reply in the gateway's words; null when unknown. */
-export function serviceTierOf(usage: Wire): string | null {
-  return usage['speed'] === 'fast' ? 'priority' : (TIERS.get(text(usage['service_tier'])) ?? null)
+export function serviceTierOf(usage: Json): string | null {
+  return usage['speed'] === 'fast' ? 'priority' : (TIERS.get(textOrEmpty(usage['service_tier'])) ?? null)
 }
 
 export class UsageCount {
   /** The fields as last told. */
-  raw: Wire = {}
+  raw: Json = {}
 
   /** Takes one usage object of the stream; returns all that is known now. */
-  take(usage: Wire): Usage {
+  take(usage: Json): Usage {
     const told = Object.entries(usage).filter(([, value]) => value !== null)
     this.raw = { ...this.raw, ...Object.fromEntries(told) }
     const total = step(this.raw)
     let { fresh, cachedTokens, cacheWriteTokens, outputTokens } = total
-    for (const iteration of list(this.raw['iterations'])) {
+    for (const iteration of listOrEmpty(this.raw['iterations'])) {
       const fields = record(iteration)
       if (fields === null || fields['type'] !== 'compaction') continue
       const one = step(fields)
@@ -45,8 +45,8 @@ export class UsageCount {
       cachedTokens,
       cacheWriteTokens,
       outputTokens,
-      reasoningTokens: count(record(this.raw['output_tokens_details'])?.['thinking_tokens']) ?? 0,
-      webSearchRequests: count(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
+      reasoningTokens: wholeNumber(record(this.raw['output_tokens_details'])?.['thinking_tokens']) ?? 0,
+      webSearchRequests: wholeNumber(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
     }
   }
 }
@@ -58,19 +58,20 @@ interface Step {
   readonly outputTokens: number
 }
 
-function step(usage: Wire): Step {
+function step(usage: Json): Step {
   return {
-    fresh: count(usage['input_tokens']) ?? 0,
-    cachedTokens: count(usage['cache_read_input_tokens']) ?? 0,
-    cacheWriteTokens: count(usage['cache_creation_input_tokens']) ?? writesByLifetime(usage),
-    outputTokens: count(usage['output_tokens']) ?? 0,
+    fresh: wholeNumber(usage['input_tokens']) ?? 0,
+    cachedTokens: wholeNumber(usage['cache_read_input_tokens']) ?? 0,
+    cacheWriteTokens: wholeNumber(usage['cache_creation_input_tokens']) ?? writesByLifetime(usage),
+    outputTokens: wholeNumber(usage['output_tokens']) ?? 0,
   }
 }
 
 /** Some intermediaries send only the split by lifetime. */
-function writesByLifetime(usage: Wire): number {
+function writesByLifetime(usage: Json): number {
   const split = record(usage['cache_creation'])
   return (
-    (count(split?.['ephemeral_5m_input_tokens']) ?? 0) + (count(split?.['ephemeral_1h_input_tokens']) ?? 0)
+    (wholeNumber(split?.['ephemeral_5m_input_tokens']) ?? 0) +
+    (wholeNumber(split?.['ephemeral_1h_input_tokens']) ?? 0)
   )
 }

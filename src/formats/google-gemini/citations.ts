@@ -3,7 +3,7 @@
  * made. Pure. Google counts bytes of UTF-8 over the whole text; annotations count UTF-16 units of one message.
  */
 import type { Annotation } from '../../protocol/items.ts'
-import { count, filled, type Json, record, records, strings } from './json.ts'
+import { count, filled, type Json, listOrEmpty, record, records, strings } from '../json.ts'
 
 /** Far more than a reply has; what a hostile reply could add costs no time. */
 const CITATIONS_MAX = 512
@@ -111,9 +111,7 @@ export class Citations {
 
   #grounding(metadata: Json): void {
     this.search(metadata['webSearchQueries'])
-    const chunks = Array.isArray(metadata['groundingChunks'])
-      ? (metadata['groundingChunks'] as readonly unknown[])
-      : []
+    const chunks = listOrEmpty(metadata['groundingChunks'])
     for (const chunk of chunks) {
       const url = filled(record(record(chunk)?.['web'])?.['uri'])
       if (url !== null && this.#sources.size < CITATIONS_MAX) this.#sources.add(url)

@@ -2,11 +2,11 @@
  * Code that Google ran for the model, as one `code_interpreter_call`: the code, then its result, then the images
  * it drew, each in a part of its own. Pure.
  */
-import type { Delta } from '../format.ts'
-import { filled, type Json } from './json.ts'
+import type { Delta, HostedStart } from '../format.ts'
+import { filled, type Json } from '../json.ts'
 
 /** The item as it begins. Its id is the provider's, where there is one: a later turn repeats it. */
-export function codeItem(part: Json): Readonly<Record<string, unknown>> {
+export function codeItem(part: Json): HostedStart {
   const id = filled(part['id'])
   return {
     type: 'code_interpreter_call',

@@ -3,9 +3,10 @@
  * Everything the model said or called in a row is one `model` turn; results of functions are a `user` turn of
  * their own, because Gemini counts them against the calls before. Signatures go back to where they came from.
  */
-import { GatewayError } from '../../errors.ts'
-import type { InputItem } from '../../protocol/items.ts'
-import { filled, type Json, record, records } from './json.ts'
+import type { InputItem, InputPart } from '../../protocol/items.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { filled, type Json, parsedJson, record, records } from '../json.ts'
+import { isSpent, refusedItem } from '../replayed.ts'
 import { encodePart } from './media.ts'
 
 type Turn = 'user' | 'model' | 'results'
@@ -15,10 +16,6 @@ type Turn = 'user' | 'model' | 'results'
  * otherwise refuse.
  */
 const FOREIGN_CALL_SIGNATURE = 'skip_thought_signature_validator'
-
-/** Items that the gateway or a provider acted out: their effect is in the text that follows them. */
-const SPENT =
-  /^(?:web_search_call|file_search_call|mcp_list_tools|mcp_call|tool_search_\w+|configuration_update|gateway:.+|openrouter:.+)$/
 
 export interface EncodedContents {
   readonly contents: readonly Json[]
@@ -33,7 +30,7 @@ export function encodeContents(input: string | readonly InputItem[], signing: bo
     if (input !== '') builder.add('user', [{ text: input }])
     return builder.finished()
   }
-  for (const [position, item] of input.entries()) builder.item(item as unknown as Json, `input[${position}]`)
+  for (const [position, item] of input.entries()) builder.item({ ...item }, `input[${position}]`)
   return builder.finished()
 }
 
@@ -77,10 +74,11 @@ class Turns {
       case 'image_generation_call':
         this.#image(item)
         break
+      // It changes the effort of thinking from here on; Gemini has one for the whole conversation.
+      case 'configuration_update':
+        break
       default:
-        if (!SPENT.test(type)) {
-          throw new GatewayError('unprocessable', `${path}.type: the provider's API has no item like this`)
-        }
+        if (!isSpent(type)) throw refusedItem(type, path)
     }
   }
 
@@ -133,10 +131,7 @@ class Turns {
     if (role === 'system' || role === 'developer') {
       for (const part of parts) {
         if (typeof part['text'] !== 'string') {
-          throw new GatewayError(
-            'unprocessable',
-            `${path}.content: instructions can only be text for this provider`,
-          )
+          throw inexpressible(`${path}.content`, 'instructions can only be text for this provider')
         }
         this.#system.push(part['text'])
       }
@@ -191,7 +186,7 @@ class Turns {
     const id = String(item['call_id'])
     const name = this.#names.get(id)
     if (name === undefined) {
-      throw new GatewayError('unprocessable', `${path}.call_id: no call with this id comes before its output`)
+      throw inexpressible(`${path}.call_id`, 'no call with this id comes before its output')
     }
     const output = item['output']
     let text = typeof output === 'string' ? output : ''
@@ -246,7 +241,7 @@ function contentPart(part: Json, path: string): Json | null {
   const said =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
   if (said !== undefined) return typeof said === 'string' && said !== '' ? { text: said } : null
-  return encodePart(part as unknown as Parameters<typeof encodePart>[0], path)
+  return encodePart(part as InputPart, path)
 }
 
 /** Gemini wants an object; arguments that are none are kept as text. */
@@ -260,9 +255,5 @@ function responseObject(output: string): unknown {
 }
 
 function parsedObject(text: string): Json | null {
-  try {
-    return record(JSON.parse(text))
-  } catch {
-    return null
-  }
+  return record(parsedJson(text))
 }

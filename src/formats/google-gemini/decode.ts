@@ -5,13 +5,13 @@
  * waits for the end of the stream, and content after it takes it back.
  */
 import { GatewayError } from '../../errors.ts'
-import type { Logprob, OutputItem } from '../../protocol/items.ts'
-import type { Decoder, Delta, ItemStart } from '../format.ts'
+import type { Logprob } from '../../protocol/items.ts'
+import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
+import { filled, type Json, jsonText, parsedFrame, record, records } from '../json.ts'
 import { Citations, mayCite, type SaidText } from './citations.ts'
 import { CodeRun, codeItem } from './code.ts'
 import { errorOf, failureOf, promptBlocked } from './errors.ts'
 import { finishReason, NOT_FINISHED } from './finish.ts'
-import { filled, type Json, record, records } from './json.ts'
 import { logprobsOf } from './logprobs.ts'
 import { PartialArguments } from './partial-arguments.ts'
 import { tierOf, usageOf } from './usage.ts'
@@ -44,12 +44,7 @@ export class GeminiDecoder implements Decoder {
 
   frame(_event: string, data: string): void {
     if (data.trim() === '[DONE]') return
-    let body: unknown
-    try {
-      body = JSON.parse(data)
-    } catch (cause) {
-      throw new GatewayError('provider_unavailable', 'The provider sent a reply that is not JSON', { cause })
-    }
+    const body = parsedFrame(data)
     if (!Array.isArray(body)) this.#chunk(body)
     else for (const chunk of body) this.#chunk(chunk)
   }
@@ -145,8 +140,8 @@ export class GeminiDecoder implements Decoder {
   }
 
   /** Hosted items get their id from the assembler, unless the provider has one that a later turn needs. */
-  #openHosted(item: Readonly<Record<string, unknown>>): number {
-    return this.#open({ type: 'hosted', item: item as unknown as OutputItem })
+  #openHosted(item: HostedStart): number {
+    return this.#open({ type: 'hosted', item })
   }
 
   #text(text: string, signature: string | null, logprobs: readonly Logprob[] | null): boolean {
@@ -338,27 +333,12 @@ export class GeminiDecoder implements Decoder {
 
 /** Candidates beside the first are never asked for; index 0 may be left out, as all zeros may. */
 function firstCandidate(candidates: unknown): Json | null {
-  if (!Array.isArray(candidates)) return null
-  for (const element of candidates as readonly unknown[]) {
-    const candidate = record(element)
-    if (candidate !== null && (candidate['index'] === undefined || candidate['index'] === 0)) return candidate
-  }
-  return null
+  const first = (candidate: Json) => candidate['index'] === undefined || candidate['index'] === 0
+  return records(candidates).find(first) ?? null
 }
 
 function refuseBlocked(feedback: Json): void {
   const reason = filled(feedback['blockReason'])
   const message = filled(feedback['blockReasonMessage'])
   if (reason !== null || message !== null) throw promptBlocked(reason, message)
-}
-
-/** @throws GatewayError when the value is nested deeper than the stack. */
-function jsonText(value: unknown): string {
-  try {
-    return JSON.stringify(value)
-  } catch (cause) {
-    throw new GatewayError('provider_unavailable', 'The provider sent a function call that cannot be read', {
-      cause,
-    })
-  }
 }

@@ -2,12 +2,12 @@
  * A request as the body of `generateContent`. Pure.
  * Only what is named here leaves the house: fields of the gateway, and fields nobody knows, have no way out.
  */
-import { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { filled, type Json, record, strings } from '../json.ts'
 import { encodeContents } from './contents.ts'
-import { filled, type Json, record, strings } from './json.ts'
 import { isSigning, modelPath } from './model.ts'
 import { thinkingConfig } from './thinking.ts'
 import { encodeTools } from './tools.ts'
@@ -20,7 +20,7 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
   const instructions = [request.instructions, ...system].filter(text => text != null && text !== '')
   const texts = instructions.map(text => ({ text }))
   if (contents.length === 0 && texts.length === 0) {
-    throw new GatewayError('unprocessable', 'input: there is nothing in it to answer')
+    throw inexpressible('input', 'there is nothing in it to answer')
   }
   const { tools, toolConfig } = encodeTools(request, model)
   const config = generationConfig(request, endpoint)

@@ -3,8 +3,8 @@
  * status of its own or under 200 inside a stream. Pure. Which failure they become is decided in `provider-failure.ts`.
  */
 import { GatewayError } from '../../errors.ts'
+import { count, filled, type Json, parsedJson, record, records } from '../json.ts'
 import { providerFailure, tidyMessage } from '../provider-failure.ts'
-import { count, filled, type Json, record, records } from './json.ts'
 
 /** A longer wait than a day is no hint any more. */
 const RETRY_MAX_SECONDS = 86_400
@@ -53,13 +53,10 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
 
 /** What a reply with a status other than 2xx means; `body` may be anything. */
 export function replyFailure(status: number, body: string): GatewayError {
-  let parsed: unknown = null
-  try {
-    parsed = JSON.parse(body)
-  } catch {
-    // A page of HTML says nothing to a caller; a line of text may.
+  const parsed = parsedJson(body)
+  // A page of HTML says nothing to a caller; a line of text may.
+  if (parsed === undefined)
     return providerFailure({ status, code: null, message: /^\s*</.test(body) ? null : body })
-  }
   const error = errorOf(parsed)
   return error === null ? providerFailure({ status, code: null, message: null }) : failureOf(error, status)
 }

@@ -1,13 +1,11 @@
 /** `logprobsResult` as log probabilities of the Responses vocabulary. Pure. */
 import type { Logprob } from '../../protocol/items.ts'
-import { type Json, record, records } from './json.ts'
+import { type Json, listOrEmpty, record, records } from '../json.ts'
 
 /** Null when there are none. */
 export function logprobsOf(result: Json | null): readonly Logprob[] | null {
   if (result === null) return null
-  const alternatives = Array.isArray(result['topCandidates'])
-    ? (result['topCandidates'] as readonly unknown[])
-    : []
+  const alternatives = listOrEmpty(result['topCandidates'])
   const logprobs: Logprob[] = []
   for (const [position, chosen] of records(result['chosenCandidates']).entries()) {
     const own = logprobOf(chosen)

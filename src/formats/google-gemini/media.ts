@@ -2,9 +2,9 @@
  * Images, files, sound and video of a request as Gemini parts: data travels inline, addresses as `fileData`.
  * Pure.
  */
-import { GatewayError } from '../../errors.ts'
 import type { InputPart } from '../../protocol/items.ts'
-import type { Json } from './json.ts'
+import { inexpressible } from '../inexpressible.ts'
+import type { Json } from '../json.ts'
 
 /** Media types by file name extension, for addresses and files that do not carry theirs. */
 const TYPES: ReadonlyMap<string, string> = new Map([
@@ -71,10 +71,7 @@ function fromUrl(url: string | null, fallbackType: string | null, path: string):
   if (url !== null && /^data:/i.test(url)) return inline(url, fallbackType, path)
   // Google's own file ids are addresses; those of others mean nothing to it.
   if (url === null || !/^(?:https?|gs):\/\//i.test(url)) {
-    throw new GatewayError(
-      'unprocessable',
-      `${path}: expected a data URL or an address with http, https or gs`,
-    )
+    throw inexpressible(path, 'expected a data URL or an address with http, https or gs')
   }
   const mimeType = typeOfName(url.replace(/[?#].*$/s, '')) ?? fallbackType
   return { fileData: { ...(mimeType === null ? {} : { mimeType }), fileUri: url } }
@@ -85,7 +82,7 @@ function inline(url: string, fallbackType: string | null, path: string): Json {
   const [type = '', ...parameters] = url.slice('data:'.length, comma).split(';')
   const mimeType = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
   if (comma === -1 || mimeType === null) {
-    throw new GatewayError('unprocessable', `${path}: expected a data URL with its media type`)
+    throw inexpressible(path, 'expected a data URL with its media type')
   }
   const payload = url.slice(comma + 1)
   if (parameters.some(parameter => parameter.trim().toLowerCase() === 'base64')) {
@@ -94,10 +91,7 @@ function inline(url: string, fallbackType: string | null, path: string): Json {
   try {
     return { inlineData: { mimeType, data: Buffer.from(decodeURIComponent(payload)).toString('base64') } }
   } catch {
-    throw new GatewayError(
-      'unprocessable',
-      `${path}: the data URL is neither base64 nor percent-encoded text`,
-    )
+    throw inexpressible(path, 'the data URL is neither base64 nor percent-encoded text')
   }
 }
 

@@ -2,7 +2,7 @@
  * What the name of a Gemini model decides: the path it is called at and the settings of thinking it knows. Pure.
  * Generations differ in their API, and the name is all that tells them apart; what differs is rows here.
  */
-import { GatewayError } from '../../errors.ts'
+import { inexpressible } from '../inexpressible.ts'
 
 /** First segments of full resource names, which an operator may configure instead of the plain model name. */
 const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
@@ -26,7 +26,7 @@ export function modelPath(name: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused here
   const odd = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
   if (odd || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
-    throw new GatewayError('unprocessable', 'model: the name cannot be part of an address')
+    throw inexpressible('model', 'the name cannot be part of an address')
   }
   const resource = segments.length > 1 && RESOURCE_ROOTS.has(segments[0] ?? '')
   const parts = resource ? segments : [name]

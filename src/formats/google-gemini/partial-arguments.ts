@@ -4,7 +4,7 @@
  * a prototype.
  */
 import { GatewayError } from '../../errors.ts'
-import { filled, type Json, records } from './json.ts'
+import { filled, type Json, records } from '../json.ts'
 
 /** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
 const DEPTH_MAX = 64

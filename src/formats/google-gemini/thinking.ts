@@ -1,20 +1,17 @@
-/** Reasoning settings of a request as `thinkingConfig`. Pure. Section 1.2 of the interface notes has the shares. */
+/** Reasoning settings of a request as `thinkingConfig`. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { EFFORT_SHARES, type Effort } from '../effort.ts'
 import { type ThinkingLevel, thinkingOf } from './model.ts'
 
-type Effort = NonNullable<NonNullable<ResponsesRequest['reasoning']>['effort']>
-
-/** Share of the output limit that an effort may think, and the level nearest to it. */
-const EFFORTS: Readonly<
-  Record<Exclude<Effort, 'none'>, { readonly share: number; readonly level: ThinkingLevel }>
-> = {
-  max: { share: 0.95, level: 'HIGH' },
-  xhigh: { share: 0.95, level: 'HIGH' },
-  high: { share: 0.8, level: 'HIGH' },
-  medium: { share: 0.5, level: 'MEDIUM' },
-  low: { share: 0.2, level: 'LOW' },
-  minimal: { share: 0.1, level: 'MINIMAL' },
+/** The level nearest to an effort. */
+const LEVEL_OF: Readonly<Record<Effort, ThinkingLevel>> = {
+  max: 'HIGH',
+  xhigh: 'HIGH',
+  high: 'HIGH',
+  medium: 'MEDIUM',
+  low: 'LOW',
+  minimal: 'MINIMAL',
 }
 
 const LEVELS: readonly ThinkingLevel[] = ['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']
@@ -41,10 +38,10 @@ export function thinkingConfig(
   const thinking = thinkingOf(endpoint.upstreamModel)
   const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? OUTPUT_TOKENS
   if (thinking.by === 'level') {
-    const wanted = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : EFFORTS[effort].level
+    const wanted = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
     return { includeThoughts: true, thinkingLevel: nearest(wanted, thinking.levels) }
   }
-  const share = effort === null ? 0 : EFFORTS[effort].share
+  const share = effort === null ? 0 : EFFORT_SHARES[effort]
   const wanted = maxTokens ?? Math.max(Math.floor(limit * share), BUDGET_FLOOR_TOKENS)
   // Thoughts count against the output limit, so they must leave room for an answer.
   const most = Math.min(thinking.maxTokens, limit - 1)
@@ -53,9 +50,9 @@ export function thinkingConfig(
 
 function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
   const share = tokens / limit
-  if (share <= EFFORTS.minimal.share) return 'MINIMAL'
-  if (share <= EFFORTS.low.share) return 'LOW'
-  return share <= EFFORTS.medium.share ? 'MEDIUM' : 'HIGH'
+  if (share <= EFFORT_SHARES.minimal) return 'MINIMAL'
+  if (share <= EFFORT_SHARES.low) return 'LOW'
+  return share <= EFFORT_SHARES.medium ? 'MEDIUM' : 'HIGH'
 }
 
 /** The level nearest to the wanted one; of two equally near, the one that thinks more. */

@@ -3,9 +3,10 @@
  * Functions go out with their JSON Schema as it is (`parametersJsonSchema`): the older `parameters` field takes a
  * subset of OpenAPI, and a conversion would lose what it cannot say.
  */
-import { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { filled, type Json, record, strings } from './json.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { filled, type Json, record, strings } from '../json.ts'
 import { isSigning } from './model.ts'
 
 /** Tools that Google runs, by their type in a request. */
@@ -35,7 +36,7 @@ export function encodeTools(request: ResponsesRequest, model: string): EncodedTo
     if (allowed !== null && !allowed.has(type === 'function' ? `function ${nameOf(tool)}` : type)) continue
     const own = HOSTED.get(type)
     if (type === 'function') functions.push(declaration(tool))
-    else if (own === undefined) throw inexpressible(`${path}.type`, 'tool of this kind')
+    else if (own === undefined) throw missing(`${path}.type`, 'tool of this kind')
     else {
       refuseDomains(tool, path)
       // The mode NONE stops functions only.
@@ -76,7 +77,7 @@ function refuseDomains(tool: Json, path: string): void {
   ]
   for (const [at, holder] of holders) {
     for (const key of ['allowed_domains', 'blocked_domains', 'excluded_domains']) {
-      if (strings(holder?.[key]).length > 0) throw inexpressible(`${at}.${key}`, 'search limited to domains')
+      if (strings(holder?.[key]).length > 0) throw missing(`${at}.${key}`, 'search limited to domains')
     }
   }
 }
@@ -99,22 +100,22 @@ function callingConfig(choice: unknown, functions: readonly Json[]): Json | null
   if (object?.['type'] === 'function') {
     const name = nameOf(object)
     if (!functions.some(declared => declared['name'] === name)) {
-      throw new GatewayError('unprocessable', 'tool_choice.name: no such function in tools')
+      throw inexpressible('tool_choice.name', 'no such function in tools')
     }
     return { mode: 'ANY', allowedFunctionNames: [name] }
   }
   const word = object?.['type'] === 'allowed_tools' ? object['mode'] : choice
   if (word === 'required') {
     // Only functions can be demanded; the tools that Google runs are always its own choice.
-    if (functions.length === 0) throw inexpressible('tool_choice', 'way to force a tool that is no function')
+    if (functions.length === 0) throw missing('tool_choice', 'way to force a tool that is no function')
     return { mode: 'ANY' }
   }
   // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
   if (word === 'auto') return functions.length === 0 ? null : { mode: 'AUTO' }
   if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
-  throw inexpressible('tool_choice.type', 'way to force a tool that is no function')
+  throw missing('tool_choice.type', 'way to force a tool that is no function')
 }
 
-function inexpressible(path: string, what: string): GatewayError {
-  return new GatewayError('unprocessable', `${path}: the provider's API has no ${what}`)
+function missing(path: string, what: string): GatewayError {
+  return inexpressible(path, `the provider's API has no ${what}`)
 }

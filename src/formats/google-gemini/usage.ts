@@ -1,6 +1,6 @@
 /** `usageMetadata` brought to the gateway's meaning of tokens. Pure. */
 import type { Usage } from '../format.ts'
-import { count, filled, type Json } from './json.ts'
+import { count, filled, type Json } from '../json.ts'
 
 /** Null when the metadata counts nothing: some chunks carry only the kind of traffic. */
 export function usageOf(metadata: Json, webSearchRequests: number): Usage | null {

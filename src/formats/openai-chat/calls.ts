@@ -5,7 +5,7 @@
  */
 import { GatewayError } from '../../errors.ts'
 import type { Delta } from '../format.ts'
-import { filled, type Json, record } from './json.ts'
+import { filled, type Json, jsonText, parsedJson, record } from '../json.ts'
 
 /** One reply may not hold more: a loop in a model must not become a loop of ours. */
 const CALLS_MAX = 1024
@@ -149,25 +149,12 @@ export class ChatCalls {
 function inputText(value: unknown): string {
   if (typeof value === 'string') return value
   if (value === undefined || value === null) return ''
-  try {
-    return JSON.stringify(value)
-  } catch (cause) {
-    // Parsing survives any depth, printing does not.
-    throw new GatewayError('provider_unavailable', 'The provider sent arguments that are nested too deeply', {
-      cause,
-    })
-  }
+  return jsonText(value)
 }
 
 function complete(input: string): boolean {
   const last = input.trimEnd().at(-1)
-  if (last !== '}' && last !== ']') return false
-  try {
-    JSON.parse(input)
-    return true
-  } catch {
-    return false
-  }
+  return (last === '}' || last === ']') && parsedJson(input) !== undefined
 }
 
 /** Google signs calls; a later turn must send the signature back. */

@@ -6,11 +6,11 @@
 import { GatewayError } from '../../errors.ts'
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Decoder, Delta, FinishReason } from '../format.ts'
+import { filled, type Json, list, parsedFrame, record } from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './error.ts'
 import { ChatHosted, chatAnnotation, replyCitations } from './hosted.ts'
-import { filled, type Json, list, record } from './json.ts'
 import { ChatReasoning } from './reasoning.ts'
 import { chatUsage } from './usage.ts'
 
@@ -114,14 +114,7 @@ export class ChatDecoder implements Decoder {
   }
 
   #parse(data: string): Json {
-    let value: unknown
-    try {
-      value = JSON.parse(data)
-    } catch (cause) {
-      throw new GatewayError('provider_unavailable', 'The provider sent something that is not JSON', {
-        cause,
-      })
-    }
+    const value = parsedFrame(data)
     const body = record(value)
     if (body !== null) return body
     const error = errorIn(value)

@@ -3,10 +3,11 @@
  * Three groups of fields: those that a table renames, those that need a hand, and those that stay here. Fields
  * nobody knows are passed on. What the format cannot say is refused by its path, never dropped.
  */
-import { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
+import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { inexpressible } from '../inexpressible.ts'
 import { chatMessages } from './messages.ts'
 import { chatTools } from './tools.ts'
 
@@ -79,14 +80,8 @@ const TIERS: Readonly<Record<string, string | undefined>> = {
 
 const VERBOSITY: Readonly<Record<string, string>> = { xhigh: 'high', max: 'high' }
 
-/** Share of the output that each effort may think with; a budget is told as the nearest of them. */
-const EFFORT_SHARES: readonly (readonly [effort: string, share: number])[] = [
-  ['minimal', 0.1],
-  ['low', 0.2],
-  ['medium', 0.5],
-  ['high', 0.8],
-  ['xhigh', 0.95],
-]
+/** A budget is told as the nearest of these. */
+const EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
 /** @throws GatewayError `unprocessable` that names what the format cannot say. */
 export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
@@ -123,11 +118,10 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
 
 function refuse(request: ResponsesRequest): void {
   if (request.prompt !== undefined && request.prompt !== null) {
-    throw new GatewayError('unprocessable', 'prompt: stored prompts cannot be sent to this provider')
+    throw inexpressible('prompt', 'stored prompts cannot be sent to this provider')
   }
   const n: unknown = (request as Record<string, unknown>)['n']
-  if (typeof n === 'number' && n > 1)
-    throw new GatewayError('unprocessable', 'n: only one answer can be asked for')
+  if (typeof n === 'number' && n > 1) throw inexpressible('n', 'only one answer can be asked for')
 }
 
 function unknownFields(request: ResponsesRequest): [string, unknown][] {
@@ -165,13 +159,7 @@ function effortOf(wanted: NonNullable<ResponsesRequest['reasoning']>, most: numb
   if (wanted.enabled === false) return 'none'
   const budget = wanted.max_tokens ?? null
   if (budget === 0) return 'none'
-  if (budget !== null && most !== null) {
-    const share = budget / most
-    let nearest: readonly [string, number] = ['medium', 0.5]
-    for (const entry of EFFORT_SHARES)
-      if (Math.abs(entry[1] - share) < Math.abs(nearest[1] - share)) nearest = entry
-    return nearest[0]
-  }
+  if (budget !== null && most !== null) return nearestEffort(budget / most, EFFORTS)
   return budget !== null || wanted.enabled === true ? 'medium' : null
 }
 

@@ -4,8 +4,8 @@
  * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, type Json, list, parsedJson, record } from '../json.ts'
 import { type ProviderError, providerFailure } from '../provider-failure.ts'
-import { filled, type Json, list, record } from './json.ts'
 
 /** What an error's kind says about its status when no status is told: errors inside a stream often have none. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
@@ -55,12 +55,7 @@ export function bareErrorIn(body: Json, certain = false): ProviderError | null {
 
 /** Undefined when the body is no JSON; a body that is nothing but an error is brought under `error`. */
 function parsed(body: string): unknown {
-  let value: unknown
-  try {
-    value = JSON.parse(body)
-  } catch {
-    return undefined
-  }
+  const value = parsedJson(body)
   if (typeof value === 'string') return { error: value }
   const object = record(value)
   if (object === null || errorIn(object) !== null) return value

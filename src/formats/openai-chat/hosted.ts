@@ -4,7 +4,7 @@
  */
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { count, filled, type Json, list, record } from './json.ts'
+import { countOrZero, filled, type Json, list, listOrEmpty, parsedJson, record, records } from '../json.ts'
 
 export class ChatHosted {
   readonly #emit: (delta: Delta) => void
@@ -29,7 +29,7 @@ export class ChatHosted {
     if (url === null) return
     this.#any = true
     const item = this.#nextItem()
-    const id = hostedId('ig', upstreamId, item)
+    const id = hostedId(upstreamId, item)
     this.#emit({
       kind: 'open',
       item,
@@ -54,7 +54,7 @@ export class ChatHosted {
       const item = this.#nextItem()
       known = { item, done: false }
       this.#executed.set(index, known)
-      const id = hostedId(shape.prefix, upstreamId, item)
+      const id = hostedId(upstreamId, item)
       this.#emit({
         kind: 'open',
         item,
@@ -76,7 +76,6 @@ export class ChatHosted {
 
 interface Shape {
   readonly type: 'web_search_call' | 'code_interpreter_call' | 'mcp_call'
-  readonly prefix: string
   readonly progress: readonly string[]
   begun(tool: Json): Record<string, unknown>
   done(tool: Json): Record<string, unknown>
@@ -84,7 +83,6 @@ interface Shape {
 
 const SEARCH: Shape = {
   type: 'web_search_call',
-  prefix: 'ws',
   progress: ['web_search_call.in_progress', 'web_search_call.searching'],
   begun: tool => ({ action: { type: 'search', query: argument(tool, 'query') } }),
   done: tool => ({ action: { type: 'search', query: argument(tool, 'query'), sources: sources(tool) } }),
@@ -92,7 +90,6 @@ const SEARCH: Shape = {
 
 const CODE: Shape = {
   type: 'code_interpreter_call',
-  prefix: 'ci',
   progress: ['code_interpreter_call.in_progress', 'code_interpreter_call.interpreting'],
   begun: tool => ({ code: argument(tool, 'code') }),
   done: tool => ({
@@ -104,7 +101,6 @@ const CODE: Shape = {
 /** Any other tool: the item kind that says "a named tool ran elsewhere". It has no documented progress events. */
 const OTHER: Shape = {
   type: 'mcp_call',
-  prefix: 'mcp',
   progress: [],
   begun: tool => ({
     name: filled(tool['name']) ?? filled(tool['type']),
@@ -122,25 +118,21 @@ function shapeOf(kind: string): Shape {
 function argument(tool: Json, name: string): string {
   const text = filled(tool['arguments'])
   if (text === null) return ''
-  try {
-    const value: unknown = JSON.parse(text)
-    return filled(record(value)?.[name]) ?? filled(value) ?? text
-  } catch {
-    return text
-  }
+  const value = parsedJson(text)
+  return filled(record(value)?.[name]) ?? filled(value) ?? text
 }
 
 function sources(tool: Json): { type: 'url'; url: string }[] {
-  const results = list(record(tool['search_results'])?.['results']) ?? list(tool['search_results']) ?? []
+  const results = list(record(tool['search_results'])?.['results']) ?? listOrEmpty(tool['search_results'])
   return results
     .map(result => filled(record(result)?.['url']))
     .filter(url => url !== null)
     .map(url => ({ type: 'url', url }))
 }
 
-/** Unique in the reply and the same each time it is decoded. */
-function hostedId(prefix: string, upstreamId: string | null, item: number): string {
-  return `${prefix}_${(upstreamId ?? 'reply').replace(/[^\w-]/g, '').slice(0, 64)}_${item}`
+/** Unique in the reply and the same each time it is decoded; the prefix says that no provider gave it. */
+function hostedId(upstreamId: string | null, item: number): string {
+  return `st_${(upstreamId ?? 'reply').replace(/[^\w-]/g, '').slice(0, 64)}_${item}`
 }
 
 /** An `annotations` element: `{type:"url_citation", url_citation:{…}}`, the flat form, or a parsed file. */
@@ -152,7 +144,7 @@ export function chatAnnotation(raw: unknown): Annotation | null {
     const hash = filled(file?.['hash'])
     if (file === null || hash === null) return null
     const name = filled(file['name'])
-    const content = (list(file['content']) ?? []).map(record).filter(part => part !== null)
+    const content = [...records(file['content'])]
     return { type: 'file', file: { hash, ...(name === null ? {} : { name }), content } }
   }
   const inner = record(outer['url_citation']) ?? outer
@@ -163,8 +155,8 @@ export function chatAnnotation(raw: unknown): Annotation | null {
     type: 'url_citation',
     url,
     title: filled(inner['title']) ?? '',
-    start_index: count(inner['start_index']),
-    end_index: count(inner['end_index']),
+    start_index: countOrZero(inner['start_index']),
+    end_index: countOrZero(inner['end_index']),
     ...(content === null ? {} : { content }),
   }
 }

@@ -5,12 +5,13 @@
  * Reasoning of earlier turns is left out by default: providers ignore or refuse it. It goes back where the
  * provider's row says how: as `reasoning_details` when it is signed or encrypted (`reasoning-object`), as
  * `reasoning_content` (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature
- * (`thought-signatures`).
+ * (`thought-signatures`). Of other items of a model only calls have a form here; see replayed.ts for the rest.
  */
-import { GatewayError } from '../../errors.ts'
 import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { isSpent, refusedItem } from '../replayed.ts'
 import { type ChatPart, cacheMark, type chatPart, chatParts, foldParts } from './parts.ts'
 
 type Message = Record<string, unknown>
@@ -102,10 +103,7 @@ class Conversation {
         this.#output(item.call_id, item.output, `${path}.output`)
         return
       default:
-        throw new GatewayError(
-          'unprocessable',
-          `${path}: a ${item.type} item cannot be sent to this provider`,
-        )
+        if (!isSpent(item.type)) throw refusedItem(item.type, path)
     }
   }
 
@@ -165,7 +163,7 @@ class Conversation {
     body: Record<string, unknown>,
   ): void {
     if (typeof item.namespace === 'string') {
-      throw new GatewayError('unprocessable', `${path}.namespace: namespaces cannot be sent to this provider`)
+      throw inexpressible(`${path}.namespace`, 'namespaces cannot be sent to this provider')
     }
     this.#attach()
     const signature: unknown = (item as Record<string, unknown>)['signature']

@@ -1,8 +1,9 @@
 /** Content parts in the Chat Completions form. Pure. */
-import { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../errors.ts'
 import type { AssistantPart } from '../../protocol/items.ts'
 import type { CacheControl } from '../../protocol/parts.ts'
 import type { Quirk } from '../../providers/provider.ts'
+import { inexpressible } from '../inexpressible.ts'
 
 export type ChatPart = Record<string, unknown>
 
@@ -83,5 +84,5 @@ function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string
 }
 
 function unsaid(path: string, what: string): GatewayError {
-  return new GatewayError('unprocessable', `${path}: ${what} cannot be sent to this provider`)
+  return inexpressible(path, `${what} cannot be sent to this provider`)
 }

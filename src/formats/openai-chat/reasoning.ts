@@ -3,17 +3,9 @@
  * It comes under four names: `reasoning_content`, `reasoning`, `reasoning_details[]`, content parts of type
  * `thinking`. Several providers send the same text under two of them; it is taken once.
  */
-import type { Delta, ReasoningFormat } from '../format.ts'
-import { filled, type Json, list, record } from './json.ts'
-
-const FORMATS: ReadonlySet<string> = new Set<ReasoningFormat>([
-  'unknown',
-  'openai-responses-v1',
-  'azure-openai-responses-v1',
-  'xai-responses-v1',
-  'anthropic-claude-v1',
-  'google-gemini-v1',
-])
+import type { Delta } from '../format.ts'
+import { filled, type Json, list, record } from '../json.ts'
+import { type ReasoningFormat, reasoningFormat } from '../reasoning-format.ts'
 
 interface Open {
   readonly item: number
@@ -155,8 +147,8 @@ export class ChatReasoning {
       fields: null,
     }
     this.#open = open
-    const known = format !== null && FORMATS.has(format) ? (format as ReasoningFormat) : null
-    this.#emit({ kind: 'open', item: open.item, start: { type: 'reasoning', id: own, format: known } })
+    const start = { type: 'reasoning' as const, id: own, format: reasoningFormat(format) }
+    this.#emit({ kind: 'open', item: open.item, start })
     return open
   }
 

@@ -2,10 +2,10 @@
  * `tools` and `tool_choice` in the Chat Completions form. Pure.
  * Functions and custom tools can be said; a tool that a provider would have to run itself cannot.
  */
-import { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import type { Quirk } from '../../providers/provider.ts'
+import { inexpressible } from '../inexpressible.ts'
 
 interface ChatTools {
   readonly tools: readonly Record<string, unknown>[]
@@ -32,10 +32,7 @@ function nameOf(tool: Tool): string {
 function chatTool(tool: Tool, index: number, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
   if (tool.type === 'function') return functionTool(tool, quirks)
   if (tool.type === 'custom') return customTool(tool)
-  throw new GatewayError(
-    'unprocessable',
-    `tools[${index}]: a ${tool.type} tool cannot be sent to this provider`,
-  )
+  throw inexpressible(`tools[${index}]`, `a ${tool.type} tool cannot be sent to this provider`)
 }
 
 function functionTool(tool: FunctionTool, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
@@ -75,10 +72,7 @@ function chatChoice(choice: ToolChoice, quirks: ReadonlySet<Quirk>): unknown {
   if (choice.type === 'function') return { type: 'function', function: { name: choice.name } }
   if (choice.type === 'custom') return { type: 'custom', custom: { name: choice.name } }
   if (choice.type === 'allowed_tools') return word(choice.mode, quirks)
-  throw new GatewayError(
-    'unprocessable',
-    `tool_choice: a ${choice.type} tool cannot be forced at this provider`,
-  )
+  throw inexpressible('tool_choice', `a ${choice.type} tool cannot be forced at this provider`)
 }
 
 function word(choice: 'auto' | 'none' | 'required', quirks: ReadonlySet<Quirk>): string {
@@ -90,9 +84,9 @@ function allowedNames(tools: readonly Readonly<Record<string, unknown>>[]): Read
   tools.forEach((tool, index) => {
     const { type, name } = tool
     if ((type !== 'function' && type !== 'custom') || typeof name !== 'string') {
-      throw new GatewayError(
-        'unprocessable',
-        `tool_choice.tools[${index}]: only functions and custom tools can be allowed here`,
+      throw inexpressible(
+        `tool_choice.tools[${index}]`,
+        'only functions and custom tools can be allowed here',
       )
     }
     names.add(name)

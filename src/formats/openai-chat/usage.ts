@@ -1,9 +1,9 @@
 /**
- * Token counts of Chat Completions providers brought to one meaning (decision 16 of the interface notes). Pure.
+ * Token counts of Chat Completions providers brought to one meaning. Pure.
  * What each field counts differs by vendor; `total_tokens` tells which reading is right.
  */
 import type { Usage } from '../format.ts'
-import { count, type Json, record } from './json.ts'
+import { countOrZero, type Json, record } from '../json.ts'
 
 /**
  * Normalises a `usage` object. Cached counts are cut to the input and reasoning to the output: some vendors
@@ -21,13 +21,13 @@ export function chatUsage(usage: Json): Usage {
   )
   const written = firstCount(promptDetails?.['cache_write_tokens'], usage['cache_creation_input_tokens'])
   const toldReasoning = firstCount(outputDetails?.['reasoning_tokens'], usage['reasoning_tokens'])
-  const audio = count(promptDetails?.['audio_tokens'])
+  const audio = countOrZero(promptDetails?.['audio_tokens'])
   let input = firstCount(usage['prompt_tokens'], usage['input_tokens'])
   let output = firstCount(usage['completion_tokens'], usage['output_tokens'])
   let reasoning = toldReasoning
 
   // A total above the sum is made of something counted apart; exact matches name it.
-  const apart = count(usage['total_tokens']) - input - output
+  const apart = countOrZero(usage['total_tokens']) - input - output
   if (apart > 0) {
     if (apart === toldReasoning) output += apart
     else if (apart === audio || apart === cached + written || apart === cached || apart === written)
@@ -55,7 +55,7 @@ export function chatUsage(usage: Json): Usage {
 
 function firstCount(...values: readonly unknown[]): number {
   for (const value of values) {
-    const found = count(value)
+    const found = countOrZero(value)
     if (found > 0) return found
   }
   return 0

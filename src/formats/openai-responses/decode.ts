@@ -5,14 +5,24 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
-import type { Decoder, Delta, ReasoningFormat } from '../format.ts'
+import type { Decoder, Delta } from '../format.ts'
+import {
+  filled,
+  isRecord,
+  type Json,
+  parsedFrame,
+  recordOrEmpty,
+  records,
+  remainder,
+  wholeNumber,
+} from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
+import type { ReasoningFormat } from '../reasoning-format.ts'
 import { tellsError, toldFailure } from './failure.ts'
 import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
 import { finishOf, isSearch, usageOf } from './usage.ts'
-import { type Fields, fieldsOf, isFields, listOf, remainder, textOf } from './wire.ts'
 
-type Handler = (decoder: ResponsesDecoder, event: Fields) => void
+type Handler = (decoder: ResponsesDecoder, event: Json) => void
 
 /** Items of providers that tell no output index are known by id alone. */
 const NO_INDEX = -1
@@ -41,7 +51,7 @@ function done(form: Form, index: 'content_index' | 'summary_index', key: 'text' 
   return (decoder, event) => decoder.told(form, event, index, event[key], false)
 }
 
-const started: Handler = (decoder, event) => decoder.start(fieldsOf(event['response']))
+const started: Handler = (decoder, event) => decoder.start(recordOrEmpty(event['response']))
 const ended: Handler = (decoder, event) => decoder.finish(event)
 const failed: Handler = (_, event) => {
   throw toldFailure(event, null)
@@ -118,7 +128,7 @@ export class ResponsesDecoder implements Decoder {
   frame(event: string, data: string): void {
     if (this.#finished || data === '' || data === '[DONE]') return
     const value = parse(data)
-    const type = textOf(value['type']) ?? event
+    const type = filled(value['type']) ?? event
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
     else if (PROGRESS.has(type)) this.#progress(type, value)
@@ -133,15 +143,15 @@ export class ResponsesDecoder implements Decoder {
     }
   }
 
-  start(response: Fields): void {
+  start(response: Json): void {
     if (this.#started) return
     this.#started = true
-    this.#emit({ kind: 'start', upstreamId: textOf(response['id']), model: textOf(response['model']) })
+    this.#emit({ kind: 'start', upstreamId: filled(response['id']), model: filled(response['model']) })
   }
 
-  added(event: Fields): void {
+  added(event: Json): void {
     const item = event['item']
-    if (!isFields(item)) return
+    if (!isRecord(item)) return
     const index = outputIndex(event)
     const known = this.#byIndex.get(index)
     // Some providers announce an item twice; another id under a used index is another item.
@@ -149,9 +159,9 @@ export class ResponsesDecoder implements Decoder {
     this.#open(item, index)
   }
 
-  itemDone(event: Fields): void {
+  itemDone(event: Json): void {
     const item = event['item']
-    if (!isFields(item)) return
+    if (!isRecord(item)) return
     const type = startType(item)
     const known = this.#find({ output_index: event['output_index'], item_id: item['id'] })
     const same = known !== null && known.type === type
@@ -161,34 +171,35 @@ export class ResponsesDecoder implements Decoder {
   }
 
   /** Text of a part: a piece of it, or all of it. */
-  told(form: Form, event: Fields, indexKey: string, text: unknown, piece: boolean): void {
+  told(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
     if (typeof text !== 'string') return
     const slot = this.#slotFor(form, event)
     if (slot === null) return
-    const index = whole(event[indexKey]) ?? 0
+    const index = wholeNumber(event[indexKey]) ?? 0
     if (piece) this.#slots.append(slot, form, index, text, event['logprobs'])
     else this.#slots.complete(slot, form, index, text, event['logprobs'])
   }
 
-  wholePart(event: Fields): void {
-    const part = fieldsOf(event['part'])
+  wholePart(event: Json): void {
+    const part = recordOrEmpty(event['part'])
     const form = formOf(part)
     const text = form === 'refusal' ? part['refusal'] : part['text']
     // An empty part is told with its item: until then it may still be filled.
     if (form === null || typeof text !== 'string' || text === '') return
     const slot = this.#slotFor(form, event)
-    const index = whole(event[form === 'summary' ? 'summary_index' : 'content_index']) ?? 0
+    const index = wholeNumber(event[form === 'summary' ? 'summary_index' : 'content_index']) ?? 0
     if (slot !== null) this.#slots.complete(slot, form, index, text, part['logprobs'])
   }
 
-  annotation(event: Fields): void {
-    if (!isFields(event['annotation'])) return
+  annotation(event: Json): void {
+    if (!isRecord(event['annotation'])) return
     const slot = this.#slotFor('text', event)
-    if (slot !== null) this.#slots.annotate(slot, whole(event['content_index']) ?? 0, event['annotation'])
+    if (slot !== null)
+      this.#slots.annotate(slot, wholeNumber(event['content_index']) ?? 0, event['annotation'])
   }
 
   /** Arguments of a call that no event has opened wait for the item itself: a call without a name cannot be told. */
-  input(event: Fields, text: unknown, piece: boolean): void {
+  input(event: Json, text: unknown, piece: boolean): void {
     const slot =
       this.#find(event) ?? this.#current(event, 'function_call') ?? this.#current(event, 'custom_tool_call')
     if (slot === null || slot.closed) return
@@ -198,13 +209,13 @@ export class ResponsesDecoder implements Decoder {
   }
 
   /** The reply is over: `event` carries the final response, whose items complete what was streamed. */
-  finish(event: Fields): void {
-    const response = fieldsOf(event['response'])
+  finish(event: Json): void {
+    const response = recordOrEmpty(event['response'])
     this.#conclude(response, STATUS_OF_EVENT.get(event['type']) ?? 'completed')
   }
 
-  #body(body: Fields): void {
-    const response = isFields(body['response']) ? body['response'] : body
+  #body(body: Json): void {
+    const response = isRecord(body['response']) ? body['response'] : body
     if (
       response['object'] === 'response' ||
       (response['object'] === undefined && Array.isArray(response['output']))
@@ -220,8 +231,8 @@ export class ResponsesDecoder implements Decoder {
       )
   }
 
-  #conclude(response: Fields, implied: string): void {
-    const told = textOf(response['status'])
+  #conclude(response: Json, implied: string): void {
+    const told = filled(response['status'])
     const status = told === null || RUNNING.has(told) ? implied : told
     if (status === 'failed') throw toldFailure(response, null)
     if (status === 'cancelled') {
@@ -242,12 +253,12 @@ export class ResponsesDecoder implements Decoder {
     this.#finished = true
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
-    this.#emit({ kind: 'finish', ...end, serviceTier: textOf(response['service_tier']) })
+    this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
   }
 
   /** Adds from the final output what no event told; the output may be empty, shorter or under other ids. */
-  #reconcile(response: Fields): void {
-    const finals = listOf(response['output']).filter(item => startType(item) !== null)
+  #reconcile(response: Json): void {
+    const finals = records(response['output']).filter(item => startType(item) !== null)
     const matches = match(finals, this.#slots.all, this.#byIndex)
     finals.forEach((item, at) => {
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
@@ -259,19 +270,19 @@ export class ResponsesDecoder implements Decoder {
   }
 
   /** Servers that give no items may still give the text, in the field made for clients that read no items. */
-  #textOnly(response: Fields): void {
-    const text = textOf(response['output_text'])
+  #textOnly(response: Json): void {
+    const text = filled(response['output_text'])
     const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)
     if (slot !== null) this.#slots.close(slot, { content: text })
   }
 
-  #progress(type: string, event: Fields): void {
+  #progress(type: string, event: Json): void {
     const slot = this.#find(event)
     if (slot === null || slot.closed || slot.type !== 'hosted') return
     this.#slots.progress(slot, type.slice('response.'.length), remainder(event, ENVELOPE) ?? {})
   }
 
-  #open(item: Fields, index: number): Slot | null {
+  #open(item: Json, index: number): Slot | null {
     const type = startType(item)
     if (type === null) return null
     this.start({})
@@ -281,22 +292,22 @@ export class ResponsesDecoder implements Decoder {
     return slot
   }
 
-  #find(event: Fields): Slot | null {
+  #find(event: Json): Slot | null {
     const index = outputIndex(event)
     if (index !== NO_INDEX) return this.#byIndex.get(index) ?? null
-    const id = textOf(event['item_id'])
+    const id = filled(event['item_id'])
     if (id === null) return this.#latest
     return this.#slots.all.find(slot => slot.id === id) ?? null
   }
 
   /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
-  #current(event: Fields, type: Slot['type']): Slot | null {
+  #current(event: Json, type: Slot['type']): Slot | null {
     const latest = this.#latest
     return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
   }
 
   /** The item that takes this form; one that was never announced is opened by its first text. */
-  #slotFor(form: Form, event: Fields): Slot | null {
+  #slotFor(form: Form, event: Json): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
     const known = this.#find(event) ?? this.#current(event, type)
     if (known !== null) return known.type === type && !known.closed ? known : null
@@ -304,27 +315,18 @@ export class ResponsesDecoder implements Decoder {
   }
 }
 
-function parse(data: string): Fields {
-  let value: unknown
-  try {
-    value = JSON.parse(data)
-  } catch {
-    throw new GatewayError('provider_unavailable', 'The provider sent an event that is not JSON')
-  }
-  if (isFields(value)) return value
+function parse(data: string): Json {
+  const value = parsedFrame(data)
+  if (isRecord(value)) return value
   throw toldFailure(value, null)
 }
 
-function whole(value: unknown): number | null {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? value : null
+function outputIndex(event: Json): number {
+  return wholeNumber(event['output_index']) ?? NO_INDEX
 }
 
-function outputIndex(event: Fields): number {
-  return whole(event['output_index']) ?? NO_INDEX
-}
-
-function isAgain(known: Slot, item: Fields): boolean {
-  return known.type === startType(item) && known.id === (textOf(item['id']) ?? textOf(item['item_id']))
+function isAgain(known: Slot, item: Json): boolean {
+  return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
 }
 
 /**
@@ -332,13 +334,13 @@ function isAgain(known: Slot, item: Fields): boolean {
  * of its type that is left. In this order, so that ids that changed never hide an item and none is told twice.
  */
 function match(
-  finals: readonly Fields[],
+  finals: readonly Json[],
   slots: readonly Slot[],
   byIndex: ReadonlyMap<number, Slot>,
 ): readonly (Slot | undefined)[] {
   const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
   const left = new Set(slots)
-  const pass = (choose: (final: Fields, at: number) => Slot | undefined): void => {
+  const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
     finals.forEach((final, at) => {
       if (matches[at] !== undefined || left.size === 0) return
       const slot = choose(final, at)
@@ -350,8 +352,8 @@ function match(
   }
   const ids = new Map(slots.flatMap(slot => (slot.id === null ? [] : [[slot.id, slot] as const])))
   const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
-  pass(final => ids.get(textOf(final['id']) ?? ''))
-  pass(final => calls.get(textOf(final['call_id']) ?? ''))
+  pass(final => ids.get(filled(final['id']) ?? ''))
+  pass(final => calls.get(filled(final['call_id']) ?? ''))
   pass((_, at) => byIndex.get(at))
   pass(final => [...left].find(slot => (slot.form['type'] ?? 'message') === (final['type'] ?? 'message')))
   return matches

@@ -3,10 +3,11 @@
  * request without what is ours: routing, plugins, identity, limits of our own tool loop. Unknown fields pass.
  */
 import type { Endpoint } from '../../providers/provider.ts'
+import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { wireInput } from './input.ts'
 import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
-import { type Fields, fieldsOf, listOf, remainder } from './wire.ts'
 
 type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
@@ -42,7 +43,7 @@ const OURS_ALONE: ReadonlySet<string> = new Set([
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ['input', (value, _, endpoint) => wireInput(value, endpoint)],
   ['instructions', (value, _, endpoint) => wireInput(value, endpoint)],
-  ['tools', (value, _, endpoint) => wireTools(listOf(value), 'tools', endpoint.provider.quirks)],
+  ['tools', (value, _, endpoint) => wireTools(records(value), 'tools', endpoint.provider.quirks)],
   ['tool_choice', (value, _, endpoint) => wireToolChoice(value, endpoint.provider.quirks)],
   ['max_tool_calls', maxToolCalls],
   ['reasoning', reasoning],
@@ -67,13 +68,8 @@ const VERBOSITIES: ReadonlyMap<unknown, string> = new Map([
   ['max', 'high'],
 ])
 
-/** Share of the output limit that an effort stands for. Higher efforts are not reached: few models know them. */
-const EFFORT_SHARES: readonly (readonly [string, number])[] = [
-  ['minimal', 0.1],
-  ['low', 0.2],
-  ['medium', 0.5],
-  ['high', 0.8],
-]
+/** A budget is told as the nearest of these. Higher efforts are not reached: few models know them. */
+const EFFORTS = ['minimal', 'low', 'medium', 'high'] as const
 
 /** The output limit that a reasoning budget is measured against when neither caller nor endpoint gives one. */
 const USUAL_OUTPUT_TOKENS = 32_768
@@ -85,7 +81,7 @@ const NONE: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` when the request holds something that only our side could serve. */
 export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
-  const request: Fields = { ...model.request }
+  const request: Json = { ...model.request }
   const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
   for (const [name, value] of Object.entries(request)) {
     if (value == null || OURS_ALONE.has(name)) continue
@@ -112,20 +108,20 @@ function askForLogprobs(body: Map<string, unknown>): void {
 /** Our limit counts steps of our own loop; it goes along only when the provider runs tools too. */
 function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
   if (request.stop_server_tools_when != null) return undefined
-  return listOf(request.tools).some(runsAtProvider) ? value : undefined
+  return records(request.tools).some(runsAtProvider) ? value : undefined
 }
 
-function text(value: unknown): Fields | undefined {
-  const config = fieldsOf(value)
+function text(value: unknown): Json | undefined {
+  const config = recordOrEmpty(value)
   const { format, verbosity } = config
   const written: Record<string, unknown> = { ...remainder(config, NOT_IN_TEXT) }
-  if (format != null) written['format'] = remainder(fieldsOf(format), NONE)
+  if (format != null) written['format'] = remainder(recordOrEmpty(format), NONE)
   if (verbosity != null) written['verbosity'] = VERBOSITIES.get(verbosity) ?? verbosity
   return Object.keys(written).length === 0 ? undefined : written
 }
 
-function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint): Fields | undefined {
-  const config = fieldsOf(value)
+function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint): Json | undefined {
+  const config = recordOrEmpty(value)
   const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? USUAL_OUTPUT_TOKENS
   const effort = config['effort'] ?? impliedEffort(config, limit)
   const written: Record<string, unknown> = { ...remainder(config, NOT_IN_REASONING) }
@@ -134,13 +130,10 @@ function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint
 }
 
 /** This format knows efforts only: a switch or a budget becomes the nearest one. */
-function impliedEffort(config: Fields, limit: number): string | null {
+function impliedEffort(config: Json, limit: number): string | null {
   if (config['enabled'] === false) return 'none'
   const budget = config['max_tokens']
   if (typeof budget !== 'number') return config['enabled'] === true ? 'medium' : null
   if (budget === 0) return 'none'
-  const share = budget / limit
-  return EFFORT_SHARES.reduce((best, one) =>
-    Math.abs(one[1] - share) < Math.abs(best[1] - share) ? one : best,
-  )[0]
+  return nearestEffort(budget / limit, EFFORTS)
 }

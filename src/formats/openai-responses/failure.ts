@@ -3,8 +3,8 @@
  * in a failed response, or as a JSON body under status 200. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, isRecord, type Json, parsedJson, recordOrEmpty, records } from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
-import { type Fields, fieldsOf, isFields, listOf, textOf } from './wire.ts'
 
 /** What a code means when no HTTP status came with it. */
 const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
@@ -76,52 +76,49 @@ export function toldFailure(value: unknown, status: number | null): GatewayError
 export function replyFailure(status: number, body: string): GatewayError {
   const known = status >= 400 ? status : null
   const text = body.trim()
-  try {
-    return toldFailure(JSON.parse(text), known)
-  } catch (thrown) {
-    if (!(thrown instanceof SyntaxError)) throw thrown
-  }
+  const value = parsedJson(text)
+  if (value !== undefined) return toldFailure(value, known)
   // A page of markup is written for a browser and tells a caller nothing.
   return providerFailure({ status: known, code: null, message: text.startsWith('<') ? null : text })
 }
 
 /** True when a value is an error, whatever HTTP status it came with. */
-export function tellsError(body: Fields): boolean {
+export function tellsError(body: Json): boolean {
   const error = body['error']
   return (
-    isFields(error) || textOf(error) !== null || detail(body) !== null || textOf(body['message']) !== null
+    isRecord(error) || filled(error) !== null || detail(body) !== null || filled(body['message']) !== null
   )
 }
 
 function readError(value: unknown): Told {
   if (typeof value === 'string') return { status: null, code: null, type: null, message: value }
-  const body = fieldsOf(Array.isArray(value) ? value[0] : value)
+  const body = recordOrEmpty(Array.isArray(value) ? value[0] : value)
   const response = body['response']
-  if (isFields(response) && isFields(response['error'])) return readError({ error: response['error'] })
+  if (isRecord(response) && isRecord(response['error'])) return readError({ error: response['error'] })
   const error = body['error']
-  const inner = isFields(error) ? error : body
+  const inner = isRecord(error) ? error : body
   return {
     status: errorStatus(inner) ?? errorStatus(body),
     code: errorCode(inner),
-    type: textOf(inner['type']),
+    type: filled(inner['type']),
     message:
-      textOf(inner['message']) ??
-      textOf(error) ??
-      textOf(body['message']) ??
-      textOf(body['Message']) ??
+      filled(inner['message']) ??
+      filled(error) ??
+      filled(body['message']) ??
+      filled(body['Message']) ??
       detail(body),
   }
 }
 
-function errorCode(error: Fields): string | null {
+function errorCode(error: Json): string | null {
   // Azure hides the verdict of its filter one level deeper, under a code that says only "bad request".
-  const deeper = textOf(fieldsOf(error['innererror'])['code'])
+  const deeper = filled(recordOrEmpty(error['innererror'])['code'])
   if (deeper !== null && POLICY_CODES.has(deeper.toLowerCase())) return deeper
-  const type = textOf(error['type'])
-  return textOf(error['code']) ?? (type === 'error' ? null : type) ?? textOf(error['__type'])
+  const type = filled(error['type'])
+  return filled(error['code']) ?? (type === 'error' ? null : type) ?? filled(error['__type'])
 }
 
-function errorStatus(error: Fields): number | null {
+function errorStatus(error: Json): number | null {
   for (const key of ['status', 'status_code', 'statusCode', 'code']) {
     const value = error[key]
     const number = typeof value === 'string' && /^\d{3}$/.test(value) ? Number(value) : value
@@ -131,10 +128,10 @@ function errorStatus(error: Fields): number | null {
   return null
 }
 
-function detail(body: Fields): string | null {
+function detail(body: Json): string | null {
   return (
-    textOf(body['detail']) ??
-    textOf(fieldsOf(body['detail'])['message']) ??
-    textOf(listOf(body['detail'])[0]?.['msg'])
+    filled(body['detail']) ??
+    filled(recordOrEmpty(body['detail'])['message']) ??
+    filled(records(body['detail'])[0]?.['msg'])
   )
 }

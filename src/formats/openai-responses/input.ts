@@ -4,24 +4,18 @@
  * - ids of messages, calls and call outputs are left out. Nothing is stored, so an id means nothing to a provider,
  *   but one that another provider or this gateway made would be refused, and one it made itself is looked up;
  * - reasoning goes back only to where it came from (see `reasoningItem`);
- * - an item of a tool that ran on our side becomes a function call and its output;
+ * - an item of a tool that ran on our side becomes a function call and its output; one of a tool that a provider
+ *   of another format ran is left out;
  * - marks and hints of this gateway are taken off.
  */
-import { GatewayError } from '../../errors.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import { OURS, wireTools } from './tools.ts'
-import {
-  type Fields,
-  fieldsOf,
-  isFields,
-  listOf,
-  ownReasoning,
-  reasoningFormat,
-  remainder,
-  textOf,
-} from './wire.ts'
+import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
+import { reasoningFormat } from '../reasoning-format.ts'
+import { isOurs, isSpentElsewhere, refusedItem } from '../replayed.ts'
+import { ownReasoning } from './own-reasoning.ts'
+import { wireTools } from './tools.ts'
 
-type Writer = (item: Fields, endpoint: Endpoint, path: string) => readonly Fields[]
+type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
 
 const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control'])
 const NOT_IN_CALL: ReadonlySet<string> = new Set(['id', 'subagent_id', 'subagent_items', 'signature'])
@@ -59,7 +53,7 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
   [
     'additional_tools',
     (item, endpoint, path) => [
-      { ...item, tools: wireTools(listOf(item['tools']), `${path}.tools`, endpoint.provider.quirks) },
+      { ...item, tools: wireTools(records(item['tools']), `${path}.tools`, endpoint.provider.quirks) },
     ],
   ],
   ['agent_message', refuse],
@@ -74,26 +68,24 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
 export function wireInput(input: unknown, endpoint: Endpoint): unknown {
   if (!Array.isArray(input)) return input
   return input.flatMap((value, index) => {
-    const item = fieldsOf(value)
-    const type = textOf(item['type']) ?? 'message'
-    if (OURS.test(type)) return ourResult(item, type, index)
+    const item = recordOrEmpty(value)
+    const type = filled(item['type']) ?? 'message'
+    if (isOurs(type)) return ourResult(item, type, index)
+    if (isSpentElsewhere(type, item['id'], item['signature'])) return []
     const writer = WRITERS.get(type)
     return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })
 }
 
-function kept(item: Fields, without: ReadonlySet<string>): readonly Fields[] {
+function kept(item: Json, without: ReadonlySet<string>): readonly Json[] {
   return [remainder(item, without) ?? {}]
 }
 
-function refuse(item: Fields, _: Endpoint, path: string): never {
-  throw new GatewayError(
-    'unprocessable',
-    `${path}.type: this provider cannot be given an item ${String(item['type'])}`,
-  )
+function refuse(item: Json, _: Endpoint, path: string): never {
+  throw refusedItem(String(item['type']), path)
 }
 
-function message(item: Fields, endpoint: Endpoint): readonly Fields[] {
+function message(item: Json, endpoint: Endpoint): readonly Json[] {
   const content = item['content']
   // A message without content says nothing, and most providers refuse it.
   if (content == null) return []
@@ -102,23 +94,23 @@ function message(item: Fields, endpoint: Endpoint): readonly Fields[] {
   return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: parts(content) }]
 }
 
-function toolOutput(item: Fields): readonly Fields[] {
+function toolOutput(item: Json): readonly Json[] {
   return [{ ...remainder(item, NOT_IN_OUTPUT), output: parts(item['output']) }]
 }
 
 function parts(content: unknown): unknown {
-  return Array.isArray(content) ? content.map(part => (isFields(part) ? wirePart(part) : part)) : content
+  return Array.isArray(content) ? content.map(part => (isRecord(part) ? wirePart(part) : part)) : content
 }
 
-function wirePart(part: Fields): Fields {
+function wirePart(part: Json): Json {
   const plain = remainder(part, NOT_IN_PART) ?? {}
-  const citations = listOf(part['annotations']).filter(isComplete)
+  const citations = records(part['annotations']).filter(isComplete)
   return citations.length === 0
     ? plain
     : { ...plain, annotations: citations.map(one => remainder(one, NOT_IN_CITATION)) }
 }
 
-function isComplete(citation: Fields): boolean {
+function isComplete(citation: Json): boolean {
   const needed = CITATION_FIELDS.get(citation['type'])
   return needed?.every(field => citation[field] != null) ?? false
 }
@@ -128,37 +120,37 @@ function isComplete(citation: Fields): boolean {
  * that of this wire format. Providers that encrypt theirs cannot use plain reasoning and would look its id up in
  * vain; the others are given the plain text back under its id.
  */
-function reasoningItem(item: Fields, endpoint: Endpoint): readonly Fields[] {
+function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   const origin = reasoningFormat(item['format'])
   const own = ownReasoning(endpoint.provider.slug)
   const foreign =
-    textOf(item['format']) !== null &&
+    filled(item['format']) !== null &&
     origin !== 'unknown' &&
     (own === null ? !isOfThisWire(item) : origin !== own)
   if (foreign) return []
-  const content = listOf(item['content'])
-  const encrypted = textOf(item['encrypted_content']) !== null
+  const content = records(item['content'])
+  const encrypted = filled(item['encrypted_content']) !== null
   if (!encrypted && (own === 'openai-responses-v1' || own === 'azure-openai-responses-v1')) return []
-  if (!encrypted && content.length === 0 && listOf(item['summary']).length === 0) return []
+  if (!encrypted && content.length === 0 && records(item['summary']).length === 0) return []
   const plain = { summary: [], ...remainder(item, NOT_IN_REASONING) }
   return [content.length === 0 ? plain : { ...plain, content }]
 }
 
 /** Formats of reasoning are named after the wire format that carries it. */
-function isOfThisWire(item: Fields): boolean {
+function isOfThisWire(item: Json): boolean {
   return String(item['format']).includes('responses')
 }
 
 /** What a tool of ours did, in words every provider knows: it was called, and this came back. */
-function ourResult(item: Fields, type: string, index: number): readonly Fields[] {
+function ourResult(item: Json, type: string, index: number): readonly Json[] {
   const name = type.slice(type.indexOf(':') + 1)
-  const callId = textOf(item['call_id']) ?? textOf(item['id']) ?? `call_${index}`
+  const callId = filled(item['call_id']) ?? filled(item['id']) ?? `call_${index}`
   const result = remainder(
     item,
     name === 'image_generation' ? new Set([...NOT_IN_RESULT, 'result']) : NOT_IN_RESULT,
   )
   return [
-    { type: 'function_call', call_id: callId, name, arguments: textOf(item['arguments']) ?? '{}' },
+    { type: 'function_call', call_id: callId, name, arguments: filled(item['arguments']) ?? '{}' },
     { type: 'function_call_output', call_id: callId, output: JSON.stringify(result ?? {}) },
   ]
 }

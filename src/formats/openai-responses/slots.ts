@@ -5,9 +5,10 @@
  * One rule settles every disagreement: what was streamed stands, because it may have reached the client. A final
  * text that continues the streamed one adds its rest; a final text that contradicts it is ignored.
  */
-import type { Annotation, Logprob, OutputItem } from '../../protocol/items.ts'
-import type { Delta, ItemStart, ReasoningFormat } from '../format.ts'
-import { type Fields, listOf, reasoningFormat, remainder, textOf } from './wire.ts'
+import type { Annotation, Logprob } from '../../protocol/items.ts'
+import type { Delta, HostedStart, ItemStart } from '../format.ts'
+import { filled, type Json, jsonText, records, remainder } from '../json.ts'
+import { type ReasoningFormat, reasoningFormat } from '../reasoning-format.ts'
 
 /** Which deltas a part is told in. */
 export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
@@ -31,7 +32,7 @@ export interface Slot {
   readonly id: string | null
   readonly callId: string | null
   /** The last whole form the provider gave: how it opened the item, then how it closed it. */
-  form: Fields
+  form: Json
   readonly parts: Part[]
   /** Arguments of a call, or the input of a custom tool call, as emitted. */
   input: string
@@ -67,15 +68,15 @@ const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
 
 const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
 
-export function formOf(part: Fields): Form | null {
+export function formOf(part: Json): Form | null {
   return PART_FORMS.get(part['type']) ?? null
 }
 
 /** What kind of delta item a wire item becomes; null when it has no type and so cannot be passed on. */
-export function startType(item: Fields): ItemStart['type'] | null {
+export function startType(item: Json): ItemStart['type'] | null {
   const type = item['type'] ?? (item['role'] === 'assistant' ? 'message' : undefined)
   if (type === 'message' && (item['role'] ?? 'assistant') !== 'assistant') return 'hosted'
-  return START_TYPES.get(type) ?? (textOf(type) === null ? null : 'hosted')
+  return START_TYPES.get(type) ?? (filled(type) === null ? null : 'hosted')
 }
 
 export class Slots {
@@ -94,12 +95,12 @@ export class Slots {
     return this.#all
   }
 
-  open(type: ItemStart['type'], item: Fields): Slot {
+  open(type: ItemStart['type'], item: Json): Slot {
     const slot: Slot = {
       item: this.#all.length,
       type,
-      id: textOf(item['id']) ?? textOf(item['item_id']),
-      callId: textOf(item['call_id']),
+      id: filled(item['id']) ?? filled(item['item_id']),
+      callId: filled(item['call_id']),
       form: item,
       parts: [],
       input: '',
@@ -136,17 +137,17 @@ export class Slots {
   }
 
   completeInput(slot: Slot, whole: unknown): void {
-    const text = typeof whole === 'string' || whole == null ? whole : JSON.stringify(whole)
+    const text = typeof whole === 'string' || whole == null ? whole : jsonText(whole)
     if (text == null || text.length <= slot.input.length || !text.startsWith(slot.input)) return
     this.appendInput(slot, text.slice(slot.input.length))
   }
 
-  progress(slot: Slot, name: string, fields: Fields): void {
+  progress(slot: Slot, name: string, fields: Json): void {
     this.#emit({ kind: 'progress', item: slot.item, name, fields })
   }
 
   /** Brings an item to its final form and closes it. */
-  close(slot: Slot, final: Fields): void {
+  close(slot: Slot, final: Json): void {
     this.settle(slot, final)
     const fields = this.#closing(slot, final)
     slot.closed = true
@@ -155,7 +156,7 @@ export class Slots {
   }
 
   /** Emits what a form of the item holds and no delta has told. */
-  settle(slot: Slot, form: Fields): void {
+  settle(slot: Slot, form: Json): void {
     if (slot.type === 'function_call') this.completeInput(slot, form['arguments'])
     else if (slot.type === 'custom_tool_call') this.completeInput(slot, form['input'])
     else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'))
@@ -175,33 +176,33 @@ export class Slots {
     return made
   }
 
-  #start(slot: Slot, item: Fields): ItemStart {
+  #start(slot: Slot, item: Json): ItemStart {
     const { id, callId, type } = slot
     switch (type) {
       case 'message':
-        return { type, id, phase: textOf(item['phase']) }
+        return { type, id, phase: filled(item['phase']) }
       case 'reasoning':
         return { type, id, format: reasoningFormat(item['format']) ?? this.#reasoning }
       case 'function_call':
       case 'custom_tool_call':
-        return { type, id, callId, name: textOf(item['name']) ?? '', extra: remainder(item, NOT_EXTRA) }
+        return { type, id, callId, name: filled(item['name']) ?? '', extra: remainder(item, NOT_EXTRA) }
       case 'hosted':
-        return { type, item: item as unknown as OutputItem }
+        return { type, item: item as HostedStart }
     }
   }
 
-  #closing(slot: Slot, final: Fields): Fields | null {
+  #closing(slot: Slot, final: Json): Json | null {
     // A hosted item is final in every field: there a null may replace a value.
     const fields = remainder(final, TOLD[slot.type], slot.type === 'hosted')
     if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return fields
     // A call that was opened before its name or id was known gets them now.
     const late: Record<string, unknown> = {}
-    if (slot.callId === null && textOf(final['call_id']) !== null) late['call_id'] = final['call_id']
-    if (textOf(slot.form['name']) === null && textOf(final['name']) !== null) late['name'] = final['name']
+    if (slot.callId === null && filled(final['call_id']) !== null) late['call_id'] = final['call_id']
+    if (filled(slot.form['name']) === null && filled(final['name']) !== null) late['name'] = final['name']
     return Object.keys(late).length === 0 ? fields : { ...fields, ...late }
   }
 
-  #settleParts(slot: Slot, finals: readonly Fields[]): void {
+  #settleParts(slot: Slot, finals: readonly Json[]): void {
     const taken = new Set<Part>()
     finals.forEach((final, at) => {
       const form = formOf(final)
@@ -213,11 +214,11 @@ export class Slots {
         this.part(slot, form, unusedIndex(slot, form, at))
       taken.add(part)
       this.#complete(slot, part, whole, final['logprobs'])
-      if (form === 'text') this.#completeAnnotations(slot, part, listOf(final['annotations']))
+      if (form === 'text') this.#completeAnnotations(slot, part, records(final['annotations']))
     })
   }
 
-  #completeAnnotations(slot: Slot, part: Part, annotations: readonly Fields[]): void {
+  #completeAnnotations(slot: Slot, part: Part, annotations: readonly Json[]): void {
     for (const annotation of annotations.slice(part.annotations)) this.annotate(slot, part.index, annotation)
   }
 
@@ -259,9 +260,9 @@ function numbering(form: Form): Form {
 }
 
 /** Content in any of its spellings as a list of parts: plain text becomes one part of the given type. */
-function partsOf(content: unknown, type: string): readonly Fields[] {
+function partsOf(content: unknown, type: string): readonly Json[] {
   if (typeof content === 'string') return [{ type, text: content }]
-  return listOf(content)
+  return records(content)
 }
 
 /**
@@ -273,7 +274,7 @@ function matchingPart(
   form: Form,
   at: number,
   whole: string,
-  finals: readonly Fields[],
+  finals: readonly Json[],
   taken: ReadonlySet<Part>,
 ): Part | undefined {
   const free = slot.parts.filter(part => part.form === form && !taken.has(part))

@@ -2,14 +2,13 @@
  * Tools and tool choice as the Responses wire format takes them. Pure. Function, custom and native tools are
  * already in its vocabulary; what is ours (settings of our own search, cache marks, gateway tools) stays here.
  */
-import { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../errors.ts'
 import type { Quirk } from '../../providers/provider.ts'
-import { type Fields, fieldsOf, isFields, remainder } from './wire.ts'
+import { inexpressible } from '../inexpressible.ts'
+import { isRecord, type Json, recordOrEmpty, remainder } from '../json.ts'
+import { isOurs } from '../replayed.ts'
 
 const WEB_SEARCH = /^web_search(_preview)?(_\d{4}_\d{2}_\d{2})?$/
-/** Both spellings of tools and items that run on our side; neither may reach a provider. */
-export const OURS = /^(gateway|openrouter):/
-
 const NOT_IN_FUNCTION: ReadonlySet<string> = new Set(['cache_control'])
 
 /** Settings of our own search engines; a provider's search has none of them. */
@@ -33,18 +32,18 @@ export function wireTools(
   tools: readonly unknown[],
   path: string,
   quirks: readonly Quirk[],
-): readonly Fields[] {
-  return tools.map((tool, index) => wireTool(fieldsOf(tool), `${path}[${index}]`, quirks))
+): readonly Json[] {
+  return tools.map((tool, index) => wireTool(recordOrEmpty(tool), `${path}[${index}]`, quirks))
 }
 
 /** True when a tool runs at the provider, so that a limit on its calls means something there. */
-export function runsAtProvider(tool: Fields): boolean {
+export function runsAtProvider(tool: Json): boolean {
   return !CLIENT_TOOLS.has(tool['type'])
 }
 
-function wireTool(tool: Fields, path: string, quirks: readonly Quirk[]): Fields {
+function wireTool(tool: Json, path: string, quirks: readonly Quirk[]): Json {
   const type = String(tool['type'])
-  if (OURS.test(type)) throw notOurs(`${path}.type`, type)
+  if (isOurs(type)) throw notOurs(`${path}.type`, type)
   if (type === 'function') return wireFunction(tool, quirks)
   if (WEB_SEARCH.test(type)) return wireSearch(tool, path)
   const inner = tool['tools']
@@ -54,30 +53,27 @@ function wireTool(tool: Fields, path: string, quirks: readonly Quirk[]): Fields 
     : kept
 }
 
-function wireFunction(tool: Fields, quirks: readonly Quirk[]): Fields {
-  const kept = fieldsOf(remainder(tool, NOT_IN_FUNCTION))
+function wireFunction(tool: Json, quirks: readonly Quirk[]): Json {
+  const kept = recordOrEmpty(remainder(tool, NOT_IN_FUNCTION))
   const { strict, ...loose } = kept
   const allowed = strict === undefined || quirks.includes('no-strict-tools') ? loose : kept
   // Strict providers refuse a function without a schema, and a schema that leaves other keys open.
-  return isFields(kept['parameters'])
+  return isRecord(kept['parameters'])
     ? allowed
     : { ...allowed, parameters: { type: 'object', properties: {}, additionalProperties: false } }
 }
 
-function wireSearch(tool: Fields, path: string): Fields {
+function wireSearch(tool: Json, path: string): Json {
   const engine = tool['engine'] ?? 'auto'
   if (engine !== 'auto' && engine !== 'native') {
-    throw new GatewayError(
-      'unprocessable',
-      `${path}.engine: the provider has no search engine ${String(engine)}`,
-    )
+    throw inexpressible(`${path}.engine`, `the provider has no search engine ${String(engine)}`)
   }
-  const kept = fieldsOf(remainder(tool, NOT_IN_SEARCH))
+  const kept = recordOrEmpty(remainder(tool, NOT_IN_SEARCH))
   const filters = remainder(
     { allowed_domains: tool['allowed_domains'], blocked_domains: tool['excluded_domains'] },
     NONE,
   )
-  return filters === null ? kept : { ...kept, filters: { ...filters, ...fieldsOf(kept['filters']) } }
+  return filters === null ? kept : { ...kept, filters: { ...filters, ...recordOrEmpty(kept['filters']) } }
 }
 
 const NONE: ReadonlySet<string> = new Set()
@@ -85,22 +81,19 @@ const NONE: ReadonlySet<string> = new Set()
 /** @throws GatewayError `unprocessable` when it names a tool that only our side can run. */
 export function wireToolChoice(choice: unknown, quirks: readonly Quirk[]): unknown {
   if (choice === 'required' && quirks.includes('any-tool-choice')) return 'any'
-  if (!isFields(choice)) return choice
+  if (!isRecord(choice)) return choice
   const type = String(choice['type'])
-  if (OURS.test(type)) throw notOurs('tool_choice.type', type)
+  if (isOurs(type)) throw notOurs('tool_choice.type', type)
   const allowed = choice['tools']
   if (Array.isArray(allowed)) {
     allowed.forEach((tool, index) => {
-      const named = String(fieldsOf(tool)['type'])
-      if (OURS.test(named)) throw notOurs(`tool_choice.tools[${index}].type`, named)
+      const named = String(recordOrEmpty(tool)['type'])
+      if (isOurs(named)) throw notOurs(`tool_choice.tools[${index}].type`, named)
     })
   }
   return choice
 }
 
 function notOurs(path: string, type: string): GatewayError {
-  return new GatewayError(
-    'unprocessable',
-    `${path}: ${type} runs on the gateway; this provider cannot be given it`,
-  )
+  return inexpressible(path, `${type} runs on the gateway; this provider cannot be given it`)
 }

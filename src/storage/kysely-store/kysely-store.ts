@@ -5,6 +5,7 @@ import { migrate } from '../migrations/migrate.ts'
 import type { Store } from '../store.ts'
 import type { Tables } from '../tables.ts'
 import { createKeyStore } from './keys.ts'
+import { createLedgerStore } from './ledger.ts'
 
 /**
  * Brings the database to the newest schema and opens the Store on it.
@@ -20,6 +21,7 @@ export async function createKyselyStore(engine: Engine): Promise<Store> {
   }
   return {
     keys: createKeyStore(db),
+    ledger: createLedgerStore(db),
     close: () => db.destroy(),
   }
 }

@@ -7,10 +7,12 @@ import type { Kysely } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import type { Tables } from '../tables.ts'
 import { keys } from './0001-keys.ts'
+import { usage } from './0002-usage.ts'
 
 /** In the order of their names, which the database remembers. */
 const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001-keys': keys,
+  '0002-usage': usage,
 }
 
 /** @throws what the database threw; nothing is changed then. */

@@ -2,34 +2,25 @@
  * Goldens of the Messages decoder: `<case>.sse` or `<case>.reply.json` is what a provider sends, `<case>.expected.json`
  * what it means. One case for each behaviour, whether or not a recording of it exists.
  */
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { STREAM_EVENT_TYPES } from '../../../src/protocol/events.ts'
-import { SseParser } from '../../../src/upstream/sse.ts'
+import { decodeReply } from '../../support/decode-reply.ts'
 import { collect } from '../../support/delta-items.ts'
+import { goldens } from '../../support/goldens.ts'
 import { arrivals } from '../../support/recordings.ts'
 
-const FOLDER = join(import.meta.dirname, '../../fixtures/anthropic-messages')
-const files = readdirSync(FOLDER).filter(file => !file.endsWith('.expected.json'))
+const GOLDENS = goldens('anthropic-messages')
+const STREAMS = GOLDENS.filter(golden => golden.streamed)
 
 /** What a reply means: the collected items, or the failure it ends with. */
 function meaning(chunks: readonly Buffer[], streamed: boolean): unknown {
-  const deltas: Delta[] = []
+  let deltas: Delta[]
   try {
-    const decoder = anthropicMessages.decoder(delta => deltas.push(delta))
-    if (streamed) {
-      const parser = new SseParser((event, data) => decoder.frame(event, data))
-      for (const chunk of chunks) parser.push(chunk)
-      parser.end()
-    } else {
-      decoder.frame('', Buffer.concat(chunks).toString('utf8'))
-    }
-    decoder.end()
+    deltas = decodeReply(anthropicMessages, streamed, chunks)
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error
     const { code, status, message, metadata } = error
@@ -87,14 +78,10 @@ function plain(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value))
 }
 
-t.ok(files.length > 40, 'the goldens are there')
+t.ok(GOLDENS.length > 40, 'the goldens are there')
 
-for (const file of files) {
-  const streamed = file.endsWith('.sse')
-  const name = file.replace(/(\.reply\.json|\.sse)$/, '')
+for (const { name, bytes, streamed, expected } of GOLDENS) {
   t.test(`golden ${name}`, async t => {
-    const bytes = readFileSync(join(FOLDER, file))
-    const expected: unknown = JSON.parse(readFileSync(join(FOLDER, `${name}.expected.json`), 'utf8'))
     t.same(plain(meaning([bytes], streamed)), expected)
     if (!streamed) return
     for (const arrival of arrivals(bytes))
@@ -105,8 +92,8 @@ for (const file of files) {
 t.test('progress events have documented names', async t => {
   const documented = new Set<string>(STREAM_EVENT_TYPES)
   let seen = 0
-  for (const file of files.filter(file => file.endsWith('.sse'))) {
-    const outcome = meaning([readFileSync(join(FOLDER, file))], true) as { progress?: { name: string }[] }
+  for (const { bytes } of STREAMS) {
+    const outcome = meaning([bytes], true) as { progress?: { name: string }[] }
     for (const { name } of outcome.progress ?? []) {
       seen++
       t.ok(documented.has(`response.${name}`), name)
@@ -142,13 +129,9 @@ t.test('input nested beyond what can be written again is a failure of the provid
 })
 
 t.test('whatever frames come, the deltas keep their contract', async t => {
-  const known = files
-    .filter(file => file.endsWith('.sse'))
-    .flatMap(file =>
-      [...readFileSync(join(FOLDER, file), 'utf8').matchAll(/^data: (\{.*\})\r?$/gm)].map(
-        found => found[1] ?? '',
-      ),
-    )
+  const known = STREAMS.flatMap(({ bytes }) =>
+    [...bytes.toString('utf8').matchAll(/^data: (\{.*\})\r?$/gm)].map(found => found[1] ?? ''),
+  )
   const noise = fc
     .tuple(
       fc.constantFrom(...WORDS),

@@ -5,6 +5,7 @@ import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { endpointOf } from '../../support/endpoint.ts'
 
 type Json = Record<string, unknown>
 
@@ -21,30 +22,7 @@ function endpoint({
   maxOutputTokens = 64_000,
   quirks = [],
 }: Setting): Endpoint {
-  return {
-    modelId: 'anthropic/some-model',
-    upstreamModel,
-    provider: {
-      slug: 'anthropic',
-      name: 'Anthropic',
-      format: 'anthropic-messages',
-      baseUrl: 'http://127.0.0.1:1/v1',
-      auth: 'x-api-key',
-      apiKey: null,
-      quirks,
-      headers: {},
-      onAbort: 'cancel',
-    },
-    format: 'anthropic-messages',
-    pricing: { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null },
-    contextLength: 200_000,
-    maxOutputTokens,
-    region: null,
-    zdr: false,
-    quantization: 'unknown',
-    drawsImages: false,
-    supportedParameters: null,
-  }
+  return endpointOf('anthropic-messages', { upstreamModel, maxOutputTokens, quirks })
 }
 
 /** The body as it goes over the wire: through the interface's own check, and through JSON. */

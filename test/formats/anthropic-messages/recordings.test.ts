@@ -10,9 +10,11 @@ import { GatewayError } from '../../../src/errors.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { SseParser } from '../../../src/upstream/sse.ts'
+import { decodeReply, decodeStream } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
+  FAILURE_STATUSES,
   RECORDINGS_MISSING,
   type Recording,
   recordings,
@@ -45,23 +47,8 @@ const all = recordings('anthropic-messages')
 const answered = all.filter(recording => recording.httpStatus === 200 || recording.httpStatus === null)
 const replies = answered.filter(recording => NO_REPLY[recording.name] === undefined)
 
-function decodeStream(chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = anthropicMessages.decoder(delta => deltas.push(delta))
-  const parser = new SseParser((event, data) => decoder.frame(event, data))
-  for (const chunk of chunks) parser.push(chunk)
-  parser.end()
-  decoder.end()
-  return deltas
-}
-
 function decode(recording: Recording): Delta[] {
-  if (recording.streamed) return decodeStream([recording.bytes()])
-  const deltas: Delta[] = []
-  const decoder = anthropicMessages.decoder(delta => deltas.push(delta))
-  decoder.frame('', recording.bytes().toString('utf8'))
-  decoder.end()
-  return deltas
+  return decodeReply(anthropicMessages, recording.streamed, [recording.bytes()])
 }
 
 /** The official client loses a last frame without its blank line and reads a `[DONE]` as JSON: it gets neither. */
@@ -201,7 +188,7 @@ if (!recordingsPresent) {
       const whole = JSON.stringify(decode(recording))
       let equal = true
       for (const arrival of arrivals(recording.bytes())) {
-        if (JSON.stringify(decodeStream(arrival.chunks)) !== whole) {
+        if (JSON.stringify(decodeStream(anthropicMessages, arrival.chunks)) !== whole) {
           equal = false
           t.fail(`${recording.name}: ${arrival.name}`)
         }
@@ -254,12 +241,11 @@ if (!recordingsPresent) {
   })
 
   t.test('an error body is never our own failure', async t => {
-    const documented = new Set([400, 402, 403, 408, 413, 422, 429, 502, 503, 524, 529])
     const errors = all.filter(recording => recording.httpStatus !== null && recording.httpStatus >= 400)
     t.ok(errors.length > 0)
     for (const recording of errors) {
       const error = anthropicMessages.failure(recording.httpStatus ?? 0, recording.bytes().toString('utf8'))
-      t.ok(documented.has(error.status), `${recording.name}: ${error.status}`)
+      t.ok(FAILURE_STATUSES.has(error.status), `${recording.name}: ${error.status}`)
       t.not(error.message, 'Provider returned error', 'the provider said why')
       t.equal(error.metadata?.['provider_status'], recording.httpStatus)
     }

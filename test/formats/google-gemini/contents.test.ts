@@ -1,6 +1,7 @@
 import t from 'tap'
 import { encodeContents } from '../../../src/formats/google-gemini/contents.ts'
 import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
 
 /** Requests pass the same check as a client's, so that no test encodes what could never arrive. */
 function encoded(body: Record<string, unknown>, signing: boolean): unknown {
@@ -10,18 +11,6 @@ function encoded(body: Record<string, unknown>, signing: boolean): unknown {
 const user = (...parts: unknown[]) => ({ role: 'user', parts })
 const model = (...parts: unknown[]) => ({ role: 'model', parts })
 const text = (value: string) => ({ text: value })
-const call = (callId: string, name = 'f', more: Record<string, unknown> = {}) => ({
-  type: 'function_call',
-  call_id: callId,
-  name,
-  arguments: '{"a":1}',
-  ...more,
-})
-const output = (callId: string, value: unknown) => ({
-  type: 'function_call_output',
-  call_id: callId,
-  output: value,
-})
 
 t.test('input items become turns', async t => {
   const cases: readonly {

@@ -1,50 +1,31 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { googleGemini } from '../../../src/formats/google-gemini.ts'
-import { SseParser } from '../../../src/upstream/sse.ts'
+import { decodeReply } from '../../support/decode-reply.ts'
 import { collect } from '../../support/delta-items.ts'
+import { goldens } from '../../support/goldens.ts'
 import { arrivals } from '../../support/recordings.ts'
 
-const FOLDER = join(import.meta.dirname, '../../fixtures/google-gemini')
-
-interface Golden {
+interface Outcome {
   readonly failure?: string
   readonly [field: string]: unknown
 }
 
-const goldens = readdirSync(FOLDER)
-  .filter(file => !file.endsWith('.expected.json'))
-  .map(file => ({
-    file,
-    bytes: readFileSync(join(FOLDER, file)),
-    expected: JSON.parse(
-      readFileSync(join(FOLDER, file.replace(/\.\w+$/, '.expected.json')), 'utf8'),
-    ) as Golden,
-  }))
+const GOLDENS = goldens('google-gemini').map(golden => ({ ...golden, expected: golden.expected as Outcome }))
 
 function golden(file: string): Buffer {
-  return readFileSync(join(FOLDER, file))
+  const found = GOLDENS.find(one => one.file === file)
+  if (found === undefined) throw new Error(`there is no golden ${file}`)
+  return found.bytes
 }
 
 function decode(chunks: readonly Buffer[], file: string): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = googleGemini.decoder(delta => deltas.push(delta))
-  if (file.endsWith('.json')) {
-    decoder.frame('', Buffer.concat(chunks).toString())
-  } else {
-    const parser = new SseParser((event, data) => decoder.frame(event, data))
-    for (const chunk of chunks) parser.push(chunk)
-    parser.end()
-  }
-  decoder.end()
-  return deltas
+  return decodeReply(googleGemini, !file.endsWith('.json'), chunks)
 }
 
 /** The outcome of a reply in the form the golden files have. */
-function outcome(chunks: readonly Buffer[], file: string): Golden {
+function outcome(chunks: readonly Buffer[], file: string): Outcome {
   try {
     const whole = collect(decode(chunks, file))
     const progress = whole.progress.map(({ item, name }) => `${item} ${name}`)
@@ -62,8 +43,8 @@ function outcome(chunks: readonly Buffer[], file: string): Golden {
   }
 }
 
-function plain(value: Golden): Golden {
-  return JSON.parse(JSON.stringify(value)) as Golden
+function plain(value: Outcome): Outcome {
+  return JSON.parse(JSON.stringify(value)) as Outcome
 }
 
 function chunk(...parts: readonly unknown[]): string {
@@ -81,18 +62,18 @@ function deltasOf(...frames: readonly string[]): Delta[] {
 }
 
 t.test('every golden reply decodes to its expected outcome, however it arrives', async t => {
-  for (const { file, bytes, expected } of goldens) {
+  for (const { file, bytes, expected } of GOLDENS) {
     for (const { name, chunks } of arrivals(bytes)) {
       t.strictSame(outcome(chunks, file), expected, `${file} arriving ${name}`)
     }
   }
-  t.comment(`${goldens.length} golden replies`)
-  t.ok(goldens.length >= 39)
+  t.comment(`${GOLDENS.length} golden replies`)
+  t.ok(GOLDENS.length >= 39)
 })
 
 t.test('a golden stream that is cut before its last frame with content is a failure', async t => {
   let cuts = 0
-  for (const { file, bytes, expected } of goldens) {
+  for (const { file, bytes, expected } of GOLDENS) {
     if (!file.endsWith('.sse') || expected.failure !== undefined) continue
     const frames = bytes.toString().split(/(?<=\r?\n\r?\n)/)
     const last = frames.findLastIndex(frame =>
@@ -113,7 +94,7 @@ t.test('a golden stream that is cut before its last frame with content is a fail
 
 t.test('what a stream shows and when', async t => {
   t.test('the start comes first and once, the finish last and once', async t => {
-    for (const { file, bytes, expected } of goldens) {
+    for (const { file, bytes, expected } of GOLDENS) {
       if (expected.failure !== undefined) continue
       const kinds = decode([bytes], file).map(delta => delta.kind)
       t.equal(kinds[0], 'start', file)

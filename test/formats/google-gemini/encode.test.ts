@@ -2,42 +2,12 @@ import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { googleGemini } from '../../../src/formats/google-gemini.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Endpoint, Provider } from '../../../src/providers/provider.ts'
+import type { Endpoint } from '../../../src/providers/provider.ts'
+import { type Differences, endpointOf } from '../../support/endpoint.ts'
+import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
 
-const provider: Provider = {
-  slug: 'google-ai-studio',
-  name: 'Google AI Studio',
-  format: 'google-gemini',
-  baseUrl: 'https://generativelanguage.example/v1beta',
-  auth: 'x-goog-api-key',
-  apiKey: null,
-  quirks: [],
-  headers: {},
-  onAbort: 'cancel',
-}
-
-function endpoint(upstreamModel = 'gemini-2.5-flash', more: Partial<Endpoint> = {}): Endpoint {
-  return {
-    modelId: 'google/gemini',
-    upstreamModel,
-    provider,
-    format: 'google-gemini',
-    pricing: {
-      prompt: 0n,
-      completion: 0n,
-      request: 0n,
-      inputCacheRead: null,
-      inputCacheWrite: null,
-    } as unknown as Endpoint['pricing'],
-    contextLength: null,
-    maxOutputTokens: null,
-    region: null,
-    zdr: false,
-    quantization: 'unknown',
-    drawsImages: false,
-    supportedParameters: null,
-    ...more,
-  }
+function endpoint(upstreamModel = 'gemini-2.5-flash', more: Differences = {}): Endpoint {
+  return endpointOf('google-gemini', { ...more, upstreamModel })
 }
 
 /** Requests pass the same check as a client's, so that no test encodes what could never arrive. */
@@ -49,18 +19,6 @@ function encode(body: Record<string, unknown>, at = endpoint(), stream = false) 
 const bodyOf = (body: Record<string, unknown>, at?: Endpoint) => encode(body, at).body
 const user = (...parts: unknown[]) => ({ role: 'user', parts })
 const text = (value: string) => ({ text: value })
-const call = (callId: string, name = 'f', more: Record<string, unknown> = {}) => ({
-  type: 'function_call',
-  call_id: callId,
-  name,
-  arguments: '{"a":1}',
-  ...more,
-})
-const output = (callId: string, value: unknown) => ({
-  type: 'function_call_output',
-  call_id: callId,
-  output: value,
-})
 const fn = (name: string, more: Record<string, unknown> = {}) => ({ type: 'function', name, ...more })
 
 t.test('where a request goes', async t => {

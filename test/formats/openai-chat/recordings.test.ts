@@ -8,9 +8,11 @@ import { GatewayError } from '../../../src/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
 import { SseParser } from '../../../src/upstream/sse.ts'
+import { decodeReply } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
+  FAILURE_STATUSES,
   RECORDINGS_MISSING,
   type Recording,
   recordings,
@@ -28,26 +30,13 @@ const NO_REPLY: Readonly<Record<string, string>> = {
   'invalid-server.pai.openai-text-response.txt': 'provider_unavailable',
 }
 
-/** Statuses that the interface knows for a failed inference request. */
-const FAILURE_STATUSES: readonly number[] = [400, 402, 403, 408, 413, 422, 429, 502, 503, 524, 529]
-
 const all = recordings('openai-chat')
 const failed = all.filter(recording => recording.httpStatus !== null && recording.httpStatus !== 200)
 const answered = all.filter(recording => !failed.includes(recording))
 const replies = answered.filter(recording => NO_REPLY[recording.name] === undefined)
 
 function decode(recording: Recording, chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = openaiChat.decoder(delta => deltas.push(delta))
-  if (recording.streamed) {
-    const parser = new SseParser((event, data) => decoder.frame(event, data))
-    for (const chunk of chunks) parser.push(chunk)
-    parser.end()
-  } else {
-    decoder.frame('', Buffer.concat(chunks).toString('utf8'))
-  }
-  decoder.end()
-  return deltas
+  return decodeReply(openaiChat, recording.streamed, chunks)
 }
 
 // The plain reader
@@ -378,7 +367,7 @@ t.test('recorded HTTP errors become failures that the interface knows', async t 
   let right = 0
   for (const recording of failed) {
     const failure = openaiChat.failure(recording.httpStatus ?? 0, recording.bytes().toString('utf8'))
-    if (t.ok(FAILURE_STATUSES.includes(failure.status), `${recording.name} -> ${failure.status}`)) right++
+    if (t.ok(FAILURE_STATUSES.has(failure.status), `${recording.name} -> ${failure.status}`)) right++
     t.not(failure.message, 'Provider returned error', `${recording.name} keeps the provider's message`)
     t.equal(failure.metadata?.['provider_status'], recording.httpStatus)
   }

@@ -3,36 +3,13 @@ import t from 'tap'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { type Differences, endpointOf } from '../../support/endpoint.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
-function endpoint(quirks: readonly Quirk[] = [], more: Partial<Endpoint> = {}): Endpoint {
-  return {
-    modelId: 'acme/fast-1',
-    upstreamModel: 'fast-1',
-    provider: {
-      slug: 'acme',
-      name: 'Acme',
-      format: 'openai-chat',
-      baseUrl: 'http://127.0.0.1:1/v1',
-      auth: 'bearer',
-      apiKey: null,
-      quirks,
-      headers: {},
-      onAbort: 'cancel',
-    },
-    format: 'openai-chat',
-    pricing: { prompt: 0n, completion: 0n, request: 0n, inputCacheRead: null, inputCacheWrite: null },
-    contextLength: null,
-    maxOutputTokens: null,
-    region: null,
-    zdr: false,
-    quantization: 'unknown',
-    drawsImages: false,
-    supportedParameters: null,
-    ...more,
-  } as Endpoint
+function endpoint(quirks: readonly Quirk[] = [], more: Differences = {}): Endpoint {
+  return endpointOf('openai-chat', { ...more, quirks })
 }
 
 interface ChatMessage {

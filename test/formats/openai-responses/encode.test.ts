@@ -4,6 +4,7 @@ import type { ModelRequest } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { endpointOf } from '../../support/endpoint.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
 
 type Json = Record<string, unknown>
@@ -17,31 +18,14 @@ interface Setting {
   readonly maxOutputTokens?: number
 }
 
-function endpointOf({ slug = 'acme', quirks = [], supported, maxOutputTokens }: Setting): Endpoint {
-  return {
-    modelId: `${slug}/fast`,
+function endpoint({ slug = 'acme', quirks = [], supported, maxOutputTokens }: Setting): Endpoint {
+  return endpointOf('openai-responses', {
+    slug,
+    quirks,
     upstreamModel: 'fast-2026',
-    provider: {
-      slug,
-      name: slug,
-      format: 'openai-responses',
-      baseUrl: null,
-      auth: 'bearer',
-      apiKey: null,
-      quirks,
-      headers: {},
-      onAbort: 'cancel',
-    },
-    format: 'openai-responses',
-    pricing: { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null },
-    contextLength: null,
     maxOutputTokens: maxOutputTokens ?? null,
-    region: null,
-    zdr: false,
-    quantization: 'unknown',
-    drawsImages: false,
     supportedParameters: supported === undefined ? null : new Set(supported),
-  }
+  })
 }
 
 function encode(request: Json, setting: Setting = {}): Json {
@@ -51,7 +35,7 @@ function encode(request: Json, setting: Setting = {}): Json {
     endUser: setting.endUser ?? null,
   }
   const before = structuredClone(request)
-  const wire = openaiResponses.encode(model, endpointOf(setting))
+  const wire = openaiResponses.encode(model, endpoint(setting))
   t.strictSame(request, before, 'the request is left as it was')
   t.equal(wire.path, '/responses')
   t.strictSame(wire.headers, {})

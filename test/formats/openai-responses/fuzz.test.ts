@@ -2,14 +2,13 @@
  * Damaged replies: events lost, repeated, moved, and filled with values of wrong types. Whatever comes, the decoder
  * throws nothing but a GatewayError and never breaks the contract of its deltas.
  */
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
 import { collect } from '../../support/delta-items.ts'
+import { goldens } from '../../support/goldens.ts'
 
 type Json = Record<string, unknown>
 
@@ -17,12 +16,11 @@ type Json = Record<string, unknown>
 const SEED = 20261121
 const RUNS = 6000
 
-const FOLDER = join(import.meta.dirname, '../../fixtures/openai-responses')
-
-const STREAMS: readonly (readonly Json[])[] = readdirSync(FOLDER)
-  .filter(file => file.endsWith('.sse'))
-  .map(file =>
-    readFileSync(join(FOLDER, file), 'utf8')
+const STREAMS: readonly (readonly Json[])[] = goldens('openai-responses')
+  .filter(golden => golden.streamed)
+  .map(golden =>
+    golden.bytes
+      .toString('utf8')
       .split(/\r?\n\r?\n/)
       .flatMap(block => /^data: (\{.*\})$/m.exec(block)?.[1] ?? [])
       .map(data => JSON.parse(data) as Json)

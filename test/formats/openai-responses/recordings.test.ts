@@ -6,10 +6,11 @@ import t, { type Test } from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
-import { SseParser } from '../../../src/upstream/sse.ts'
+import { decodeBody, decodeStream } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
+  FAILURE_STATUSES,
   RECORDINGS_MISSING,
   type Recording,
   recordings,
@@ -18,28 +19,8 @@ import {
 
 type Json = Record<string, unknown>
 
-const CLIENT_STATUSES = new Set([400, 402, 403, 408, 413, 422, 429, 502, 503, 524, 529])
-
 /** Replies of other operations, and replies that only say that the work was queued: no answer to a request. */
 const NO_REPLY = new Set(['response.compaction', 'response.input_tokens'])
-
-function decodeStream(chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = openaiResponses.decoder(delta => deltas.push(delta))
-  const parser = new SseParser((event, data) => decoder.frame(event, data))
-  for (const chunk of chunks) parser.push(chunk)
-  parser.end()
-  decoder.end()
-  return deltas
-}
-
-function decodeBody(body: string): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = openaiResponses.decoder(delta => deltas.push(delta))
-  decoder.frame('', body)
-  decoder.end()
-  return deltas
-}
 
 /** The events of a stream by a reader of its own: lines, blocks, JSON; nothing incremental. */
 function eventsOf(recording: Recording): Json[] {
@@ -216,11 +197,16 @@ t.test('recorded replies', { skip: recordingsPresent ? false : RECORDINGS_MISSIN
         const idsHold = !recording.features.includes('item-id-changes-added-to-done')
         const expected = expectedOf(recording)
         if (!recording.streamed) {
-          compare(t, collect(decodeBody(recording.bytes().toString('utf8'))), expected, idsHold)
+          compare(
+            t,
+            collect(decodeBody(openaiResponses, recording.bytes().toString('utf8'))),
+            expected,
+            idsHold,
+          )
         } else {
           let first: Delta[] | null = null
           for (const { name, chunks } of arrivals(recording.bytes())) {
-            const deltas = decodeStream(chunks)
+            const deltas = decodeStream(openaiResponses, chunks)
             if (first === null) first = deltas
             else t.strictSame(deltas, first, `${name}: the same deltas`)
           }
@@ -241,7 +227,7 @@ t.test('recorded replies', { skip: recordingsPresent ? false : RECORDINGS_MISSIN
         const error = failureOf(recording)
         t.ok(error instanceof GatewayError, 'a GatewayError')
         if (!(error instanceof GatewayError)) return
-        t.ok(CLIENT_STATUSES.has(error.status), `status ${error.status}`)
+        t.ok(FAILURE_STATUSES.has(error.status), `status ${error.status}`)
         t.not(error.message, '', 'says something')
         if (t.passing()) told++
       })
@@ -264,7 +250,7 @@ t.test('recorded replies', { skip: recordingsPresent ? false : RECORDINGS_MISSIN
       const places = Array.from({ length: Math.floor(terminal / step) }, (_, index) => index * step)
       for (const cut of [...places, terminal]) {
         t.throws(
-          () => decodeStream([Buffer.from(frames.slice(0, cut).join(''))]),
+          () => decodeStream(openaiResponses, [Buffer.from(frames.slice(0, cut).join(''))]),
           { code: 'provider_unavailable' },
           `${recording.name} after ${cut} frames`,
         )
@@ -280,8 +266,8 @@ function failureOf(recording: Recording): unknown {
   if (recording.httpStatus !== null && recording.httpStatus !== 200)
     return openaiResponses.failure(recording.httpStatus, body)
   try {
-    if (recording.streamed) decodeStream([recording.bytes()])
-    else decodeBody(body)
+    if (recording.streamed) decodeStream(openaiResponses, [recording.bytes()])
+    else decodeBody(openaiResponses, body)
     return null
   } catch (thrown) {
     return thrown

@@ -1,0 +1,153 @@
+/** What the gateway must show, each as a figure per round of one run. Pure. */
+import { costs, rowsOf, series } from './figures.ts'
+import { bytesPerStream, type Row, type Run, workOf } from './results.ts'
+import type { SubjectName } from './scenarios.ts'
+import { paired } from './stats.ts'
+
+export interface Claim {
+  readonly text: string
+  readonly scenario: string
+  readonly limit: number
+  /** The limit is a least value; otherwise a greatest. */
+  readonly least?: true
+  readonly unit: string
+  /** One value per round in which it can be told. */
+  values(run: Run): number[]
+}
+
+type Take = (row: Row) => number | null | undefined
+
+const costRatio =
+  (scenario: string, base: SubjectName) =>
+  (run: Run): number[] =>
+    paired(costs(run, scenario, 'sluice'), costs(run, scenario, base), (a, b) => a / b)
+
+const difference =
+  (scenario: string, base: SubjectName, take: Take) =>
+  (run: Run): number[] =>
+    paired(series(run, scenario, 'sluice', take), series(run, scenario, base, take), (a, b) => a - b)
+
+const rate: Take = row => workOf(row) / (row.json?.seconds ?? row.windowSeconds)
+const millis =
+  (take: Take): Take =>
+  row => {
+    const micros = take(row)
+    return typeof micros === 'number' ? micros / 1000 : null
+  }
+
+export const CLAIMS: readonly Claim[] = [
+  {
+    text: 'relay over TLS, CPU per event against nginx',
+    scenario: 'relay-256-tls',
+    limit: 1.5,
+    unit: '×',
+    values: costRatio('relay-256-tls', 'nginx'),
+  },
+  {
+    text: 'chat-completions translated to Responses, CPU per event against nginx passing bytes',
+    scenario: 'translate-chat-256',
+    limit: 2.5,
+    unit: '×',
+    values: costRatio('translate-chat-256', 'nginx'),
+  },
+  {
+    text: 'JSON, CPU per request against nginx',
+    scenario: 'json-64',
+    limit: 2.5,
+    unit: '×',
+    values: costRatio('json-64', 'nginx'),
+  },
+  {
+    text: 'JSON, requests per second against Portkey',
+    scenario: 'json-64',
+    limit: 10,
+    least: true,
+    unit: '×',
+    values: run =>
+      paired(
+        series(run, 'json-64', 'sluice', rate),
+        series(run, 'json-64', 'portkey', rate),
+        (a, b) => a / b,
+      ),
+  },
+  {
+    text: 'time to the first event p50, added to the direct way',
+    scenario: 'relay-20',
+    limit: 1,
+    unit: 'ms',
+    values: difference(
+      'relay-20',
+      'direct',
+      millis(row => row.streams?.firstEvent.p50),
+    ),
+  },
+  {
+    text: 'latency of a JSON request p50, added to the direct way',
+    scenario: 'json-1',
+    limit: 0.3,
+    unit: 'ms',
+    values: difference(
+      'json-1',
+      'direct',
+      millis(row => row.json?.serialMicros?.p50),
+    ),
+  },
+  {
+    text: 'delay of an event p99, over that of nginx',
+    scenario: 'relay-256',
+    limit: 5,
+    unit: 'ms',
+    values: difference(
+      'relay-256',
+      'nginx',
+      millis(row => row.streams?.delay.p99),
+    ),
+  },
+  {
+    text: 'events lost, rejected rows included',
+    scenario: 'relay-5000',
+    limit: 0,
+    unit: '',
+    values: run => rowsOf(run, 'relay-5000', 'sluice').map(row => row.streams?.lost ?? 0),
+  },
+  {
+    text: 'resident memory per stream',
+    scenario: 'relay-5000',
+    limit: 20,
+    unit: 'KiB',
+    values: run => {
+      const scenario = run.scenarios.find(({ name }) => name === 'relay-5000')
+      if (scenario === undefined) return []
+      return [
+        ...series(run, 'relay-5000', 'sluice', row => {
+          const bytes = bytesPerStream(row, scenario)
+          return bytes === null ? null : bytes / 1024
+        }).values(),
+      ]
+    },
+  },
+  {
+    text: 'memory over the idle process beside 100 readers that never read',
+    scenario: 'slow-readers',
+    // 64 KiB for each reader, and 50 MiB.
+    limit: 50 + (100 * 64) / 1024,
+    unit: 'MiB',
+    values: run => [
+      ...series(run, 'slow-readers', 'sluice', row => (row.rssBytes - row.idleRssBytes) / 1024 ** 2).values(),
+    ],
+  },
+  {
+    text: "from a reader's leaving to the end of the upstream's stream, p99",
+    scenario: 'aborts',
+    limit: 250,
+    unit: 'ms',
+    values: run => [
+      ...series(
+        run,
+        'aborts',
+        'sluice',
+        millis(row => row.abortMicros?.p99),
+      ).values(),
+    ],
+  },
+]

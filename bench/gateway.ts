@@ -1,0 +1,111 @@
+/**
+ * The gateway itself as a subject: the real process of a source tree with a configuration of its own, one serve
+ * thread, keys checked, usage recorded, log lines in a file: what it is in production.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { family } from './cpu.ts'
+import { lineOf, start } from './processes.ts'
+import type { SubjectName } from './scenarios.ts'
+import { type Bench, commonHeaders, type Subject } from './subjects.ts'
+import { PATHS, type Wire } from './wire.ts'
+
+const START_MS = 20_000
+const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
+
+/** Own providers: one per format and transport of the upstream, each with a model for every plan. */
+function configuration(bench: Bench): object {
+  const providers = (['openai-responses', 'openai-chat'] as const).flatMap(format =>
+    ([false, true] as const).map(tls => ({
+      slug: providerSlug(format, tls),
+      name: `Bench ${format}${tls ? ' over TLS' : ''}`,
+      format,
+      baseUrl: tls
+        ? `https://127.0.0.1:${bench.upstream.tls}/v1`
+        : `http://127.0.0.1:${bench.upstream.plain}/v1`,
+      apiKey: 'bench-provider-key',
+    })),
+  )
+  const models = providers.flatMap(({ slug }) =>
+    bench.plans.map(plan => ({
+      id: `${slug}/${plan}`,
+      contextLength: 128_000,
+      maxOutputTokens: 16_384,
+      endpoints: [{ provider: slug, upstreamModel: plan, pricing: PRICING }],
+    })),
+  )
+  return {
+    listen: { host: '127.0.0.1', port: 0 },
+    admin: { host: '127.0.0.1', port: 0 },
+    threads: { serve: 1, tasks: 1 },
+    providers,
+    models,
+  }
+}
+
+function providerSlug(wire: Wire, tls: boolean): string {
+  return `bench-${wire === 'openai-chat' ? 'chat' : 'responses'}${tls ? '-tls' : ''}`
+}
+
+/** @param version what the report calls this source tree */
+export async function startGateway(bench: Bench, name: SubjectName, version: string): Promise<Subject> {
+  const folder = join(bench.folder, name)
+  mkdirSync(folder, { recursive: true })
+  const config = join(folder, 'config.yaml')
+  // JSON is YAML.
+  writeFileSync(config, JSON.stringify(configuration(bench)))
+  const log = join(folder, 'errors.log')
+  const out = join(folder, 'gateway.log')
+  writeFileSync(out, '')
+  const entry = join(bench.root, 'src/main.ts')
+  // Standard output is the log. It goes to a file through the shell, so that nobody has to carry it.
+  const script = `exec "$@" >>"${out}"`
+  const words = ['-c', script, 'sh', process.execPath, '--disable-warning=ExperimentalWarning', entry]
+  const one = start('sh', [...words, '--config', config], {
+    core: bench.proxyCore,
+    log,
+    readLines: false,
+    cwd: folder,
+    environment: {
+      NODE_ENV: 'production',
+      // The upstream's certificate is made for this run alone.
+      NODE_EXTRA_CA_CERTS: bench.certificate,
+      GATEWAY_API_KEY: bench.apiKey,
+      DATABASE_URL: `sqlite:${join(folder, 'gateway.db')}`,
+    },
+  })
+  const port = await listening(out, one, log)
+  const pids = family(one.pid)
+  return {
+    name,
+    version,
+    pids: () => pids,
+    target: scenario => ({
+      port,
+      // Its clients speak Responses, whatever the upstream speaks.
+      path: PATHS['openai-responses'],
+      headers: commonHeaders(bench),
+      wire: 'openai-responses',
+      modelPrefix: `${providerSlug(scenario.wire, scenario.tls)}/`,
+    }),
+    stop: () => one.stop(),
+  }
+}
+
+/** The port of the `listening` line. @throws Error when the process ends or stays silent */
+async function listening(out: string, one: ReturnType<typeof start>, log: string): Promise<number> {
+  const follow = start('tail', ['-n', '+1', '-f', `--pid=${one.pid}`, out], {
+    core: null,
+    log,
+    readLines: true,
+  })
+  try {
+    return await lineOf(follow, log, START_MS, line => {
+      if (!line.includes('"msg":"listening"')) return null
+      const { url } = JSON.parse(line) as { url: string }
+      return Number(new URL(url).port)
+    })
+  } finally {
+    await follow.stop()
+  }
+}

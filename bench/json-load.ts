@@ -1,0 +1,107 @@
+/**
+ * The JSON load generator: autocannon with a body check, in a process of its own; one connection is also timed by a
+ * raw socket afterwards, since autocannon counts in whole milliseconds. Speaks the same lines as the probes.
+ * `node bench/json-load.ts PORT PATH CONNECTIONS WARM_SECONDS WINDOW_SECONDS HEADERS_JSON BODY EXPECTED`
+ */
+import { once } from 'node:events'
+import { createRequire } from 'node:module'
+import { connect } from 'node:net'
+import { quantile } from './stats.ts'
+
+interface Result {
+  readonly requests: { readonly total: number }
+  readonly errors: number
+  readonly timeouts: number
+  readonly mismatches: number
+  readonly non2xx: number
+  readonly statusCodeStats: Readonly<Record<string, { readonly count: number }>>
+  readonly duration: number
+  readonly latency: { readonly p50: number; readonly p99: number; readonly max: number }
+}
+
+// The package brings no types.
+const autocannon = createRequire(import.meta.url)('autocannon') as (options: object) => Promise<Result>
+
+const [
+  port = '',
+  path = '',
+  connections = '',
+  warm = '',
+  window = '',
+  headers = '',
+  body = '',
+  expected = '',
+] = process.argv.slice(2)
+
+function run(seconds: number): Promise<Result> {
+  return autocannon({
+    url: `http://127.0.0.1:${port}${path}`,
+    method: 'POST',
+    connections: Number(connections),
+    duration: seconds,
+    headers: JSON.parse(headers) as object,
+    body,
+    verifyBody: (text: string) => text.includes(expected),
+  })
+}
+
+/** Microseconds from sending a request to the last byte of its reply, one request after the other, sorted. */
+async function serialLatencies(seconds: number): Promise<number[]> {
+  const socket = connect(Number(port), '127.0.0.1').setNoDelay(true)
+  await once(socket, 'connect')
+  const lines = Object.entries(JSON.parse(headers) as Record<string, string>).map(
+    ([k, v]) => `${k}: ${v}\r\n`,
+  )
+  const request = `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${lines.join('')}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+  const times: number[] = []
+  const endAt = performance.now() + seconds * 1000
+  let seen = ''
+  let sentAt = process.hrtime.bigint()
+  await new Promise<void>((resolve, reject) => {
+    socket.on('error', reject).on('close', () => reject(new Error('the connection was closed')))
+    socket.on('data', (piece: Buffer) => {
+      seen += piece.toString('latin1')
+      if (!whole(seen)) return
+      times.push(Number(process.hrtime.bigint() - sentAt) / 1000)
+      seen = ''
+      if (performance.now() >= endAt) {
+        socket.removeAllListeners('close').destroy()
+        resolve()
+        return
+      }
+      sentAt = process.hrtime.bigint()
+      socket.write(request)
+    })
+    sentAt = process.hrtime.bigint()
+    socket.write(request)
+  })
+  return times.sort((a, b) => a - b)
+}
+
+function whole(reply: string): boolean {
+  const head = reply.indexOf('\r\n\r\n')
+  if (head === -1) return false
+  const length = /\r\ncontent-length: *(\d+)/i.exec(reply.slice(0, head))
+  return length === null ? reply.endsWith('\r\n0\r\n\r\n') : reply.length >= head + 4 + Number(length[1])
+}
+
+function say(value: object): void {
+  process.stdout.write(`${JSON.stringify(value)}\n`)
+}
+
+await run(Number(warm))
+say({ phase: 'window' })
+const result = await run(Number(window))
+say({ phase: 'end' })
+if (result.non2xx > 0) process.stderr.write(`refused: ${JSON.stringify(result.statusCodeStats)}\n`)
+const serial = connections === '1' ? await serialLatencies(1) : []
+say({
+  requests: result.requests.total,
+  seconds: result.duration,
+  errors: result.errors + result.timeouts + result.non2xx,
+  wrong: result.mismatches,
+  latencyMs: { p50: result.latency.p50, p99: result.latency.p99, max: result.latency.max },
+  serialMicros: serial.length === 0 ? null : { p50: quantile(serial, 0.5), p99: quantile(serial, 0.99) },
+})
+// autocannon may keep sockets of its last round.
+process.exit(0)

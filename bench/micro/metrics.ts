@@ -1,0 +1,147 @@
+/**
+ * What metrics cost: one observation of each kind on the path of a request, all that one exchange observes, and a
+ * scrape at the bound of the series, in processor time: `npx node bench/micro/metrics.ts`. Compare only figures of
+ * one run.
+ */
+import assert from 'node:assert/strict'
+import { FAILURES } from '../../src/errors.ts'
+import { createMetrics, observeStages } from '../../src/metrics.ts'
+import { markAttempt, openMarks, STAGES, serverTiming } from '../../src/stages.ts'
+import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
+import { Scraper } from '../../src/threads/scrape.ts'
+
+const CALLS = 200_000
+const ROUNDS = 9
+
+const many = (count: number, name: (n: number) => string) => Array.from({ length: count }, (_, n) => name(n))
+const median = (times: readonly number[]) => times.toSorted((a, b) => a - b)[times.length >> 1] ?? Number.NaN
+
+function print(name: string, times: readonly number[], unit: string, digits: number): void {
+  const spread = `${Math.min(...times).toFixed(digits)}..${Math.max(...times).toFixed(digits)}`
+  process.stdout.write(
+    `${name.padEnd(44)} ${median(times).toFixed(digits).padStart(8)} ${unit} (${spread})\n`,
+  )
+}
+
+/** Milliseconds of processor time since then: the machine may have other work. */
+function cpuMs(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(before)
+  return (user + system) / 1000
+}
+
+/** Nanoseconds per call. */
+function time(name: string, call: (n: number) => void): void {
+  for (let n = 0; n < CALLS / 10; n++) call(n)
+  const times = Array.from({ length: ROUNDS }, () => {
+    const before = process.cpuUsage()
+    for (let n = 0; n < CALLS; n++) call(n)
+    return (cpuMs(before) * 1e6) / CALLS
+  })
+  print(name, times, 'ns', 0)
+}
+
+const models = many(200, n => `vendor-${n}/model-${n}`)
+const providers = many(100, n => `provider-${n}`)
+const metrics = createMetrics({ thread: 'serve-0', models, providers })
+
+/** An exchange that has passed all marks, with times that differ. */
+function marksOf(n: number) {
+  const marks = openMarks(0)
+  marks.identifyMs = 0.05
+  marks.authenticatedMs = 0.06
+  marks.uploadedMs = 0.07
+  marks.validatedMs = 0.1 + (n % 7) / 100
+  marks.routedMs = 0.2
+  markAttempt(marks, marks.routedMs)
+  marks.sentMs = 0.3
+  marks.headMs = 1 + (n % 5)
+  marks.firstTokenMs = 20
+  marks.finishedMs = 1000
+  return marks
+}
+
+time('counter, three labels', () =>
+  metrics.requests.inc({ route: '/responses', status_class: '2xx', outcome: 'completed' }),
+)
+time('counter, two labels, of many series', n =>
+  metrics.tokens.inc({ direction: 'input', model: metrics.model(models[n % 200] ?? '') }, 12),
+)
+time('counter, no label', () => metrics.streamChunks.inc(100))
+time('histogram, one label', n => metrics.requestDuration.observe({ route: '/responses' }, (n % 9) / 10))
+time('label value of an unknown model', () => metrics.model('nobody/knows'))
+time('a mark', () => performance.now())
+time('marks of an exchange', n => marksOf(n))
+time('stages of an exchange', n => observeStages(metrics, marksOf(n), 1001))
+time('stages as a Server-Timing header', n => serverTiming(marksOf(n)))
+time('all that one exchange observes', n => {
+  const marks = marksOf(n)
+  metrics.upstreamLatency.observe({ provider: metrics.provider('provider-1') }, 0.1)
+  metrics.upstreamRequests.inc({ provider: metrics.provider('provider-1'), outcome: 'ok' })
+  metrics.timeToFirstToken.observe(0.02)
+  const model = metrics.model('vendor-1/model-1')
+  metrics.tokens.inc({ direction: 'input', model }, 12)
+  metrics.tokens.inc({ direction: 'output', model }, 34)
+  metrics.cost.inc({ model }, 0.000012)
+  metrics.usageRecords.inc({ accounting: 'exact' })
+  metrics.openStreams.inc(1)
+  metrics.streamChunks.inc(100)
+  metrics.streamBytes.inc(20_000)
+  metrics.openStreams.inc(-1)
+  metrics.requests.inc({ route: '/responses', status_class: '2xx', outcome: 'completed' })
+  metrics.requestDuration.observe({ route: '/responses' }, 1)
+  observeStages(metrics, marks, 1001)
+})
+
+/** Times of `ROUNDS` rounds after a warm-up, in milliseconds. */
+async function rounds(step: () => unknown): Promise<number[]> {
+  const times: number[] = []
+  for (let round = -3; round < ROUNDS; round++) {
+    const before = process.cpuUsage()
+    await step()
+    if (round >= 0) times.push(cpuMs(before))
+  }
+  return times
+}
+
+async function scrape(name: string): Promise<void> {
+  const { port1, port2 } = new MessageChannel()
+  port2.on('message', () => undefined).unref()
+  const snapshot = await metrics.registry.getMetricsAsJSON()
+  const scraper = new Scraper(
+    createProcessMetrics(),
+    [0, 1].map(() => ({ metrics: async () => structuredClone(snapshot) })),
+    2,
+  )
+  const lines = (await scraper.page()).split('\n').filter(line => line !== '' && !line.startsWith('#')).length
+  process.stdout.write(`\n${name}: ${lines} series of two threads\n`)
+  assert.ok(lines <= 10_000)
+  print(
+    '  on the serve thread: snapshot and sending',
+    await rounds(async () => port1.postMessage(await metrics.registry.getMetricsAsJSON())),
+    'ms',
+    2,
+  )
+  print('  on the main thread: sum and text', await rounds(() => scraper.page()), 'ms', 2)
+  port1.close()
+}
+
+metrics.registry.resetMetrics()
+metrics.requests.inc({ route: '/responses', status_class: '2xx', outcome: 'completed' })
+metrics.requestDuration.observe({ route: '/responses' }, 1)
+for (const stage of STAGES) metrics.overhead.observe({ stage }, 1)
+for (const provider of providers.slice(0, 5)) {
+  metrics.upstreamLatency.observe({ provider }, 1)
+  metrics.upstreamRequests.inc({ provider, outcome: 'ok' })
+}
+for (const model of models.slice(0, 20)) metrics.tokens.inc({ direction: 'input', model }, 1)
+await scrape('A usual gateway')
+
+for (const provider of [...providers, 'other']) {
+  metrics.upstreamLatency.observe({ provider }, 1)
+  for (const outcome of ['ok', ...Object.keys(FAILURES)]) metrics.upstreamRequests.inc({ provider, outcome })
+}
+for (const model of [...models, 'other']) {
+  for (const direction of ['input', 'output']) metrics.tokens.inc({ direction, model }, 1)
+  metrics.cost.inc({ model }, 1)
+}
+await scrape('At the bound')

@@ -1,0 +1,388 @@
+/**
+ * Stream load generator where there is no C compiler: the same programme as probe.c, word for word in its settings
+ * and its lines of output, at several times its cost per event. Hot path: no object per event.
+ */
+import { readFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { FNV_START, fnv1a } from './wire.ts'
+
+const settings = new Map(
+  process.argv.slice(2).map(word => [word.slice(0, word.indexOf('=')), word.slice(word.indexOf('=') + 1)]),
+)
+const number = (name: string, otherwise: number): number => Number(settings.get(name) ?? otherwise)
+
+const PORT = number('port', 0)
+const HOST = settings.get('host') ?? '127.0.0.1'
+const STREAMS = number('streams', 1)
+const EVENTS = number('events', 100)
+const RAMP_MS = number('rampMs', 0)
+const WARM_MS = number('warmMs', 0)
+const WINDOW_MS = number('windowMs', 1000)
+const ABORT_AFTER = number('abortAfter', 0)
+const STALLED = number('stalled', 0)
+const SPACING_MS = number('spacingMs', 20)
+const MARKER = Buffer.from(settings.get('marker') ?? '"delta":"@')
+const REQUEST = readFileSync(settings.get('request') ?? '')
+const ABORTS_MAX = 20_000
+/** After a refusal; asking again at once would only be refused again. */
+const PAUSE_MS = 250
+const SUB_BUCKETS = 32
+
+/** Microseconds in buckets of 1/32 of a power of two. */
+class Histogram {
+  readonly #buckets = new Float64Array(SUB_BUCKETS * 40)
+  #count = 0
+  #max = 0
+
+  note(micros: number): void {
+    const value = micros < 0 ? 0 : Math.floor(micros)
+    this.#count++
+    if (value > this.#max) this.#max = value
+    let at = value
+    if (value >= SUB_BUCKETS) {
+      const power = 31 - Math.clz32(Math.min(value, 0x7fffffff))
+      at = (power - 4) * SUB_BUCKETS + ((value >>> (power - 5)) & (SUB_BUCKETS - 1))
+    }
+    this.#buckets[at] = (this.#buckets[at] ?? 0) + 1
+  }
+
+  #quantile(q: number): number {
+    const wanted = Math.floor(q * this.#count)
+    let sum = 0
+    for (const [at, count] of this.#buckets.entries()) {
+      sum += count
+      if (sum > wanted) {
+        if (at < SUB_BUCKETS) return at
+        return (SUB_BUCKETS + (at % SUB_BUCKETS)) * 2 ** (Math.floor(at / SUB_BUCKETS) - 1)
+      }
+    }
+    return this.#max
+  }
+
+  summary(): object {
+    const [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(q => this.#quantile(q))
+    return { count: this.#count, p50, p90, p99, p999, max: this.#max }
+  }
+}
+
+const firstEvent = new Histogram()
+const delay = new Histogram()
+const gap = new Histogram()
+const counts = {
+  events: 0,
+  reads: 0,
+  readsWithEvents: 0,
+  bytes: 0,
+  begun: 0,
+  finished: 0,
+  finishedInWindow: 0,
+  lost: 0,
+  wrong: 0,
+  errors: 0,
+  refused: 0,
+  silent: 0,
+}
+const aborts: [uid: number, atMicros: number][] = []
+let inWindow = false
+let stopping = false
+
+const nowMicros = (): number => Number(process.hrtime.bigint()) / 1000
+
+const HEAD = 0
+const SIZE = 1
+const SIZE_REST = 2
+const DATA = 3
+const DATA_END = 4
+const TRAILER = 5
+const LF = 10
+const CR = 13
+const QUOTE = 34
+const DATA_FIELD = Buffer.from('data:')
+const ENDS = [Buffer.from('[DONE]'), Buffer.from('"response.completed"')]
+const END_WITHIN = 120
+
+class Stream {
+  readonly #index: number
+  #socket: Socket | null = null
+  #state = HEAD
+  #head = ''
+  #chunkLeft = 0
+  #emptyLine = true
+  #carry = Buffer.alloc(0)
+  #hash = FNV_START
+  #seen = 0
+  #sentMicros = 0
+  #lastMicros = 0
+  #broken = false
+  #done = false
+  #over = false
+  #refused = false
+  #abort = false
+  #running = false
+
+  constructor(index: number) {
+    this.#index = index
+    this.#begin()
+  }
+
+  #begin(): void {
+    // One buffer for all sockets: nothing of a read outlives its callback.
+    const socket = connect({
+      port: PORT,
+      host: HOST,
+      noDelay: true,
+      onread: {
+        buffer: READ_BUFFER,
+        callback: (length: number, buffer: Uint8Array) => {
+          if (this.#socket === socket) this.#read(buffer.subarray(0, length) as Buffer)
+          return true
+        },
+      },
+    })
+    this.#socket = socket
+    socket.on('connect', () => this.#ask())
+    socket.on('error', () => undefined)
+    socket.on('close', () => {
+      if (this.#socket === socket) this.#broke()
+    })
+  }
+
+  #ask(): void {
+    this.#state = HEAD
+    this.#head = ''
+    this.#carry = Buffer.alloc(0)
+    this.#hash = FNV_START
+    this.#seen = 0
+    this.#broken = this.#done = this.#over = this.#refused = false
+    this.#running = true
+    counts.begun++
+    this.#sentMicros = this.#lastMicros = nowMicros()
+    this.#socket?.write(REQUEST)
+  }
+
+  #again(): void {
+    const socket = this.#socket
+    this.#socket = null
+    this.#running = false
+    socket?.destroy()
+    if (!stopping) this.#begin()
+  }
+
+  #broke(): void {
+    if (this.#refused) {
+      if (counts.refused++ === 0) process.stderr.write(`refused: ${this.#head.slice(0, 300)}\n`)
+      const socket = this.#socket
+      this.#socket = null
+      this.#running = false
+      socket?.destroy()
+      setTimeout(() => {
+        if (!stopping) this.#begin()
+      }, PAUSE_MS)
+      return
+    }
+    if (!stopping) {
+      counts.errors++
+      if (this.#running) counts.lost += Math.max(0, EVENTS - this.#seen)
+    }
+    this.#again()
+  }
+
+  #read(bytes: Buffer): void {
+    const before = counts.events
+    const sound = this.#feed(bytes, nowMicros())
+    if (inWindow) {
+      counts.reads++
+      if (counts.events > before) counts.readsWithEvents++
+    }
+    if (!sound) this.#broke()
+    else if (this.#abort) {
+      this.#abort = false
+      const last = aborts.at(-1)
+      if (last !== undefined) last[1] = Math.floor(nowMicros())
+      this.#again()
+    } else if (this.#over) this.#ended()
+  }
+
+  #ended(): void {
+    counts.finished++
+    if (inWindow) counts.finishedInWindow++
+    if (this.#seen < EVENTS) counts.lost += EVENTS - this.#seen
+    if (this.#broken || !this.#done || this.#seen > EVENTS) counts.wrong++
+    this.#running = false
+    if (/connection: close/i.test(this.#head)) this.#again()
+    else if (!stopping) this.#ask()
+  }
+
+  #feed(bytes: Buffer, micros: number): boolean {
+    let at = 0
+    while (at < bytes.length) {
+      const byte = bytes[at] ?? 0
+      switch (this.#state) {
+        case HEAD: {
+          this.#head += bytes.toString('latin1', at)
+          const end = this.#head.indexOf('\r\n\r\n')
+          if (end === -1) return this.#head.length < 8192
+          at = bytes.length - (this.#head.length - end - 4)
+          this.#head = this.#head.slice(0, end)
+          this.#refused = !this.#head.startsWith('HTTP/1.1 200')
+          if (this.#refused || !/transfer-encoding: chunked/i.test(this.#head)) return false
+          this.#state = SIZE
+          this.#chunkLeft = 0
+          break
+        }
+        case SIZE: {
+          at++
+          if (byte === CR || byte === 59) this.#state = SIZE_REST
+          else {
+            const digit = Number.parseInt(String.fromCharCode(byte), 16)
+            if (Number.isNaN(digit)) return false
+            this.#chunkLeft = this.#chunkLeft * 16 + digit
+          }
+          break
+        }
+        case SIZE_REST:
+          at++
+          if (byte === LF) {
+            this.#state = this.#chunkLeft > 0 ? DATA : TRAILER
+            this.#emptyLine = true
+          }
+          break
+        case DATA: {
+          const length = Math.min(bytes.length - at, this.#chunkLeft)
+          this.#payload(bytes.subarray(at, at + length), micros)
+          at += length
+          this.#chunkLeft -= length
+          if (this.#chunkLeft === 0) this.#state = DATA_END
+          break
+        }
+        case DATA_END:
+          at++
+          if (byte === LF) this.#state = SIZE
+          break
+        default:
+          at++
+          if (byte === LF) {
+            if (this.#emptyLine) this.#over = true
+            this.#emptyLine = true
+          } else if (byte !== CR) this.#emptyLine = false
+      }
+    }
+    return true
+  }
+
+  #payload(bytes: Buffer, micros: number): void {
+    if (inWindow) counts.bytes += bytes.length
+    let at = 0
+    for (;;) {
+      const end = bytes.indexOf(LF, at)
+      const piece = bytes.subarray(at, end === -1 ? bytes.length : end)
+      if (end === -1) {
+        if (piece.length > 0) this.#carry = Buffer.concat([this.#carry, piece])
+        return
+      }
+      if (this.#carry.length === 0) this.#line(piece, micros)
+      else {
+        this.#line(Buffer.concat([this.#carry, piece]), micros)
+        this.#carry = Buffer.alloc(0)
+      }
+      at = end + 1
+    }
+  }
+
+  #line(line: Buffer, micros: number): void {
+    if (line.length < 6 || DATA_FIELD.compare(line, 0, 5) !== 0) return
+    const found = line.indexOf(MARKER)
+    if (found !== -1) {
+      const start = found + MARKER.length - 1
+      const end = line.indexOf(QUOTE, start)
+      if (end === -1) this.#broken = true
+      else this.#text(line.subarray(start, end), micros)
+      return
+    }
+    const near = line.subarray(0, END_WITHIN)
+    if (ENDS.some(end => near.includes(end))) this.#done = true
+  }
+
+  #text(text: Buffer, micros: number): void {
+    const head = text.toString('latin1', 1, text.indexOf(59))
+    const [uid = Number.NaN, sequence = Number.NaN, stampNs = Number.NaN] = head.split(',').map(Number)
+    if (sequence !== this.#seen) this.#broken = true
+    if (sequence === EVENTS - 1) {
+      const hash = Number.parseInt(text.toString('latin1', text.lastIndexOf(35) + 1), 16)
+      if (hash !== this.#hash) this.#broken = true
+    } else this.#hash = fnv1a(this.#hash, text)
+    if (inWindow) {
+      counts.events++
+      if (this.#seen === 0) firstEvent.note(micros - this.#sentMicros)
+      else {
+        delay.note(micros - stampNs / 1000)
+        gap.note(micros - this.#lastMicros)
+      }
+    }
+    this.#lastMicros = micros
+    this.#seen++
+    if (ABORT_AFTER > 0 && this.#index % 2 === 1 && this.#seen === ABORT_AFTER) {
+      this.#abort = true
+      if (aborts.length < ABORTS_MAX) aborts.push([uid, 0])
+    }
+  }
+
+  /** Out of order, or with another hash, and not yet counted. */
+  get broken(): boolean {
+    return this.#running && this.#broken
+  }
+
+  /** Whether it has been waiting for much longer than its pace. */
+  silent(micros: number): boolean {
+    return this.#running && micros - this.#lastMicros > (SPACING_MS * 5 + 3000) * 1000
+  }
+}
+
+const READ_BUFFER = Buffer.alloc(65_536)
+
+function say(value: object): void {
+  process.stdout.write(`${JSON.stringify(value)}\n`)
+}
+
+function stall(): void {
+  const request = readFileSync(settings.get('stalledRequest') ?? '')
+  // Node has no receive buffer setting for TCP: what the kernel takes is the same for every subject.
+  for (let at = 0; at < STALLED; at++) {
+    const socket = connect({ port: PORT, host: HOST })
+    socket.pause().on('error', () => undefined)
+    socket.write(request)
+  }
+}
+
+if (STALLED > 0) stall()
+const startedAt = performance.now()
+const streams: Stream[] = []
+const opening = setInterval(() => {
+  const share = RAMP_MS === 0 ? 1 : Math.min(1, (performance.now() - startedAt) / RAMP_MS)
+  while (streams.length < Math.max(1, share * STREAMS) && streams.length < STREAMS)
+    streams.push(new Stream(streams.length))
+  if (streams.length === STREAMS) clearInterval(opening)
+}, 1)
+setTimeout(() => {
+  inWindow = true
+  say({ phase: 'window' })
+}, RAMP_MS + WARM_MS)
+setTimeout(
+  () => {
+    inWindow = false
+    say({ phase: 'end' })
+    const micros = nowMicros()
+    counts.silent = streams.filter(stream => stream.silent(micros)).length
+    counts.wrong += streams.filter(stream => stream.broken).length
+    stopping = true
+    const result = {
+      ...counts,
+      firstEvent: firstEvent.summary(),
+      delay: delay.summary(),
+      gap: gap.summary(),
+      aborts,
+    }
+    process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0))
+  },
+  RAMP_MS + WARM_MS + WINDOW_MS,
+)

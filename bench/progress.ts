@@ -1,0 +1,61 @@
+/** How far a run is, on standard error: a bar on a terminal, otherwise a line per row. */
+import { costOf, type Row } from './results.ts'
+
+const BAR_WIDTH = 24
+
+export class Progress {
+  readonly #totalSeconds: number
+  readonly #startedAt = performance.now()
+  #doneSeconds = 0
+  #scenarioEnd = 0
+
+  constructor(totalSeconds: number) {
+    this.#totalSeconds = totalSeconds
+  }
+
+  scenario(name: string, seconds: number): void {
+    // What the scenario before had planned is over, whatever it took.
+    this.#doneSeconds = this.#scenarioEnd
+    this.#scenarioEnd += seconds
+    this.#show(name)
+  }
+
+  row(row: Row, seconds: number): void {
+    this.#doneSeconds += seconds
+    const cost = costOf(row)
+    const words = [
+      row.scenario,
+      row.subject,
+      `#${row.round + 1}`,
+      cost === null ? '' : `${cost.toFixed(1)} µs`,
+      row.rejected.length === 0 ? '' : `rejected: ${row.rejected.join(', ')}`,
+    ]
+    this.#show(words.filter(Boolean).join(' '))
+  }
+
+  note(text: string): void {
+    process.stderr.write(`${process.stderr.isTTY ? '\r\x1b[K' : ''}${text}\n`)
+  }
+
+  end(): void {
+    if (process.stderr.isTTY) process.stderr.write('\r\x1b[K')
+  }
+
+  #show(what: string): void {
+    const share = Math.min(1, this.#doneSeconds / this.#totalSeconds)
+    const left = eta(this.#totalSeconds, this.#doneSeconds, (performance.now() - this.#startedAt) / 1000)
+    const percent = `${Math.round(share * 100)}`.padStart(3)
+    if (process.stderr.isTTY) {
+      const full = Math.round(share * BAR_WIDTH)
+      const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full)
+      process.stderr.write(`\r\x1b[K${bar} ${percent} %, ${left} left  ${what}`)
+    } else process.stderr.write(`${percent} %, ${left} left  ${what}\n`)
+  }
+}
+
+/** Minutes and seconds that are left when the rest runs as late as what is done. Pure. */
+export function eta(totalSeconds: number, doneSeconds: number, spentSeconds: number): string {
+  const pace = doneSeconds > 0 ? Math.max(0.5, spentSeconds / doneSeconds) : 1
+  const left = Math.max(0, Math.round((totalSeconds - doneSeconds) * pace))
+  return `${Math.floor(left / 60)}:${String(left % 60).padStart(2, '0')}`
+}

@@ -1,0 +1,198 @@
+/** Raw results as a page of tables. Pure: the same results give the same page. */
+import { CLAIMS, type Claim } from './claims.ts'
+import { costs, rowsOf } from './figures.ts'
+import { bytesPerStream, LIMITS, type Row, type Run, workOf } from './results.ts'
+import type { Scenario, SubjectName } from './scenarios.ts'
+import { paired, type Spread, spread } from './stats.ts'
+import { digits, median, NONE, table, withSpread } from './table.ts'
+
+const KIB = 1024
+
+const RATIO_BASE: SubjectName = 'nginx'
+
+function ratioToBase(run: Run, scenario: Scenario, subject: SubjectName): string {
+  if (subject === RATIO_BASE) return '1'
+  const ratios = paired(
+    costs(run, scenario.name, subject),
+    costs(run, scenario.name, RATIO_BASE),
+    (a, b) => a / b,
+  )
+  return withSpread(spread(ratios))
+}
+
+type Column = readonly [head: string, cell: (rows: readonly Row[], scenario: Scenario) => string]
+
+const medianOf =
+  (take: (row: Row) => number | null | undefined, scale = 1) =>
+  (rows: readonly Row[]): string =>
+    median(spread(rows.flatMap(row => [take(row)].filter(v => typeof v === 'number').map(v => v / scale))))
+
+const STREAM_COLUMNS: readonly Column[] = [
+  ['events/s', medianOf(row => workOf(row) / row.windowSeconds)],
+  ['events/read', medianOf(row => row.streams && row.streams.events / row.streams.readsWithEvents)],
+  ['cores', medianOf(row => (row.cpuMicros === null ? null : row.cores.subject))],
+  ['first event p50 ms', medianOf(row => row.streams?.firstEvent.p50, 1000)],
+  ['p99', medianOf(row => row.streams?.firstEvent.p99, 1000)],
+  ['delay p50 ms', medianOf(row => row.streams?.delay.p50, 1000)],
+  ['p99', medianOf(row => row.streams?.delay.p99, 1000)],
+  ['gap p99 ms', medianOf(row => row.streams?.gap.p99, 1000)],
+  ['RSS MiB', rows => medianOf(row => (row.cpuMicros === null ? null : row.rssBytes), KIB * KIB)(rows)],
+  [
+    'KiB/stream',
+    (rows, scenario) => {
+      const last = rows.at(-1)
+      return last === undefined ? NONE : medianOf(row => bytesPerStream(row, scenario), KIB)(rows)
+    },
+  ],
+]
+
+const ABORT_COLUMNS: readonly Column[] = [
+  ['abort to upstream p50 ms', medianOf(row => row.abortMicros?.p50, 1000)],
+  ['p99', medianOf(row => row.abortMicros?.p99, 1000)],
+]
+
+const JSON_COLUMNS: readonly Column[] = [
+  ['requests/s', medianOf(row => workOf(row) / (row.json?.seconds ?? row.windowSeconds))],
+  ['cores', medianOf(row => (row.cpuMicros === null ? null : row.cores.subject))],
+  ['latency p50 ms', medianOf(row => latencyMs(row, 'p50'))],
+  ['p99', medianOf(row => latencyMs(row, 'p99'))],
+  ['RSS MiB', medianOf(row => (row.cpuMicros === null ? null : row.rssBytes), KIB * KIB)],
+]
+
+function latencyMs(row: Row, which: 'p50' | 'p99'): number | null {
+  const serial = row.json?.serialMicros
+  return serial === null || serial === undefined ? (row.json?.latencyMs[which] ?? null) : serial[which] / 1000
+}
+
+function scenarioSection(run: Run, scenario: Scenario): string {
+  const stream = scenario.load.kind === 'streams'
+  const columns = stream
+    ? [...STREAM_COLUMNS, ...(scenario.load.abortAfter === undefined ? [] : ABORT_COLUMNS)]
+    : JSON_COLUMNS
+  const rows = scenario.subjects
+    .filter(subject => rowsOf(run, scenario.name, subject).length > 0)
+    .map(subject => {
+      const all = rowsOf(run, scenario.name, subject)
+      const good = all.filter(row => row.rejected.length === 0)
+      return [
+        subject,
+        withSpread(spread([...costs(run, scenario.name, subject).values()])),
+        subject === 'direct' ? NONE : ratioToBase(run, scenario, subject),
+        ...columns.map(([, cell]) => cell(good, scenario)),
+        good.length === all.length ? String(all.length) : `${good.length} of ${all.length}`,
+      ]
+    })
+  const unit = stream ? 'event' : 'request'
+  const head = [
+    '',
+    `CPU µs/${unit}`,
+    `ratio to ${RATIO_BASE}`,
+    ...columns.map(([name]) => name),
+    'rounds that count',
+  ]
+  const marks = rowsOf(run, scenario.name).filter(row => row.marks.length > 0 && row.rejected.length === 0)
+  const notes = marks.map(row => `${row.subject} #${row.round + 1}: ${row.marks.join(', ')}`)
+  return [
+    `### ${scenario.name}`,
+    `${scenario.title}. ${scenario.rounds} rounds of ${digits(scenario.windowSeconds)} s.`,
+    table(head, rows),
+    ...(notes.length === 0 ? [] : [`Marked: ${notes.join('; ')}.`]),
+  ].join('\n\n')
+}
+
+function claimRow(run: Run, claim: Claim): readonly string[] {
+  const values = claim.values(run)
+  const seen = spread(values)
+  const verdict =
+    seen === null
+      ? 'not measured'
+      : (claim.least ? seen.median >= claim.limit : seen.median <= claim.limit)
+        ? 'held'
+        : '**missed**'
+  return [
+    claim.text,
+    claim.scenario,
+    `${claim.least ? 'at least' : 'at most'} ${claim.limit} ${claim.unit}`.trim(),
+    seen === null ? NONE : `${withSpread(seen)} ${claim.unit}`.trim(),
+    verdict,
+  ]
+}
+
+function rejectedSection(run: Run): string {
+  const rejected = run.rows.filter(row => row.rejected.length > 0)
+  const lines = [
+    ...rejected.map(
+      row =>
+        `- ${row.scenario}, ${row.subject}, round ${row.round + 1}: ${[...row.rejected, ...row.marks].join(', ')}`,
+    ),
+    ...run.failures.map(failure => `- ${failure}`),
+    ...Object.entries(run.absent).map(([name, reason]) => `- ${name} is absent: ${reason}`),
+  ]
+  return lines.length === 0 ? 'None.' : lines.join('\n')
+}
+
+function costOfLoad(run: Run): string {
+  const perEvent = (core: 'load' | 'upstream'): Spread | null =>
+    spread(
+      run.rows
+        .filter(row => row.streams !== null && row.streams.events > 1000)
+        .map(row => (row.cores[core] * row.windowSeconds * 1e6) / Math.max(1, workOf(row))),
+    )
+  const probe = run.probe === 'c' ? 'probe.c' : 'probe.ts'
+  return `The load (${probe}) cost ${withSpread(perEvent('load'))} µs per event, the upstream ${withSpread(perEvent('upstream'))} µs.`
+}
+
+function noiseFloor(run: Run): string {
+  const ratios = run.scenarios
+    .filter(({ subjects }) => subjects.includes('sluice-again'))
+    .map(({ name }) => {
+      const found = spread(
+        paired(costs(run, name, 'sluice-again'), costs(run, name, 'sluice'), (a, b) => a / b),
+      )
+      return `${name} ${withSpread(found)}`
+    })
+  return ratios.length === 0
+    ? 'No scenario of this run had the same code twice.'
+    : `Two processes of the same code differ by this ratio of CPU: ${ratios.join(', ')}. What differs less is not told apart.`
+}
+
+const HOW = `Every proxy runs on one core of its own, load and upstream on another, all on 127.0.0.1. Rounds go through the
+subjects in rotated order. CPU is user and system time of all processes of a subject within the window, from /proc;
+memory is resident, per stream over the idle process. Figures are medians over the rounds that count, least and
+greatest in brackets; ratios are formed within a round. Delay is from the writing of an event at the upstream to its
+arrival at the client; gap is between two events of one stream. The gateway checks keys, records usage and logs every
+request; nginx writes its access log; HAProxy writes none.
+
+A row counts for nothing when load or upstream use more than ${LIMITS.loadCores} of a core (closed-loop JSON with many
+connections is marked instead: its throughput is a lower bound), when an event is lost, a checksum or an order is
+wrong, a connection breaks, an upstream stream is left open, or, where CPU per event is compared, when events per read
+leave ${LIMITS.eventsPerRead.min}–${LIMITS.eventsPerRead.max}.`
+
+/** @param more sections of other measurements, as they are */
+export function report(run: Run, more: readonly string[] = []): string {
+  const measured = new Set(run.rows.map(row => row.scenario))
+  const claims = CLAIMS.filter(claim => measured.has(claim.scenario))
+  const facts = { ...run.machine, ...run.versions, pinned: run.pinned }
+  return `${[
+    '# Benchmark results',
+    `Written by \`npm run bench\` from its raw results; do not edit. ${run.startedAt}, commit ${run.commit}${run.dirty ? ' with uncommitted changes' : ''}, ${digits(run.seconds / 60)} minutes.`,
+    table(
+      ['', ''],
+      Object.entries(facts).map(([name, value]) => [name, value]),
+    ),
+    '## Targets',
+    table(
+      ['what', 'scenario', 'target', 'measured', ''],
+      claims.map(claim => claimRow(run, claim)),
+    ),
+    '## Noise',
+    `${noiseFloor(run)} ${costOfLoad(run)}`,
+    '## How',
+    HOW,
+    '## Scenarios',
+    ...run.scenarios.filter(({ name }) => measured.has(name)).map(scenario => scenarioSection(run, scenario)),
+    '## Rejected rows',
+    rejectedSection(run),
+    ...more.map(text => text.trim()),
+  ].join('\n\n')}\n`
+}

@@ -1,0 +1,169 @@
+/** What a run leaves behind: the shape of the raw JSON, and which rows count. Pure. */
+import type { Scenario, SubjectName } from './scenarios.ts'
+
+/** Microseconds. */
+export interface Quantiles {
+  readonly count: number
+  readonly p50: number
+  readonly p90: number
+  readonly p99: number
+  readonly p999: number
+  readonly max: number
+}
+
+export interface StreamCounts {
+  /** Texts delivered within the window. */
+  readonly events: number
+  readonly reads: number
+  readonly readsWithEvents: number
+  readonly bytes: number
+  readonly begun: number
+  readonly finished: number
+  readonly finishedInWindow: number
+  /** Texts that streams which ended had not delivered. */
+  readonly lost: number
+  /** Streams whose texts were out of order, had another hash, or missed their end. */
+  readonly wrong: number
+  readonly errors: number
+  /** Answers of another status than 200. */
+  readonly refused: number
+  /** Streams that had gone silent at the end. */
+  readonly silent: number
+  /** From the request to the first event, which comes with the first text. */
+  readonly firstEvent: Quantiles
+  /** From the sending of a text at the upstream to its arrival at the client. */
+  readonly delay: Quantiles
+  /** Between two texts of a stream at the client. */
+  readonly gap: Quantiles
+}
+
+export interface JsonCounts {
+  readonly requests: number
+  readonly seconds: number
+  readonly errors: number
+  readonly wrong: number
+  readonly latencyMs: { readonly p50: number; readonly p99: number; readonly max: number }
+  readonly serialMicros: { readonly p50: number; readonly p99: number } | null
+}
+
+/** One subject in one round of one scenario. */
+export interface Row {
+  readonly scenario: string
+  readonly subject: SubjectName
+  readonly round: number
+  /** Place in the order of its round, from 0. */
+  readonly place: number
+  readonly windowSeconds: number
+  /** CPU of the subject within the window; null when nobody stands between. */
+  readonly cpuMicros: number | null
+  /** Its memory before the first row of the scenario, and the greatest within this row's window. */
+  readonly idleRssBytes: number
+  readonly rssBytes: number
+  readonly threads: number
+  /** Cores in use within the window. */
+  readonly cores: {
+    readonly subject: number
+    readonly load: number
+    readonly upstream: number
+    /** Everybody else on the machine. */
+    readonly others: number
+  }
+  readonly streams: StreamCounts | null
+  readonly json: JsonCounts | null
+  /** From a reader's leaving to the end of the upstream's connection; only where readers leave. */
+  readonly abortMicros: Quantiles | null
+  /** Streams that the upstream still held a second after their readers had left. */
+  readonly leftOpen: number
+  /** Why the row counts for nothing; empty: it counts. */
+  readonly rejected: readonly string[]
+  /** What a reader should know of a row that counts. */
+  readonly marks: readonly string[]
+}
+
+export interface Run {
+  readonly startedAt: string
+  readonly seconds: number
+  readonly commit: string
+  readonly dirty: boolean
+  readonly machine: Readonly<Record<string, string>>
+  readonly versions: Readonly<Record<string, string>>
+  readonly pinned: string
+  readonly probe: 'c' | 'node'
+  readonly scenarios: readonly Scenario[]
+  /** Subjects that could not be started, with the reason. */
+  readonly absent: Readonly<Record<string, string>>
+  /** Rows that could not be measured, one line each. */
+  readonly failures: readonly string[]
+  readonly rows: readonly Row[]
+}
+
+export const LIMITS = {
+  /** Cores; a generator or upstream with less room measures itself. */
+  loadCores: 0.9,
+  /** Texts per read that carried any: with more, one system call did the work of several. */
+  eventsPerRead: { min: 0.95, max: 1.05 },
+  /** Cores; past it the subject had no room and its delays are a queue's. */
+  subjectCores: 0.95,
+  /** Cores of other processes on this machine. */
+  othersCores: 0.15,
+} as const
+
+export type Judged = Pick<Row, 'rejected' | 'marks'>
+
+/** Applies the rules of rejection to a row's figures. */
+export function judge(row: Omit<Row, 'rejected' | 'marks'>, scenario: Scenario): Judged {
+  const rejected: string[] = []
+  const marks: string[] = []
+  const { cores, streams, json } = row
+  // Closed-loop JSON with many connections asks as fast as it can: there the load is meant to be at its limit.
+  const bounded = scenario.load.kind === 'streams' || scenario.load.connections === 1
+  for (const [who, used] of [
+    ['load', cores.load],
+    ['upstream', cores.upstream],
+  ] as const) {
+    if (used > LIMITS.loadCores) (bounded ? rejected : marks).push(`${who} used ${used.toFixed(2)} of a core`)
+  }
+  if (!bounded && cores.load + cores.upstream > LIMITS.loadCores) marks.push('throughput bounded by the load')
+  if (streams !== null) {
+    if (streams.lost > 0) rejected.push(`${streams.lost} events lost`)
+    if (streams.wrong > 0) rejected.push(`${streams.wrong} streams with a wrong checksum or order`)
+    if (streams.errors > 0) rejected.push(`${streams.errors} broken connections`)
+    if (streams.refused > 0) rejected.push(`${streams.refused} requests refused`)
+    if (streams.silent > 0) rejected.push(`${streams.silent} streams gone silent`)
+    if (streams.events === 0) rejected.push('no events')
+    const perRead = streams.events / Math.max(1, streams.readsWithEvents)
+    const { min, max } = LIMITS.eventsPerRead
+    if (streams.events > 0 && (perRead < min || perRead > max)) {
+      // Only a cost per event is falsified by it.
+      const matters = row.cpuMicros !== null && scenario.comparesCost
+      ;(matters ? rejected : marks).push(`${perRead.toFixed(2)} events per read`)
+    }
+  }
+  if (json !== null) {
+    if (json.errors > 0) rejected.push(`${json.errors} failed requests`)
+    if (json.wrong > 0) rejected.push(`${json.wrong} replies with a wrong text`)
+    if (json.requests === 0) rejected.push('no requests')
+  }
+  if (row.leftOpen > 0) rejected.push(`${row.leftOpen} upstream streams left open`)
+  if (cores.subject > LIMITS.subjectCores) marks.push('no CPU left: delays are those of a queue')
+  if (cores.others > LIMITS.othersCores) marks.push(`others used ${cores.others.toFixed(2)} of a core`)
+  return { rejected, marks }
+}
+
+/** Events, or requests, within the window. */
+export function workOf(row: Row): number {
+  return row.streams?.events ?? row.json?.requests ?? 0
+}
+
+/** Microseconds of CPU per event or request; null where it cannot be told. */
+export function costOf(row: Row): number | null {
+  const work = workOf(row)
+  return row.cpuMicros === null || work === 0 ? null : row.cpuMicros / work
+}
+
+/** Resident bytes over the idle process per open stream; null for JSON. */
+export function bytesPerStream(row: Row, scenario: Scenario): number | null {
+  if (row.cpuMicros === null || scenario.load.kind !== 'streams') return null
+  const open = scenario.load.streams + (scenario.load.stalled?.readers ?? 0)
+  return (row.rssBytes - row.idleRssBytes) / open
+}

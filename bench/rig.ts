@@ -1,0 +1,164 @@
+/** Sets up what all rows of a run share, runs scenarios, and takes everything down again. */
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { selfSigned } from '../test/upstream/self-signed.ts'
+import { usage } from './cpu.ts'
+import { chooseCores, has, lineOf, start, stopAll } from './processes.ts'
+import type { Row } from './results.ts'
+import { measure, type Rig } from './row.ts'
+import type { Scenario, SubjectName } from './scenarios.ts'
+import { rotated } from './stats.ts'
+import { type Bench, bodyOf, type Subject } from './subjects.ts'
+import { jsonText, planName } from './wire.ts'
+
+const START_MS = 20_000
+/** A run goes on without them. */
+const PEERS: ReadonlySet<SubjectName> = new Set(['nginx', 'haproxy', 'portkey'])
+/** The plan of those requests. */
+export const WARM_PLAN = { kind: 'json', textBytes: 100 } as const
+const API_KEY = `sk-gw-v1-${'b'.repeat(64)}`
+
+export type Starter = (bench: Bench) => Promise<Subject>
+
+export interface Built {
+  readonly rig: Rig
+  readonly bench: Bench
+}
+
+/** @param root the source tree whose gateway is measured */
+export async function build(scenarios: readonly Scenario[], root: string, compile: boolean): Promise<Built> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
+  // Also after a signal or a failure: it holds a private key.
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  const cores = chooseCores()
+  const certificate = join(folder, 'upstream.pem')
+  const key = join(folder, 'upstream.key')
+  const made = selfSigned(['localhost'], true)
+  writeFileSync(certificate, made.cert)
+  writeFileSync(key, made.key, { mode: 0o600 })
+  const upstreamLog = join(folder, 'upstream.log')
+  const entry = join(import.meta.dirname, 'upstream.ts')
+  const upstream = start(process.execPath, [entry, certificate, key], {
+    core: cores.upstream,
+    log: upstreamLog,
+    readLines: true,
+  })
+  const ports = await lineOf(
+    upstream,
+    upstreamLog,
+    START_MS,
+    line => JSON.parse(line) as { plain: number; tls: number },
+  )
+  const plans = new Set([WARM_PLAN, ...scenarios.flatMap(({ load }) => plansOf(load))].map(planName))
+  return {
+    rig: { folder, cores, upstream, upstreamLog, probe: compile ? compiledProbe(folder) : null },
+    bench: {
+      folder,
+      upstream: ports,
+      certificate,
+      proxyCore: cores.proxy,
+      plans: [...plans],
+      apiKey: API_KEY,
+      root,
+    },
+  }
+}
+
+function plansOf(load: Scenario['load']): Parameters<typeof planName>[0][] {
+  return load.kind === 'streams' && load.stalled !== undefined ? [load.plan, load.stalled.plan] : [load.plan]
+}
+
+/** Path of the probe, or null where there is no compiler. */
+function compiledProbe(folder: string): string | null {
+  if (!has('cc')) return null
+  const out = join(folder, 'probe')
+  try {
+    execFileSync('cc', ['-O2', '-o', out, join(import.meta.dirname, 'probe.c')], { stdio: 'ignore' })
+    return out
+  } catch {
+    return null
+  }
+}
+
+/** Ends every process and removes the folder. */
+export async function takeDown({ rig }: Built): Promise<void> {
+  await stopAll()
+  rmSync(rig.folder, { recursive: true, force: true })
+}
+
+export interface Told {
+  /** A subject that could not be started. */
+  absent(name: SubjectName, reason: string): void
+  row(row: Row): void
+  /** A row that could not be measured. */
+  failed(subject: SubjectName, round: number, reason: string): void
+}
+
+/**
+ * Runs all rounds of one scenario: its subjects are started once, and each round has them in another order.
+ */
+export async function runScenario(
+  { rig, bench }: Built,
+  scenario: Scenario,
+  starters: Readonly<Partial<Record<SubjectName, Starter>>>,
+  told: Told,
+): Promise<void> {
+  const subjects: { readonly subject: Subject; readonly idleRssBytes: number }[] = []
+  try {
+    for (const name of scenario.subjects) {
+      try {
+        const subject = await starters[name]?.(bench)
+        if (subject === undefined) throw new Error('unknown')
+        const idle = warm(subject, scenario).then(() => usage(subject.pids()).rssBytes)
+        idle.catch(() => subject.stop())
+        subjects.push({ subject, idleRssBytes: await idle })
+      } catch (error) {
+        if (PEERS.has(name)) told.absent(name, reasonOf(error))
+        // Scenarios that are measured already must not be lost.
+        else told.failed(name, 0, `did not start: ${reasonOf(error)}`)
+      }
+    }
+    for (let round = 0; round < scenario.rounds; round++) {
+      for (const [place, { subject, idleRssBytes }] of rotated(subjects, round).entries()) {
+        try {
+          told.row(await measure(rig, scenario, subject, { round, place, idleRssBytes }))
+        } catch (error) {
+          told.failed(subject.name, round, reasonOf(error))
+        }
+      }
+    }
+  } finally {
+    for (const { subject } of subjects) await subject.stop()
+  }
+}
+
+/** A gateway that has just been started may find itself too busy; after so many refusals it is not the start. */
+const WARM_REFUSALS_MAX = 20
+const WARM_PAUSE_MS = 250
+/** Enough for compilers and pools to have begun, so that what an idle process holds can be told. */
+const WARM_REQUESTS = 100
+
+/** @throws Error when a reply is not the one that was asked for */
+export async function warm(subject: Subject, scenario: Scenario): Promise<void> {
+  const { port, path, headers, wire, modelPrefix } = subject.target(scenario)
+  const body = bodyOf(wire, modelPrefix + planName(WARM_PLAN), false)
+  let refusals = 0
+  for (let at = 0; at < WARM_REQUESTS; ) {
+    const reply = await fetch(`http://127.0.0.1:${port}${path}`, { method: 'POST', headers, body })
+    const text = await reply.text()
+    if (reply.status === 503 && ++refusals <= WARM_REFUSALS_MAX) {
+      await new Promise(resolve => setTimeout(resolve, WARM_PAUSE_MS))
+      continue
+    }
+    if (reply.status !== 200 || !text.includes(jsonText(WARM_PLAN.textBytes)))
+      throw new Error(`${subject.name} answered ${reply.status} ${text.slice(0, 200)}`)
+    at++
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error)
+  return text.split('\n', 1)[0] ?? text
+}

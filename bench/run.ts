@@ -1,0 +1,204 @@
+/**
+ * `npm run bench`: measures the gateway beside its peers and writes the results as raw JSON and as a page.
+ * `--list` names the scenarios; `--only`, `--rounds`, `--seconds` and `--quick` measure less.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { parseArgs } from 'node:util'
+import { startGateway } from './gateway.ts'
+import { commitOf, machine, versions } from './machine.ts'
+import { direct, startHaproxy, startNginx, startPortkey } from './peers.ts'
+import { cacheFolder, endOnSignals } from './processes.ts'
+import { Progress } from './progress.ts'
+import { report } from './report.ts'
+import type { Row, Run } from './results.ts'
+import { type Built, build, runScenario, type Starter, takeDown } from './rig.ts'
+import {
+  type Choice,
+  chosen,
+  estimateSeconds,
+  rowSeconds,
+  type SCENARIOS,
+  type SubjectName,
+} from './scenarios.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const RESULTS = join(import.meta.dirname, 'results')
+const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--rounds N] [--seconds S] [--quick] [--node-probe] [--out FOLDER]
+
+  --list        names the scenarios and the time they take, and measures nothing
+  --only        scenarios of these names, or all whose names begin so
+  --rounds      rounds of each scenario, instead of its own number
+  --seconds     length of each measured window, instead of its own
+  --quick       one round with short windows: to see that all is well, not to quote
+  --node-probe  loads with probe.ts even where probe.c can be compiled
+  --out         where the results go; without it a whole run writes bench/RESULTS.md and bench/results/latest.json,
+                any other run only prints the page
+  --render FILE writes the page of raw results that are there, and measures nothing
+`
+
+const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
+  direct: async bench => direct(bench),
+  nginx: startNginx,
+  haproxy: startHaproxy,
+  sluice: bench => startGateway(bench, 'sluice', ''),
+  'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
+  portkey: bench => startPortkey(bench, cacheFolder('portkey')),
+}
+
+function positive(text: string | undefined, name: string): number | null {
+  if (text === undefined) return null
+  const value = Number(text)
+  if (!(value > 0)) throw new Error(`--${name}: expected a number above 0`)
+  return value
+}
+
+function settings() {
+  const { values } = parseArgs({
+    options: {
+      list: { type: 'boolean' },
+      only: { type: 'string', multiple: true },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      quick: { type: 'boolean' },
+      'node-probe': { type: 'boolean' },
+      out: { type: 'string' },
+      render: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  })
+  const rounds = positive(values.rounds, 'rounds')
+  const choice: Choice = {
+    only: (values.only ?? []).flatMap(names => names.split(',')),
+    rounds: rounds === null ? null : Math.max(1, Math.round(rounds)),
+    seconds: positive(values.seconds, 'seconds'),
+    quick: values.quick === true,
+  }
+  const whole = choice.only.length === 0 && choice.rounds === null && choice.seconds === null && !choice.quick
+  return { values, whole, scenarios: chosen(choice) }
+}
+
+function list(scenarios: readonly (typeof SCENARIOS)[number][]): string {
+  const lines = scenarios.map(
+    scenario =>
+      `${scenario.name.padEnd(20)} ${String(Math.round(estimateSeconds([scenario]))).padStart(4)} s  ${scenario.title} (${scenario.subjects.join(', ')})`,
+  )
+  return `${lines.join('\n')}\n${'all of these'.padEnd(20)} ${String(Math.round(estimateSeconds(scenarios))).padStart(4)} s\n`
+}
+
+/** Pages of other measurements that stand beside the raw results. */
+function morePages(): string[] {
+  if (!existsSync(RESULTS)) return []
+  return readdirSync(RESULTS)
+    .filter(name => name.endsWith('.md'))
+    .sort()
+    .map(name => readFileSync(join(RESULTS, name), 'utf8'))
+}
+
+/** One row per line: a change of one run shows as that run's lines. */
+function rawJson(run: Run): string {
+  const { rows, ...head } = run
+  const text = JSON.stringify(head, null, 1)
+  return `${text.slice(0, -2)},\n "rows": [\n${rows.map(row => JSON.stringify(row)).join(',\n')}\n]}\n`
+}
+
+function keep(run: Run, folder: string, page: string): void {
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(join(folder, 'latest.json'), rawJson(run))
+  writeFileSync(page, report(run, morePages()))
+  process.stderr.write(
+    `written: ${relative(process.cwd(), page)}, ${relative(process.cwd(), join(folder, 'latest.json'))}\n`,
+  )
+}
+
+async function main(): Promise<number> {
+  const { values, whole, scenarios } = settings()
+  if (values.help === true) {
+    process.stdout.write(USAGE)
+    return 0
+  }
+  if (values.list === true) {
+    process.stdout.write(list(scenarios))
+    return 0
+  }
+  if (values.render !== undefined) {
+    process.stdout.write(report(JSON.parse(readFileSync(values.render, 'utf8')) as Run, morePages()))
+    return 0
+  }
+  const run = await measureAll(scenarios, values['node-probe'] !== true)
+  if (values.out !== undefined) keep(run, values.out, join(values.out, 'RESULTS.md'))
+  else if (whole) keep(run, RESULTS, join(import.meta.dirname, 'RESULTS.md'))
+  else process.stdout.write(report(run))
+  // A run without a single row that counts for the gateway has shown nothing.
+  return run.rows.some(row => row.subject === 'sluice' && row.rejected.length === 0) ? 0 : 1
+}
+
+async function measureAll(scenarios: ReturnType<typeof chosen>, compile: boolean): Promise<Run> {
+  const startedAt = new Date()
+  const rows: Row[] = []
+  const failures: string[] = []
+  const absent: Record<string, string> = {}
+  const subjectVersions: Record<string, string> = {}
+  const built: Built = await build(scenarios, ROOT, compile)
+  const progress = new Progress(estimateSeconds(scenarios))
+  if (compile && built.rig.probe === null)
+    progress.note('no C compiler: the load is probe.ts, which costs more per event')
+  const starters = Object.fromEntries(
+    Object.entries(STARTERS).map(([name, starter]) => [
+      name,
+      async (bench: Built['bench']) => {
+        const subject = await starter(bench)
+        if (subject.version !== '') subjectVersions[name] = subject.version
+        return subject
+      },
+    ]),
+  )
+  try {
+    for (const scenario of scenarios) {
+      progress.scenario(scenario.name, estimateSeconds([scenario]))
+      await runScenario(built, scenario, starters, {
+        absent: (name, reason) => {
+          absent[name] = reason
+          progress.note(`${name} is absent: ${reason}`)
+        },
+        row: row => {
+          rows.push(row)
+          progress.row(row, rowSeconds(scenario))
+        },
+        failed: (subject, round, reason) => {
+          failures.push(`${scenario.name}, ${subject}, round ${round + 1}: not measured: ${reason}`)
+          progress.note(failures.at(-1) ?? '')
+        },
+      })
+    }
+  } finally {
+    progress.end()
+    await takeDown(built)
+  }
+  const { cores, probe } = built.rig
+  return {
+    startedAt: startedAt.toISOString(),
+    seconds: (Date.now() - startedAt.getTime()) / 1000,
+    ...commitOf(ROOT),
+    machine: machine(),
+    versions: { ...versions(ROOT), ...subjectVersions },
+    pinned:
+      cores.proxy === null
+        ? 'nothing'
+        : `proxy on core ${cores.proxy}, load on ${cores.load}, upstream on ${cores.upstream}`,
+    probe: probe === null ? 'node' : 'c',
+    scenarios,
+    absent,
+    failures,
+    rows,
+  }
+}
+
+endOnSignals()
+
+try {
+  process.exitCode = await main()
+} catch (error) {
+  process.stderr.write(`bench: ${error instanceof Error ? error.message : String(error)}\n`)
+  process.exitCode = 2
+}

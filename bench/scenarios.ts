@@ -1,0 +1,246 @@
+/** What `npm run bench` measures, as data, and how long it takes. Pure. */
+import type { Plan, Wire } from './wire.ts'
+
+export const SUBJECTS = [
+  'direct',
+  'nginx',
+  'haproxy',
+  'sluice',
+  'sluice-again',
+  'portkey',
+  'before',
+  'after',
+  'before-again',
+] as const
+/**
+ * Who stands between load and upstream. `direct` is nobody; `before` and `after` are the gateway of two revisions;
+ * `sluice-again` and `before-again` are a second process of the same code: what the two differ by is noise.
+ */
+export type SubjectName = (typeof SUBJECTS)[number]
+
+export interface StreamLoad {
+  readonly kind: 'streams'
+  /** Open at the same time; each begins anew when it ends. */
+  readonly streams: number
+  readonly plan: Plan & { readonly kind: 'stream' }
+  /** Every second stream is left after this many texts. */
+  readonly abortAfter?: number
+  /** So many readers more that ask for a flood and never read. */
+  readonly stalled?: { readonly readers: number; readonly plan: Plan & { readonly kind: 'flood' } }
+}
+
+export interface JsonLoad {
+  readonly kind: 'json'
+  /** Each sends its next request when it has the last reply. */
+  readonly connections: number
+  readonly plan: Plan & { readonly kind: 'json' }
+}
+
+export interface Scenario {
+  readonly name: string
+  readonly title: string
+  readonly load: StreamLoad | JsonLoad
+  /** TLS between proxy and upstream; clients always speak plain HTTP. */
+  readonly tls: boolean
+  /** What the upstream speaks. The gateway's clients speak Responses; those of the others what the upstream speaks. */
+  readonly wire: Wire
+  readonly subjects: readonly SubjectName[]
+  /** CPU per event is what this compares, so one event must be one read. */
+  readonly comparesCost: boolean
+  readonly rounds: number
+  /** Streams open one after the other over this time; then this much warm-up, then the measured window. */
+  readonly rampSeconds: number
+  readonly warmSeconds: number
+  readonly windowSeconds: number
+}
+
+/** 48 bytes of text make an event of about 220 bytes, as providers send them. */
+const TEXT_BYTES = 48
+
+function paced(events: number, spacingMs: number): StreamLoad['plan'] {
+  return { kind: 'stream', events, spacingMs, textBytes: TEXT_BYTES }
+}
+
+/** 700 bytes of text make a Responses object of about 1.4 kB. */
+const REPLY = { kind: 'json', textBytes: 700 } as const
+
+const PLAIN = { tls: false, wire: 'openai-responses', comparesCost: false } as const
+const COST = { ...PLAIN, comparesCost: true } as const
+const PEERS = ['nginx', 'haproxy', 'sluice'] as const
+
+export const SCENARIOS: readonly Scenario[] = [
+  {
+    ...PLAIN,
+    name: 'json-1',
+    title: 'JSON replies of 1.4 kB, one connection',
+    load: { kind: 'json', connections: 1, plan: REPLY },
+    subjects: ['direct', ...PEERS],
+    rounds: 3,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'json-64',
+    title: 'JSON replies of 1.4 kB, 64 connections',
+    load: { kind: 'json', connections: 64, plan: REPLY },
+    subjects: [...PEERS, 'portkey'],
+    rounds: 3,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'json-256',
+    title: 'JSON replies of 1.4 kB, 256 connections',
+    load: { kind: 'json', connections: 256, plan: REPLY },
+    subjects: PEERS,
+    rounds: 2,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'relay-20',
+    title: '20 streams of 20 events, 20 ms apart: time to the first token at light load',
+    load: { kind: 'streams', streams: 20, plan: paced(20, 20) },
+    subjects: ['direct', ...PEERS, 'portkey'],
+    rounds: 3,
+    rampSeconds: 0.4,
+    warmSeconds: 0.8,
+    windowSeconds: 3,
+  },
+  {
+    ...COST,
+    name: 'relay-256',
+    title: '256 streams of 100 events, 20 ms apart',
+    load: { kind: 'streams', streams: 256, plan: paced(100, 20) },
+    subjects: PEERS,
+    rounds: 3,
+    rampSeconds: 1.5,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
+  },
+  {
+    ...COST,
+    name: 'relay-256-tls',
+    title: '256 streams of 100 events, 20 ms apart, TLS to the upstream',
+    load: { kind: 'streams', streams: 256, plan: paced(100, 20) },
+    tls: true,
+    subjects: [...PEERS, 'sluice-again'],
+    rounds: 5,
+    rampSeconds: 1.5,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
+  },
+  {
+    ...COST,
+    name: 'relay-1000',
+    title: '1,000 streams of 50 events, 80 ms apart',
+    load: { kind: 'streams', streams: 1000, plan: paced(50, 80) },
+    subjects: PEERS,
+    rounds: 2,
+    rampSeconds: 2,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
+  },
+  {
+    ...COST,
+    name: 'relay-5000',
+    title: '5,000 streams of 20 events, 400 ms apart',
+    load: { kind: 'streams', streams: 5000, plan: paced(20, 400) },
+    subjects: PEERS,
+    rounds: 2,
+    rampSeconds: 8,
+    warmSeconds: 0.5,
+    windowSeconds: 5,
+  },
+  {
+    ...COST,
+    name: 'translate-chat-256',
+    title:
+      '256 streams of a chat-completions upstream; the gateway answers in Responses events, the others pass bytes',
+    load: { kind: 'streams', streams: 256, plan: paced(100, 20) },
+    wire: 'openai-chat',
+    subjects: PEERS,
+    rounds: 3,
+    rampSeconds: 1.5,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
+  },
+  {
+    ...PLAIN,
+    name: 'slow-readers',
+    title: '64 streams, 20 ms apart, beside 100 readers of 64 MiB that never read',
+    load: {
+      kind: 'streams',
+      streams: 64,
+      plan: paced(100, 20),
+      stalled: { readers: 100, plan: { kind: 'flood', mebibytes: 64 } },
+    },
+    subjects: PEERS,
+    rounds: 2,
+    rampSeconds: 1.5,
+    warmSeconds: 1.5,
+    windowSeconds: 4,
+  },
+  {
+    ...PLAIN,
+    name: 'aborts',
+    title: '128 streams, 20 ms apart, every second one left by its reader after 20 events',
+    load: { kind: 'streams', streams: 128, plan: paced(100, 20), abortAfter: 20 },
+    subjects: PEERS,
+    rounds: 2,
+    rampSeconds: 1.5,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
+  },
+]
+
+export interface Choice {
+  /** Names, or beginnings of names; empty: all. */
+  readonly only: readonly string[]
+  readonly rounds: number | null
+  readonly seconds: number | null
+  readonly quick: boolean
+}
+
+const QUICK_WINDOW_SECONDS = 1
+/** Starting the subjects and the load of one scenario. */
+const START_SECONDS = 4
+/** Processes of a row, and waiting for the upstream to be empty. */
+const ROW_SECONDS = 0.7
+
+/** The scenarios of a run with its own rounds and seconds. @throws Error when a name fits none */
+export function chosen(choice: Choice, all: readonly Scenario[] = SCENARIOS): Scenario[] {
+  for (const name of choice.only) {
+    if (!all.some(scenario => scenario.name.startsWith(name))) throw new Error(`--only: no scenario ${name}`)
+  }
+  return all
+    .filter(({ name }) => {
+      // A whole name means that one: `relay-256` is not `relay-256-tls`.
+      if (choice.only.includes(name) || choice.only.length === 0) return true
+      return choice.only.some(wanted => name.startsWith(wanted) && !all.some(other => other.name === wanted))
+    })
+    .map(scenario => ({
+      ...scenario,
+      rounds: choice.rounds ?? (choice.quick ? 1 : scenario.rounds),
+      windowSeconds: choice.seconds ?? (choice.quick ? QUICK_WINDOW_SECONDS : scenario.windowSeconds),
+    }))
+}
+
+/** Seconds of one row: one subject in one round. */
+export function rowSeconds(scenario: Scenario): number {
+  return scenario.rampSeconds + scenario.warmSeconds + scenario.windowSeconds + ROW_SECONDS
+}
+
+export function estimateSeconds(scenarios: readonly Scenario[]): number {
+  return scenarios.reduce(
+    (sum, scenario) =>
+      sum + START_SECONDS + scenario.rounds * scenario.subjects.length * rowSeconds(scenario),
+    0,
+  )
+}

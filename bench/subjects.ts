@@ -1,0 +1,60 @@
+/** What stands between load and upstream, as one kind of thing: something with a port, processes and an end. */
+import type { Scenario, SubjectName } from './scenarios.ts'
+import type { Wire } from './wire.ts'
+
+/** One subject that is running. */
+export interface Subject {
+  readonly name: SubjectName
+  readonly version: string
+  /** Its processes, for their cost. */
+  pids(): readonly number[]
+  /** How the load asks it in this scenario. */
+  target(scenario: Scenario): Target
+  stop(): Promise<void>
+}
+
+export interface Target {
+  readonly port: number
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+  /** What its clients are answered in. */
+  readonly wire: Wire
+  /** What stands before a plan in the model name. */
+  readonly modelPrefix: string
+}
+
+/** What every subject is started with. */
+export interface Bench {
+  /** For configurations, logs and databases of this run. */
+  readonly folder: string
+  readonly upstream: { readonly plain: number; readonly tls: number }
+  /** PEM file of the upstream's own certificate. */
+  readonly certificate: string
+  readonly proxyCore: number | null
+  /** Model names that will be asked for, without prefix. */
+  readonly plans: readonly string[]
+  /** Key of the load's clients; all subjects get it in the same header. */
+  readonly apiKey: string
+  /** Where the gateway's sources are: this repository, or another revision of it. */
+  readonly root: string
+}
+
+export function commonHeaders(bench: Bench): Record<string, string> {
+  return { authorization: `Bearer ${bench.apiKey}`, 'content-type': 'application/json' }
+}
+
+/** The body that asks for a plan in this format. */
+export function bodyOf(wire: Wire, model: string, stream: boolean): string {
+  const content =
+    'Say something about coffee and the quick brown fox, at the pace that the model name spells.'
+  return JSON.stringify(
+    wire === 'openai-responses'
+      ? { model, input: content, stream }
+      : {
+          model,
+          messages: [{ role: 'user', content }],
+          stream,
+          ...(stream ? { stream_options: { include_usage: true } } : {}),
+        },
+  )
+}

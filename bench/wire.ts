@@ -1,0 +1,250 @@
+/**
+ * The two wire formats in which the bench upstream speaks, as frames of a stream and as one JSON body. Pure.
+ * Every text begins `@uid,seq,stamp;` (stream, position, CLOCK_MONOTONIC nanoseconds of its sending), so that a
+ * reader behind any proxy knows the one-way delay; the last text of a stream ends `#` and the FNV-1a hash of all
+ * texts before it, so that it also knows whether what it read is what was sent.
+ */
+
+export type Wire = 'openai-responses' | 'openai-chat'
+
+/** Paths under the upstream's root. */
+export const PATHS: Readonly<Record<Wire, string>> = {
+  'openai-responses': '/v1/responses',
+  'openai-chat': '/v1/chat/completions',
+}
+
+/** What stands before a text in a delta event of each format, up to and with the text's first character. */
+export const MARKERS: Readonly<Record<Wire, string>> = {
+  'openai-responses': '"delta":"@',
+  'openai-chat': '"content":"@',
+}
+
+/** What a model name asks the upstream for. */
+export type Plan =
+  | {
+      readonly kind: 'stream'
+      readonly events: number
+      readonly spacingMs: number
+      readonly textBytes: number
+    }
+  /** As many bytes as the reader takes, without pauses. */
+  | { readonly kind: 'flood'; readonly mebibytes: number }
+  | { readonly kind: 'json'; readonly textBytes: number }
+
+export function planName(plan: Plan): string {
+  if (plan.kind === 'stream') return `stream-${plan.events}-${plan.spacingMs}-${plan.textBytes}`
+  return plan.kind === 'flood' ? `flood-${plan.mebibytes}` : `json-${plan.textBytes}`
+}
+
+/** The plan that a model name spells, with or without a vendor in front; null for any other name. */
+export function planOf(model: string): Plan | null {
+  const name = model.slice(model.lastIndexOf('/') + 1)
+  const stream = /^stream-(\d{1,6})-(\d{1,4})-(\d{1,4})$/.exec(name)
+  if (stream !== null) {
+    const [, events, spacingMs, textBytes] = stream.map(Number)
+    return { kind: 'stream', events: events ?? 0, spacingMs: spacingMs ?? 0, textBytes: textBytes ?? 0 }
+  }
+  const other = /^(flood|json)-(\d{1,5})$/.exec(name)
+  if (other === null) return null
+  const size = Number(other[2])
+  return other[1] === 'flood' ? { kind: 'flood', mebibytes: size } : { kind: 'json', textBytes: size }
+}
+
+export const FNV_START = 2166136261
+const FNV_PRIME = 16777619
+
+/** FNV-1a over bytes, continued from `hash`; an unsigned 32-bit number. */
+export function fnv1a(hash: number, bytes: Uint8Array): number {
+  let value = hash
+  for (let at = 0; at < bytes.length; at++) value = Math.imul(value ^ (bytes[at] ?? 0), FNV_PRIME)
+  return value >>> 0
+}
+
+/** Eight digits of hexadecimal. */
+export function hashText(hash: number): string {
+  return hash.toString(16).padStart(8, '0')
+}
+
+/** What fills a text up to its size. Two-byte characters stand among it, so that re-encoding is part of the work. */
+const FILLER = ' le café est prêt; the quick brown fox jumps over the lazy dog'
+
+/** `length` bytes, or one more where a character would be cut. */
+export function filler(length: number): string {
+  let text = ''
+  while (Buffer.byteLength(text) < length) text += FILLER[text.length % FILLER.length] ?? ''
+  return text
+}
+
+/** A stream's own frames: everything but the texts is built once. */
+export interface Frames {
+  /** Before the first text. */
+  readonly opening: string
+  delta(sequence: number, text: string): string
+  /** After the last text. `whole` is all texts joined. */
+  closing(whole: string, events: number): string
+}
+
+const USAGE_INPUT = 20
+const CREATED_SECONDS = 1_780_000_000
+/** Sequence number of the first text: created, in_progress, item added and part added come before it. */
+const FIRST_SEQUENCE = 4
+
+function resource(id: string, model: string, fields: object): object {
+  return {
+    id: `resp_${id}`,
+    object: 'response',
+    created_at: CREATED_SECONDS,
+    error: null,
+    incomplete_details: null,
+    instructions: null,
+    max_output_tokens: null,
+    model,
+    parallel_tool_calls: true,
+    previous_response_id: null,
+    reasoning: { effort: null, summary: null },
+    service_tier: 'default',
+    store: false,
+    temperature: 1,
+    text: { format: { type: 'text' } },
+    tool_choice: 'auto',
+    tools: [],
+    top_p: 1,
+    truncation: 'disabled',
+    metadata: {},
+    ...fields,
+  }
+}
+
+function message(id: string, text: string): object {
+  return {
+    id: `msg_${id}`,
+    type: 'message',
+    status: 'completed',
+    role: 'assistant',
+    content: [{ type: 'output_text', annotations: [], logprobs: [], text }],
+  }
+}
+
+function responsesUsage(output: number): object {
+  return {
+    input_tokens: USAGE_INPUT,
+    input_tokens_details: { cached_tokens: 0 },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: USAGE_INPUT + output,
+  }
+}
+
+function event(type: string, fields: object): string {
+  return `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`
+}
+
+function responsesFrames(id: string, model: string): Frames {
+  const at = { item_id: `msg_${id}`, output_index: 0 }
+  const begun = resource(id, model, { status: 'in_progress', output: [], usage: null })
+  const item = { id: `msg_${id}`, type: 'message', status: 'in_progress', role: 'assistant', content: [] }
+  const part = (text: string): object => ({ type: 'output_text', annotations: [], logprobs: [], text })
+  const afterDelta = `","logprobs":[]}\n\n`
+  const type = 'response.output_text.delta'
+  const beforeSequence = `event: ${type}\ndata: {"type":"${type}","item_id":"${at.item_id}","output_index":0,"content_index":0,"sequence_number":`
+  return {
+    opening:
+      event('response.created', { response: begun, sequence_number: 0 }) +
+      event('response.in_progress', { response: begun, sequence_number: 1 }) +
+      event('response.output_item.added', { output_index: 0, item, sequence_number: 2 }) +
+      event('response.content_part.added', {
+        ...at,
+        content_index: 0,
+        part: part(''),
+        sequence_number: FIRST_SEQUENCE - 1,
+      }),
+    delta: (sequence, text) => `${beforeSequence}${FIRST_SEQUENCE + sequence},"delta":"${text}${afterDelta}`,
+    closing(whole, events) {
+      const next = FIRST_SEQUENCE + events
+      const done = message(id, whole)
+      return (
+        event('response.output_text.done', {
+          ...at,
+          content_index: 0,
+          text: whole,
+          logprobs: [],
+          sequence_number: next,
+        }) +
+        event('response.content_part.done', {
+          ...at,
+          content_index: 0,
+          part: part(whole),
+          sequence_number: next + 1,
+        }) +
+        event('response.output_item.done', { output_index: 0, item: done, sequence_number: next + 2 }) +
+        event('response.completed', {
+          response: resource(id, model, {
+            status: 'completed',
+            completed_at: CREATED_SECONDS,
+            output: [done],
+            usage: responsesUsage(events),
+          }),
+          sequence_number: next + 3,
+        })
+      )
+    },
+  }
+}
+
+function chatUsage(output: number): object {
+  return { prompt_tokens: USAGE_INPUT, completion_tokens: output, total_tokens: USAGE_INPUT + output }
+}
+
+function chatFrames(id: string, model: string): Frames {
+  const head = `data: {"id":"chatcmpl-${id}","object":"chat.completion.chunk","created":${CREATED_SECONDS},"model":${JSON.stringify(model)},"service_tier":"default","system_fingerprint":"fp_bench","choices":[`
+  const chunk = (delta: string, finish: string): string =>
+    `${head}{"index":0,"delta":${delta},"logprobs":null,"finish_reason":${finish}}]}\n\n`
+  return {
+    opening: chunk('{"role":"assistant","content":"","refusal":null}', 'null'),
+    delta: (_, text) => chunk(`{"content":"${text}"}`, 'null'),
+    closing: (_, events) =>
+      `${chunk('{}', '"stop"')}${head}],"usage":${JSON.stringify(chatUsage(events))}}\n\ndata: [DONE]\n\n`,
+  }
+}
+
+/** @param id 1 to 20 characters, unique per stream */
+export function framesOf(wire: Wire, id: string, model: string): Frames {
+  return wire === 'openai-responses' ? responsesFrames(id, model) : chatFrames(id, model)
+}
+
+/** A whole reply as JSON with this text. */
+export function jsonBody(wire: Wire, id: string, model: string, text: string): string {
+  const tokens = Math.ceil(text.length / 4)
+  return JSON.stringify(
+    wire === 'openai-responses'
+      ? resource(id, model, {
+          status: 'completed',
+          completed_at: CREATED_SECONDS,
+          output: [message(id, text)],
+          usage: responsesUsage(tokens),
+        })
+      : {
+          id: `chatcmpl-${id}`,
+          object: 'chat.completion',
+          created: CREATED_SECONDS,
+          model,
+          service_tier: 'default',
+          system_fingerprint: 'fp_bench',
+          choices: [
+            {
+              index: 0,
+              message: { role: 'assistant', content: text, refusal: null },
+              logprobs: null,
+              finish_reason: 'stop',
+            },
+          ],
+          usage: chatUsage(tokens),
+        },
+  )
+}
+
+/** The text of every JSON reply of this size: it carries its own hash. */
+export function jsonText(textBytes: number): string {
+  const body = filler(Math.max(0, textBytes - 10))
+  return `@${body}#${hashText(fnv1a(FNV_START, Buffer.from(body)))}`
+}

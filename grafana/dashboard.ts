@@ -1,0 +1,467 @@
+/**
+ * The dashboard as a table of panels; `npx node grafana/dashboard.ts` writes sluice.json from it. A test holds the
+ * two equal, and every query to the metrics the gateway declares.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+interface Query {
+  readonly expr: string
+  /** Name of each line, with `{{label}}` for a label. */
+  readonly legend: string
+}
+
+interface Panel {
+  readonly title: string
+  /** What it shows, and what to make of it. */
+  readonly description: string
+  /** Grafana's name of the unit. */
+  readonly unit: string
+  readonly queries: readonly Query[]
+  readonly kind?: 'timeseries' | 'stat'
+  /** Lines lie on top of each other and add up. */
+  readonly stacked?: boolean
+  /** Columns of 24; default 8. */
+  readonly width?: number
+  /** From this value on it is shown red. */
+  readonly alarm?: number
+}
+
+interface Row {
+  readonly title: string
+  readonly panels: readonly Panel[]
+}
+
+/** A selector that follows the instance variable; `matchers` are further ones. */
+const of = (metric: string, matchers = ''): string =>
+  `${metric}{instance=~"$instance"${matchers === '' ? '' : `,${matchers}`}}`
+const rate = (metric: string, matchers = ''): string => `rate(${of(metric, matchers)}[$__rate_interval])`
+const sumRate = (metric: string, by = '', matchers = ''): string =>
+  `sum${by === '' ? '' : ` by (${by}) `}(${rate(metric, matchers)})`
+const quantile = (q: number, histogram: string, by = '', matchers = ''): string =>
+  `histogram_quantile(${q}, ${sumRate(`${histogram}_bucket`, by === '' ? 'le' : `${by}, le`, matchers)})`
+/** Part of the whole, 0 where the part was never seen. */
+const share = (part: string, whole: string): string => `(${part} or vector(0)) / ${whole}`
+
+const quantiles = (histogram: string): Query[] =>
+  [0.5, 0.95, 0.99].map(q => ({ expr: quantile(q, histogram), legend: `p${q * 100}` }))
+
+/** Stages in which the gateway itself is at work; in the others it waits for a provider or the client. */
+const OWN_STAGES = 'parse|auth|route|encode|flush'
+
+export const ROWS: readonly Row[] = [
+  {
+    title: 'Traffic',
+    panels: [
+      {
+        title: 'Requests by outcome',
+        description:
+          'Finished requests per second. Failed ones are the gateway’s or a provider’s doing, refused ones the client’s; aborted means that the client left first.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_requests_total', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
+        title: 'Requests by route',
+        description: 'Finished requests per second. Paths that match no route are counted as other.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_requests_total', 'route'), legend: '{{route}}' }],
+      },
+      {
+        title: 'Turned away',
+        description:
+          'Requests per second that were answered 503 at once because a thread had enough to do, by the limit that was reached. Any lasting value means: add threads or instances.',
+        unit: 'reqps',
+        queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
+      },
+    ],
+  },
+  {
+    title: 'Errors',
+    panels: [
+      {
+        title: 'Failed share of requests',
+        description:
+          'Failed requests of all finished ones, failures within streams included. The objective of the alert rules is 0.1 %.',
+        unit: 'percentunit',
+        alarm: 0.001,
+        queries: [
+          {
+            expr: share(
+              sumRate('gateway_requests_total', '', 'outcome="failed"'),
+              sumRate('gateway_requests_total'),
+            ),
+            legend: 'failed',
+          },
+        ],
+      },
+      {
+        title: 'Status classes',
+        description:
+          'Finished requests per second by the class of the status that was sent. A stream that failed half-way has sent 200 already: it shows in the panel on the left alone.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_requests_total', 'status_class'), legend: '{{status_class}}' }],
+      },
+      {
+        title: 'Aborted and refused shares',
+        description:
+          'Clients that left before the end, and requests that were refused, of all finished ones. A jump of aborted ones often means that something before or behind the gateway became slow.',
+        unit: 'percentunit',
+        queries: ['aborted', 'refused'].map(outcome => ({
+          expr: share(
+            sumRate('gateway_requests_total', '', `outcome="${outcome}"`),
+            sumRate('gateway_requests_total'),
+          ),
+          legend: outcome,
+        })),
+      },
+    ],
+  },
+  {
+    title: 'Latency by stage',
+    panels: [
+      {
+        title: 'Time to first token',
+        description: 'From the request line to the first content handed to the client.',
+        unit: 's',
+        queries: quantiles('gateway_time_to_first_token_seconds'),
+      },
+      {
+        title: 'Request duration, p95 by route',
+        description: 'From the request line to the last byte of the answer, streams included.',
+        unit: 's',
+        queries: [{ expr: quantile(0.95, 'gateway_request_duration_seconds', 'route'), legend: '{{route}}' }],
+      },
+      {
+        title: 'Added by the gateway, mean',
+        description:
+          'Mean time per exchange in the stages in which the gateway itself is at work: parse, auth, route, encode and flush.',
+        unit: 's',
+        queries: [
+          {
+            expr: `${sumRate('gateway_overhead_seconds_sum', '', `stage=~"${OWN_STAGES}"`)} / ${sumRate('gateway_overhead_seconds_count', '', 'stage="parse"')}`,
+            legend: 'mean',
+          },
+        ],
+      },
+      {
+        title: 'Stages, p95',
+        description:
+          'Each stage for itself; quantiles of stages do not add up. Upload is the client’s time, upstream_first_byte, first_token and stream are the provider’s.',
+        unit: 's',
+        width: 12,
+        queries: [{ expr: quantile(0.95, 'gateway_overhead_seconds', 'stage'), legend: '{{stage}}' }],
+      },
+      {
+        title: 'Where the time of an exchange goes',
+        description: 'Mean seconds per exchange in each stage; together they are its mean duration.',
+        unit: 's',
+        width: 12,
+        stacked: true,
+        queries: [
+          {
+            expr: `${sumRate('gateway_overhead_seconds_sum', 'stage')} / on() group_left() ${sumRate('gateway_overhead_seconds_count', '', 'stage="parse"')}`,
+            legend: '{{stage}}',
+          },
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Streams',
+    panels: [
+      {
+        title: 'Open streams',
+        description: 'Event streams that are being sent now.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_open_streams')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Events sent',
+        description: 'Events per second, counted when their stream ends.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_stream_chunks_total'), legend: 'events' }],
+      },
+      {
+        title: 'Bytes sent in streams',
+        description: 'Bytes per second, counted when their stream ends.',
+        unit: 'Bps',
+        queries: [{ expr: sumRate('gateway_stream_bytes_total'), legend: 'bytes' }],
+      },
+    ],
+  },
+  {
+    title: 'Tokens and cost',
+    panels: [
+      {
+        title: 'Tokens',
+        description: 'Tokens per second that models read (input) and wrote (output).',
+        unit: 'short',
+        queries: [{ expr: sumRate('gateway_tokens_total', 'direction'), legend: '{{direction}}' }],
+      },
+      {
+        title: 'Output tokens, top ten models',
+        description:
+          'Output tokens per second. Models beyond the first 200 of the catalogue are counted as other.',
+        unit: 'short',
+        stacked: true,
+        queries: [
+          {
+            expr: `topk(10, ${sumRate('gateway_tokens_total', 'model', 'direction="output"')})`,
+            legend: '{{model}}',
+          },
+        ],
+      },
+      {
+        title: 'Cost per hour, top ten models',
+        description: 'USD per hour at the prices of the catalogue, at the present rate.',
+        unit: 'currencyUSD',
+        stacked: true,
+        queries: [
+          { expr: `topk(10, 3600 * ${sumRate('gateway_cost_usd_total', 'model')})`, legend: '{{model}}' },
+        ],
+      },
+      {
+        title: 'Usage records',
+        description:
+          'Usage records per second by how the usage is known: told by the provider (exact), estimated because it was not, or none.',
+        unit: 'ops',
+        width: 24,
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_usage_records_total', 'accounting'), legend: '{{accounting}}' }],
+      },
+    ],
+  },
+  {
+    title: 'Upstream health',
+    panels: [
+      {
+        title: 'Attempts by provider',
+        description: 'Attempts per second. One request may need several.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_upstream_requests_total', 'provider'), legend: '{{provider}}' }],
+      },
+      {
+        title: 'Failed attempts by outcome',
+        description:
+          'Attempts per second that did not end well, by provider and error code; not those whose client left.',
+        unit: 'reqps',
+        queries: [
+          {
+            expr: sumRate(
+              'gateway_upstream_requests_total',
+              'provider, outcome',
+              'outcome!~"ok|client_closed"',
+            ),
+            legend: '{{provider}} {{outcome}}',
+          },
+        ],
+      },
+      {
+        title: 'Response headers, p95 by provider',
+        description: 'From sending a request to a provider to its response headers.',
+        unit: 's',
+        queries: [
+          { expr: quantile(0.95, 'gateway_upstream_latency_seconds', 'provider'), legend: '{{provider}}' },
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Threads and process',
+    panels: [
+      {
+        title: 'Event loop lag',
+        description:
+          'How late the event loop of each serve thread is. Above some 50 ms every stream feels it.',
+        unit: 's',
+        alarm: 0.05,
+        queries: [{ expr: of('gateway_event_loop_lag_seconds'), legend: '{{instance}} {{thread}}' }],
+      },
+      {
+        title: 'Requests in flight',
+        description: 'Requests that each serve thread is working on now, open streams included.',
+        unit: 'short',
+        queries: [{ expr: of('gateway_requests_in_flight'), legend: '{{instance}} {{thread}}' }],
+      },
+      {
+        title: 'Processor',
+        description: 'Processors in use by the whole process; 1 is one of them busy all the time.',
+        unit: 'short',
+        queries: [{ expr: rate('process_cpu_seconds_total'), legend: '{{instance}}' }],
+      },
+      {
+        title: 'Memory',
+        description: 'Memory of the process in RAM, and the JavaScript heap of each serve thread.',
+        unit: 'bytes',
+        queries: [
+          { expr: of('process_resident_memory_bytes'), legend: '{{instance}} resident' },
+          { expr: of('gateway_heap_used_bytes'), legend: '{{instance}} {{thread}} heap' },
+        ],
+      },
+      {
+        title: 'File descriptors',
+        description:
+          'Share of the file descriptors that the process may open. At 100 % no connection can be accepted.',
+        unit: 'percentunit',
+        alarm: 0.8,
+        queries: [{ expr: `${of('process_open_fds')} / ${of('process_max_fds')}`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Serve threads',
+        description:
+          'Threads that answer (up), do not answer in time (silent), or await their restart (down).',
+        unit: 'short',
+        stacked: true,
+        queries: [{ expr: `sum by (state) (${of('gateway_threads')})`, legend: '{{state}}' }],
+      },
+      {
+        title: 'Thread restarts',
+        description: 'Serve threads that died within the last hour and were started again.',
+        unit: 'short',
+        kind: 'stat',
+        alarm: 1,
+        queries: [{ expr: `sum(increase(${of('gateway_thread_restarts_total')}[1h]))`, legend: 'restarts' }],
+      },
+      {
+        title: 'Uptime',
+        description: 'Since the process started, the youngest instance.',
+        unit: 's',
+        kind: 'stat',
+        queries: [{ expr: `time() - max(${of('process_start_time_seconds')})`, legend: 'uptime' }],
+      },
+      {
+        title: 'Versions',
+        description: 'Instances by the version they run.',
+        unit: 'short',
+        kind: 'stat',
+        queries: [{ expr: `count by (version) (${of('gateway_build_info')})`, legend: '{{version}}' }],
+      },
+    ],
+  },
+]
+
+const DATASOURCE = { type: 'prometheus', uid: '${datasource}' }
+const COLUMNS = 24
+const PANEL_HEIGHT = 8
+
+/** The dashboard as Grafana 10 and later import it. */
+export function dashboard(): unknown {
+  const panels: unknown[] = []
+  let y = 0
+  for (const row of ROWS) {
+    panels.push({
+      id: panels.length + 1,
+      type: 'row',
+      title: row.title,
+      collapsed: false,
+      gridPos: { x: 0, y: y++, w: COLUMNS, h: 1 },
+      panels: [],
+    })
+    let x = 0
+    for (const panel of row.panels) {
+      const w = panel.width ?? 8
+      if (x + w > COLUMNS) {
+        x = 0
+        y += PANEL_HEIGHT
+      }
+      panels.push({ id: panels.length + 1, gridPos: { x, y, w, h: PANEL_HEIGHT }, ...drawn(panel) })
+      x += w
+    }
+    y += PANEL_HEIGHT
+  }
+  return {
+    uid: 'sluice',
+    title: 'Sluice',
+    description: 'Traffic, errors, latency by stage, streams, tokens and cost, providers, threads.',
+    tags: ['sluice', 'gateway'],
+    schemaVersion: 39,
+    version: 1,
+    editable: true,
+    graphTooltip: 1,
+    refresh: '30s',
+    time: { from: 'now-1h', to: 'now' },
+    timezone: 'browser',
+    templating: {
+      list: [
+        { name: 'datasource', label: 'Data source', type: 'datasource', query: 'prometheus', current: {} },
+        {
+          name: 'instance',
+          label: 'Instance',
+          type: 'query',
+          datasource: DATASOURCE,
+          definition: 'label_values(gateway_build_info, instance)',
+          query: { query: 'label_values(gateway_build_info, instance)', refId: 'instances' },
+          refresh: 2,
+          sort: 1,
+          multi: true,
+          includeAll: true,
+          allValue: '.*',
+          current: { selected: true, text: ['All'], value: ['$__all'] },
+        },
+      ],
+    },
+    annotations: { list: [] },
+    links: [],
+    panels,
+  }
+}
+
+function drawn({ title, description, unit, queries, kind = 'timeseries', stacked, alarm }: Panel): object {
+  const steps = [
+    { color: 'green', value: null },
+    ...(alarm === undefined ? [] : [{ color: 'red', value: alarm }]),
+  ]
+  const thresholds = { mode: 'absolute', steps }
+  return {
+    type: kind,
+    title,
+    description,
+    datasource: DATASOURCE,
+    targets: queries.map(({ expr, legend }, index) => ({
+      refId: String.fromCharCode(65 + index),
+      datasource: DATASOURCE,
+      editorMode: 'code',
+      expr,
+      legendFormat: legend,
+      range: kind === 'timeseries',
+      instant: kind === 'stat',
+    })),
+    ...(kind === 'stat'
+      ? {
+          fieldConfig: { defaults: { unit, thresholds }, overrides: [] },
+          options: { reduceOptions: { calcs: ['lastNotNull'], fields: '', values: false }, textMode: 'auto' },
+        }
+      : {
+          fieldConfig: {
+            defaults: {
+              unit,
+              min: 0,
+              thresholds,
+              custom: {
+                drawStyle: 'line',
+                lineWidth: 1,
+                fillOpacity: stacked === true ? 30 : 5,
+                showPoints: 'never',
+                spanNulls: false,
+                stacking: { mode: stacked === true ? 'normal' : 'none', group: 'A' },
+                thresholdsStyle: { mode: alarm === undefined ? 'off' : 'line' },
+              },
+            },
+            overrides: [],
+          },
+          options: {
+            legend: { displayMode: 'list', placement: 'bottom', showLegend: true },
+            tooltip: { mode: 'multi', sort: 'desc' },
+          },
+        }),
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  writeFileSync(join(import.meta.dirname, 'sluice.json'), `${JSON.stringify(dashboard(), null, 2)}\n`)
+}

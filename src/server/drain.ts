@@ -1,0 +1,109 @@
+/** How a server ends: what runs is finished within a grace time, the rest is told its end, then all is closed. */
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+
+/** The server as its end sees it. */
+export interface Drainable {
+  readonly openRequests: number
+  readonly openConnections: number
+  /** Monotonic milliseconds until which answers that are complete may still be leaving for slow readers. */
+  readonly leavingUntilMs: number
+  stopListening(): void
+  /** Tells every running request why it has to end. */
+  abortAll(reason: GatewayError): void
+  /** Ends requests that did not obey. */
+  giveUpAll(): void
+  close(): void
+}
+
+/** How long requests that were told to stop may take to say so to their clients. */
+const LAST_WORDS_MS = 500
+/** How long answers that are complete may take to leave for slow readers before connections are cut. */
+const LINGER_MS = 1000
+/** How long kept-alive connections that wait for nothing are still listened to: a request may be on its way. */
+const IDLE_LINGER_MS = 200
+
+export class Drain {
+  readonly #server: Drainable
+  readonly #clock: Clock
+  #running: Promise<void> | null = null
+  #graceEndsMs = Number.POSITIVE_INFINITY
+  /** Ends the present wait when what it waits for has come. */
+  #look: (() => void) | null = null
+  /** Makes the wait for running requests look at the grace time again. */
+  #shorten: (() => void) | null = null
+
+  constructor(server: Drainable, clock: Clock) {
+    this.#server = server
+    this.#clock = clock
+  }
+
+  get begun(): boolean {
+    return this.#running !== null
+  }
+
+  /** Begins; or, when it has begun, leaves what runs less time. Resolves when all is closed. */
+  begin(graceMs: number): Promise<void> {
+    this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#clock.monotonicMs() + graceMs)
+    this.#shorten?.()
+    this.#running ??= this.#run()
+    return this.#running
+  }
+
+  /** A request is over, or a connection closed. */
+  notice(): void {
+    this.#look?.()
+  }
+
+  async #run(): Promise<void> {
+    const server = this.#server
+    // In the turn after the poll that accepts: what connected meanwhile has been taken, and is not cut off unheard.
+    await new Promise(resolve => setImmediate(resolve))
+    server.stopListening()
+    do {
+      await this.#grace()
+      if (server.openRequests > 0) {
+        server.abortAll(new GatewayError('service_unavailable', 'The gateway is shutting down'))
+        await this.#until(() => server.openRequests === 0, LAST_WORDS_MS)
+        server.giveUpAll()
+      }
+      const leaving = this.#clock.monotonicMs() < server.leavingUntilMs
+      await this.#until(() => server.openConnections === 0, leaving ? LINGER_MS : IDLE_LINGER_MS)
+      // Kept-alive connections may have sent more. Each is closed with its answer, so this comes to an end.
+    } while (server.openRequests > 0)
+    server.close()
+  }
+
+  /** Until nothing runs any more, or the grace time is over. */
+  async #grace(): Promise<void> {
+    for (;;) {
+      const leftMs = this.#graceEndsMs - this.#clock.monotonicMs()
+      if (this.#server.openRequests === 0 || leftMs <= 0) return
+      await this.#until(
+        () => this.#server.openRequests === 0,
+        leftMs,
+        end => {
+          this.#shorten = end
+        },
+      )
+      this.#shorten = null
+    }
+  }
+
+  /** Until it is done, or for so long. `onWait` gets what ends the wait early. */
+  #until(done: () => boolean, limitMs: number, onWait?: (end: () => void) => void): Promise<void> {
+    if (done()) return Promise.resolve()
+    return new Promise(resolve => {
+      const end = (): void => {
+        timer.cancel()
+        this.#look = null
+        resolve()
+      }
+      const timer = this.#clock.after(limitMs, end)
+      this.#look = () => {
+        if (done()) end()
+      }
+      onWait?.(end)
+    })
+  }
+}

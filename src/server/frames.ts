@@ -1,0 +1,42 @@
+/**
+ * Events as frames of an event stream. Pure but for one remembered id. Hot path: the deltas that make up nearly all
+ * of a stream are written by hand, in a third of the time that a whole event costs; the bytes are the same.
+ */
+import type { StreamEvent } from '../protocol/events.ts'
+
+/** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
+export function frame(event: StreamEvent): string {
+  return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
+}
+
+/** Writes the frames of one stream. */
+export class FrameWriter {
+  #id = ''
+  #idJson = '""'
+
+  /** The same as `frame`. */
+  write(event: StreamEvent): string {
+    switch (event.type) {
+      case 'response.output_text.delta':
+        if (event.logprobs.length > 0) return frame(event)
+        return `event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"content_index":${event.content_index},"delta":${JSON.stringify(event.delta)},"logprobs":[]}\n\n`
+      case 'response.reasoning_text.delta':
+        return `event: response.reasoning_text.delta\ndata: {"type":"response.reasoning_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"content_index":${event.content_index},"delta":${JSON.stringify(event.delta)}}\n\n`
+      case 'response.reasoning_summary_text.delta':
+        return `event: response.reasoning_summary_text.delta\ndata: {"type":"response.reasoning_summary_text.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"summary_index":${event.summary_index},"delta":${JSON.stringify(event.delta)}}\n\n`
+      case 'response.function_call_arguments.delta':
+        return `event: response.function_call_arguments.delta\ndata: {"type":"response.function_call_arguments.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"delta":${JSON.stringify(event.delta)}}\n\n`
+      default:
+        return frame(event)
+    }
+  }
+
+  /** Ids may be a provider's own text; an item's deltas follow one another. */
+  #item(id: string): string {
+    if (id !== this.#id) {
+      this.#id = id
+      this.#idJson = JSON.stringify(id)
+    }
+    return this.#idJson
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * The spool of usage records: one file per serve thread to which a record is appended before the caller sees the
+ * end of its answer. What `write` has handed to the kernel survives a kill of the process (not a power cut); the
+ * supervisor ships it into the Store. Hot path: one JSON text and one system call for each exchange, no sync.
+ *
+ * Files are named `<writer>.<sequence>.jsonl`. Once a later sequence exists, an earlier file is never written again.
+ */
+import { closeSync, openSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Clock, Timer } from '../clock.ts'
+import { randomText } from '../ids.ts'
+import type { Log } from '../log.ts'
+import type { UsageRecord } from './usage.ts'
+
+export interface UsageSpool {
+  /** Keeps the record: it survives a kill from here on. Never throws; a disk that refuses it is tried again later. */
+  append(record: UsageRecord): void
+  /** Writes what still waits, and closes the file. */
+  close(): void
+}
+
+export interface SpoolOptions {
+  readonly clock: Clock
+  readonly log: Log
+  /** Called for each record that had to be given up because the disk refused it for too long. */
+  readonly onLost: (record: UsageRecord) => void
+  /** A file is left for a new one at this size, so that shipped ones can be deleted. About 5,000 records. */
+  readonly fileMaxBytes?: number
+}
+
+const FILE_MAX_BYTES = 4 * 1024 * 1024
+/** A record is 1 to 4 KB; a larger one takes a buffer of its own. */
+const BUFFER_BYTES = 64 * 1024
+/** Records kept in memory while the disk refuses them: some megabytes at most. */
+const WAITING_MAX = 1_000
+const RETRY_MS = 1_000
+const NEWLINE = 10
+
+/** @throws the error of the file system when the first file cannot be made. */
+export function openSpool(folder: string, options: SpoolOptions): UsageSpool {
+  return new FileSpool(folder, options)
+}
+
+interface Waiting {
+  readonly record: UsageRecord
+  readonly line: string
+}
+
+class FileSpool implements UsageSpool {
+  readonly #folder: string
+  readonly #options: SpoolOptions
+  readonly #writer = randomText(12)
+  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES)
+  readonly #waiting: Waiting[] = []
+  #sequence = 0
+  #file: number
+  #size = 0
+  #closed = false
+  /** Part of a line has reached the file; what follows begins with a newline, so that only that part is spoilt. */
+  #torn = false
+  /** Why the last line was not written. */
+  #refusal: unknown = null
+  #retry: Timer | null = null
+
+  constructor(folder: string, options: SpoolOptions) {
+    this.#folder = folder
+    this.#options = options
+    this.#file = this.#open()
+  }
+
+  append(record: UsageRecord): void {
+    // The number of a closed file may stand for another one by now.
+    if (this.#closed) {
+      this.#options.onLost(record)
+      return
+    }
+    const line = `${JSON.stringify(record)}\n`
+    if (this.#waiting.length > 0) this.#flush()
+    if (this.#waiting.length > 0 || !this.#write(line)) this.#wait({ record, line })
+  }
+
+  close(): void {
+    if (this.#closed) return
+    this.#closed = true
+    this.#flush()
+    this.#retry?.cancel()
+    for (const { record } of this.#waiting.splice(0)) this.#options.onLost(record)
+    closeSync(this.#file)
+  }
+
+  #open(): number {
+    const name = `${this.#writer}.${String(this.#sequence).padStart(6, '0')}.jsonl`
+    return openSync(join(this.#folder, name), 'a', 0o600)
+  }
+
+  /** Whether the whole line is in the file. */
+  #write(line: string): boolean {
+    // A UTF-16 unit takes at most three bytes.
+    const buffer = line.length * 3 < BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(line.length * 3 + 1)
+    let length = 0
+    if (this.#torn) buffer[length++] = NEWLINE
+    length += buffer.write(line, length)
+    let written: number
+    try {
+      written = writeSync(this.#file, buffer, 0, length)
+    } catch (error) {
+      this.#refusal = error
+      return false
+    }
+    this.#size += written
+    this.#torn = written < length
+    if (this.#torn) this.#refusal = new Error('only a part was written')
+    if (this.#size >= (this.#options.fileMaxBytes ?? FILE_MAX_BYTES)) this.#rotate()
+    return written === length
+  }
+
+  /** The new file exists before the old one is left: that is how the shipper knows that the old one is complete. */
+  #rotate(): void {
+    this.#sequence++
+    let next: number
+    try {
+      next = this.#open()
+    } catch {
+      // No room for a file more: the old one goes on for as long again.
+      this.#sequence--
+      this.#size = 0
+      return
+    }
+    closeSync(this.#file)
+    this.#file = next
+    this.#size = 0
+    this.#torn = false
+  }
+
+  #wait(waiting: Waiting): void {
+    if (this.#waiting.length === 0) {
+      this.#options.log.fault('usage records cannot be written, kept in memory', this.#refusal)
+    }
+    this.#waiting.push(waiting)
+    if (this.#waiting.length > WAITING_MAX) {
+      const oldest = this.#waiting.shift()
+      if (oldest !== undefined) this.#options.onLost(oldest.record)
+    }
+    this.#retry ??= this.#options.clock.after(RETRY_MS, this.#tryAgain)
+  }
+
+  readonly #tryAgain = (): void => {
+    this.#retry = null
+    this.#flush()
+    if (this.#waiting.length > 0) this.#retry = this.#options.clock.after(RETRY_MS, this.#tryAgain)
+  }
+
+  #flush(): void {
+    while (this.#waiting[0] !== undefined && this.#write(this.#waiting[0].line)) {
+      this.#waiting.shift()
+      if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
+    }
+  }
+}

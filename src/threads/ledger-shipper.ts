@@ -1,0 +1,153 @@
+/**
+ * Ships spooled usage records into the Store, and deletes what has arrived there. Main thread. A record may be
+ * shipped more than once, after a crash in between, but is kept once: the Store leaves an id it has as it is.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import type { Log } from '../log.ts'
+import { openStore } from '../storage/open.ts'
+import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '../storage/spool-folder.ts'
+import { readSpool, removeSpool, restBytes, spoolFiles } from '../storage/spool-reader.ts'
+import type { Store } from '../storage/store.ts'
+
+export interface LedgerShipper {
+  /** Where the serve threads of this process spool. */
+  readonly folder: string
+  /** Ships all that is there now, what dead processes left included. */
+  ship(): Promise<void>
+  /** The last shipment; call it when no thread writes any more. What the Store refuses stays for the next start. */
+  close(): Promise<void>
+}
+
+export interface ShipperOptions {
+  readonly storageUrl: string
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** Records are found by other threads within a second of the answer, with room for a slow disk. */
+const INTERVAL_MS = 250
+/** While the Store refuses records. */
+const INTERVAL_AFTER_FAILURE_MS = 5_000
+/** Other processes rarely die; looking for their folders costs a lock for each. */
+const ABANDONED_INTERVAL_MS = 10_000
+
+/** @throws StoreError, or the error of the file system when the spool cannot be made. */
+export async function startShipper(options: ShipperOptions): Promise<LedgerShipper> {
+  const root = spoolRoot(options.storageUrl)
+  const own = claimSpoolFolder(root)
+  let store: Store
+  try {
+    store = await openStore(options.storageUrl)
+  } catch (error) {
+    own.release()
+    throw error
+  }
+  return new SpoolShipper(options, root, own, store)
+}
+
+class SpoolShipper implements LedgerShipper {
+  readonly #options: ShipperOptions
+  readonly #root: string
+  readonly #own: SpoolFolder
+  readonly #store: Store
+  /** By path: how far each file of our own threads is shipped. */
+  readonly #offsets = new Map<string, number>()
+  #timer: Timer | null = null
+  #running: Promise<void> | null = null
+  #abandonedMs = Number.NEGATIVE_INFINITY
+  #failing = false
+  #closed = false
+
+  constructor(options: ShipperOptions, root: string, own: SpoolFolder, store: Store) {
+    this.#options = options
+    this.#root = root
+    this.#own = own
+    this.#store = store
+    this.#schedule(0)
+  }
+
+  get folder(): string {
+    return this.#own.path
+  }
+
+  async ship(): Promise<void> {
+    await this.#running
+    await this.#exclusively(() => this.#shipAll())
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#running
+    await this.#exclusively(async () => {
+      await this.#shipFolder(this.#own.path, true)
+    })
+    this.#own.release()
+    await this.#store.close()
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#closed) return
+    this.#timer = this.#options.clock.after(delayMs, this.#tick)
+  }
+
+  readonly #tick = (): void => {
+    const { clock } = this.#options
+    void this.#exclusively(async () => {
+      const dueMs = this.#abandonedMs + ABANDONED_INTERVAL_MS
+      if (clock.monotonicMs() >= dueMs) await this.#shipAll()
+      else await this.#shipFolder(this.#own.path, false)
+    }).then(() => this.#schedule(this.#failing ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
+  }
+
+  /** One shipment at a time. Never rejects: what could not be shipped is still on disk. */
+  #exclusively(work: () => Promise<void>): Promise<void> {
+    const turn = (this.#running ?? Promise.resolve()).then(work).then(
+      () => {
+        if (this.#failing) this.#options.log.notice('usage records are shipped again')
+        this.#failing = false
+      },
+      (error: unknown) => {
+        if (!this.#failing) this.#options.log.fault('usage records cannot be shipped, kept on disk', error)
+        this.#failing = true
+      },
+    )
+    this.#running = turn
+    return turn
+  }
+
+  async #shipAll(): Promise<void> {
+    this.#abandonedMs = this.#options.clock.monotonicMs()
+    await this.#shipFolder(this.#own.path, false)
+    for (const folder of claimAbandoned(this.#root)) {
+      try {
+        await this.#shipFolder(folder.path, true)
+      } catch (error) {
+        // Tried again later; what our own threads write must not wait for it.
+        this.#options.log.fault('usage records of an ended process cannot be shipped, kept on disk', error)
+      } finally {
+        folder.release()
+      }
+    }
+  }
+
+  /** `abandoned`: nobody writes there any more, so that all can be deleted. */
+  async #shipFolder(folder: string, abandoned: boolean): Promise<void> {
+    for (const { path, complete } of spoolFiles(folder)) {
+      let offset = this.#offsets.get(path) ?? 0
+      for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
+        if (piece.records.length > 0) await this.#store.ledger.add(piece.records)
+        if (piece.spoilt > 0) this.#options.log.notice('half-written usage records', { lines: piece.spoilt })
+        offset = piece.offset
+        this.#offsets.set(path, offset)
+        if (piece.last) break
+      }
+      if (!abandoned && !complete) continue
+      const bytes = restBytes(path, offset)
+      // Never finished, so its caller never saw the end of that answer.
+      if (bytes > 0) this.#options.log.notice('half-written usage record', { bytes })
+      removeSpool(path)
+      this.#offsets.delete(path)
+    }
+  }
+}

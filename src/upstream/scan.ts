@@ -1,0 +1,191 @@
+/**
+ * Knows the bytes of one kind of delta frame: all of them but the number, the piece of text and the padding are the
+ * same from frame to frame. A frame that matches is proven, without decoding it, to be whole, proper, and to say the
+ * same as its forerunner with another piece of text. Pure. Hot path: `match` runs per delta and makes no objects.
+ */
+import { isUtf8 } from 'node:buffer'
+
+const SPACE = 32
+const QUOTE = 34
+const BACKSLASH = 92
+const LOWER_U = 117
+const DIGIT_0 = 48
+const DIGIT_9 = 57
+
+/** What may change from frame to frame: `sequence_number`, the piece of text, and padding that says nothing. */
+type Slot = 'number' | 'delta' | 'padding'
+
+const SLOTS: ReadonlyMap<string, Slot> = new Map([
+  ['sequence_number', 'number'],
+  ['delta', 'delta'],
+  ['obfuscation', 'padding'],
+])
+
+/** `\"`, `\\`, `\/`, `\b`, `\f`, `\n`, `\r`, `\t`; `\u` takes four more characters. */
+const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => letter.charCodeAt(0)))
+
+/**
+ * One member of a flat object, and what follows it. Only spaces may stand between: a line end within the data would
+ * be another one in the bytes.
+ */
+const MEMBER =
+  /[ \t]*"([^"\\]*)"[ \t]*:[ \t]*("[^"\\]*(?:\\.[^"\\]*)*"|0|[1-9][0-9]{0,14}|\[[ \t]*\])[ \t]*([,}])/y
+/** Deltas are short; a frame that is not is decoded. */
+const LEARNED_MAX_CHARACTERS = 4096
+
+/** One member of the frame that a pattern was learned from. */
+export interface FrameMember {
+  readonly key: string
+  /** A string, a number, or an empty list. */
+  readonly value: unknown
+  /** It says nothing: it only hides how long the text is. */
+  readonly isPadding: boolean
+}
+
+export class FramePattern {
+  /** Members of the frame it was learned from, in their order. */
+  readonly members: readonly FrameMember[]
+  /** The number of that frame. */
+  readonly number: number
+  /** Of its event line. */
+  readonly event: string
+  /** The pieces between the slots; the first begins the frame, the last ends it with its blank line. */
+  readonly #fixed: readonly Uint8Array[]
+  readonly #slots: readonly Slot[]
+  /** Where the piece of text of the last matching frame lies, quotes left out. */
+  deltaStart = 0
+  deltaEnd = 0
+  /** Where its number lies. */
+  numberStart = 0
+  numberEnd = 0
+
+  private constructor(
+    event: string,
+    members: readonly FrameMember[],
+    fixed: readonly Uint8Array[],
+    slots: readonly Slot[],
+  ) {
+    this.event = event
+    this.members = members
+    this.number = Number(members.find(member => member.key === 'sequence_number')?.value)
+    this.#fixed = fixed
+    this.#slots = slots
+  }
+
+  /**
+   * The pattern of a frame that was decoded without complaint; null when its shape is not that simple.
+   * `event` is its event line, `data` its one data line.
+   */
+  static learn(event: string, data: string): FramePattern | null {
+    if (data.length > LEARNED_MAX_CHARACTERS || !data.startsWith('{')) return null
+    const members: FrameMember[] = []
+    const slots: Slot[] = []
+    const fixed: Uint8Array[] = []
+    let text = `event: ${event}\ndata: `
+    let from = 0
+    let next: string | undefined
+    MEMBER.lastIndex = 1
+    while (next !== '}') {
+      const found = MEMBER.exec(data)
+      if (found === null) return null
+      const [whole, key = '', raw = ''] = found
+      next = found[3]
+      const value: unknown = JSON.parse(raw)
+      if (members.some(member => member.key === key)) return null
+      const slot = SLOTS.get(key)
+      members.push({ key, value, isPadding: slot === 'padding' })
+      if (slot === undefined) continue
+      if (typeof value !== (slot === 'number' ? 'number' : 'string')) return null
+      const quote = slot === 'number' ? 0 : 1
+      const start = found.index + whole.lastIndexOf(raw) + quote
+      fixed.push(Buffer.from(text + data.slice(from, start)))
+      slots.push(slot)
+      text = ''
+      from = start + raw.length - 2 * quote
+    }
+    if (MEMBER.lastIndex !== data.length || !slots.includes('number') || !slots.includes('delta')) return null
+    fixed.push(Buffer.from(`${data.slice(from)}\n\n`))
+    return new FramePattern(event, members, fixed, slots)
+  }
+
+  /** The data of a frame of this kind that says `delta`: what stands between the quotes, as it stands in JSON. */
+  tell(delta: string): string {
+    let frame = ''
+    this.#fixed.forEach((piece, index) => {
+      const slot = this.#slots[index]
+      frame += Buffer.from(piece).toString()
+      if (slot === 'number') frame += '0'
+      else if (slot === 'delta') frame += delta
+    })
+    return frame.slice(`event: ${this.event}\ndata: `.length, -2)
+  }
+
+  /** Where the frame at `at` ends, when it is one of this kind numbered `sequence`; -1 otherwise, and when it is cut. */
+  match(bytes: Buffer, at: number, sequence: number): number {
+    const fixed = this.#fixed
+    const slots = this.#slots
+    let end = at
+    for (let index = 0; index < fixed.length; index++) {
+      const piece = fixed[index] as Uint8Array
+      if (end + piece.length > bytes.length) return -1
+      for (let offset = 0; offset < piece.length; offset++) {
+        if (bytes[end + offset] !== piece[offset]) return -1
+      }
+      end += piece.length
+      const slot = slots[index]
+      if (slot === undefined) break
+      const start = end
+      end = slot === 'number' ? numberEnd(bytes, start, sequence) : stringEnd(bytes, start)
+      if (end === -1) return -1
+      if (slot === 'delta') {
+        this.deltaStart = start
+        this.deltaEnd = end
+      } else if (slot === 'number') {
+        this.numberStart = start
+        this.numberEnd = end
+      }
+    }
+    return end
+  }
+}
+
+/** Where the digits at `at` end, when they are this number; -1 otherwise. */
+function numberEnd(bytes: Buffer, at: number, expected: number): number {
+  let value = 0
+  let end = at
+  for (;;) {
+    const byte = bytes[end] ?? 0
+    if (byte < DIGIT_0 || byte > DIGIT_9) break
+    // A zero before other digits is no JSON; more digits than a number holds are none of ours.
+    if ((value === 0 && end > at) || end - at > 15) return -1
+    value = value * 10 + byte - DIGIT_0
+    end++
+  }
+  return end > at && value === expected ? end : -1
+}
+
+/** Where the quote stands that closes the JSON string whose content begins at `at`; -1 when it is none, or cut. */
+function stringEnd(bytes: Buffer, at: number): number {
+  const { length } = bytes
+  let ascii = true
+  for (let end = at; end < length; end++) {
+    const byte = bytes[end] as number
+    if (byte === QUOTE) return ascii || isUtf8(bytes.subarray(at, end)) ? end : -1
+    if (byte < SPACE) return -1
+    if (byte > 127) ascii = false
+    else if (byte === BACKSLASH) {
+      end++
+      const escaped = bytes[end] ?? 0
+      if (escaped === LOWER_U) {
+        for (let digit = 1; digit <= 4; digit++) if (!isHex(bytes[end + digit] ?? 0)) return -1
+        end += 4
+      } else if (!ESCAPES.has(escaped)) return -1
+    }
+  }
+  return -1
+}
+
+function isHex(byte: number): boolean {
+  const lower = byte | 32
+  return (byte >= DIGIT_0 && byte <= DIGIT_9) || (lower >= 97 && lower <= 102)
+}

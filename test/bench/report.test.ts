@@ -1,0 +1,102 @@
+/** The page that is written from raw results. */
+import t from 'tap'
+import { report } from '../../bench/report.ts'
+import type { Row } from '../../bench/results.ts'
+import { json, quantiles, row, run, streams } from './sample.ts'
+
+/** Lines of tables that begin with this cell, as lists of cells. */
+function lines(page: string, first: string): string[][] {
+  return page
+    .split('\n')
+    .filter(line => line.startsWith(`| ${first} |`))
+    .map(line => line.slice(2, -2).split(' | '))
+}
+
+function pair(round: number, nginxMicros: number, sluiceMicros: number, fields: Partial<Row> = {}): Row[] {
+  return [
+    row({ subject: 'nginx', round, cpuMicros: nginxMicros * 50_000 }),
+    row({ subject: 'sluice', round, cpuMicros: sluiceMicros * 50_000, ...fields }),
+  ]
+}
+
+t.test('ratios are formed within a round, and their median is held against the target', async t => {
+  // By medians 30/20 would be 1.5; within the rounds it is 1, 2 and 3.
+  const page = report(run([...pair(0, 30, 30), ...pair(1, 20, 40), ...pair(2, 10, 30)]))
+  t.same(lines(page, 'sluice')[0]?.slice(1, 3), ['30.0 (30.0–40.0)', '2.00 (1.00–3.00)'])
+  t.same(lines(page, 'nginx').at(-1)?.slice(1, 3), ['20.0 (10.0–30.0)', '1'])
+  const [claim] = lines(page, 'relay over TLS, CPU per event against nginx')
+  t.same(claim?.slice(2), ['at most 1.5 ×', '2.00 (1.00–3.00) ×', '**missed**'])
+  const good = report(run(pair(0, 20, 24)))
+  t.same(lines(good, 'relay over TLS, CPU per event against nginx')[0]?.at(-1), 'held')
+})
+
+t.test('a rejected row counts for nothing and is told with its reason', async t => {
+  const rows = [
+    ...pair(0, 20, 24),
+    ...pair(1, 20, 200, { rejected: ['7 events lost'], streams: streams({ lost: 7 }) }),
+  ]
+  const page = report(run(rows))
+  t.same(lines(page, 'sluice')[0]?.slice(1, 3), ['24.0', '1.20'])
+  t.equal(lines(page, 'sluice')[0]?.at(-1), '1 of 2')
+  t.match(page, /- relay-256-tls, sluice, round 2: 7 events lost/)
+})
+
+t.test('a scenario of which every row is rejected still stands in the page, without figures', async t => {
+  const page = report(run(pair(0, 20, 24, { rejected: ['no events'] })))
+  t.equal(lines(page, 'sluice')[0]?.at(-1), '0 of 1')
+  t.equal(lines(page, 'relay over TLS, CPU per event against nginx')[0]?.at(-1), 'not measured')
+})
+
+t.test('lost events count against the target even though their row is rejected', async t => {
+  const lossy = row({ scenario: 'relay-5000', rejected: ['3 events lost'], streams: streams({ lost: 3 }) })
+  const page = report(run([lossy]))
+  t.same(lines(page, 'events lost, rejected rows included')[0]?.slice(3), ['3.00', '**missed**'])
+})
+
+t.test('targets that are least values, and those that compare with the direct way', async t => {
+  const page = report(
+    run([
+      row({ scenario: 'json-64', subject: 'sluice', streams: null, json: json({ requests: 12_000 }) }),
+      row({ scenario: 'json-64', subject: 'portkey', streams: null, json: json({ requests: 1_000 }) }),
+      row({ scenario: 'relay-20', subject: 'direct', cpuMicros: null, streams: streams({}) }),
+      row({ scenario: 'relay-20', streams: streams({ firstEvent: quantiles(1_800) }) }),
+    ]),
+  )
+  t.same(lines(page, 'JSON, requests per second against Portkey')[0]?.slice(2), [
+    'at least 10 ×',
+    '12.0 ×',
+    'held',
+  ])
+  t.same(lines(page, 'time to the first event p50, added to the direct way')[0]?.slice(3), [
+    '1.50 ms',
+    '**missed**',
+  ])
+  t.equal(lines(page, 'direct')[0]?.[1], '–', 'nobody stands between, so nothing has a cost')
+})
+
+t.test('machine, versions, commit, noise, marks, absent subjects and failures are told', async t => {
+  const rows = [
+    ...pair(0, 20, 24, { marks: ['others used 0.50 of a core'] }),
+    row({ subject: 'sluice-again', cpuMicros: 26 * 50_000 }),
+  ]
+  const page = report(
+    run(rows, {
+      dirty: true,
+      absent: { portkey: 'no registry' },
+      failures: ['aborts, nginx, round 1: gone'],
+    }),
+    ['## Soak\n\nFlat.\n'],
+  )
+  for (const part of [
+    'commit abc1234 with uncommitted changes',
+    '2 × Some CPU',
+    '| nginx | 1.22.1 |',
+    'relay-256-tls 1.08',
+    'sluice #1: others used 0.50 of a core',
+    '- portkey is absent: no registry',
+    '- aborts, nginx, round 1: gone',
+    '## Soak\n\nFlat.',
+  ])
+    t.ok(page.includes(part), part)
+  t.notMatch(page, /NaN|undefined|Infinity/)
+})

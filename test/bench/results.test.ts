@@ -1,0 +1,85 @@
+/** Which rows of a bench count. */
+import t from 'tap'
+import { bytesPerStream, costOf, judge, LIMITS, workOf } from '../../bench/results.ts'
+import { json, row, scenario, streams } from './sample.ts'
+
+const relay = scenario('relay-256-tls')
+
+t.test('a sound row counts', async t => {
+  t.same(judge(row({}), relay), { rejected: [], marks: [] })
+})
+
+t.test('each rule of rejection takes a row out and says why', async t => {
+  const cases = [
+    [{ cores: { subject: 0.3, load: 0.91, upstream: 0.2, others: 0 } }, /load used 0\.91/],
+    [{ cores: { subject: 0.3, load: 0.2, upstream: 0.95, others: 0 } }, /upstream used 0\.95/],
+    [{ streams: streams({ lost: 1 }) }, /1 events lost/],
+    [{ streams: streams({ wrong: 2 }) }, /2 streams with a wrong checksum/],
+    [{ streams: streams({ errors: 3 }) }, /3 broken connections/],
+    [{ streams: streams({ refused: 4 }) }, /4 requests refused/],
+    [{ streams: streams({ silent: 5 }) }, /5 streams gone silent/],
+    [{ streams: streams({ events: 0, readsWithEvents: 0 }) }, /no events/],
+    [{ streams: streams({ events: 50_000, readsWithEvents: 47_000 }) }, /1\.06 events per read/],
+    [{ streams: null, json: json({ errors: 1 }) }, /1 failed requests/],
+    [{ streams: null, json: json({ wrong: 1 }) }, /1 replies with a wrong text/],
+    [{ streams: null, json: json({ requests: 0 }) }, /no requests/],
+    [{ leftOpen: 6 }, /6 upstream streams left open/],
+  ] as const
+  for (const [fields, reason] of cases) {
+    const { rejected } = judge(row(fields), relay)
+    t.equal(rejected.length, 1, String(reason))
+    t.match(rejected[0], reason)
+  }
+})
+
+t.test('a limit itself is within the limit', async t => {
+  const cores = {
+    subject: LIMITS.subjectCores,
+    load: LIMITS.loadCores,
+    upstream: 0,
+    others: LIMITS.othersCores,
+  }
+  t.same(judge(row({ cores }), relay), { rejected: [], marks: [] })
+  const readsWithEvents = 100_000 / LIMITS.eventsPerRead.max
+  t.same(judge(row({ streams: streams({ events: 100_000, readsWithEvents }) }), relay).rejected, [])
+})
+
+t.test('events per read only reject where a cost per event is compared', async t => {
+  const merged = { streams: streams({ events: 50_000, readsWithEvents: 40_000 }) }
+  t.same(judge(row(merged), scenario('relay-20')), { rejected: [], marks: ['1.25 events per read'] })
+  t.same(judge(row({ ...merged, cpuMicros: null }), relay).rejected, [])
+})
+
+t.test('closed-loop JSON may bring the load to its limit; its throughput is marked', async t => {
+  const busy = {
+    streams: null,
+    json: json({}),
+    cores: { subject: 0.5, load: 0.7, upstream: 0.25, others: 0 },
+  }
+  t.same(judge(row(busy), scenario('json-64')), { rejected: [], marks: ['throughput bounded by the load'] })
+  const full = { ...busy, cores: { ...busy.cores, load: 0.95 } }
+  t.same(judge(row(full), scenario('json-64')).rejected, [])
+  t.equal(judge(row(full), scenario('json-1')).rejected.length, 1)
+})
+
+t.test('a subject without room, and a noisy machine, are marked', async t => {
+  const { rejected, marks } = judge(
+    row({ cores: { subject: 0.97, load: 0.1, upstream: 0.1, others: 0.5 } }),
+    relay,
+  )
+  t.same(rejected, [])
+  t.match(marks, [/no CPU left/, /others used 0\.50/])
+})
+
+t.test('figures of a row', async t => {
+  const one = {
+    ...row({ cpuMicros: 1_000_000, idleRssBytes: 100, rssBytes: 256_100 }),
+    rejected: [],
+    marks: [],
+  }
+  t.equal(workOf(one), 50_000)
+  t.equal(costOf(one), 20)
+  t.equal(bytesPerStream(one, relay), 1000)
+  t.equal(costOf({ ...one, cpuMicros: null }), null)
+  t.equal(bytesPerStream({ ...one, streams: null, json: json({}) }, scenario('json-64')), null)
+})

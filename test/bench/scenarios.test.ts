@@ -1,0 +1,71 @@
+/** The table of scenarios and what a command line makes of it. */
+import { execFileSync, spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import t from 'tap'
+import { chosen, estimateSeconds, SCENARIOS, SUBJECTS } from '../../bench/scenarios.ts'
+
+const ALL = { only: [], rounds: null, seconds: null, quick: false } as const
+const names = (choice: Parameters<typeof chosen>[0]): string[] => chosen(choice).map(({ name }) => name)
+
+t.test('the table holds what the results promise', async t => {
+  t.same(
+    SCENARIOS.map(({ name }) => name),
+    [
+      'json-1',
+      'json-64',
+      'json-256',
+      'relay-20',
+      'relay-256',
+      'relay-256-tls',
+      'relay-1000',
+      'relay-5000',
+      'translate-chat-256',
+      'slow-readers',
+      'aborts',
+    ],
+  )
+  for (const scenario of SCENARIOS) {
+    const { name, load, subjects, tls } = scenario
+    t.ok(subjects.includes('sluice') && subjects.includes('nginx'), `${name}: beside nginx`)
+    t.equal(new Set(subjects).size, subjects.length, `${name}: no subject twice`)
+    t.notOk(subjects.some(subject => !SUBJECTS.includes(subject)))
+    t.notOk(tls && subjects.includes('direct'), `${name}: the load speaks no TLS`)
+    if (load.kind !== 'streams') continue
+    const { events, spacingMs } = load.plan
+    const rate = (load.streams * 1000) / spacingMs
+    t.ok(rate <= 13_000, `${name}: ${rate} events/s leave load and upstream room on one core`)
+    const lastsSeconds = (events * spacingMs) / 1000
+    const until = scenario.rampSeconds + scenario.warmSeconds + scenario.windowSeconds
+    t.ok(until > lastsSeconds, `${name}: streams end within the row, so that their checksums are seen`)
+  }
+})
+
+t.test('a whole run takes about twelve minutes, a quick one about three', async t => {
+  t.ok(estimateSeconds(SCENARIOS) <= 12 * 60 + 15, `${estimateSeconds(SCENARIOS)} s`)
+  t.ok(estimateSeconds(chosen({ ...ALL, quick: true })) <= 3.5 * 60)
+})
+
+t.test('--only takes whole names, and beginnings where no scenario is called so', async t => {
+  t.same(names({ ...ALL, only: ['relay-256'] }), ['relay-256'])
+  t.same(names({ ...ALL, only: ['json'] }), ['json-1', 'json-64', 'json-256'])
+  t.same(names({ ...ALL, only: ['slow', 'json-1'] }), ['json-1', 'slow-readers'])
+  t.equal(names(ALL).length, SCENARIOS.length)
+  t.throws(() => chosen({ ...ALL, only: ['nonsense'] }), /nonsense/)
+})
+
+t.test('--rounds and --seconds win over --quick, which wins over the table', async t => {
+  const own = { ...ALL, only: ['relay-256-tls'] }
+  t.match(chosen(own), [{ rounds: 5, windowSeconds: 4 }])
+  t.match(chosen({ ...own, quick: true }), [{ rounds: 1, windowSeconds: 1 }])
+  t.match(chosen({ ...own, quick: true, rounds: 2, seconds: 9 }), [{ rounds: 2, windowSeconds: 9 }])
+})
+
+t.test('the command lists the scenarios and measures nothing', async t => {
+  const entry = join(import.meta.dirname, '../../bench/run.ts')
+  const text = execFileSync(process.execPath, [entry, '--list', '--only', 'relay-5000'], { encoding: 'utf8' })
+  t.match(text, /^relay-5000 .*5,000 streams/)
+  t.match(text, /all of these +\d+ s\n$/)
+  const wrong = spawnSync(process.execPath, [entry, '--only', 'nonsense'], { encoding: 'utf8' })
+  t.equal(wrong.status, 2)
+  t.match(wrong.stderr, 'no scenario nonsense')
+})

@@ -1,0 +1,180 @@
+/** A conversation goes on at any provider: what earlier replies brought is sent back, left out, or refused by name. */
+import t from 'tap'
+import { GatewayError } from '../../src/errors.ts'
+import { isOurs, isSpent, isSpentElsewhere } from '../../src/formats/replayed.ts'
+import { FORMATS } from '../../src/formats/table.ts'
+import type { OutputItem } from '../../src/protocol/items.ts'
+import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import type { FormatName } from '../../src/providers/provider.ts'
+import { eventsOf } from '../support/assemble-reply.ts'
+import { endpointOf } from '../support/endpoint.ts'
+import { goldens } from '../support/goldens.ts'
+import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../support/recordings.ts'
+
+const NAMES = Object.keys(FORMATS) as FormatName[]
+const OTHERS = NAMES.filter(name => name !== 'openai-responses')
+
+type Item = Readonly<Record<string, unknown>>
+
+const USER = { role: 'user', content: 'Hi' }
+const SAID = { role: 'assistant', content: 'Hello' }
+
+function bodyOf(format: FormatName, input: readonly Item[]): unknown {
+  const request = parseResponsesRequest({ model: 'acme/fast-1', input })
+  const { body } = FORMATS[format].encode({ request, stream: true, endUser: null }, endpointOf(format))
+  return JSON.parse(JSON.stringify(body))
+}
+
+/** Each kind as a provider of each other format gives it. */
+const SPENT: readonly Item[] = [
+  { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'q' } },
+  { type: 'web_search_call', id: 'srvtoolu_1', status: 'failed', action: { type: 'open_page', url: 'u' } },
+  { type: 'file_search_call', id: 'fs_1', status: 'completed', queries: ['q'], results: null },
+  { type: 'mcp_call', id: 'mcp_1', name: 'f', arguments: '{}', server_label: 's', output: 'o' },
+  { type: 'mcp_list_tools', id: 'mcpl_1', server_label: 's', tools: [] },
+  { type: 'gateway:tool_search', id: 'srvtoolu_2', status: 'completed', query: 'q' },
+  { type: 'openrouter:web_search', id: 'st_1', status: 'completed' },
+]
+
+const CODE = { type: 'code_interpreter_call', id: 'ci_1', status: 'completed', code: '1', outputs: [] }
+const IMAGE = { type: 'image_generation_call', id: 'ig_1', status: 'completed', result: 'QUJD' }
+
+t.test('what a provider ran by itself is left out where it has no form', async t => {
+  for (const format of OTHERS) {
+    for (const item of SPENT) {
+      const name = `${item['type']} at ${format}`
+      t.strictSame(bodyOf(format, [USER, item, SAID, USER]), bodyOf(format, [USER, SAID, USER]), name)
+    }
+  }
+  for (const format of ['openai-chat', 'anthropic-messages'] as const) {
+    for (const item of [CODE, IMAGE])
+      t.strictSame(bodyOf(format, [USER, item, SAID, USER]), bodyOf(format, [USER, SAID, USER]))
+  }
+})
+
+t.test('a provider of the Responses format gets back only what is from one', async t => {
+  const input = (item: Item) => (bodyOf('openai-responses', [USER, item, USER]) as { input: Item[] }).input
+  for (const item of [CODE, IMAGE, ...SPENT.slice(2, 5)]) {
+    t.match(input(item)[1], { type: item['type'], id: item['id'] })
+    for (const id of ['st_1', 'srvtoolu_1', 'mcptoolu_1'])
+      t.equal(input({ ...item, id }).length, 2, `${item['type']} ${id}`)
+    t.equal(input({ ...item, signature: 'from Gemini' }).length, 2)
+  }
+})
+
+const REFUSED: readonly (readonly [item: Item, at: readonly FormatName[]])[] = [
+  [{ type: 'compaction', id: 'cmp_1', encrypted_content: 'sealed' }, OTHERS],
+  [{ type: 'mcp_approval_request', id: 'mcpr_1', name: 'f', arguments: '{}', server_label: 's' }, OTHERS],
+  [{ type: 'mcp_approval_response', approval_request_id: 'mcpr_1', approve: true }, OTHERS],
+  [{ type: 'computer_call', call_id: 'c', status: 'completed', pending_safety_checks: [] }, OTHERS],
+  [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot' } }, OTHERS],
+  [{ type: 'shell_call', call_id: 'c', action: { commands: ['ls'] } }, ['openai-chat', 'google-gemini']],
+  [{ type: 'shell_call_output', call_id: 'c', output: [] }, ['openai-chat', 'google-gemini']],
+  [{ type: 'local_shell_call_output', id: 'c', output: 'x' }, ['openai-chat', 'google-gemini']],
+  [
+    { type: 'apply_patch_call_output', call_id: 'c', status: 'completed', output: 'x' },
+    ['openai-chat', 'google-gemini'],
+  ],
+  [{ type: 'agent_message', author: 'a', recipient: 'b', content: [] }, NAMES],
+]
+
+t.test('what a client or its tools said is never left out in silence', async t => {
+  for (const [item, formats] of REFUSED) {
+    t.equal(isSpent(String(item['type'])), false)
+    for (const format of formats) {
+      const name = `${item['type']} at ${format}`
+      try {
+        bodyOf(format, [USER, item, USER])
+        t.fail(name)
+      } catch (thrown) {
+        if (!(thrown instanceof GatewayError)) throw thrown
+        t.equal(thrown.status, 422, name)
+        t.match(thrown.message, /^input\[1\](\.type)?: /, name)
+        t.notMatch(thrown.message, /sealed/, name)
+      }
+    }
+  }
+})
+
+/** Kinds that a provider asks its client to run, or that only their maker can read: another format may refuse them. */
+const CLIENTS_OWN: ReadonlySet<string> = new Set([
+  'compaction',
+  'computer_call',
+  'local_shell_call',
+  'shell_call',
+  'shell_call_output',
+  'apply_patch_call',
+  'mcp_approval_request',
+])
+
+/** What the vocabulary of `input` does not have: such an item is refused before any format sees it. */
+const NOT_IN_INPUT: ReadonlySet<string> = new Set([
+  'tool_search_call',
+  'tool_search_output',
+  'x_search_call',
+  'program',
+  'program_output',
+])
+
+/** Sends every item of a reply to every format; says which were refused, and how many passed. */
+function sentBack(output: readonly OutputItem[]): { readonly passed: number; readonly refused: string[] } {
+  let passed = 0
+  const refused: string[] = []
+  for (const item of output) {
+    if (CLIENTS_OWN.has(item.type) || NOT_IN_INPUT.has(item.type)) continue
+    // Tools in namespaces are known to this format alone; its providers never answer another one's request.
+    if ('namespace' in item) continue
+    for (const format of NAMES) {
+      try {
+        bodyOf(format, [USER, { ...item }, ...answerTo(item), SAID, USER])
+        passed++
+      } catch (thrown) {
+        if (!(thrown instanceof GatewayError)) throw thrown
+        refused.push(`${item.type} at ${format}: ${thrown.message}`)
+      }
+    }
+  }
+  return { passed, refused }
+}
+
+function answerTo(item: OutputItem): Item[] {
+  const { type, call_id } = item as { readonly type: string; readonly call_id?: unknown }
+  return type === 'function_call' || type === 'custom_tool_call'
+    ? [{ type: `${type}_output`, call_id, output: 'done' }]
+    : []
+}
+
+/** The output of a reply that came to a good end; none of one that failed. */
+function outputOf(format: FormatName, bytes: Buffer, streamed: boolean): readonly OutputItem[] {
+  const last = eventsOf(format, bytes, streamed).at(-1)
+  return last?.type === 'response.completed' ? last.response.output : []
+}
+
+for (const from of NAMES) {
+  t.test(`what replies of ${from} brought can be sent back to every format`, async t => {
+    const recorded = recordings(from)
+      .filter(({ httpStatus }) => httpStatus === null || httpStatus === 200)
+      .map(recording => ({ bytes: recording.bytes(), streamed: recording.streamed }))
+    if (!recordingsPresent) t.comment(RECORDINGS_MISSING)
+    let passed = 0
+    const refused = new Set<string>()
+    // A call without a name is a provider's nonsense, which nobody could answer.
+    const sound = goldens(from).filter(({ name }) => name !== 'wrong-types-everywhere')
+    for (const { bytes, streamed } of [...sound, ...recorded]) {
+      const found = sentBack(outputOf(from, bytes, streamed))
+      passed += found.passed
+      for (const one of found.refused) refused.add(one)
+    }
+    t.strictSame([...refused], [])
+    t.comment(`${from}: ${passed} items sent back`)
+    t.ok(passed > 100)
+  })
+}
+
+t.test('the names of what is spent', async t => {
+  t.ok(isSpent('gateway:anything') && isOurs('openrouter:x') && !isOurs('web_search_call'))
+  for (const type of ['message', 'function_call', 'custom_tool_call', 'reasoning', '', '__proto__'])
+    t.notOk(isSpent(type), type)
+  t.notOk(isSpentElsewhere('function_call', 'st_1', 's'), 'only what is spent at all')
+  t.notOk(isSpentElsewhere('mcp_call', null, undefined))
+})

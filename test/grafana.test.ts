@@ -1,0 +1,189 @@
+/** Holds the dashboard and the alert rules to the metrics that the gateway declares. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parse } from 'yaml'
+import { dashboard, ROWS } from '../grafana/dashboard.ts'
+import { FAILURES } from '../src/errors.ts'
+import { STAGES } from '../src/stages.ts'
+import { THREAD_STATES } from '../src/threads/process-metrics.ts'
+import { allMetrics } from './support/metrics.ts'
+import { type Named, namesIn } from './support/promql.ts'
+
+const read = (name: string) => readFileSync(join(import.meta.dirname, '../grafana', name), 'utf8')
+
+interface Rule {
+  readonly record?: string
+  readonly alert?: string
+  readonly expr: string
+  readonly labels?: Readonly<Record<string, string>>
+  readonly annotations?: Readonly<Record<string, string>>
+}
+
+const { groups } = parse(read('alerts.yaml')) as { groups: { name: string; rules: Rule[] }[] }
+const rules = groups.flatMap(group => group.rules)
+const alerts = rules.filter(rule => rule.alert !== undefined)
+const recorded = new Set(rules.flatMap(rule => (rule.record === undefined ? [] : [rule.record])))
+
+/** What Prometheus adds to each series of a target. */
+const TARGET_LABELS = ['job', 'instance']
+/** Every name that a scrape shows, with its labels. */
+const SERIES = new Map<string, readonly string[]>()
+for (const { name, kind, labelNames } of allMetrics()) {
+  if (kind !== 'histogram') SERIES.set(name, labelNames)
+  else {
+    SERIES.set(`${name}_bucket`, [...labelNames, 'le'])
+    SERIES.set(`${name}_sum`, labelNames)
+    SERIES.set(`${name}_count`, labelNames)
+  }
+}
+
+/** Values of labels whose set is closed, by metric where two share a label. */
+const VALUES: Readonly<Record<string, readonly string[]>> = {
+  'gateway_requests_total outcome': ['completed', 'refused', 'failed', 'aborted'],
+  'gateway_upstream_requests_total outcome': ['ok', ...Object.keys(FAILURES)],
+  'gateway_usage_records_total accounting': ['exact', 'estimated', 'none', 'lost'],
+  'gateway_tokens_total direction': ['input', 'output'],
+  'gateway_overhead_seconds_sum stage': STAGES,
+  'gateway_overhead_seconds_count stage': STAGES,
+  'gateway_threads state': THREAD_STATES,
+}
+
+/** Checks an expression; returns the labels that its result may have. */
+function check(t: Test, expr: string): Named {
+  const named = namesIn(expr)
+  const known = new Set(TARGET_LABELS)
+  t.ok(named.selectors.length > 0, 'it asks for something')
+  for (const { metric, matchers } of named.selectors) {
+    const labels = SERIES.get(metric) ?? (recorded.has(metric) ? [] : undefined)
+    if (labels === undefined) {
+      t.fail(`${metric} does not exist`)
+      continue
+    }
+    for (const label of labels) known.add(label)
+    for (const { label, operator, value } of matchers) {
+      t.ok([...labels, ...TARGET_LABELS].includes(label), `${metric} has the label ${label}`)
+      if (value.startsWith('$')) continue
+      const values = VALUES[`${metric} ${label}`]
+      if (values === undefined) t.fail(`the values of ${metric} ${label} are not known here`)
+      for (const each of operator.includes('~') ? value.split('|') : [value])
+        t.ok(values?.includes(each), `${metric} ${label} may be ${each}`)
+    }
+  }
+  for (const label of named.labels) t.ok(known.has(label), `something in it has the label ${label}`)
+  return named
+}
+
+/** A label can be shown when the expression keeps it: grouped by it, or not grouped at all. */
+function shows(named: Named, label: string): boolean {
+  return named.labels.length > 0
+    ? named.labels.includes(label) || !namesGroup(named)
+    : named.selectors.some(({ metric }) => [...(SERIES.get(metric) ?? []), ...TARGET_LABELS].includes(label))
+}
+
+/** `on (instance)` alone does not group. */
+function namesGroup(named: Named): boolean {
+  return named.labels.some(label => label !== 'instance')
+}
+
+t.test('the tokenizer knows what it reads', async t => {
+  t.same(namesIn('sum by (a, le) (rate(m_x{b="c}",d=~"$e"}[5m])) / on() group_left() vector(0) > 1e-3'), {
+    selectors: [
+      {
+        metric: 'm_x',
+        matchers: [
+          { label: 'b', operator: '=', value: 'c}' },
+          { label: 'd', operator: '=~', value: '$e' },
+        ],
+      },
+    ],
+    labels: ['a', 'le'],
+  })
+  t.throws(() => namesIn('frobnicate(m)'), /unknown function/)
+  t.throws(() => namesIn('sum(m'), /brackets/)
+  t.throws(() => namesIn('rate(m[5q])'), /not a range/)
+  t.throws(() => namesIn('m{a="b'), SyntaxError)
+  t.throws(() => namesIn('m ; n'), /not understood/)
+})
+
+t.test('sluice.json is what the table of panels says', async t => {
+  t.same(JSON.parse(read('sluice.json')), dashboard())
+})
+
+const panels = ROWS.flatMap(row => row.panels)
+
+for (const panel of panels) {
+  t.test(`panel: ${panel.title}`, async t => {
+    t.match(panel.description, /^\S.{20,}[.]$/, 'it is described in sentences')
+    t.match(panel.unit, /^[a-zA-Z]+$/)
+    t.ok(panel.queries.length > 0)
+    for (const { expr, legend } of panel.queries) {
+      const named = check(t, expr)
+      t.ok(legend !== '', 'its lines have names')
+      for (const [, label = ''] of legend.matchAll(/\{\{(\w+)\}\}/g))
+        t.ok(shows(named, label), `${legend}: the result keeps ${label}`)
+    }
+  })
+}
+
+t.test('the dashboard as a whole', async t => {
+  const titles = panels.map(panel => panel.title)
+  t.equal(new Set(titles).size, titles.length, 'every title is there once')
+  const drawn = (JSON.parse(read('sluice.json')) as { panels: { id: number; gridPos: Grid }[] }).panels
+  t.equal(new Set(drawn.map(panel => panel.id)).size, drawn.length, 'every id is there once')
+  for (const [index, { gridPos: a }] of drawn.entries()) {
+    t.ok(a.x >= 0 && a.x + a.w <= 24)
+    for (const { gridPos: b } of drawn.slice(index + 1))
+      t.notOk(overlap(a, b), `${JSON.stringify(a)} and ${JSON.stringify(b)}`)
+  }
+  const shown = new Set(
+    panels.flatMap(panel =>
+      panel.queries.flatMap(({ expr }) => namesIn(expr).selectors.map(({ metric }) => metric)),
+    ),
+  )
+  const missing = allMetrics().filter(
+    ({ name }) => !shown.has(name) && !shown.has(`${name}_bucket`) && !shown.has(`${name}_sum`),
+  )
+  t.same(missing, [], 'every metric is shown somewhere')
+})
+
+interface Grid {
+  readonly x: number
+  readonly y: number
+  readonly w: number
+  readonly h: number
+}
+
+function overlap(a: Grid, b: Grid): boolean {
+  return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h
+}
+
+for (const rule of rules) {
+  t.test(`rule: ${rule.alert ?? rule.record}`, async t => {
+    const named = check(t, rule.expr)
+    if (rule.alert === undefined) return
+    t.match(rule.alert, /^Sluice[A-Z][A-Za-z]+$/)
+    t.ok(['page', 'ticket'].includes(rule.labels?.['severity'] ?? ''), 'it has a severity')
+    t.ok(rule.annotations?.['summary'] && rule.annotations['description'], 'it says what is wrong')
+    for (const text of Object.values(rule.annotations ?? {}))
+      for (const [, label = ''] of text.matchAll(/\$labels\.(\w+)/g))
+        t.ok(shows(named, label), `the result keeps ${label}`)
+  })
+}
+
+t.test('every alert has a test in which it fires, and one in which it does not', async t => {
+  interface Case {
+    readonly alert_rule_test: readonly { readonly alertname: string; readonly exp_alerts?: unknown[] }[]
+  }
+  const { tests } = parse(read('alerts.test.yaml')) as { tests: Case[] }
+  const cases = tests.flatMap(test => test.alert_rule_test)
+  const names = (fires: boolean) =>
+    new Set(
+      cases
+        .filter(each => (each.exp_alerts !== undefined && each.exp_alerts.length > 0) === fires)
+        .map(each => each.alertname),
+    )
+  const expected = new Set(alerts.map(rule => rule.alert))
+  t.same(names(true), expected)
+  t.same(names(false), expected)
+})

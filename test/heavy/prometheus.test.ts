@@ -1,0 +1,116 @@
+/**
+ * The metrics as Prometheus itself sees them: its checker on a live scrape and on the alert rules, their unit tests,
+ * and a real Prometheus that scrapes the running gateway and answers every query of the dashboard. Needs Debian's
+ * package `prometheus`; without it the test is skipped, except under CI.
+ */
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import t from 'tap'
+import { ROWS } from '../../grafana/dashboard.ts'
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
+import { missingTools, startPrometheus } from '../support/prometheus.ts'
+
+const GRAFANA = join(import.meta.dirname, '../../grafana')
+const SCRAPE_MS = 500
+/** Short, so that a rate exists after a few scrapes. */
+const RATE_INTERVAL = '10s'
+const LOAD_MS = 8_000
+
+const missing = missingTools()
+const skip =
+  missing.length > 0 && process.env['CI'] !== 'true'
+    ? `${missing.join(' and ')} not found: install Debian's prometheus`
+    : false
+
+t.test('promtool accepts the alert rules and their tests pass', { skip }, async t => {
+  t.match(promtool(['check', 'rules', join(GRAFANA, 'alerts.yaml')]), /SUCCESS: \d+ rules found/)
+  t.match(promtool(['test', 'rules', join(GRAFANA, 'alerts.test.yaml')]), 'SUCCESS')
+})
+
+t.test('a live scrape', { skip }, async t => {
+  const gateway = await startGatewayProcess(t, {}, { GATEWAY_SERVE_THREADS: '2' })
+  await exchange(gateway, 'sim/echo', true)
+  const reply = await fetch(`${gateway.adminUrl}/metrics`, {
+    headers: { accept: 'application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4' },
+  })
+  t.equal(reply.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
+  t.equal(promtool(['check', 'metrics'], await reply.text()), '', 'promtool has nothing to complain of')
+
+  await t.test('by a real Prometheus under load', { timeout: 90_000 }, async t => {
+    const prometheus = await startPrometheus(t, gateway.adminUrl, SCRAPE_MS)
+    let sent = 0
+    const until = performance.now() + LOAD_MS
+    const lane = async (model: string, stream: boolean) => {
+      while (performance.now() < until) {
+        await exchange(gateway, model, stream)
+        sent++
+      }
+    }
+    await Promise.all([
+      lane('sim/echo', true),
+      lane('sim/chat-echo', true),
+      lane('sim/messages-echo', false),
+      lane('sim/no-such-model', false),
+    ])
+    t.comment(`${sent} requests while Prometheus scraped every ${SCRAPE_MS} ms`)
+
+    // The last of them has been scraped when the next scrape but one is there.
+    const counted = async () =>
+      Number((await prometheus.ask('sum(gateway_requests_total)'))[0]?.value[1] ?? 0)
+    for (let tries = 0; tries < 40 && (await counted()) < sent + 1; tries++)
+      await new Promise(resolve => setTimeout(resolve, SCRAPE_MS / 2))
+    t.equal(await counted(), sent + 1, 'every request is counted, and none twice')
+    t.equal((await prometheus.ask('max_over_time(scrape_duration_seconds[1m]) < 1')).length, 1)
+    t.same(
+      (await prometheus.ask('min_over_time(up[1m])')).map(({ value }) => value[1]),
+      ['1'],
+    )
+
+    for (const panel of ROWS.flatMap(row => row.panels)) {
+      for (const { expr } of panel.queries) {
+        const asked = expr.replaceAll('$__rate_interval', RATE_INTERVAL).replaceAll('$instance', '.*')
+        const result = await prometheus.ask(asked)
+        t.ok(result.length > 0 || NEEDS_FAILURES.has(panel.title), `${panel.title}: has data`)
+        t.ok(
+          result.every(({ value }) => Number.isFinite(Number(value[1]))),
+          `${panel.title}: has numbers`,
+        )
+      }
+    }
+
+    const { data } = (await prometheus.get('/api/v1/rules')) as {
+      data: { groups: { rules: { name: string; health: string; state?: string; lastError?: string }[] }[] }
+    }
+    const rules = data.groups.flatMap(group => group.rules)
+    t.same(
+      rules.filter(rule => rule.health !== 'ok'),
+      [],
+      'every rule has been evaluated',
+    )
+    t.same(
+      rules.filter(rule => rule.state === 'firing'),
+      [],
+      'and none fires on a healthy gateway',
+    )
+    t.ok(rules.length >= 15)
+  })
+})
+
+/** Panels that are empty while no provider has failed. */
+const NEEDS_FAILURES = new Set(['Failed attempts by outcome'])
+
+/** What it printed. @throws Error with that when it complains. */
+function promtool(words: readonly string[], input = ''): string {
+  const { status, stdout, stderr } = spawnSync('promtool', words, { input, encoding: 'utf8' })
+  if (status !== 0) throw new Error(`promtool ${words.join(' ')}: ${stdout}${stderr}`)
+  return stdout + stderr
+}
+
+async function exchange(gateway: GatewayProcess, model: string, stream: boolean): Promise<void> {
+  const reply = await fetch(`${gateway.url}/v1/responses`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, input: 'Count to three', stream }),
+  })
+  await reply.text()
+}

@@ -1,0 +1,139 @@
+/** The bounds of the metrics: how many series there can be, and what a scrape of them costs. */
+import { request as send } from 'node:http'
+import t from 'tap'
+import { FAILURES } from '../src/errors.ts'
+import { createMetrics, observeStages } from '../src/metrics.ts'
+import { openMarks, STAGES } from '../src/stages.ts'
+import { createProcessMetrics } from '../src/threads/process-metrics.ts'
+import { Scraper } from '../src/threads/scrape.ts'
+import { startGateway } from './support/gateway.ts'
+import { parseScrape } from './support/metrics.ts'
+
+const SERIES_MAX = 10_000
+const SCRAPE_MAX_MS = 100
+
+const many = (count: number, name: (n: number) => string) => Array.from({ length: count }, (_, n) => name(n))
+
+/** Every metric with every label value it can have, for a catalogue far beyond the bounds. */
+function fullMetrics() {
+  const models = many(5000, n => `vendor-${n}/model-with-a-name-${n}`)
+  const providers = many(300, n => `provider-${n}`)
+  const metrics = createMetrics({ thread: 'serve-0', models, providers })
+  // Twelve routes are more than there are.
+  for (const route of many(12, n => `/route/{name}/${n}`)) {
+    metrics.requestDuration.observe({ route }, 1)
+    for (const status_class of ['2xx', '4xx', '5xx'])
+      for (const outcome of ['completed', 'refused', 'failed', 'aborted'])
+        metrics.requests.inc({ route, status_class, outcome })
+  }
+  for (const slug of [...providers, 'not-in-the-catalogue']) {
+    const provider = metrics.provider(slug)
+    metrics.upstreamLatency.observe({ provider }, 1)
+    for (const outcome of ['ok', ...Object.keys(FAILURES)])
+      metrics.upstreamRequests.inc({ provider, outcome })
+  }
+  for (const id of [...models, 'not-in-the-catalogue']) {
+    const model = metrics.model(id)
+    for (const direction of ['input', 'output']) metrics.tokens.inc({ direction, model }, 3)
+    metrics.cost.inc({ model }, 0.5)
+  }
+  for (const stage of STAGES) metrics.overhead.observe({ stage }, 1)
+  return metrics
+}
+
+t.test('a catalogue beyond all bounds still makes a scrape within them', async t => {
+  const metrics = fullMetrics()
+  const thread = { metrics: async () => structuredClone(await metrics.registry.getMetricsAsJSON()) }
+  const scraper = new Scraper(createProcessMetrics(), [thread], 1)
+  const samples = parseScrape(await scraper.page())
+  t.comment(`${samples.length} series`)
+  t.ok(samples.length > 3000 && samples.length <= SERIES_MAX)
+  const values = (label: string) => new Set(samples.flatMap(sample => sample.labels[label] ?? []))
+  t.equal(values('model').size, 201)
+  t.equal(values('provider').size, 101)
+  const total = (model: string) =>
+    samples
+      .filter(sample => sample.name === 'gateway_tokens_total' && sample.labels['model'] === model)
+      .reduce((sum, sample) => sum + sample.value, 0)
+  t.equal(total('vendor-199/model-with-a-name-199'), 6)
+  t.equal(total('other'), (5000 - 200 + 1) * 6, 'the rest is counted together, and all of it')
+
+  // Processor time, not time that passed: the machine may have other work.
+  const spent: number[] = []
+  for (let round = 0; round < 9; round++) {
+    const before = process.cpuUsage()
+    await scraper.page()
+    const { user, system } = process.cpuUsage(before)
+    spent.push((user + system) / 1000)
+  }
+  const median = spent.toSorted((a, b) => a - b)[4] ?? Number.NaN
+  t.comment(`a scrape takes ${median.toFixed(2)} ms`)
+  t.ok(median < SCRAPE_MAX_MS)
+})
+
+t.test('five thousand random models, users and paths make no series of their own', async t => {
+  const gateway = await startGateway()
+  t.teardown(() => gateway.close())
+  const { metrics } = gateway.serving
+  const REQUESTS = 5000
+  const ask = (n: number) =>
+    new Promise<number>((resolve, reject) => {
+      const random = `${n.toString(36)}-${Math.random().toString(36).slice(2)}`
+      const [path, body] =
+        n % 2 === 0
+          ? ['/v1/responses', JSON.stringify({ model: `m${random}/x`, input: 'x', user: `user-${random}` })]
+          : [`/v1/${random}/secret`, '{}']
+      const outgoing = send(
+        {
+          ...{ host: '127.0.0.1', port: gateway.port, path, method: n % 5 === 0 ? `X${n % 10}` : 'POST' },
+          headers: {
+            authorization: `Bearer ${n % 3 === 0 ? random : gateway.apiKey}`,
+            'content-type': 'application/json',
+            'content-length': Buffer.byteLength(body),
+            'x-session-id': random,
+          },
+        },
+        reply => reply.resume().on('end', () => resolve(reply.statusCode ?? 0)),
+      )
+      outgoing.on('error', reject).end(body)
+    })
+  const statuses = new Set<number>()
+  let next = 0
+  const lane = async () => {
+    while (next < REQUESTS) statuses.add(await ask(next++))
+  }
+  await Promise.all(Array.from({ length: 16 }, lane))
+
+  t.same([...statuses].toSorted(), [400, 401, 404, 501])
+  const counted = (await metrics.requests.get()).values
+  t.equal(
+    counted.reduce((sum, { value }) => sum + value, 0),
+    REQUESTS,
+  )
+  t.ok(counted.length < 20, `${counted.length} series of requests`)
+  const text = await metrics.registry.metrics()
+  t.ok(parseScrape(text).length < 500)
+  t.notMatch(text, /secret|user-|m[0-9a-z]+-[0-9a-z]+\/x/)
+})
+
+t.test('a request that was no exchange has no stages', async t => {
+  const metrics = createMetrics()
+  const marks = openMarks(1)
+  marks.identifyMs = 2
+  observeStages(metrics, marks, 3)
+  t.same((await metrics.overhead.get()).values, [])
+  marks.authenticatedMs = 3
+  marks.uploadedMs = 3
+  marks.validatedMs = 4
+  observeStages(metrics, marks, 6)
+  const sums = (await metrics.overhead.get()).values.filter(({ metricName }) => metricName?.endsWith('_sum'))
+  t.same(
+    sums.map(({ labels, value }) => [labels.stage, value]),
+    [
+      ['parse', 0.002],
+      ['auth', 0.001],
+      ['upload', 0],
+      ['route', 0.002],
+    ],
+  )
+})

@@ -1,0 +1,104 @@
+import t from 'tap'
+import type { Clock } from '../../src/clock.ts'
+import { LagMeter, Load, Valve } from '../../src/server/load.ts'
+
+const LIMITS = { maxInFlight: 10, maxLagMs: 100, maxBufferedBytes: 1000 }
+
+/** A clock whose timers fire when the test says so, however late that is. */
+function slowClock() {
+  let nowMs = 0
+  let pending: { dueMs: number; callback: () => void } | null = null
+  const clock: Clock = {
+    nowMs: () => nowMs,
+    monotonicMs: () => nowMs,
+    after(delayMs, callback) {
+      const entry = { dueMs: nowMs + delayMs, callback }
+      pending = entry
+      return {
+        cancel: () => {
+          if (pending === entry) pending = null
+        },
+      }
+    },
+  }
+  return {
+    clock,
+    armed: () => pending !== null,
+    /** Fires the timer so much after its time. */
+    fire(lateMs: number): void {
+      const entry = pending
+      if (entry === null) throw new Error('no timer is armed')
+      pending = null
+      nowMs = entry.dueMs + lateMs
+      entry.callback()
+    },
+  }
+}
+
+t.test('a valve closes above its limit and opens well below it', async t => {
+  const valve = new Valve(100, 0.5)
+  t.same(
+    [0, 100, 101, 90, 51, 50, 100, 101].map(value => valve.closedAt(value)),
+    [false, false, true, true, true, false, false, true],
+  )
+})
+
+t.test('the lag is the middle one of five samples', async t => {
+  const meter = new LagMeter()
+  t.equal(meter.lagMs, 0)
+  const seen = [90, 80, 70, 1, 2, 3, 4].map(late => {
+    meter.add(late)
+    return meter.lagMs
+  })
+  t.same(seen, [0, 0, 70, 70, 70, 3, 3])
+})
+
+t.test('a long pause counts twice, so one is no lag and two are', async t => {
+  const meter = new LagMeter()
+  const seen = [5000, 0, 0, 0, 0, 0, 400, 300, 0, 0, 0].map(late => {
+    meter.add(late)
+    return meter.lagMs
+  })
+  t.same(seen, [0, 0, 0, 0, 0, 0, 0, 300, 300, 300, 0])
+})
+
+t.test('a late event loop is strain, one long pause is none', async t => {
+  const { clock, fire, armed } = slowClock()
+  const load = new Load(LIMITS, clock)
+  load.start()
+  fire(3000)
+  t.equal(load.strain(0), null, 'one pause')
+  for (let count = 0; count < 4; count++) fire(0)
+  fire(150)
+  t.equal(load.strain(0), null, 'another one much later')
+  fire(150)
+  t.equal(load.strain(0), 'lag')
+  t.equal(load.lagMs, 150)
+  for (let count = 0; count < 3; count++) fire(60)
+  t.equal(load.strain(0), 'lag', 'better, but not well')
+  for (let count = 0; count < 3; count++) fire(40)
+  t.equal(load.strain(0), null)
+  load.stop()
+  t.notOk(armed())
+})
+
+t.test('requests in flight are counted exactly', async t => {
+  const load = new Load(LIMITS, slowClock().clock)
+  t.same(
+    [9, 10, 9].map(inFlight => load.strain(inFlight)),
+    [null, 'in_flight', null],
+  )
+})
+
+t.test('bytes that are held are strain until a fifth of them is gone', async t => {
+  const load = new Load(LIMITS, slowClock().clock)
+  load.hold(1000)
+  t.equal(load.strain(0), null)
+  load.hold(1)
+  t.equal(load.strain(0), 'buffered')
+  load.hold(-200)
+  t.equal(load.strain(0), 'buffered')
+  load.hold(-1)
+  t.equal(load.strain(0), null)
+  t.equal(load.bufferedBytes, 800)
+})

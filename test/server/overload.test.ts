@@ -1,0 +1,191 @@
+/** Requests that are turned away because the thread has enough to do. */
+import t, { type Test } from 'tap'
+import type { Clock } from '../../src/clock.ts'
+import type { Handler, Route } from '../../src/server/handler.ts'
+import type { ServerOptions } from '../../src/server/http.ts'
+import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
+import { TestClock } from '../support/test-clock.ts'
+import { INFERENCE, startFrontEnd } from './front-end.ts'
+
+const AUTH = { Authorization: INFERENCE }
+
+/** Requests to /wait stay until `finish`. */
+async function start(t: Test, overrides: Partial<ServerOptions>) {
+  const waiting: (() => void)[] = []
+  const wait: Handler = async (_request, reply) => {
+    await new Promise<void>(resolve => waiting.push(resolve))
+    reply.json(200, { done: true })
+  }
+  const route = (path: string, handler: Handler, more: Partial<Route> = {}): Route => ({
+    method: 'GET',
+    path,
+    bodyLimitBytes: 0,
+    key: 'inference',
+    handler,
+    ...more,
+  })
+  const front = await startFrontEnd(
+    t,
+    [
+      route('/wait', wait),
+      route('/post', wait, { method: 'POST', bodyLimitBytes: 10_000 }),
+      route('/quick', (_request, reply) => reply.json(200, {})),
+    ],
+    overrides,
+  )
+  const open = async (path: string, method = 'GET', body = ''): Promise<RawClient> => {
+    const client = new RawClient(front.port)
+    const headers =
+      method === 'GET' ? AUTH : { ...AUTH, 'Content-Type': 'application/json', 'Content-Length': '2002' }
+    await client.send(request(method, `/v1${path}`, headers, body))
+    return client
+  }
+  return {
+    ...front,
+    open,
+    async answer(path: string, method = 'GET', body = '') {
+      const client = await open(path, method, body)
+      await client.until(text => parseReplies(text).length === 1)
+      const reply = parseReplies(client.text)[0]
+      return { status: reply?.status, reply, client }
+    },
+    finish: () => {
+      for (const resolve of waiting.splice(0)) resolve()
+    },
+    async shed(): Promise<Record<string, number>> {
+      const { values } = await front.metrics.shed.get()
+      const counted = values.filter(({ value }) => value > 0)
+      return Object.fromEntries(counted.map(({ labels, value }) => [String(labels.reason), value]))
+    },
+    async running(count: number): Promise<void> {
+      while (waiting.length < count) await turns(1)
+    },
+  }
+}
+
+t.test('more than fits in flight is answered 503 at once; what runs goes on, and makes room', async t => {
+  const front = await start(t, { maxInFlight: 3 })
+  const clients = await Promise.all([1, 2, 3].map(() => front.open('/wait')))
+  await front.running(3)
+  const sinceMs = performance.now()
+  const { reply, client } = await front.answer('/quick')
+  const tookMs = performance.now() - sinceMs
+  t.equal(reply?.status, 503)
+  t.equal(reply?.headers.get('retry-after'), '1')
+  t.equal(reply?.headers.get('connection'), 'close')
+  t.match(JSON.parse(reply?.body ?? ''), {
+    error: {
+      code: 503,
+      message: 'The gateway is overloaded',
+      metadata: { error_type: 'provider_overloaded' },
+    },
+  })
+  t.ok(tookMs < 200, `answered after ${tookMs.toFixed(1)} ms`)
+  await client.untilClosed()
+  t.same(await front.shed(), { in_flight: 1 })
+  t.equal(front.server.openRequests, 3)
+
+  front.finish()
+  for (const running of clients) {
+    await running.until(text => parseReplies(text).length === 1)
+    t.equal(parseReplies(running.text)[0]?.status, 200)
+    running.destroy()
+  }
+  const after = await front.answer('/quick')
+  t.equal(after.status, 200)
+  after.client.destroy()
+})
+
+t.test('a refused upload is not read', async t => {
+  const front = await start(t, { maxInFlight: 1 })
+  const running = await front.open('/wait')
+  await front.running(1)
+  const { status, client } = await front.answer('/post', 'POST')
+  t.equal(status, 503, 'before a byte of the body came')
+  await client.untilClosed()
+  t.equal(front.server.load.bufferedBytes, 0)
+  running.destroy()
+})
+
+t.test('a late event loop turns requests away until it is well again', async t => {
+  let lateMs = 0
+  const still = new TestClock()
+  /** Timers come late by as much as is said. */
+  const clock: Clock = {
+    nowMs: () => still.nowMs(),
+    monotonicMs: () => still.monotonicMs(),
+    after: (delayMs, callback) => still.after(delayMs + lateMs, callback),
+  }
+  const front = await start(t, { clock, maxLagMs: 100 })
+  const answered = async () => {
+    const { status, client } = await front.answer('/quick')
+    client.destroy()
+    return status
+  }
+  front.server.load.start()
+  still.advance(1000)
+  t.equal(await answered(), 200)
+  lateMs = 150
+  still.advance(2000)
+  t.equal(await answered(), 503)
+  lateMs = 70
+  still.advance(2000)
+  t.equal(await answered(), 503, 'better is not well')
+  lateMs = 20
+  still.advance(2000)
+  t.equal(await answered(), 200)
+  t.same(await front.shed(), { lag: 2 })
+})
+
+t.test('bodies count as held until their request is over', async t => {
+  const front = await start(t, { maxBufferedBytes: 3000 })
+  const body = JSON.stringify('x'.repeat(2000))
+  const first = await front.open('/post', 'POST', body)
+  await front.running(1)
+  t.equal(front.server.load.bufferedBytes, 2002)
+  const half = await front.open('/post', 'POST', body.slice(0, 1000))
+  while (front.server.load.bufferedBytes < 3002) await turns(1)
+  const refused = await front.answer('/quick')
+  t.equal(refused.status, 503)
+  half.destroy()
+  while (front.server.load.bufferedBytes > 2002) await turns(1)
+  const taken = await front.answer('/quick')
+  t.equal(taken.status, 200)
+  front.finish()
+  await first.until(text => parseReplies(text).length === 1)
+  while (front.server.load.bufferedBytes > 0) await turns(1)
+  t.same(await front.shed(), { buffered: 1 })
+  for (const client of [first, taken.client]) client.destroy()
+})
+
+t.test('what a slow reader has not taken counts as held until it takes it, or goes', async t => {
+  const chunk = 'x'.repeat(1024 * 1024)
+  let reply: Parameters<Handler>[1] | null = null
+  const front = await startFrontEnd(t, [
+    {
+      method: 'GET',
+      path: '/flood',
+      bodyLimitBytes: 0,
+      key: 'inference',
+      handler: async (handled, opened) => {
+        reply = opened
+        opened.onProgress(() => undefined)
+        let flowing = opened.openStream(chunk)
+        while (flowing) flowing = opened.writeStream(chunk)
+        opened.writeStream(chunk)
+        await new Promise<void>(resolve => handled.signal.addEventListener('abort', () => resolve()))
+      },
+    },
+  ])
+  const reader = new RawClient(front.port)
+  reader.socket.pause()
+  await reader.send(request('GET', '/v1/flood', AUTH))
+  while (front.server.load.bufferedBytes < 2 * chunk.length) await turns(1)
+  t.ok(reply !== null)
+  reader.socket.resume()
+  while (front.server.load.bufferedBytes > 0) await turns(1)
+  t.equal(front.server.openStreams, 1, 'all was taken')
+  reader.destroy()
+  while (front.server.openRequests > 0) await turns(1)
+  t.equal(front.server.load.bufferedBytes, 0)
+})

@@ -1,0 +1,209 @@
+/** The spool on real files: what is appended is readable at once, whatever the disk and the writer's end do. */
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createLog } from '../../src/log.ts'
+import { openSpool, type SpoolOptions } from '../../src/storage/spool.ts'
+import { claimAbandoned, claimSpoolFolder, spoolRoot } from '../../src/storage/spool-folder.ts'
+import { readSpool, spoolFiles } from '../../src/storage/spool-reader.ts'
+import type { UsageRecord } from '../../src/storage/usage.ts'
+import { TestClock } from '../support/test-clock.ts'
+import { someUsage } from './usage.ts'
+
+const FLAGS = ['--disable-warning=ExperimentalWarning']
+const source = (name: string) => JSON.stringify(join(import.meta.dirname, '../../src/storage', name))
+
+function setUp(t: Test, options: Partial<SpoolOptions> = {}) {
+  const folder = t.testdir({})
+  const clock = new TestClock()
+  const lines: string[] = []
+  const lost: UsageRecord[] = []
+  const log = createLog('info', { write: line => void lines.push(line) })
+  const spool = openSpool(folder, { clock, log, onLost: record => lost.push(record), ...options })
+  return { folder, clock, lines, lost, spool }
+}
+
+/** Everything that the files of the folder hold, in order. */
+function everything(folder: string): UsageRecord[] {
+  const records: UsageRecord[] = []
+  for (const { path } of spoolFiles(folder)) {
+    let offset = 0
+    for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
+      records.push(...piece.records)
+      offset = piece.offset
+    }
+  }
+  return records
+}
+
+t.test('a record can be read as soon as it is appended, by its owner alone', async t => {
+  const { folder, spool } = setUp(t)
+  const records = [someUsage({ endUser: 'ü 日本 \n "' }), someUsage()]
+  for (const record of records) {
+    spool.append(record)
+    t.same(everything(folder).at(-1), record)
+  }
+  spool.close()
+  t.same(everything(folder), records)
+  const [file] = spoolFiles(folder)
+  t.equal(statSync(file?.path ?? '').mode & 0o777, 0o600)
+})
+
+t.test('a large record takes a buffer of its own', async t => {
+  const { folder, spool } = setUp(t)
+  const record = someUsage({ endUser: '日'.repeat(60_000) })
+  spool.append(record)
+  spool.close()
+  t.same(everything(folder), [record])
+})
+
+t.test('a full file is left for a new one, and only then counts as complete', async t => {
+  const { folder, spool } = setUp(t, { fileMaxBytes: 3_000 })
+  const records = Array.from({ length: 10 }, () => someUsage())
+  for (const record of records) spool.append(record)
+  const files = spoolFiles(folder)
+  t.ok(files.length > 2)
+  t.same(
+    files.map(file => file.complete),
+    files.map((_, at) => at < files.length - 1),
+  )
+  t.same(everything(folder), records)
+  spool.close()
+})
+
+t.test('lines that a kill or a full disk left half written spoil nothing else', async t => {
+  const { folder, spool } = setUp(t)
+  const [one, two] = [someUsage(), someUsage()]
+  spool.append(one)
+  const path = spoolFiles(folder)[0]?.path ?? ''
+  appendFileSync(path, '{"id":"gen-half\n[]\nnull\n{"id":1}\n')
+  spool.append(two)
+  const piece = readSpool(path, 0)
+  t.match(piece, { spoilt: 4, last: true })
+  t.same(piece?.records, [one, two])
+  appendFileSync(path, '{"id":"gen-torn')
+  t.equal(readSpool(path, piece?.offset ?? 0), null, 'what has no end yet is not read')
+  appendFileSync(path, 'x'.repeat(300 * 1024))
+  t.match(readSpool(path, piece?.offset ?? 0), { records: [], spoilt: 1 }, 'nor waited for without a bound')
+  spool.close()
+})
+
+t.test('a file longer than a piece is read whole, piece by piece', async t => {
+  const { folder, spool } = setUp(t)
+  const records = Array.from({ length: 1_000 }, () => someUsage())
+  for (const record of records) spool.append(record)
+  const path = spoolFiles(folder)[0]?.path ?? ''
+  t.ok((readSpool(path, 0)?.records.length ?? 0) < 1_000)
+  t.same(everything(folder), records)
+  spool.close()
+})
+
+t.test(
+  'a full disk costs no request: records wait in memory, in bounds, and are written when there is room',
+  async t => {
+    // A limit on the size of files is the kernel refusing a write in the middle of a line, as a full disk does.
+    const folder = t.testdir({})
+    const script = `
+    import { createLog } from ${source('../log.ts')}
+    import { openSpool } from ${source('spool.ts')}
+    import { spoolFiles } from ${source('spool-reader.ts')}
+    import { copyFileSync, truncateSync } from 'node:fs'
+    process.on('SIGXFSZ', () => {})
+    let retry
+    const clock = { nowMs: Date.now, monotonicMs: () => performance.now(), after: (_, call) => { retry = call; return { cancel() {} } } }
+    const lost = []
+    const lines = []
+    const log = createLog('info', { write: line => lines.push(JSON.parse(line).msg) })
+    const spool = openSpool(process.argv[2], { clock, log, onLost: record => lost.push(record.id) })
+    const record = JSON.parse(process.argv[3])
+    for (let at = 0; at < 1_200; at++) spool.append({ ...record, id: 'gen-' + at })
+    const [file] = spoolFiles(process.argv[2])
+    const before = lost.length
+    copyFileSync(file.path, process.argv[2] + '/first.copy')
+    truncateSync(file.path, 0)
+    retry()
+    spool.append({ ...record, id: 'gen-after' })
+    spool.close()
+    console.log(JSON.stringify({ lostBefore: before, lines, lost: lost.length }))
+  `
+    const file = join(folder, 'full.ts')
+    writeFileSync(file, script)
+    const record = JSON.stringify(someUsage())
+    // 64 KiB.
+    const run = spawnSync(
+      'sh',
+      ['-c', 'ulimit -f 128; exec "$@"', 'sh', process.execPath, ...FLAGS, file, folder, record],
+      {
+        encoding: 'utf8',
+      },
+    )
+    t.equal(run.status, 0, run.stderr)
+    const told = JSON.parse(run.stdout) as { lostBefore: number; lost: number; lines: string[] }
+    t.ok(told.lostBefore > 0, 'beyond the bound the oldest are given up, and counted')
+    t.match(told.lines[0], /cannot be written/)
+    const first = readFileSync(join(folder, 'first.copy'), 'utf8').split('\n').length - 1
+    const rest = everything(folder)
+    t.ok(rest.length > first / 2, 'what waited is written as far as there is room')
+    t.equal(first + rest.length + told.lost, 1_201, 'each record is on disk or counted as lost')
+    t.equal(new Set(rest.map(({ id }) => id)).size, rest.length)
+  },
+)
+
+t.test('a folder is taken over only when its process has ended', async t => {
+  const root = join(t.testdir({}), 'spool')
+  const own = claimSpoolFolder(root)
+  t.equal(statSync(own.path).mode & 0o777, 0o700)
+  t.same(claimAbandoned(root), [], 'not even by ourselves')
+  const script = join(t.testdirName, 'other.ts')
+  writeFileSync(
+    script,
+    `import { claimSpoolFolder } from ${source('spool-folder.ts')}
+     const folder = claimSpoolFolder(process.argv[2])
+     console.log(folder.path)
+     setInterval(() => {}, 1000)`,
+  )
+  const other = spawn(process.execPath, [...FLAGS, script, root])
+  t.teardown(() => other.kill('SIGKILL'))
+  const [printed] = (await once(other.stdout, 'data')) as [Buffer]
+  const path = printed.toString().trim()
+  writeFileSync(join(path, 'w.000000.jsonl'), '')
+  t.same(claimAbandoned(root), [], 'it lives')
+  other.kill('SIGKILL')
+  await once(other, 'exit')
+  const [claimed, ...more] = claimAbandoned(root)
+  t.equal(claimed?.path, path)
+  t.same(more, [])
+  t.same(claimAbandoned(root), [], 'claimed once at a time')
+  claimed?.release()
+  t.ok(existsSync(path), 'what is left in it stays')
+  const [again] = claimAbandoned(root)
+  t.equal(again?.path, path)
+  again?.release()
+  own.release()
+  t.notOk(existsSync(own.path))
+  t.notOk(existsSync(`${own.path}.lock`))
+})
+
+t.test('a folder whose lock is missing is taken over, other files are left alone', async t => {
+  const root = t.testdir({ '1-x': {}, 'note.txt': 'x' })
+  mkdirSync(join(root, '2-y'))
+  const claimed = claimAbandoned(root)
+  t.equal(claimed.length, 2)
+  for (const folder of claimed) folder.release()
+  t.same(readdirSync(root), ['note.txt'])
+})
+
+t.test('the spool is beside the embedded database', async t => {
+  t.equal(spoolRoot('sqlite:/var/lib/sluice/gateway.db'), '/var/lib/sluice/spool')
+  t.equal(spoolRoot('postgres://u:p@host/db'), join(process.cwd(), 'data/spool'))
+})

@@ -1,0 +1,47 @@
+/** A provider's reply through decoder and assembler: what a client of the gateway sees of it. */
+import { toGatewayError } from '../../src/errors.ts'
+import type { Delta } from '../../src/formats/format.ts'
+import { FORMATS } from '../../src/formats/table.ts'
+import { Assembler } from '../../src/gateway/assemble.ts'
+import { echoRequest } from '../../src/gateway/echo.ts'
+import type { StreamEvent } from '../../src/protocol/events.ts'
+import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import type { FormatName } from '../../src/providers/provider.ts'
+import { SseParser } from '../../src/upstream/sse.ts'
+
+const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null }
+
+/** The events of a reply as a client gets them; a reply that fails ends with response.failed, as it does for a committed stream. */
+export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
+  const events: StreamEvent[] = []
+  const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
+  const assembler = new Assembler(
+    echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: 'acme/recorded' }),
+    event => events.push(structuredClone(event)),
+  )
+  assembler.begin([])
+  let over = false
+  const take = (delta: Delta) => {
+    if (delta.kind === 'start' || delta.kind === 'usage' || over) return
+    if (delta.kind === 'finish') {
+      over = true
+      assembler.finish(delta.reason, ENDING)
+    } else {
+      assembler.take(delta)
+    }
+  }
+  const decoder = FORMATS[format].decoder(take)
+  try {
+    if (streamed) {
+      const parser = new SseParser((event, data) => decoder.frame(event, data))
+      parser.push(bytes)
+      parser.end()
+    } else {
+      decoder.frame('', bytes.toString('utf8'))
+    }
+    decoder.end()
+  } catch (error) {
+    if (!over) assembler.fail(toGatewayError(error), ENDING)
+  }
+  return events
+}

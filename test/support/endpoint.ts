@@ -1,0 +1,37 @@
+/** Endpoints for tests that encode: a plain one of a format, and what differs in a case. */
+import type { Endpoint, FormatName, Provider } from '../../src/providers/provider.ts'
+
+export interface Differences extends Partial<Omit<Endpoint, 'provider' | 'format'>> {
+  readonly slug?: string
+  readonly quirks?: Provider['quirks']
+}
+
+/** An endpoint of the provider `acme`, unless `slug` says otherwise. Nothing listens at its address. */
+export function endpointOf(format: FormatName, differences: Differences = {}): Endpoint {
+  const { slug = 'acme', quirks = [], ...fields } = differences
+  return {
+    modelId: `${slug}/fast-1`,
+    upstreamModel: 'fast-1',
+    provider: {
+      slug,
+      name: slug,
+      format,
+      baseUrl: 'http://127.0.0.1:1/v1',
+      auth: 'bearer',
+      apiKey: null,
+      quirks,
+      headers: {},
+      onAbort: 'cancel',
+    },
+    format,
+    pricing: { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null },
+    contextLength: null,
+    maxOutputTokens: null,
+    region: null,
+    zdr: false,
+    quantization: 'unknown',
+    drawsImages: false,
+    supportedParameters: null,
+    ...fields,
+  }
+}

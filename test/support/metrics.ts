@@ -1,0 +1,43 @@
+/** The metrics that the product declares, as the tests of docs, dashboards and alert rules need them. */
+import { createMetrics } from '../../src/metrics.ts'
+import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
+
+export interface Declared {
+  readonly name: string
+  readonly kind: string
+  readonly labelNames: readonly string[]
+}
+
+export function allMetrics(): Declared[] {
+  return [createMetrics().registry, createProcessMetrics().registry].flatMap(registry =>
+    registry.getMetricsAsArray().map(metric => {
+      // The library's types leave out what its objects carry.
+      const { name, type, labelNames } = metric as unknown as Omit<Declared, 'kind'> & { type: string }
+      return { name, kind: type, labelNames }
+    }),
+  )
+}
+
+/** One line of a scrape: `name{labels} value`. */
+export interface Sample {
+  readonly name: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+/** @throws Error when a line is neither a comment nor a sample. */
+export function parseScrape(text: string): Sample[] {
+  return text
+    .split('\n')
+    .filter(line => line !== '' && !line.startsWith('#'))
+    .map(line => {
+      const match = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/.exec(line)
+      if (match === null) throw new Error(`no sample: ${line}`)
+      const labels = [...(match[2] ?? '').matchAll(/([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"/g)]
+      return {
+        name: match[1] ?? '',
+        labels: Object.fromEntries(labels.map(([, name, value]) => [name ?? '', value ?? ''])),
+        value: Number(match[3]),
+      }
+    })
+}

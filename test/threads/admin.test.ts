@@ -1,0 +1,64 @@
+import t from 'tap'
+import { startAdmin } from '../../src/threads/admin.ts'
+
+t.test('the admin port', async t => {
+  let unready: string | null = null
+  let broken = false
+  const admin = await startAdmin('127.0.0.1', 0, {
+    metrics: async () => {
+      if (broken) throw new Error('secret detail')
+      return 'up 1\n'
+    },
+    unreadyReason: () => unready,
+  })
+  t.teardown(() => admin.close())
+  const ask = async (path: string, init?: RequestInit) => {
+    const reply = await fetch(admin.url + path, init)
+    return { status: reply.status, headers: reply.headers, text: await reply.text() }
+  }
+
+  await t.test('gives metrics in the text format to whoever asks', async t => {
+    for (const accept of [
+      '*/*',
+      'text/plain',
+      'application/openmetrics-text;version=1.0.0,text/plain;q=0.4',
+      'text/html',
+    ]) {
+      const { status, headers, text } = await ask('/metrics?name=x', { headers: { accept } })
+      t.equal(status, 200)
+      t.equal(headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
+      t.equal(headers.get('cache-control'), 'no-store')
+      t.equal(text, 'up 1\n')
+    }
+    const head = await ask('/metrics', { method: 'HEAD' })
+    t.equal(head.status, 200)
+    t.equal(head.text, '')
+  })
+
+  await t.test('says so when they cannot be collected, and not why', async t => {
+    broken = true
+    const { status, text } = await ask('/metrics')
+    broken = false
+    t.equal(status, 500)
+    t.notMatch(text, 'secret')
+    t.equal((await ask('/metrics')).status, 200)
+  })
+
+  await t.test('tells liveness and readiness apart', async t => {
+    t.equal((await ask('/readyz')).status, 200)
+    unready = 'draining'
+    const { status, text } = await ask('/readyz')
+    t.equal(status, 503)
+    t.same(JSON.parse(text), { status: 'unready', reason: 'draining' })
+    t.equal((await ask('/healthz')).status, 200)
+    unready = null
+  })
+
+  await t.test('has nothing else', async t => {
+    t.equal((await ask('/')).status, 404)
+    t.equal((await ask('/v1/models')).status, 404)
+    const posted = await ask('/metrics', { method: 'POST', body: 'x' })
+    t.equal(posted.status, 405)
+    t.equal(posted.headers.get('allow'), 'GET, HEAD')
+  })
+})

@@ -1,0 +1,151 @@
+/** Shipping on real files and a real database: nothing twice, nothing lost, nothing left behind. */
+import { appendFileSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createLog } from '../../src/log.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { openSpool } from '../../src/storage/spool.ts'
+import { spoolFiles } from '../../src/storage/spool-reader.ts'
+import type { Store } from '../../src/storage/store.ts'
+import { startShipper } from '../../src/threads/ledger-shipper.ts'
+import { someUsage } from '../storage/usage.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+async function setUp(t: Test) {
+  const path = join(t.testdir({}), 'gateway.db')
+  const storageUrl = `sqlite:${path}`
+  const store = await openStore(storageUrl)
+  t.teardown(() => store.close())
+  const clock = new TestClock()
+  const lines: Record<string, unknown>[] = []
+  const log = createLog('info', { write: line => void lines.push(JSON.parse(line)) })
+  const start = () => startShipper({ storageUrl, clock, log })
+  const spool = (folder: string, fileMaxBytes?: number) =>
+    openSpool(folder, {
+      clock,
+      log,
+      onLost: () => t.fail('lost'),
+      ...(fileMaxBytes === undefined ? {} : { fileMaxBytes }),
+    })
+  return { path, root: join(dirname(path), 'spool'), storageUrl, store, clock, log, lines, start, spool }
+}
+
+const requests = async (store: Store) =>
+  (await store.ledger.usageSince({ organizationId: 'org_1', since: '' })).requests
+
+t.test('records of several threads arrive, once each, while more are written', async t => {
+  const { store, start, spool, root } = await setUp(t)
+  const shipper = await start()
+  const spools = [spool(shipper.folder, 5_000), spool(shipper.folder)]
+  const records = Array.from({ length: 60 }, () => someUsage())
+  for (const [at, record] of records.entries()) {
+    spools[at % 2]?.append(record)
+    if (at % 7 === 0) await shipper.ship()
+  }
+  await shipper.ship()
+  t.equal(await requests(store), 60)
+  for (const record of records) t.same(await store.ledger.find(record.id, 'org_1'), record)
+  t.equal(spoolFiles(shipper.folder).length, 2, 'shipped files that are complete are deleted')
+  for (const each of spools) each.close()
+  await shipper.close()
+  t.same(readdirSync(root), [], 'nothing is left behind')
+})
+
+t.test('it ships by itself, four times a second', async t => {
+  const { store, start, spool, clock } = await setUp(t)
+  const shipper = await start()
+  const writer = spool(shipper.folder)
+  clock.advance(0)
+  // Joins the shipment that is under way, and does one itself.
+  await shipper.ship()
+  writer.append(someUsage())
+  clock.advance(250)
+  while ((await requests(store)) === 0) await new Promise(resolve => setImmediate(resolve))
+  t.equal(await requests(store), 1)
+  writer.close()
+  await shipper.close()
+})
+
+t.test('what a dead process left is shipped at the start, half-written lines left out', async t => {
+  const { store, start, root, lines } = await setUp(t)
+  const left = join(root, '4242-dead')
+  mkdirSync(left, { recursive: true })
+  const records = Array.from({ length: 500 }, () => someUsage())
+  const text = records.map(record => `${JSON.stringify(record)}\n`).join('')
+  writeFileSync(join(left, 'aaa.000000.jsonl'), `${text}{"id":"gen-torn`)
+  writeFileSync(join(left, 'aaa.000001.jsonl'), `${JSON.stringify(records[0])}\n`)
+  writeFileSync(join(left, 'bbb.000000.jsonl'), '')
+  const shipper = await start()
+  await shipper.ship()
+  t.equal(await requests(store), 500)
+  t.notOk(existsSync(left))
+  t.match(lines, [{ msg: 'half-written usage record', bytes: 15 }])
+  await shipper.close()
+})
+
+t.test('a folder that cannot be shipped holds up nothing, and stays', async t => {
+  const { store, start, spool, root, lines } = await setUp(t)
+  mkdirSync(join(root, '4242-dead', 'aaa.000000.jsonl'), { recursive: true })
+  const shipper = await start()
+  const writer = spool(shipper.folder)
+  writer.append(someUsage())
+  await shipper.ship()
+  t.equal(await requests(store), 1)
+  t.match(lines[0], { msg: /of an ended process cannot be shipped/, errorCode: 'EISDIR' })
+  writer.close()
+  await shipper.close()
+  t.ok(existsSync(join(root, '4242-dead')))
+})
+
+t.test('two gateways on one storage leave the live files of each other alone', async t => {
+  const { store, start, spool } = await setUp(t)
+  const [one, two] = [await start(), await start()]
+  const writer = spool(one.folder)
+  writer.append(someUsage())
+  await two.ship()
+  t.equal(await requests(store), 0, 'not shipped by the other')
+  t.equal(spoolFiles(one.folder).length, 1)
+  writer.append(someUsage())
+  writer.close()
+  await two.close()
+  await one.close()
+  t.equal(await requests(store), 2)
+})
+
+t.test('while the storage refuses, all is kept on disk and told once; then it arrives', async t => {
+  const { store, start, spool, storageUrl, lines, path } = await setUp(t)
+  const shipper = await start()
+  const writer = spool(shipper.folder, 2_000)
+  const { DatabaseSync } = await import('node:sqlite')
+  const database = new DatabaseSync(path)
+  database.exec('ALTER TABLE usage RENAME TO elsewhere')
+  for (let count = 0; count < 10; count++) writer.append(someUsage())
+  await shipper.ship()
+  await shipper.ship()
+  t.same(
+    lines.map(line => line['msg']),
+    ['usage records cannot be shipped, kept on disk'],
+  )
+  database.exec('ALTER TABLE elsewhere RENAME TO usage')
+  database.close()
+  await shipper.ship()
+  t.equal(await requests(store), 10)
+  t.match(lines.at(-1), { msg: 'usage records are shipped again' })
+  writer.close()
+  await shipper.close()
+  t.match(storageUrl, /^sqlite:/)
+})
+
+t.test('a line that is no record holds up nothing', async t => {
+  const { store, start, spool } = await setUp(t)
+  const shipper = await start()
+  const writer = spool(shipper.folder)
+  writer.append(someUsage())
+  const [file] = spoolFiles(shipper.folder)
+  appendFileSync(file?.path ?? '', `${JSON.stringify({ ...someUsage(), cost: 0.5 })}\nnot json\n`)
+  writer.append(someUsage())
+  await shipper.ship()
+  t.equal(await requests(store), 2)
+  writer.close()
+  await shipper.close()
+})

@@ -1,0 +1,154 @@
+/** What a frame pattern matches is a proper frame that differs from its model in number, text and padding only. */
+import t from 'tap'
+import { FramePattern } from '../../src/upstream/scan.ts'
+
+const EVENT = 'response.output_text.delta'
+
+interface Fields {
+  readonly number?: number | string
+  /** As it stands between the quotes. */
+  readonly delta?: string
+  readonly padding?: string
+}
+
+const data = ({ number = 7, delta = 'Hi', padding = 'x1' }: Fields = {}): string =>
+  `{"type":"${EVENT}","content_index":0,"delta":"${delta}","item_id":"msg_1","logprobs":[],"obfuscation":"${padding}","output_index":0,"sequence_number":${number}}`
+const frame = (fields: Fields = {}): string => `event: ${EVENT}\ndata: ${data(fields)}\n\n`
+
+function learned(text = data()): FramePattern {
+  const pattern = FramePattern.learn(EVENT, text)
+  if (pattern === null) throw new Error('nothing was learned')
+  return pattern
+}
+
+t.test('frames that differ in number, text and padding match, and their text is found', async t => {
+  const pattern = learned()
+  const texts = [
+    '',
+    'a',
+    'longer text',
+    'é 𝒳 日本',
+    '\\"\\\\\\/\\b\\f\\n\\r\\t',
+    '\\u00e9\\uD83D',
+    '</script>',
+    '\x7f',
+  ]
+  for (const [index, delta] of texts.entries()) {
+    const text = frame({ number: 41 + index, delta, padding: 'p'.repeat(index) })
+    const bytes = Buffer.from(`before${text}after`)
+    const end = pattern.match(bytes, 6, 41 + index)
+    t.equal(bytes.subarray(6, end).toString(), text, JSON.stringify(delta))
+    t.equal(bytes.subarray(pattern.deltaStart, pattern.deltaEnd).toString(), delta)
+    t.equal(bytes.subarray(pattern.numberStart, pattern.numberEnd).toString(), String(41 + index))
+  }
+})
+
+t.test('a frame that is cut anywhere does not match', async t => {
+  const pattern = learned()
+  const bytes = Buffer.from(frame({ delta: '\\u00e9é' }))
+  for (let length = 0; length < bytes.length; length++) {
+    if (pattern.match(bytes.subarray(0, length), 0, 7) !== -1) t.fail(`the first ${length} bytes match`)
+  }
+  t.equal(pattern.match(bytes, 0, 7), bytes.length)
+})
+
+t.test('a frame with any byte changed matches only when it still is what it has to be', async t => {
+  const pattern = learned()
+  const original = Buffer.from(frame({ delta: 'ab\\n', padding: 'cd' }))
+  const model = JSON.parse(data()) as Record<string, unknown>
+  let matched = 0
+  for (let at = 0; at < original.length; at++) {
+    for (let byte = 0; byte < 256; byte++) {
+      const bytes = Buffer.from(original)
+      bytes[at] = byte
+      if (pattern.match(bytes, 0, 7) === -1) continue
+      matched++
+      // The proof is another parser's: two lines, the same event, the same fields but for the three.
+      const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+      const lines = text.split(/\r\n|\r|\n/)
+      const event = JSON.parse((lines[1] ?? '').slice('data: '.length)) as Record<string, unknown>
+      const same =
+        lines.length === 4 &&
+        lines[0] === `event: ${EVENT}` &&
+        lines[2] === '' &&
+        lines[3] === '' &&
+        JSON.stringify({ ...event, delta: 'Hi', obfuscation: 'x1' }) === JSON.stringify(model)
+      if (!same) t.fail(`byte ${at} as ${byte} matches: ${text}`)
+    }
+  }
+  t.ok(matched > 300, `${matched} changes within text and padding still match`)
+})
+
+t.test('what is no frame of this kind does not match', async t => {
+  const pattern = learned()
+  const wrong: Record<string, string> = {
+    'another number': frame({ number: 8 }),
+    'a number with a leading zero': frame({ number: '07' }),
+    'a number with a fraction': frame({ number: '7.0' }),
+    'a number with an exponent': frame({ number: '7e0' }),
+    'no number': frame({ number: '' }),
+    'an unknown escape': frame({ delta: '\\x41' }),
+    'half an escape': frame({ delta: '\\u12' }),
+    'an escape without hexadecimal digits': frame({ delta: '\\u12g4' }),
+    'a control character': frame({ delta: 'a\tb' }),
+    'a line end in the text': frame({ delta: 'a\nb' }),
+    'a NUL': frame({ delta: '\0' }),
+    'text that ends early and goes on as JSON': frame({ delta: 'a","delta":"b' }),
+    'a bare word where the text stands': frame().replace('"Hi"', 'null'),
+    'another item': frame().replace('msg_1', 'msg_2'),
+    'another event line': frame().replace('event: response', 'event: response.'),
+    'no event line': frame().slice(frame().indexOf('data')),
+    'CRLF lines': frame().replaceAll('\n', '\r\n'),
+    'CR lines': frame().replaceAll('\n', '\r'),
+    'no space after the colon': frame().replace('data: ', 'data:'),
+    'a second data line': frame().replace('}\n\n', '}\ndata: \n\n'),
+    'an id line': frame().replace('\ndata', '\nid: 1\ndata'),
+    'a comment within': frame().replace('\ndata', '\n: hi\ndata'),
+    'a byte order mark before it': `\ufeff${frame()}`,
+    'one blank after the object': frame().replace('}\n\n', '} \n\n'),
+    'no blank line': frame().slice(0, -1),
+  }
+  for (const [name, text] of Object.entries(wrong)) t.equal(pattern.match(Buffer.from(text), 0, 7), -1, name)
+  const invalid = Buffer.from(frame({ delta: 'aXb' }))
+  invalid[invalid.indexOf('X')] = 0xc3
+  t.equal(pattern.match(invalid, 0, 7), -1, 'invalid UTF-8')
+  const end = frame({ number: 0 })
+  t.equal(pattern.match(Buffer.from(end), 0, 0), end.length, 'zero is a number')
+})
+
+t.test('only flat frames with a number and a text are learned', async t => {
+  const not: Record<string, string> = {
+    'a nested value': data().replace('[]', '[{}]'),
+    'an object': data().replace('[]', '{}'),
+    'a boolean': data().replace('[]', 'true'),
+    'a null': data().replace('[]', 'null'),
+    'a negative number': data().replace('"output_index":0', '"output_index":-1'),
+    'the same key twice': data().replace('"logprobs":[]', '"delta":"x"'),
+    'an escaped key': data().replace('"logprobs"', '"log\\u0070robs"'),
+    'a line end between members': data().replace(',"logprobs"', ',\n"logprobs"'),
+    'no number': data().replace('sequence_number', 'sequence'),
+    'a number that is text': data({ number: '"7"' }),
+    'no text': data().replace('"delta"', '"text"'),
+    'a text that is a number': data().replace('"Hi"', '5'),
+    'something after the object': `${data()} `,
+    'a list': `[${data()}]`,
+    nothing: '',
+    'an empty object': '{}',
+    'a long frame': data({ delta: 'x'.repeat(5000) }),
+    'hostile quotes': `{${'"'.repeat(4000)}`,
+    'hostile escapes': `{"delta":"${'\\'.repeat(4000)}`,
+  }
+  for (const [name, text] of Object.entries(not)) t.equal(FramePattern.learn(EVENT, text), null, name)
+  t.ok(
+    FramePattern.learn(EVENT, data().replaceAll(',', ' ,\t').replaceAll('":', '" : ')),
+    'spaces are no matter',
+  )
+})
+
+t.test('the pattern tells several texts as one frame', async t => {
+  const pattern = learned()
+  const told = JSON.parse(pattern.tell('a\\n"'.replace('"', '\\"'))) as Record<string, unknown>
+  t.same(told, { ...(JSON.parse(data()) as object), delta: 'a\n"', obfuscation: '', sequence_number: 0 })
+  t.equal(pattern.event, EVENT)
+  t.equal(pattern.number, 7)
+})
