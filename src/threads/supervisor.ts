@@ -47,15 +47,29 @@ const SETTLED_MS = 60_000
 const STOP_MS = 5_000
 const HUNG_MS = 10_000
 
+/** A free port may be taken by somebody else between the asking and the listening. */
+const FREE_PORT_TRIES = 5
+
+/** @throws StartError; nothing is left running then. */
 export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
   const { host } = options.config.listen
-  const supervisor = new ThreadSupervisor(options, await choosePort(options.config))
-  await supervisor.start()
+  const supervisor = await startOnPort(options, options.config.listen.port === 0 ? FREE_PORT_TRIES : 1)
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
     forgetKey: keyHash => supervisor.forgetKey(keyHash),
+  }
+}
+
+async function startOnPort(options: SupervisorOptions, tries: number): Promise<ThreadSupervisor> {
+  const supervisor = new ThreadSupervisor(options, await choosePort(options.config))
+  try {
+    await supervisor.start()
+    return supervisor
+  } catch (error) {
+    if (tries === 1 || !(error instanceof StartError) || !error.portTaken) throw error
+    return startOnPort(options, tries - 1)
   }
 }
 

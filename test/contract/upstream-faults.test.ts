@@ -78,7 +78,7 @@ const endpoint = (upstreamModel: string, format: (typeof SIM_FORMATS)[number]) =
 
 const gateway = await startGateway({
   // Long enough for a loaded machine, short enough that a hanging provider costs a test little.
-  timeouts: { upstreamHeadersMs: 1_000, upstreamIdleMs: 1_000, requestMs: 6_000 },
+  timeouts: { upstreamHeadersMs: 2_000, upstreamIdleMs: 2_000, requestMs: 8_000 },
   models: SIM_FORMATS.flatMap(format =>
     upstreamModels.flatMap(model => [
       { id: alone(format, model), endpoints: [endpoint(model, format)] },
