@@ -1,4 +1,4 @@
-/** What the gateway must show, each as a figure per round of one run. Pure. */
+/** What the gateway is meant to reach, each as a figure per round of one run. Pure. */
 import { costs, rowsOf, series } from './figures.ts'
 import { bytesPerStream, type Row, type Run, workOf } from './results.ts'
 import type { SubjectName } from './scenarios.ts'
