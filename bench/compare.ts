@@ -57,9 +57,13 @@ function settings() {
   if (before === undefined || after === undefined || positionals.length > 2) throw new Error(USAGE)
   const only = (values.only ?? DEFAULT).flatMap(names => names.split(','))
   const seconds = values.seconds === undefined ? null : Number(values.seconds)
-  const scenarios = chosen({ only, rounds: Number(values.rounds ?? ROUNDS), seconds, quick: false }).map(
-    (scenario): Scenario => ({ ...scenario, subjects: ['before', 'after', 'before-again'] }),
-  )
+  const scenarios = chosen({
+    only,
+    rounds: Number(values.rounds ?? ROUNDS),
+    seconds,
+    subjects: [],
+    quick: false,
+  }).map((scenario): Scenario => ({ ...scenario, subjects: ['before', 'after', 'before-again'] }))
   return { before, after, scenarios }
 }
 

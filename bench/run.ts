@@ -24,10 +24,11 @@ import {
 
 const ROOT = join(import.meta.dirname, '..')
 const RESULTS = join(import.meta.dirname, 'results')
-const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--rounds N] [--seconds S] [--quick] [--node-probe] [--out FOLDER]
+const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,NAME]] [--rounds N] [--seconds S] [--quick] [--node-probe] [--out FOLDER]
 
   --list        names the scenarios and the time they take, and measures nothing
   --only        scenarios of these names, or all whose names begin so
+  --subjects    these of a scenario's subjects
   --rounds      rounds of each scenario, instead of its own number
   --seconds     length of each measured window, instead of its own
   --quick       one round with short windows: to see that all is well, not to quote
@@ -58,6 +59,7 @@ function settings() {
     options: {
       list: { type: 'boolean' },
       only: { type: 'string', multiple: true },
+      subjects: { type: 'string', multiple: true },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       quick: { type: 'boolean' },
@@ -70,11 +72,17 @@ function settings() {
   const rounds = positive(values.rounds, 'rounds')
   const choice: Choice = {
     only: (values.only ?? []).flatMap(names => names.split(',')),
+    subjects: (values.subjects ?? []).flatMap(names => names.split(',')),
     rounds: rounds === null ? null : Math.max(1, Math.round(rounds)),
     seconds: positive(values.seconds, 'seconds'),
     quick: values.quick === true,
   }
-  const whole = choice.only.length === 0 && choice.rounds === null && choice.seconds === null && !choice.quick
+  const whole =
+    choice.only.length === 0 &&
+    choice.subjects.length === 0 &&
+    choice.rounds === null &&
+    choice.seconds === null &&
+    !choice.quick
   return { values, whole, scenarios: chosen(choice) }
 }
 

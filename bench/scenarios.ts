@@ -48,6 +48,8 @@ export interface Scenario {
   /** CPU per event is what this compares, so one event must be one read. */
   readonly comparesCost: boolean
   readonly rounds: number
+  /** Unmeasured load of each subject before the first round; see rig.ts. */
+  readonly practiceSeconds: number
   /** Streams open one after the other over this time; then this much warm-up, then the measured window. */
   readonly rampSeconds: number
   readonly warmSeconds: number
@@ -64,7 +66,7 @@ function paced(events: number, spacingMs: number): StreamLoad['plan'] {
 /** 700 bytes of text make a Responses object of about 1.4 kB. */
 const REPLY = { kind: 'json', textBytes: 700 } as const
 
-const PLAIN = { tls: false, wire: 'openai-responses', comparesCost: false } as const
+const PLAIN = { tls: false, wire: 'openai-responses', comparesCost: false, practiceSeconds: 4 } as const
 const COST = { ...PLAIN, comparesCost: true } as const
 const PEERS = ['nginx', 'haproxy', 'sluice'] as const
 
@@ -203,6 +205,8 @@ export const SCENARIOS: readonly Scenario[] = [
 export interface Choice {
   /** Names, or beginnings of names; empty: all. */
   readonly only: readonly string[]
+  /** Of these alone; empty: of all. */
+  readonly subjects: readonly string[]
   readonly rounds: number | null
   readonly seconds: number | null
   readonly quick: boolean
@@ -216,6 +220,9 @@ const ROW_SECONDS = 0.7
 
 /** The scenarios of a run with its own rounds and seconds. @throws Error when a name fits none */
 export function chosen(choice: Choice, all: readonly Scenario[] = SCENARIOS): Scenario[] {
+  for (const name of choice.subjects) {
+    if (!(SUBJECTS as readonly string[]).includes(name)) throw new Error(`--subjects: no subject ${name}`)
+  }
   for (const name of choice.only) {
     if (!all.some(scenario => scenario.name.startsWith(name))) throw new Error(`--only: no scenario ${name}`)
   }
@@ -227,7 +234,11 @@ export function chosen(choice: Choice, all: readonly Scenario[] = SCENARIOS): Sc
     })
     .map(scenario => ({
       ...scenario,
+      subjects: scenario.subjects.filter(
+        name => choice.subjects.length === 0 || choice.subjects.includes(name),
+      ),
       rounds: choice.rounds ?? (choice.quick ? 1 : scenario.rounds),
+      practiceSeconds: choice.quick ? QUICK_WINDOW_SECONDS : scenario.practiceSeconds,
       windowSeconds: choice.seconds ?? (choice.quick ? QUICK_WINDOW_SECONDS : scenario.windowSeconds),
     }))
 }
@@ -240,7 +251,9 @@ export function rowSeconds(scenario: Scenario): number {
 export function estimateSeconds(scenarios: readonly Scenario[]): number {
   return scenarios.reduce(
     (sum, scenario) =>
-      sum + START_SECONDS + scenario.rounds * scenario.subjects.length * rowSeconds(scenario),
+      sum +
+      START_SECONDS +
+      scenario.subjects.length * (scenario.practiceSeconds + scenario.rounds * rowSeconds(scenario)),
     0,
   )
 }

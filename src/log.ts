@@ -39,6 +39,64 @@ export interface Log {
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
+/** A log whose lines leave some at a time. */
+export interface BufferedLog extends Log {
+  /** Writes what waits, before it returns. To be called before a thread ends. */
+  close(): void
+}
+
+/** Writes to a pipe are whole up to this size (PIPE_BUF), so that lines of several threads never mix. */
+const WRITE_MAX_BYTES = 4096
+/** How long a line may wait for others. Nobody reads faster. */
+const FLUSH_MS = 100
+/** What may wait for a reader that does not read; more is left out, and counted. About 25,000 lines. */
+const WAITING_MAX_BYTES = 8 * 1024 * 1024
+
+/**
+ * The log of a thread that must not wait for a disk or a pipe: lines of exchanges go to standard output some at a
+ * time and from another thread; notices and faults go at once. `file` is an open file descriptor.
+ */
+export function createBufferedLog(level: LogLevel, file = 1): BufferedLog {
+  const output = pino.destination({
+    dest: file,
+    sync: false,
+    minLength: WRITE_MAX_BYTES - 1,
+    maxWrite: WRITE_MAX_BYTES,
+    maxLength: WAITING_MAX_BYTES,
+    periodicFlush: FLUSH_MS,
+  })
+  const log = createLog(level, output)
+  let dropped = 0
+  output.on('drop', () => {
+    dropped++
+  })
+  output.on('drain', () => {
+    if (dropped === 0) return
+    const lines = dropped
+    dropped = 0
+    log.notice('log lines were lost, the reader of the log is too slow', { lines })
+  })
+  const flushed =
+    <Arguments extends unknown[]>(write: (...args: Arguments) => void) =>
+    (...args: Arguments): void => {
+      write(...args)
+      output.flush()
+    }
+  return {
+    exchange: log.exchange,
+    listening: flushed(log.listening),
+    notice: flushed(log.notice),
+    fault: flushed(log.fault),
+    close() {
+      try {
+        output.flushSync()
+      } catch {
+        // Nobody reads any more, so there is nobody to tell.
+      }
+    },
+  }
+}
+
 export function createLog(level: LogLevel, destination?: DestinationStream): Log {
   const options = {
     level,

@@ -70,7 +70,8 @@ export class AttemptRun implements UpstreamHandler {
   readonly #relay: Relay | null
   readonly #body: TextBody
   #mode: Mode = 'undecided'
-  #head: UpstreamHead | null = null
+  /** The head of a reply that is an error. */
+  #refusal: UpstreamHead | null = null
   #call: UpstreamCall | null = null
   #usage: Usage | null = null
   #trailing: Timer | null = null
@@ -128,31 +129,40 @@ export class AttemptRun implements UpstreamHandler {
   }
 
   /** Resolves when the model's reply is complete; rejects with a GatewayError otherwise. */
-  async run(): Promise<Finish> {
+  run(): Promise<Finish> {
     const { signal } = this.#exchange
-    const giveUp = () => this.#fail(signal.reason as GatewayError)
-    const onAbort = () => {
-      if (!this.#drains(signal.reason as GatewayError, giveUp)) giveUp()
-    }
     try {
       signal.throwIfAborted()
-      signal.addEventListener('abort', onAbort, { once: true })
+      signal.addEventListener('abort', this.#onAbort, { once: true })
       this.#sink.onDrain(() => this.#call?.resume())
       this.#start()
-      return await this.#reply.promise
-    } finally {
-      signal.removeEventListener('abort', onAbort)
-      this.#tools.drains.leave(giveUp)
+    } catch (thrown) {
+      // Not an own function for a try that fails at once: one that waits would live as long as the stream.
+      this.#leave()
+      this.#reply.reject(thrown)
     }
+    return this.#reply.promise
   }
 
-  /** Reads on without the caller, where the provider's row says so and there is room; `end` stops it. */
-  #drains(reason: GatewayError, end: () => void): boolean {
+  readonly #giveUp = (): void => this.#fail(this.#exchange.signal.reason as GatewayError)
+
+  readonly #onAbort = (): void => {
+    if (!this.#drains(this.#exchange.signal.reason as GatewayError)) this.#giveUp()
+  }
+
+  /** The outcome is known: what could still change it is let go. */
+  #leave(): void {
+    this.#exchange.signal.removeEventListener('abort', this.#onAbort)
+    this.#tools.drains.leave(this.#giveUp)
+  }
+
+  /** Reads on without the caller, where the provider's row says so and there is room. */
+  #drains(reason: GatewayError): boolean {
     const { provider } = this.#attempt.endpoint
     if (provider.onAbort !== 'drain' || reason.code !== 'client_closed' || this.#isOver()) return false
-    if (!this.#tools.drains.enter(end)) return false
+    if (!this.#tools.drains.enter(this.#giveUp)) return false
     this.#drainBytes = DRAIN_MAX_BYTES
-    this.#trailing = this.#tools.clock.after(DRAIN_MAX_MS, end)
+    this.#trailing = this.#tools.clock.after(DRAIN_MAX_MS, this.#giveUp)
     this.#call?.resume()
     return true
   }
@@ -188,7 +198,6 @@ export class AttemptRun implements UpstreamHandler {
   }
 
   onHead(head: UpstreamHead): void {
-    this.#head = head
     this.#attempt.status = head.status
     const { marks } = this.#exchange
     marks.headMs = this.#tools.clock.monotonicMs()
@@ -197,8 +206,10 @@ export class AttemptRun implements UpstreamHandler {
       { provider: metrics.provider(this.#attempt.endpoint.provider.slug) },
       (marks.headMs - marks.sentMs) / 1000,
     )
-    if (head.status < 200 || head.status > 299) this.#mode = 'error'
-    else if (this.#format.framing(this.#exchange.request.stream === true) === 'json') this.#mode = 'json'
+    if (head.status < 200 || head.status > 299) {
+      this.#mode = 'error'
+      this.#refusal = head
+    } else if (this.#format.framing(this.#exchange.request.stream === true) === 'json') this.#mode = 'json'
   }
 
   onData(chunk: Buffer): void {
@@ -297,6 +308,7 @@ export class AttemptRun implements UpstreamHandler {
     this.#mode = 'over'
     this.#trailing?.cancel()
     this.#exchange.marks.finishedMs = this.#tools.clock.monotonicMs()
+    this.#leave()
     if (!this.#ended) this.#trailing = this.#tools.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.#reply.resolve(finish)
   }
@@ -305,6 +317,7 @@ export class AttemptRun implements UpstreamHandler {
     if (this.#isOver()) return
     this.#mode = 'over'
     this.#trailing?.cancel()
+    this.#leave()
     this.#attempt.error = error
     this.#call?.abort()
     try {
@@ -320,8 +333,8 @@ export class AttemptRun implements UpstreamHandler {
     this.#fail(
       upstreamFailure({
         format: this.#format,
-        status: this.#head?.status ?? 0,
-        headers: this.#head?.headers ?? {},
+        status: this.#refusal?.status ?? 0,
+        headers: this.#refusal?.headers ?? {},
         body: this.#body.text(),
         secrets: this.#secrets(),
         providerName: provider.name,

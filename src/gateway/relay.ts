@@ -10,7 +10,7 @@
  * not ours, ours are put in their place.
  */
 import type { StreamEvent } from '../protocol/events.ts'
-import { FramePattern } from '../upstream/scan.ts'
+import { FramePattern, type Lesson } from '../upstream/scan.ts'
 import type { SseParser } from '../upstream/sse.ts'
 import type { Assembler } from './assemble.ts'
 import type { Sink } from './sink.ts'
@@ -143,11 +143,12 @@ export class Relay {
   #learn(event: string, data: string): void {
     const latest = this.#latest
     if (latest === null || !latest.type.endsWith('.delta')) return
-    const pattern = latest.type === event ? FramePattern.learn(event, data) : null
+    const lesson = latest.type === event ? FramePattern.learn(event, data) : null
     this.#lessons--
-    if (pattern === null || !saysTheSame(pattern, latest)) return
-    this.#pattern = pattern
-    this.#ahead = pattern.number - latest.sequence_number
+    if (lesson === null || !saysTheSame(lesson, latest)) return
+    this.#pattern = lesson.pattern
+    this.#ahead = lesson.number - latest.sequence_number
+    this.#latest = null
   }
 }
 
@@ -195,7 +196,7 @@ class Gathering {
 }
 
 /** The event is the frame, but for padding and its number. */
-function saysTheSame(frame: FramePattern, event: StreamEvent): boolean {
+function saysTheSame(frame: Lesson, event: StreamEvent): boolean {
   const said = frame.members.filter(member => !member.isPadding)
   return (
     said.length === Object.keys(event).length &&

@@ -52,17 +52,23 @@ const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 
 
 export class Intake {
   readonly #tools: IntakeTools
-  readonly #head: RequestHead
+  readonly #method: string
   readonly #wire: Wire
   readonly #marks: Marks
   readonly #id: string
   readonly #match: Match | null
   readonly #route: Route | undefined
-  readonly #accepted: AcceptedHead | null
+  readonly #query: string
+  /** Let go once the handler has it. */
+  #accepted: AcceptedHead | null
+  /** The connection ends with the answer, whatever that is. */
+  readonly #lastOne: boolean
   readonly #refusal: GatewayError | null
   readonly #reply: Reply
   readonly #body: BodyBuffer | null
   #heldBytes = 0
+  /** The handler was called, so there has to be an answer. */
+  #handled = false
   #bodyWhole: boolean
   #bodyFault: GatewayError | null = null
   #wakeBody: (() => void) | null = null
@@ -76,7 +82,8 @@ export class Intake {
   /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
   constructor(tools: IntakeTools, head: RequestHead, wire: Wire) {
     this.#tools = tools
-    this.#head = head
+    this.#method = head.method
+    this.#query = head.query
     this.#wire = wire
     this.#marks = openMarks(tools.clock.monotonicMs())
     this.#id = generationId(unixSeconds(tools.clock))
@@ -84,6 +91,7 @@ export class Intake {
     this.#route = this.#match?.resource.routes.get(head.method)
     const verdict = tools.turnAway() ?? inspect(head, tools)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
+    this.#lastOne = this.#accepted?.closes ?? true
     this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
     const takesBody = this.#accepted?.hasBody === true && this.#refusal === null
     this.#body = takesBody ? new BodyBuffer(this.#route?.bodyLimitBytes ?? 0) : null
@@ -138,18 +146,22 @@ export class Intake {
   async run(): Promise<void> {
     try {
       await this.#serve()
+      if (this.#handled && !this.#reply.ended && !this.#wire.dead)
+        throw new Error('handler ended without an answer')
     } catch (thrown) {
       this.#fail(thrown)
     }
     this.#finish()
   }
 
+  /** Ends in the handler's own promise, so that nothing of the request is held here while it is answered. */
   async #serve(): Promise<void> {
     if (this.#wire.dead) return
     if (this.#refusal !== null) throw this.#refusal
-    const [match, accepted] = [this.#match, this.#accepted]
+    const match = this.#match
+    const accepted = this.#accepted
     if (match === null || accepted === null) return
-    if (this.#head.method === 'OPTIONS') {
+    if (this.#method === 'OPTIONS') {
       this.#reply.options(match.resource.allow)
       return
     }
@@ -165,9 +177,9 @@ export class Intake {
     if (Number.isNaN(this.#marks.uploadedMs)) this.#marks.uploadedMs = this.#marks.authenticatedMs
     if (this.#wire.dead) return
     this.#deadline = clock.after(this.#remainingMs(), this.#onDeadline)
-    const handled = route.handler(this.#request(match, accepted, key, body), this.#reply)
-    if (handled !== undefined) await handled
-    if (!this.#reply.ended && !this.#wire.dead) throw new Error('handler ended without an answer')
+    this.#handled = true
+    this.#accepted = null
+    return route.handler(this.#request(match, accepted, key, body), this.#reply)
   }
 
   #request(match: Match, accepted: AcceptedHead, key: KeyRecord, body: unknown): HttpRequest {
@@ -177,7 +189,7 @@ export class Intake {
       headers: accepted.headers,
       host: accepted.headers.get('host') ?? '',
       params: decodeParams(match.params),
-      query: new URLSearchParams(this.#head.query),
+      query: new URLSearchParams(this.#query),
       body,
       key,
       marks: this.#marks,
@@ -231,13 +243,13 @@ export class Intake {
   /** What is wrong with a well-formed request: no such path, no such method there, too long a body. */
   #mismatch(accepted: AcceptedHead): GatewayError | null {
     if (this.#match === null) return new GatewayError('not_found', 'No such operation')
-    if (this.#head.method === 'OPTIONS') return null
+    if (this.#method === 'OPTIONS') return null
     if (this.#route === undefined) return new GatewayError('method_not_allowed', 'Method not allowed')
     return lengthFault(accepted, this.#route.bodyLimitBytes)
   }
 
   #closes(status: number): boolean {
-    if (this.#accepted === null || this.#accepted.closes || this.#tools.closing()) return true
+    if (this.#lastOne || this.#tools.closing()) return true
     // What is left of an unread body would be taken for the next request, or swallowed for minutes.
     return !this.#bodyWhole || status === 500
   }
@@ -275,7 +287,7 @@ export class Intake {
     observeStages(metrics, this.#marks, endedMs)
     log.exchange({
       id: this.#id,
-      method: KNOWN_METHODS.has(this.#head.method) ? this.#head.method : OTHER,
+      method: KNOWN_METHODS.has(this.#method) ? this.#method : OTHER,
       route,
       status,
       outcome,

@@ -12,10 +12,12 @@ import type { Reply } from './reply.ts'
 const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
 
 export function createResponse(gateway: Gateway, settings: StreamSettings): Handler {
-  return async (request, reply) => {
+  // Hands the promise on: a function that waited here would hold the headers and the body as long as the stream.
+  return (request, reply) => {
     const call = openCall(request)
-    if (call.request.stream === true) await stream(gateway, call, reply, settings)
-    else await answer(gateway, call, reply)
+    return call.request.stream === true
+      ? stream(gateway, call, reply, settings)
+      : answer(gateway, call, reply)
   }
 }
 

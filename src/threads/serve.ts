@@ -1,6 +1,6 @@
 /** Entry of a serve thread: builds its object graph, listens, and obeys the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
-import { createLog } from '../log.ts'
+import { createBufferedLog } from '../log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import type { MetricSnapshot } from './messages.ts'
@@ -13,7 +13,7 @@ if (supervisor === null) throw new Error('serve.ts runs as a worker thread')
 const tell = (message: FromThread) => supervisor.postMessage(message)
 
 const { config, thread } = settings
-const log = createLog(config.logLevel)
+const log = createBufferedLog(config.logLevel)
 const serving = await buildServing({ ...settings, log })
 const { server, metrics } = serving
 let failed = false
@@ -76,6 +76,7 @@ async function leave(drained: Promise<void>): Promise<void> {
     server.close()
   }
   clearInterval(pulse)
+  log.close()
   // A thread may only end with its sockets closed, which takes the event loop a turn more: otherwise the HTTP
   // library takes the whole process along.
   await new Promise(resolve => setImmediate(resolve))

@@ -42,12 +42,16 @@ export interface FrameMember {
   readonly isPadding: boolean
 }
 
-export class FramePattern {
-  /** Members of the frame it was learned from, in their order. */
+/** What a frame taught: how its like look, and what it said itself. */
+export interface Lesson {
+  readonly pattern: FramePattern
+  /** In their order. */
   readonly members: readonly FrameMember[]
-  /** The number of that frame. */
   readonly number: number
-  /** Of its event line. */
+}
+
+export class FramePattern {
+  /** Of the event line. */
   readonly event: string
   /** The pieces between the slots; the first begins the frame, the last ends it with its blank line. */
   readonly #fixed: readonly Uint8Array[]
@@ -59,15 +63,8 @@ export class FramePattern {
   numberStart = 0
   numberEnd = 0
 
-  private constructor(
-    event: string,
-    members: readonly FrameMember[],
-    fixed: readonly Uint8Array[],
-    slots: readonly Slot[],
-  ) {
+  private constructor(event: string, fixed: readonly Uint8Array[], slots: readonly Slot[]) {
     this.event = event
-    this.members = members
-    this.number = Number(members.find(member => member.key === 'sequence_number')?.value)
     this.#fixed = fixed
     this.#slots = slots
   }
@@ -76,7 +73,7 @@ export class FramePattern {
    * The pattern of a frame that was decoded without complaint; null when its shape is not that simple.
    * `event` is its event line, `data` its one data line.
    */
-  static learn(event: string, data: string): FramePattern | null {
+  static learn(event: string, data: string): Lesson | null {
     if (data.length > LEARNED_MAX_CHARACTERS || !data.startsWith('{')) return null
     const members: FrameMember[] = []
     const slots: Slot[] = []
@@ -105,7 +102,10 @@ export class FramePattern {
     }
     if (MEMBER.lastIndex !== data.length || !slots.includes('number') || !slots.includes('delta')) return null
     fixed.push(Buffer.from(`${data.slice(from)}\n\n`))
-    return new FramePattern(event, members, fixed, slots)
+    // Copied to their exact length: a list that grew keeps room for many more as long as its stream lives.
+    const pattern = new FramePattern(event, fixed.slice(), slots.slice())
+    const number = Number(members.find(member => member.key === 'sequence_number')?.value)
+    return { pattern, members, number }
   }
 
   /** The data of a frame of this kind that says `delta`: what stands between the quotes, as it stands in JSON. */

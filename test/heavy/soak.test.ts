@@ -13,8 +13,8 @@ const PER_SECOND = 150
 const ABORTED = 0.2
 const FAULTY = 0.1
 const TICK_MS = 20
-/** A collector's cycle is a few seconds long here; the lowest point of each window is what is held for good. */
-const WINDOW_S = 5
+/** The lowest point of a window as long as a full cycle of the collector is what is held for good. */
+const WINDOW_S = MINUTES >= 30 ? 60 : 5
 /** Over half an hour the bound is what an operator would notice in a week. */
 const SLOPE_MAX_MIB_PER_10_MINUTES = 1
 /** Two minutes are too short for it; they show what each request leaves behind. */
@@ -180,7 +180,7 @@ t.test(`${MINUTES} minutes of mixed traffic`, async t => {
   }
 
   t.same(wrong.slice(0, 3), [], 'what was not made to fail does not')
-  t.ok(counts.sent >= 0.7 * MINUTES * 60 * PER_SECOND, 'the traffic was about as planned')
+  t.ok(counts.sent >= 0.9 * MINUTES * 60 * PER_SECOND, 'the traffic was about as planned')
   if (MINUTES >= 30) t.ok(slope <= SLOPE_MAX_MIB_PER_10_MINUTES, `${slope.toFixed(2)} MiB per 10 minutes`)
   else t.ok(leftBehind <= LEFT_BEHIND_MAX_BYTES, `${leftBehind.toFixed(0)} bytes per request`)
   t.ok(lowest(warm.slice(half)) <= lowest(warm.slice(0, half)) + 10, 'descriptors do not grow')
@@ -188,22 +188,13 @@ t.test(`${MINUTES} minutes of mixed traffic`, async t => {
   t.ok(await eventually(quiet, 5_000), 'no stream is left open')
   t.ok(await eventually(async () => (await providers.state()).open === 0, 5_000))
   t.equal((await providers.state()).sim.openReplies, 0, 'the providers were hung up on')
-  t.equal(
-    await gateway.metric('gateway_requests_total', { route: '/responses' }),
-    counts.sent - (await lost(gateway, counts.sent)),
-  )
+  const counted = await gateway.metric('gateway_requests_total', { route: '/responses' })
+  // Requests whose client left before their head was read never became requests.
+  t.ok(counted <= counts.sent, `${counted} requests counted`)
+  t.ok(counted >= counts.sent - ABORTED * 0.02 * counts.sent, 'as many requests were counted as were sent')
   t.equal(await gateway.stop(), 0)
   t.equal(gateway.stderr(), '')
 })
-
-/** Requests whose client left before their head was read never became requests. */
-async function lost(
-  gateway: { metric(name: string, labels: Record<string, string>): Promise<number> },
-  sent: number,
-): Promise<number> {
-  const counted = await gateway.metric('gateway_requests_total', { route: '/responses' })
-  return Math.min(sent - counted, Math.ceil(sent * ABORTED * 0.02))
-}
 
 /** A sound request is answered whole; a faulty one by its envelope or by a failure in the stream. */
 function isRight(result: ProbeResult, faulty: boolean, stream: boolean): boolean {

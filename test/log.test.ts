@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { createBufferedLog, type ExchangeLine } from '../src/log.ts'
+import { eventually } from './support/stream-probe.ts'
+
+const LINE: ExchangeLine = {
+  id: 'gen-1',
+  method: 'POST',
+  route: '/responses',
+  status: 200,
+  outcome: 'completed',
+  durationMs: 1.5,
+}
+
+const linesOf = (file: string): Record<string, unknown>[] =>
+  readFileSync(file, 'utf8')
+    .split('\n')
+    .filter(line => line !== '')
+    .map(line => JSON.parse(line) as Record<string, unknown>)
+
+t.test('lines of exchanges leave some at a time, in their order', async t => {
+  const file = join(t.testdir(), 'log')
+  const log = createBufferedLog('info', openSync(file, 'a'))
+  t.teardown(() => log.close())
+  for (let count = 0; count < 100; count++) log.exchange({ ...LINE, durationMs: count })
+  t.ok(await eventually(() => linesOf(file).length === 100, 5_000), 'without any more being said')
+  t.same(
+    linesOf(file).map(line => line['durationMs']),
+    Array.from({ length: 100 }, (_, count) => count),
+  )
+})
+
+t.test('what is left is written when the log is closed', async t => {
+  const file = join(t.testdir(), 'log')
+  const log = createBufferedLog('info', openSync(file, 'a'))
+  log.exchange(LINE)
+  log.close()
+  t.match(linesOf(file), [{ id: 'gen-1', msg: 'exchange' }])
+})
+
+t.test('several threads may write to one pipe: no line is broken by another', async t => {
+  const script = `
+    import { Worker, isMainThread, threadId } from 'node:worker_threads'
+    import { createBufferedLog } from ${JSON.stringify(new URL('../src/log.ts', import.meta.url).href)}
+    if (isMainThread) for (let thread = 0; thread < 3; thread++) new Worker(new URL(import.meta.url))
+    else {
+      const log = createBufferedLog('info')
+      for (let count = 0; count < 2000; count++)
+        log.exchange({ ...${JSON.stringify(LINE)}, id: 'gen-' + threadId + '-' + count, model: 'm'.repeat(count % 300) })
+      setTimeout(() => log.close(), 50)
+    }`
+  const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'threads.ts')
+  writeFileSync(file, script)
+  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let text = ''
+  child.stdout?.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece
+  })
+  const [code] = (await once(child, 'close')) as [number]
+  t.equal(code, 0)
+  const ids = text
+    .trimEnd()
+    .split('\n')
+    .map(line => (JSON.parse(line) as { id: string }).id)
+  t.equal(new Set(ids).size, 6000)
+})
+
+t.test('a reader that does not read costs lines, never memory, and the loss is told', async t => {
+  const script = `
+    import { createBufferedLog } from ${JSON.stringify(new URL('../src/log.ts', import.meta.url).href)}
+    const log = createBufferedLog('info')
+    const line = { ...${JSON.stringify(LINE)}, model: 'm'.repeat(1000) }
+    const before = process.memoryUsage().rss
+    for (let count = 0; count < 60_000; count++) log.exchange(line)
+    const grown = process.memoryUsage().rss - before
+    process.on('message', () => { setTimeout(() => { log.close(); process.exit() }, 2000) })
+    process.send(grown)`
+  const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'slow.ts')
+  writeFileSync(file, script)
+  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  const [grown] = (await once(child, 'message')) as [number]
+  t.ok(grown < 60 * 1024 * 1024, `${Math.round(grown / 1024 / 1024)} MiB more for 60 MB of lines`)
+  let text = ''
+  child.stdout?.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece
+  })
+  child.send('read')
+  await once(child, 'close')
+  const lines = text
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { msg: string; lines?: number })
+  const told = lines.filter(line => line.msg.startsWith('log lines were lost'))
+  t.equal(told.length, 1)
+  t.equal(lines.length - 1 + (told[0]?.lines ?? 0), 60_000, 'each line was written or counted')
+})
