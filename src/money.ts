@@ -10,6 +10,9 @@ const DECIMALS = 12
 /** An amount in units of 1e-12 USD. Safe as a number up to about 9,000 USD: enough for one exchange. */
 export type PicoUsd = number
 
+/** An amount in units of 1e-6 USD: limits and credits. Safe as a number up to 9 billion USD. */
+export type MicroUsd = number
+
 /**
  * Reads a decimal string of US dollars, e.g. `"0.0000005"`.
  * @throws RangeError when it is no plain non-negative decimal or finer than 1e-12 USD.
@@ -34,4 +37,29 @@ export function formatUsd(amount: PicoUsd): string {
     .padStart(DECIMALS, '0')
     .replace(/0+$/, '')
   return fraction === '' ? String(whole) : `${whole}.${fraction}`
+}
+
+/** Units of 1e-6 USD in one US dollar. */
+const MICROS_PER_USD = 1e6
+/** Largest limit or credit in US dollars: up to here a number tells two neighbours of 1e-6 USD apart. */
+export const AMOUNT_MAX_USD = 1e9
+
+/** Reads a JSON number of US dollars; null when it is finer than 1e-6 USD or beyond what is told apart. */
+export function toMicroUsd(usd: number): MicroUsd | null {
+  const micros = Math.round(usd * MICROS_PER_USD)
+  if (!(Math.abs(usd) <= AMOUNT_MAX_USD) || micros / MICROS_PER_USD !== usd) return null
+  // Minus zero is no amount.
+  return micros === 0 ? 0 : micros
+}
+
+/** The amount as the interface shows it: a JSON number of US dollars. */
+export function microToUsd(amount: MicroUsd): number {
+  return amount / MICROS_PER_USD
+}
+
+/** A sum in units of 1e-12 USD as the interface shows it: the number nearest to it. */
+export function sumToUsd(sum: bigint): number {
+  const digits = String(sum < 0n ? -sum : sum).padStart(DECIMALS + 1, '0')
+  const usd = Number(`${digits.slice(0, -DECIMALS)}.${digits.slice(-DECIMALS)}`)
+  return sum < 0n ? -usd : usd
 }

@@ -24,7 +24,7 @@ const log = createLog('silent')
 
 const exchange = scriptedExchange({ user: 'customer-7', session_id: 'session-1' })
 const endpoint = scriptedEndpoint('openai-chat')
-exchange.attempts.push({ endpoint, isByok: false, status: 200, error: null })
+exchange.attempts.push({ endpoint, credential: null, isByok: false, ownKey: null, status: 200, error: null })
 exchange.accounting = 'exact'
 exchange.usage = {
   inputTokens: 12,

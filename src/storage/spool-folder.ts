@@ -20,10 +20,17 @@ export interface SpoolFolder {
   release(): void
 }
 
-/** Where the spool of a storage is: beside an embedded database, otherwise under `./data`. */
+/** Of storages without a file, below the working directory. */
+const DATA_FOLDER = './data'
+
+/**
+ * Where the spool of a storage is: `spool` beside the file of an embedded database; for one in memory, and for
+ * PostgreSQL, `./data/spool`. It has to be on a disk of this machine that outlives the process.
+ */
 export function spoolRoot(storageUrl: string): string {
   const path = sqlitePath(storageUrl)
-  return join(path === null || path === ':memory:' ? resolve('./data') : dirname(resolve(path)), 'spool')
+  const hasFile = path !== null && path !== ':memory:'
+  return join(hasFile ? dirname(resolve(path)) : resolve(DATA_FOLDER), 'spool')
 }
 
 /**

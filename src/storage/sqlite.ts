@@ -14,11 +14,15 @@ import {
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
+  sql,
 } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Engine } from './engine.ts'
+import { migrate } from './migrations/migrate.ts'
 
 const SQLITE_BUSY = 5
+/** Of a UNIQUE constraint or of a primary key. */
+const SQLITE_DUPLICATES: readonly unknown[] = [2067, 1555]
 /** How long a statement is asked again while another process writes. Longer than any write of ours by far. */
 const BUSY_LIMIT_MS = 10_000
 const BUSY_INTERVAL_MS = 5
@@ -38,25 +42,52 @@ export function openSqlite(path: string): Engine {
   })
   try {
     // FULL: an answer that promises durability must survive a power cut. WAL: readers never wait for a writer.
-    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 0')
+    // Deleted key material is overwritten with zeros, not only given free.
+    database.exec(
+      'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA busy_timeout = 0',
+    )
   } catch (error) {
     database.close()
     throw error
   }
-  return { name: 'sqlite', dialect: sqliteDialect(database) }
+  return {
+    name: 'sqlite',
+    dialect: sqliteDialect(database),
+    // Each transaction of ours begins as the only writer.
+    serialize: async () => undefined,
+    isDuplicate: error => SQLITE_DUPLICATES.includes(errorCode(error)),
+    async purge(db) {
+      if (path === ':memory:') return
+      try {
+        // The write-ahead log still has the pages as they were. Whoever reads or writes meanwhile makes this do less;
+        // then a later run, or the end of the last handle, empties it.
+        await sql`pragma wal_checkpoint(truncate)`.execute(db)
+      } catch {
+        // What was to be done is done; a disk that fails is told by what comes next.
+      }
+    },
+    async close() {
+      if (database.isOpen) database.close()
+    },
+  }
 }
 
 /** Whether the library found the database locked by someone else. */
 export function isBusy(error: unknown): boolean {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  const code = errorCode(error)
   // Extended codes keep the kind in the low byte.
   return typeof code === 'number' && (code & 0xff) === SQLITE_BUSY
 }
 
-function sqliteDialect(database: DatabaseSync): Dialect {
+function errorCode(error: unknown): unknown {
+  return error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+}
+
+/** `upToDate`: for the migrations themselves. */
+function sqliteDialect(database: DatabaseSync, upToDate = false): Dialect {
   return {
     createAdapter: () => new TransactionalAdapter(),
-    createDriver: () => new SqliteHandleDriver(database),
+    createDriver: () => new SqliteHandleDriver(database, upToDate),
     createIntrospector: db => new SqliteIntrospector(db),
     createQueryCompiler: () => new SqliteQueryCompiler(),
   }
@@ -73,14 +104,17 @@ class TransactionalAdapter extends SqliteAdapter {
 class SqliteHandleDriver implements Driver {
   readonly #database: DatabaseSync
   readonly #connection: SqliteHandle
+  readonly #upToDate: boolean
 
-  constructor(database: DatabaseSync) {
+  constructor(database: DatabaseSync, upToDate: boolean) {
     this.#database = database
+    this.#upToDate = upToDate
     this.#connection = new SqliteHandle(database)
   }
 
   async init(): Promise<void> {
     // Opened before, so that a bad path fails where it is named.
+    if (!this.#upToDate) await migrate(sqliteDialect(this.#database, true), async () => undefined)
   }
 
   async acquireConnection(): Promise<DatabaseConnection> {
@@ -106,7 +140,7 @@ class SqliteHandleDriver implements Driver {
   }
 
   async destroy(): Promise<void> {
-    this.#database.close()
+    // The engine closes the handle, which two drivers share.
   }
 }
 

@@ -1,9 +1,15 @@
 /** The tables as queries see them. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
+import type { ResetInterval } from '../protocol/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
-import type { KeyKind } from './store.ts'
+import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
-/** Truth values are 0 and 1: one engine has no boolean type. Times are ISO 8601 UTC, so they sort as text. */
+/** 64-bit: PostgreSQL gives them as text. What single rows hold are safe integers, sums are not. */
+type BigInteger = number | string
+/** A truth value, 0 or 1: one engine has no boolean type. */
+type Flag = number
+
+/** Times are ISO 8601 UTC, so they sort as text. */
 export interface ApiKeysTable {
   hash: string
   kind: KeyKind
@@ -11,13 +17,100 @@ export interface ApiKeysTable {
   label: string
   organizationId: string
   workspaceId: string | null
-  disabled: number
+  disabled: Flag
   expiresAt: string | null
+  /** 1e-6 USD. */
+  spendLimit: BigInteger | null
+  limitReset: LimitReset | null
+  includeByokInLimit: Flag
+  creatorUserId: string | null
   createdAt: string
   updatedAt: string
 }
 
-/** What is searched or summed has a column; the rest of a record is JSON in `details`. Some engines read big integers as text. */
+export interface WorkspacesTable {
+  organizationId: string
+  id: string
+  name: string
+  slug: string
+  description: string | null
+  createdAt: string
+  updatedAt: string
+}
+
+export interface EndUsersTable {
+  organizationId: string
+  endUser: string
+  isActive: Flag
+  createdAt: string
+  updatedAt: string
+}
+
+export interface CredentialsTable {
+  id: string
+  organizationId: string
+  workspaceId: string
+  provider: string
+  name: string | null
+  label: string
+  sealVersion: number
+  masterKeyId: string
+  wrapped: string
+  box: string
+  disabled: Flag
+  isRequired: Flag
+  isFallback: Flag
+  isByokOnly: Flag
+  sortOrder: number
+  /** JSON, as the next two. */
+  allowedApiKeyHashes: string | null
+  allowedModels: string | null
+  allowedUserIds: string | null
+  declaredRegion: DeclaredRegion | null
+  declaredZdr: Flag | null
+  createdAt: string
+  updatedAt: string
+}
+
+export interface CreditsTable {
+  organizationId: string
+  id: string
+  /** 1e-6 USD. */
+  amount: BigInteger
+  note: string | null
+  createdAt: string
+}
+
+export interface GuardrailsTable {
+  id: string
+  organizationId: string
+  workspaceId: string | null
+  isWorkspaceDefault: Flag
+  name: string
+  description: string | null
+  /** 1e-6 USD. */
+  spendLimit: BigInteger | null
+  resetInterval: ResetInterval | null
+  includeByokInBudgets: Flag
+  /** JSON. */
+  rules: string
+  revision: number
+  createdAt: string
+  updatedAt: string
+}
+
+/** Of `keyHash` and `memberId` one is null. */
+export interface GuardrailAssignmentsTable {
+  id: string
+  organizationId: string
+  guardrailId: string
+  keyHash: string | null
+  memberId: string | null
+  assignedBy: string | null
+  createdAt: string
+}
+
+/** What is searched or summed has a column; the rest of a record is JSON in `details`. */
 export interface UsageTable {
   id: string
   createdAt: string
@@ -29,14 +122,22 @@ export interface UsageTable {
   endUser: string | null
   outcome: UsageOutcome
   accounting: Accounting
-  inputTokens: number | string
-  outputTokens: number | string
+  inputTokens: BigInteger
+  outputTokens: BigInteger
+  reasoningTokens: BigInteger
   /** 1e-12 USD. */
-  cost: number | string
+  cost: BigInteger
+  isByok: Flag
   details: string
 }
 
 export interface Tables {
   apiKeys: ApiKeysTable
+  workspaces: WorkspacesTable
+  endUsers: EndUsersTable
+  credentials: CredentialsTable
+  credits: CreditsTable
+  guardrails: GuardrailsTable
+  guardrailAssignments: GuardrailAssignmentsTable
   usage: UsageTable
 }

@@ -1,9 +1,15 @@
-/** Usage records: what one admitted request used and cost, however it ended. Types only. */
+/** Usage records: what one admitted request used and cost, however it ended. Types, and one name. */
 import type { PicoUsd } from '../money.ts'
 import type { Accounting } from '../protocol/records.ts'
 
 /** How the exchange ended for its caller. `incomplete`: cut by a limit or a filter; `aborted`: the caller left. */
 export type UsageOutcome = 'completed' | 'incomplete' | 'failed' | 'aborted'
+
+/**
+ * The organization of what the gateway asks on its own behalf, such as the evaluator of a plugin: nobody's limits,
+ * balances or listings know it, and its sums are there like anybody's.
+ */
+export const SERVICE_ORGANIZATION_ID = 'service'
 
 /** One try at a provider, in order. */
 export interface UsageAttempt {
@@ -28,6 +34,8 @@ export interface UsageRecord {
   readonly workspaceId: string | null
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
+  /** Generation id of the exchange for which the gateway itself asked; absent for what a client asked. */
+  readonly parent?: string
   /** Catalogue id of the model that answered or failed last; null when nothing could be routed. */
   readonly model: string | null
   /** Slug of its provider. */
@@ -71,6 +79,37 @@ export interface UsageTotals {
   readonly outputTokens: bigint
   /** In units of 1e-12 USD. */
   readonly cost: bigint
+  /** The part of it that ran on own credentials. */
+  readonly byokCost: bigint
+}
+
+/** Which days to list, within one organization. */
+export interface ActivityFilter {
+  readonly organizationId: string
+  /** ISO 8601 UTC; inclusive and exclusive. */
+  readonly since: string
+  readonly until: string
+  readonly workspaceId?: string
+  readonly keyHash?: string
+  readonly endUser?: string
+  readonly byWorkspace: boolean
+}
+
+export interface ActivityRow {
+  /** YYYY-MM-DD. */
+  readonly date: string
+  readonly model: string | null
+  /** Slug. */
+  readonly provider: string | null
+  readonly workspaceId: string | null
+  readonly requests: number
+  readonly inputTokens: bigint
+  readonly outputTokens: bigint
+  readonly reasoningTokens: bigint
+  /** In units of 1e-12 USD. */
+  readonly cost: bigint
+  /** The part of it that ran on own credentials. */
+  readonly byokCost: bigint
 }
 
 /** Which records to sum, within one organization. */

@@ -1,11 +1,19 @@
 import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
-import { someKey, storeContract } from './contract.ts'
+import {
+  type CredentialRecord,
+  DEFAULT_ORGANIZATION_ID,
+  DEFAULT_WORKSPACE_ID,
+} from '../../src/storage/store.ts'
+import { storeContract } from './contract.ts'
+import { migrationFiles, someCredential, someKey, someSeal, someWorkspace } from './records.ts'
+import { someUsage } from './usage.ts'
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777
 
@@ -96,7 +104,7 @@ t.test('processes that start at once on a new file all find the newest schema', 
   writeFileSync(
     script,
     `import { openStore } from ${JSON.stringify(join(import.meta.dirname, '../../src/storage/open.ts'))}
-     import { someKey } from ${JSON.stringify(join(import.meta.dirname, 'contract.ts'))}
+     import { someKey } from ${JSON.stringify(join(import.meta.dirname, 'records.ts'))}
      const store = await openStore(process.argv[2] ?? '')
      await store.keys.add(someKey({ hash: process.argv[3] ?? '' }))
      await store.close()`,
@@ -121,16 +129,110 @@ t.test('processes that start at once on a new file all find the newest schema', 
       .prepare('SELECT name FROM kysely_migration')
       .all()
       .map(row => row['name']),
-    ['0001-keys', '0002-usage'],
+    migrationFiles(),
   )
+})
+
+t.test('key material that was removed or replaced is nowhere in the files', async t => {
+  const path = pathFor(t)
+  const store = await openStore(`sqlite:${path}`)
+  t.teardown(() => store.close())
+  const onDisk = (text: string): boolean =>
+    [path, `${path}-wal`].some(file => existsSync(file) && readFileSync(file).includes(text))
+  const add = async (fields: Partial<CredentialRecord> = {}) => {
+    const record = await store.credentials.add(
+      someCredential({ sealed: someSeal({ box: randomBytes(500).toString('base64') }), ...fields }),
+    )
+    t.ok(onDisk(record.sealed.box))
+    return record
+  }
+  const removed = await add()
+  await store.credentials.remove('org_1', removed.id)
+  t.notOk(onDisk(removed.sealed.box), 'removed')
+  t.notOk(onDisk(removed.sealed.wrapped))
+  const rotated = await add()
+  await store.credentials.change('org_1', rotated.id, { sealed: someSeal() }, rotated.updatedAt)
+  t.notOk(onDisk(rotated.sealed.box), 'rotated')
+  const workspace = someWorkspace()
+  await store.workspaces.add(workspace)
+  const inWorkspace = await add({ workspaceId: workspace.id })
+  await store.workspaces.remove('org_1', workspace.id, workspace.updatedAt)
+  t.notOk(onDisk(inWorkspace.sealed.box), 'of a removed workspace')
+})
+
+t.test('a removal while another transaction runs on the same handle succeeds', async t => {
+  const store = await openStore(`sqlite:${pathFor(t)}`)
+  t.teardown(() => store.close())
+  const added = await Promise.all(Array.from({ length: 10 }, () => store.credentials.add(someCredential())))
+  const work = added.flatMap(({ id }) => [
+    store.credentials.remove('org_1', id),
+    store.credentials.add(someCredential()).then(() => true),
+  ])
+  t.ok((await Promise.all(work)).every(Boolean))
+  t.equal((await store.credentials.ofWorkspace('org_1', 'ws_1')).length, 10)
+})
+
+t.test('a deleted default workspace does not come back', async t => {
+  const url = `sqlite:${pathFor(t)}`
+  const first = await openStore(url)
+  t.ok(await first.workspaces.remove(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, ''))
+  await first.close()
+  const second = await openStore(url)
+  t.teardown(() => second.close())
+  t.equal(await second.workspaces.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID), null)
+})
+
+t.test('a database of the second schema keeps its records, which gain what came later', async t => {
+  const path = pathFor(t)
+  const [key, own, plain] = [someKey(), someUsage({ isByok: true, reasoningTokens: 5 }), someUsage()]
+  const newest = await openStore(`sqlite:${path}`)
+  await newest.keys.add(key)
+  await newest.ledger.add([own, plain])
+  await newest.close()
+  const old = new DatabaseSync(path)
+  old.exec(`update usage set details = json_set(details,
+    '$.reasoningTokens', reasoning_tokens, '$.isByok', json(iif(is_byok, 'true', 'false')))`)
+  old.exec(`delete from kysely_migration where name > '0003'`)
+  const kept = /^(api_keys|usage|kysely_.*|api_keys_by_organization|usage_by_organization|usage_by_key)$/
+  for (const type of ['index', 'table']) {
+    for (const row of old
+      .prepare('select name from sqlite_master where type = ? and sql is not null')
+      .all(type))
+      if (!kept.test(String(row['name']))) old.exec(`drop ${type} ${row['name']}`)
+  }
+  const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
+  for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
+  for (const column of ['reasoning_tokens', 'is_byok']) old.exec(`alter table usage drop column ${column}`)
+  old.close()
+  const store = await openStore(`sqlite:${path}`)
+  t.teardown(() => store.close())
+  t.same(await store.keys.find(key.hash), key)
+  t.same(await store.ledger.find(own.id, 'org_1'), own)
+  t.same(await store.ledger.find(plain.id, 'org_1'), plain)
+  const [day] = await store.ledger.activity({
+    organizationId: 'org_1',
+    since: '',
+    until: '3',
+    byWorkspace: false,
+  })
+  t.match(day, { reasoningTokens: 5n, byokCost: BigInt(own.cost), requests: 2 })
+  t.ok(await store.workspaces.findBySlug(DEFAULT_ORGANIZATION_ID, 'default'))
+})
+
+t.test('a database of a newer version is left alone', async t => {
+  const path = pathFor(t)
+  await (await openStore(`sqlite:${path}`)).close()
+  const database = new DatabaseSync(path)
+  t.teardown(() => database.close())
+  database.exec(`insert into kysely_migration values ('9999-later', '2099-01-01T00:00:00.000Z')`)
+  const message = 'storage: the schema of the database is that of another version'
+  await t.rejects(openStore(`sqlite:${path}`), { name: 'StoreError', message })
 })
 
 t.test('what cannot be opened is told in one line', async t => {
   const folder = t.testdir({ 'not-a-database': 'x'.repeat(5000), file: '' })
   const cases: [string, RegExp][] = [
-    ['postgres://user:secret@host/db', /^storage: PostgreSQL is not supported yet, use sqlite:PATH$/],
-    ['postgresql://user:secret@host/db', /^storage: PostgreSQL is not supported yet/],
-    ['mysql://user:secret@host/db', /^storage: expected a URL of the form sqlite:PATH$/],
+    ['mysql://user:secret@host/db', /^storage: expected a URL of the form sqlite:PATH or postgres:/],
     ['', /^storage: expected a URL/],
     ['sqlite:', /^storage: sqlite: needs a path/],
     [`sqlite:${folder}`, /^storage: cannot open .+ \(EISDIR\)$/],

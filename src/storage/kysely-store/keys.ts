@@ -1,9 +1,21 @@
 /** API keys in the database. */
 import type { Kysely, Selectable } from 'kysely'
-import type { KeyRecord, KeyStore } from '../store.ts'
+import type { KeyAdministration, KeyRecord, KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
+import { flag } from './flag.ts'
+import { COUNTED, pageOf } from './page.ts'
 
-export function createKeyStore(db: Kysely<Tables>): KeyStore {
+type KeyRow = Selectable<ApiKeysTable>
+/** Values of columns that have to be met. */
+type Matching = Partial<Pick<KeyRow, 'workspaceId' | 'disabled'>>
+
+export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration {
+  const keysOf = (organizationId: string, matching: Matching = {}) =>
+    db.selectFrom('apiKeys').where(where => where.and({ organizationId, ...matching }))
+  /** Newest first; keys of the same millisecond keep one order, so that pages do not overlap. */
+  const listed = (organizationId: string, matching?: Matching) =>
+    keysOf(organizationId, matching).selectAll().orderBy('createdAt', 'desc').orderBy('hash')
+
   return {
     async find(hash) {
       const row = await db.selectFrom('apiKeys').selectAll().where('hash', '=', hash).executeTakeFirst()
@@ -18,43 +30,74 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore {
       return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
     },
     async list(organizationId) {
-      const rows = await db
-        .selectFrom('apiKeys')
-        .selectAll()
-        .where('organizationId', '=', organizationId)
-        .orderBy('createdAt', 'desc')
-        // Keys of the same millisecond keep one order, so that pages do not overlap.
-        .orderBy('hash')
-        .execute()
-      return rows.map(recordOf)
+      return (await listed(organizationId).execute()).map(recordOf)
     },
     async count() {
-      const { count } = await db
-        .selectFrom('apiKeys')
-        .select(expression => expression.fn.countAll<number | bigint | string>().as('count'))
-        .executeTakeFirstOrThrow()
-      return Number(count)
+      const { counted } = await db.selectFrom('apiKeys').select(COUNTED).executeTakeFirstOrThrow()
+      return Number(counted)
+    },
+    async page({ organizationId, workspaceId, includeDisabled }, page) {
+      const matching = {
+        ...(workspaceId === undefined ? {} : { workspaceId }),
+        ...(includeDisabled ? {} : { disabled: 0 }),
+      }
+      const counting = keysOf(organizationId, matching).select(COUNTED)
+      return await pageOf(listed(organizationId, matching), counting, page, recordOf)
+    },
+    async findIn(organizationId, hash) {
+      const row = await keysOf(organizationId).where('hash', '=', hash).selectAll().executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async change(organizationId, hash, change, updatedAt) {
+      const { name, disabled, expiresAt, limit, limitReset, includeByokInLimit } = change
+      const row = await db
+        .updateTable('apiKeys')
+        .set({
+          name,
+          disabled: flag(disabled),
+          expiresAt,
+          spendLimit: limit,
+          limitReset,
+          includeByokInLimit: flag(includeByokInLimit),
+          updatedAt,
+        })
+        .where('organizationId', '=', organizationId)
+        .where('hash', '=', hash)
+        .returningAll()
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async remove(organizationId, hash) {
+      const { numDeletedRows } = await db
+        .deleteFrom('apiKeys')
+        .where('organizationId', '=', organizationId)
+        .where('hash', '=', hash)
+        .executeTakeFirst()
+      return numDeletedRows > 0n
+    },
+    async known(organizationId, hashes, workspaceId) {
+      if (hashes.length === 0) return new Set()
+      const matching = workspaceId === undefined ? {} : { workspaceId }
+      const rows = await keysOf(organizationId, matching).where('hash', 'in', hashes).select('hash').execute()
+      return new Set(rows.map(row => row.hash))
     },
   }
 }
 
-function rowOf(record: KeyRecord): Selectable<ApiKeysTable> {
-  const { hash, kind, name, label, organizationId, workspaceId, disabled, expiresAt, createdAt, updatedAt } =
-    record
+function rowOf({ limit, disabled, includeByokInLimit, ...same }: KeyRecord): KeyRow {
   return {
-    hash,
-    kind,
-    name,
-    label,
-    organizationId,
-    workspaceId,
-    disabled: disabled ? 1 : 0,
-    expiresAt,
-    createdAt,
-    updatedAt,
+    ...same,
+    spendLimit: limit,
+    disabled: flag(disabled),
+    includeByokInLimit: flag(includeByokInLimit),
   }
 }
 
-function recordOf(row: Selectable<ApiKeysTable>): KeyRecord {
-  return { ...row, disabled: row.disabled !== 0 }
+function recordOf({ spendLimit, disabled, includeByokInLimit, ...same }: KeyRow): KeyRecord {
+  return {
+    ...same,
+    limit: spendLimit === null ? null : Number(spendLimit),
+    disabled: disabled !== 0,
+    includeByokInLimit: includeByokInLimit !== 0,
+  }
 }

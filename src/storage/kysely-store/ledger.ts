@@ -1,27 +1,62 @@
 /** The usage ledger in the database. */
-import { type Kysely, type Selectable, sql } from 'kysely'
+import { type CompiledQuery, type Kysely, type Selectable, type SqlBool, sql } from 'kysely'
 import type { LedgerStore } from '../store.ts'
 import type { Tables, UsageTable } from '../tables.ts'
-import type { UsageRecord } from '../usage.ts'
+import type { ActivityFilter, UsageFilter, UsageRecord } from '../usage.ts'
 
-/** Rows per statement: 14 parameters each, far below what engines take (32,766 and 65,535). */
-const BATCH_ROWS = 200
+type UsageRow = Selectable<UsageTable>
+
+/** Rows per statement, the largest that fits first: few kinds of statement, each compiled and prepared once. */
+const BATCHES = [64, 8, 1] as const
 /** Costs are summed in two halves, so that no engine's 64-bit sum overflows for millions of dollars. */
 const HALF = 1_000_000
 
 export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
+  const matching = (filter: UsageFilter | ActivityFilter) => {
+    const { organizationId, since, workspaceId, keyHash, endUser } = filter
+    return db
+      .selectFrom('usage')
+      .where('createdAt', '>=', since)
+      .where(where =>
+        where.and({
+          organizationId,
+          ...(workspaceId === undefined ? {} : { workspaceId }),
+          ...(keyHash === undefined ? {} : { keyHash }),
+          ...(endUser === undefined ? {} : { endUser }),
+        }),
+      )
+  }
+
+  const inserts = new Map<number, CompiledQuery>()
+  /** Compiling a statement costs as much as running it, and all of one size are the same. */
+  const insertOf = (rows: number): CompiledQuery => {
+    const known = inserts.get(rows)
+    if (known !== undefined) return known
+    const names = Object.fromEntries(COLUMNS.map(name => [name, ''])) as unknown as UsageRow
+    const compiled = db
+      .insertInto('usage')
+      .values(Array.from({ length: rows }, () => names))
+      .onConflict(conflict => conflict.column('id').doNothing())
+      .compile()
+    inserts.set(rows, compiled)
+    return compiled
+  }
+
   return {
     async add(records) {
-      let added = 0
-      for (let from = 0; from < records.length; from += BATCH_ROWS) {
-        const result = await db
-          .insertInto('usage')
-          .values(records.slice(from, from + BATCH_ROWS).map(rowOf))
-          .onConflict(conflict => conflict.column('id').doNothing())
-          .executeTakeFirst()
-        added += Number(result.numInsertedOrUpdatedRows ?? 0n)
-      }
-      return added
+      if (records.length === 0) return 0
+      // One transaction is one wait for the disk.
+      return db.transaction().execute(async transaction => {
+        let added = 0
+        for (let from = 0; from < records.length; ) {
+          const size = BATCHES.find(rows => rows <= records.length - from) ?? 1
+          const parameters = records.slice(from, from + size).flatMap(rowOf)
+          const result = await transaction.executeQuery({ ...insertOf(size), parameters })
+          added += Number(result.numAffectedRows ?? 0n)
+          from += size
+        }
+        return added
+      })
     },
     async find(id, organizationId) {
       const row = await db
@@ -32,34 +67,98 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
         .executeTakeFirst()
       return row === undefined ? null : recordOf(row)
     },
-    async usageSince({ organizationId, since, workspaceId, keyHash, endUser }) {
-      let query = db
-        .selectFrom('usage')
-        .select([
-          // As text: a sum may be more than a number holds, and engines differ in how they give it.
-          sql<string>`cast(count(*) as text)`.as('requests'),
-          sql<string>`cast(coalesce(sum(input_tokens), 0) as text)`.as('inputTokens'),
-          sql<string>`cast(coalesce(sum(output_tokens), 0) as text)`.as('outputTokens'),
-          sql<string>`cast(coalesce(sum(cost / ${sql.lit(HALF)}), 0) as text)`.as('costHigh'),
-          sql<string>`cast(coalesce(sum(cost % ${sql.lit(HALF)}), 0) as text)`.as('costLow'),
-        ])
-        .where('organizationId', '=', organizationId)
-        .where('createdAt', '>=', since)
-      if (workspaceId !== undefined) query = query.where('workspaceId', '=', workspaceId)
-      if (keyHash !== undefined) query = query.where('keyHash', '=', keyHash)
-      if (endUser !== undefined) query = query.where('endUser', '=', endUser)
-      const sums = await query.executeTakeFirstOrThrow()
-      return {
-        requests: Number(sums.requests),
-        inputTokens: BigInt(sums.inputTokens),
-        outputTokens: BigInt(sums.outputTokens),
-        cost: BigInt(sums.costHigh) * BigInt(HALF) + BigInt(sums.costLow),
-      }
+    async usageSince(filter) {
+      const { reasoningTokens, ...totals } = totalsOf(
+        await matching(filter).select(SUMS).executeTakeFirstOrThrow(),
+      )
+      return totals
+    },
+    async activity(filter) {
+      const date = sql<string>`substr(created_at, 1, 10)`
+      const workspace = filter.byWorkspace ? sql<string | null>`workspace_id` : sql<null>`null`
+      const rows = await matching(filter)
+        .where('createdAt', '<', filter.until)
+        .select(['model', 'provider', date.as('date'), workspace.as('workspaceId')])
+        .select(SUMS)
+        .groupBy([date, 'model', 'provider'])
+        .$if(filter.byWorkspace, query => query.groupBy('workspaceId'))
+        .orderBy(date, 'desc')
+        // Engines differ in where they put null.
+        .orderBy(sql`coalesce(model, '')`)
+        .orderBy(sql`coalesce(provider, '')`)
+        .$if(filter.byWorkspace, query => query.orderBy(sql`coalesce(workspace_id, '')`))
+        .execute()
+      return rows.map(({ date, model, provider, workspaceId, ...sums }) => {
+        return { date, model, provider, workspaceId, ...totalsOf(sums) }
+      })
     },
   }
 }
 
-function rowOf(record: UsageRecord): Selectable<UsageTable> {
+const IS_BYOK = sql<SqlBool>`is_byok <> 0`
+const SUMS = [
+  asText(sql`count(*)`).as('requests'),
+  sumOf(sql`input_tokens`).as('inputTokens'),
+  sumOf(sql`output_tokens`).as('outputTokens'),
+  sumOf(sql`reasoning_tokens`).as('reasoningTokens'),
+  sumOf(sql`cost / ${sql.lit(HALF)}`).as('costHigh'),
+  sumOf(sql`cost % ${sql.lit(HALF)}`).as('costLow'),
+  sumOf(sql`case when ${IS_BYOK} then cost / ${sql.lit(HALF)} end`).as('byokHigh'),
+  sumOf(sql`case when ${IS_BYOK} then cost % ${sql.lit(HALF)} end`).as('byokLow'),
+] as const
+
+function sumOf(value: ReturnType<typeof sql>) {
+  return asText(sql`coalesce(sum(${value}), 0)`)
+}
+
+/** A sum may be more than a number holds, and engines differ in how they give it. */
+function asText(value: ReturnType<typeof sql>) {
+  return sql<string>`cast(${value} as text)`
+}
+
+type SumName =
+  | 'requests'
+  | 'inputTokens'
+  | 'outputTokens'
+  | 'reasoningTokens'
+  | 'costHigh'
+  | 'costLow'
+  | 'byokHigh'
+  | 'byokLow'
+
+function totalsOf(sums: Readonly<Record<SumName, string>>) {
+  const whole = (high: string, low: string): bigint => BigInt(high) * BigInt(HALF) + BigInt(low)
+  return {
+    requests: Number(sums.requests),
+    inputTokens: BigInt(sums.inputTokens),
+    outputTokens: BigInt(sums.outputTokens),
+    reasoningTokens: BigInt(sums.reasoningTokens),
+    cost: whole(sums.costHigh, sums.costLow),
+    byokCost: whole(sums.byokHigh, sums.byokLow),
+  }
+}
+
+/** In the order in which `rowOf` gives the values. */
+const COLUMNS = [
+  'id',
+  'createdAt',
+  'organizationId',
+  'workspaceId',
+  'keyHash',
+  'model',
+  'provider',
+  'endUser',
+  'outcome',
+  'accounting',
+  'inputTokens',
+  'outputTokens',
+  'reasoningTokens',
+  'cost',
+  'isByok',
+  'details',
+] as const satisfies readonly (keyof UsageRow)[]
+
+function rowOf(record: UsageRecord): (string | number | null)[] {
   const {
     id,
     createdAt,
@@ -73,10 +172,12 @@ function rowOf(record: UsageRecord): Selectable<UsageTable> {
     accounting,
     inputTokens,
     outputTokens,
+    reasoningTokens,
     cost,
+    isByok,
     ...details
   } = record
-  return {
+  return [
     id,
     createdAt,
     organizationId,
@@ -89,18 +190,21 @@ function rowOf(record: UsageRecord): Selectable<UsageTable> {
     accounting,
     inputTokens,
     outputTokens,
+    reasoningTokens,
     cost,
-    details: JSON.stringify(details),
-  }
+    Number(isByok),
+    JSON.stringify(details),
+  ]
 }
 
-function recordOf(row: Selectable<UsageTable>): UsageRecord {
-  const { details, inputTokens, outputTokens, cost, ...columns } = row
+function recordOf({ details, ...columns }: UsageRow): UsageRecord {
   return {
     ...(JSON.parse(details) as Omit<UsageRecord, keyof typeof columns>),
     ...columns,
-    inputTokens: Number(inputTokens),
-    outputTokens: Number(outputTokens),
-    cost: Number(cost),
+    inputTokens: Number(columns.inputTokens),
+    outputTokens: Number(columns.outputTokens),
+    reasoningTokens: Number(columns.reasoningTokens),
+    cost: Number(columns.cost),
+    isByok: columns.isByok !== 0,
   }
 }

@@ -1,23 +1,60 @@
 /**
  * Brings a database to the newest schema. Migrations only ever add to this table; those that ran are never
  * changed. All pending ones run in one transaction, so a process killed in between leaves the old schema, and of
- * two processes that start at once one finds the work done.
+ * processes that start at once one does the work, while the others wait and find it done.
  */
-import type { Kysely } from 'kysely'
+import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
-import type { Tables } from '../tables.ts'
+import type { Serialize } from '../engine.ts'
+import { StoreError } from '../store-error.ts'
 import { keys } from './0001-keys.ts'
 import { usage } from './0002-usage.ts'
+import { keyLimits } from './0003-key-limits.ts'
+import { workspaces } from './0004-workspaces.ts'
+import { endUsers } from './0005-end-users.ts'
+import { credentials } from './0006-credentials.ts'
+import { credits } from './0007-credits.ts'
+import { usageSums } from './0008-usage-sums.ts'
+import { guardrails } from './0009-guardrails.ts'
 
 /** In the order of their names, which the database remembers. */
 const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001-keys': keys,
   '0002-usage': usage,
+  '0003-key-limits': keyLimits,
+  '0004-workspaces': workspaces,
+  '0005-end-users': endUsers,
+  '0006-credentials': credentials,
+  '0007-credits': credits,
+  '0008-usage-sums': usageSums,
+  '0009-guardrails': guardrails,
 }
 
-/** @throws what the database threw; nothing is changed then. */
-export async function migrate(db: Kysely<Tables>): Promise<void> {
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
-  const { error } = await migrator.migrateToLatest()
-  if (error !== undefined) throw error
+/**
+ * `schema` tells where tables without a schema's name are made, for engines that have schemas: another one of the
+ * same database may have migrations of its own.
+ * @throws StoreError when migrations ran that are not known here, e.g. of a newer version; else what the database
+ * threw. Nothing is changed then.
+ */
+export async function migrate(
+  dialect: Dialect,
+  serialize: Serialize,
+  schema?: (transaction: QueryExecutorProvider) => Promise<string>,
+): Promise<void> {
+  const db = new Kysely<unknown>({ dialect })
+  await db.transaction().execute(async transaction => {
+    await serialize(transaction, 'migrations')
+    const migrator = new Migrator({
+      db: transaction,
+      provider: { getMigrations: async () => ({ ...MIGRATIONS }) },
+      ...(schema === undefined ? {} : { migrationTableSchema: await schema(transaction) }),
+    })
+    const { error } = await migrator.migrateToLatest()
+    if (error instanceof Error && error.message.startsWith('corrupted migrations')) {
+      throw new StoreError('storage: the schema of the database is that of another version', 'schema', {
+        cause: error,
+      })
+    }
+    if (error !== undefined) throw error
+  })
 }

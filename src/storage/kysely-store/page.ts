@@ -1,0 +1,30 @@
+/** A part of a list and how many there are in all. */
+import { sql } from 'kysely'
+import type { Page, PageRequest } from '../store.ts'
+
+/** Rows that match, as a column of one row. */
+export const COUNTED = sql<number | string>`count(*)`.as('counted')
+
+interface Listing<Row> {
+  limit(count: number): Listing<Row>
+  offset(count: number): Listing<Row>
+  execute(): Promise<readonly Row[]>
+}
+
+interface Counting {
+  executeTakeFirstOrThrow(): Promise<{ readonly counted: number | string }>
+}
+
+/** The part of `listing`, which must have one order, while `counting` selects COUNTED of the same rows. */
+export async function pageOf<Row, Item>(
+  listing: Listing<Row>,
+  counting: Counting,
+  { offset, limit }: PageRequest,
+  itemOf: (row: Row) => Item,
+): Promise<Page<Item>> {
+  const [rows, { counted }] = await Promise.all([
+    listing.limit(limit).offset(offset).execute(),
+    counting.executeTakeFirstOrThrow(),
+  ])
+  return { items: rows.map(itemOf), total: Number(counted) }
+}

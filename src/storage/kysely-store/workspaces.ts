@@ -1,0 +1,91 @@
+/** Workspaces in the database. Rows and records have the same fields. */
+import type { Kysely } from 'kysely'
+import type { Engine } from '../engine.ts'
+import { defaultGuardrail } from '../guardrails.ts'
+import { ConflictError, type WorkspaceStore } from '../store.ts'
+import type { Tables } from '../tables.ts'
+import { credentialPlace, wipeCredentials } from './credentials.ts'
+import { guardrailPlace, insertGuardrail } from './guardrails.ts'
+import { COUNTED, pageOf } from './page.ts'
+
+export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
+  const workspacesOf = (organizationId: string) =>
+    db.selectFrom('workspaces').where('organizationId', '=', organizationId)
+
+  return {
+    page(organizationId, page) {
+      // Oldest first.
+      const listed = workspacesOf(organizationId).selectAll().orderBy('createdAt').orderBy('id')
+      return pageOf(listed, workspacesOf(organizationId).select(COUNTED), page, row => row)
+    },
+    async find(organizationId, id) {
+      const row = await workspacesOf(organizationId).where('id', '=', id).selectAll().executeTakeFirst()
+      return row ?? null
+    },
+    async findBySlug(organizationId, slug) {
+      const row = await workspacesOf(organizationId).where('slug', '=', slug).selectAll().executeTakeFirst()
+      return row ?? null
+    },
+    async add(record) {
+      await db.transaction().execute(async transaction => {
+        const result = await transaction
+          .insertInto('workspaces')
+          .values(record)
+          .onConflict(conflict => conflict.columns(['organizationId', 'slug']).doNothing())
+          .executeTakeFirst()
+        if ((result.numInsertedOrUpdatedRows ?? 0n) === 0n) throw new ConflictError('slug')
+        await insertGuardrail(transaction, defaultGuardrail(record))
+      })
+    },
+    async change(organizationId, id, { name, slug, description }, updatedAt) {
+      try {
+        const row = await db
+          .updateTable('workspaces')
+          .set({ name, slug, description, updatedAt })
+          .where('organizationId', '=', organizationId)
+          .where('id', '=', id)
+          .returningAll()
+          .executeTakeFirst()
+        return row ?? null
+      } catch (error) {
+        // Nothing else that is changed here has to be unique.
+        throw engine.isDuplicate(error) ? new ConflictError('slug') : error
+      }
+    },
+    async remove(organizationId, id, updatedAt) {
+      const removed = await db.transaction().execute(async transaction => {
+        // No credential and no guardrail may come in between.
+        await engine.serialize(transaction, credentialPlace(organizationId, id))
+        await engine.serialize(transaction, guardrailPlace(organizationId))
+        const { numDeletedRows } = await transaction
+          .deleteFrom('workspaces')
+          .where('organizationId', '=', organizationId)
+          .where('id', '=', id)
+          .executeTakeFirst()
+        if (numDeletedRows === 0n) return null
+        const keys = await transaction
+          .updateTable('apiKeys')
+          .set({ disabled: 1, updatedAt })
+          .where('organizationId', '=', organizationId)
+          .where('workspaceId', '=', id)
+          // Management keys stand for the organization: with them nobody could go on.
+          .where('kind', '=', 'inference')
+          .returning('hash')
+          .execute()
+        await transaction
+          .deleteFrom('guardrailAssignments')
+          .where('keyHash', 'in', from =>
+            from
+              .selectFrom('apiKeys')
+              .select('hash')
+              .where(where => where.and({ organizationId, workspaceId: id, kind: 'inference' })),
+          )
+          .execute()
+        const credentialIds = await wipeCredentials(transaction, { organizationId, workspaceId: id })
+        return { keyHashes: keys.map(key => key.hash), credentialIds }
+      })
+      if (removed !== null && removed.credentialIds.length > 0) await engine.purge(db)
+      return removed
+    },
+  }
+}

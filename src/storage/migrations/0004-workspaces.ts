@@ -1,0 +1,42 @@
+/**
+ * Workspaces, with the default one of the embedded mode. It is made here, once for each database, and not at start:
+ * when it was deleted it stays away.
+ */
+import type { Migration } from 'kysely/migration'
+import { systemClock } from '../../clock.ts'
+
+export const workspaces: Migration = {
+  async up(db) {
+    await db.schema
+      .createTable('workspaces')
+      .addColumn('organization_id', 'text', column => column.notNull())
+      .addColumn('id', 'text', column => column.notNull())
+      .addColumn('name', 'text', column => column.notNull())
+      .addColumn('slug', 'text', column => column.notNull())
+      .addColumn('description', 'text')
+      .addColumn('created_at', 'text', column => column.notNull())
+      .addColumn('updated_at', 'text', column => column.notNull())
+      // Each organization may have its own `ws_default`.
+      .addPrimaryKeyConstraint('workspaces_id', ['organization_id', 'id'])
+      .addUniqueConstraint('workspaces_slug', ['organization_id', 'slug'])
+      .execute()
+    await db.schema
+      .createIndex('api_keys_by_workspace')
+      .on('api_keys')
+      .columns(['organization_id', 'workspace_id'])
+      .execute()
+    const now = new Date(systemClock.nowMs()).toISOString()
+    await db
+      .insertInto('workspaces')
+      .values({
+        organization_id: 'org_default',
+        id: 'ws_default',
+        name: 'Default',
+        slug: 'default',
+        description: null,
+        created_at: now,
+        updated_at: now,
+      })
+      .execute()
+  },
+}

@@ -1,0 +1,42 @@
+/** Own provider credentials, sealed. Lists of restrictions are JSON, null for none. */
+import type { Migration } from 'kysely/migration'
+
+export const credentials: Migration = {
+  async up(db) {
+    await db.schema
+      .createTable('credentials')
+      .addColumn('id', 'text', column => column.primaryKey())
+      .addColumn('organization_id', 'text', column => column.notNull())
+      .addColumn('workspace_id', 'text', column => column.notNull())
+      .addColumn('provider', 'text', column => column.notNull())
+      .addColumn('name', 'text')
+      .addColumn('label', 'text', column => column.notNull())
+      .addColumn('seal_version', 'integer', column => column.notNull())
+      .addColumn('master_key_id', 'text', column => column.notNull())
+      .addColumn('wrapped', 'text', column => column.notNull())
+      .addColumn('box', 'text', column => column.notNull())
+      .addColumn('disabled', 'integer', column => column.notNull())
+      .addColumn('is_required', 'integer', column => column.notNull())
+      .addColumn('is_fallback', 'integer', column => column.notNull())
+      .addColumn('is_byok_only', 'integer', column => column.notNull())
+      .addColumn('sort_order', 'integer', column => column.notNull())
+      .addColumn('allowed_api_key_hashes', 'text')
+      .addColumn('allowed_models', 'text')
+      .addColumn('allowed_user_ids', 'text')
+      .addColumn('declared_region', 'text')
+      .addColumn('declared_zdr', 'integer')
+      .addColumn('created_at', 'text', column => column.notNull())
+      .addColumn('updated_at', 'text', column => column.notNull())
+      .execute()
+    await db.schema
+      .createIndex('credentials_by_workspace')
+      .on('credentials')
+      .columns(['organization_id', 'workspace_id', 'provider', 'sort_order'])
+      .execute()
+    await db.schema
+      .createIndex('credentials_by_master_key')
+      .on('credentials')
+      .columns(['master_key_id', 'id'])
+      .execute()
+  },
+}

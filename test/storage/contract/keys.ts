@@ -1,0 +1,167 @@
+/** The contract of API keys. */
+import type { Test } from 'tap'
+import type { Opened } from '../contract.ts'
+import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
+
+const LATER = '2026-03-01T00:00:00.000Z'
+const at = (day: number): string => `2026-01-0${day}T00:00:00.000Z`
+
+export async function keyContract(t: Test, opened: Opened): Promise<void> {
+  await t.test('a key comes back as it was added', async t => {
+    const { keys } = await opened(t)
+    const plain = someKey()
+    const full = someKey({
+      kind: 'management',
+      name: ODD_TEXT,
+      workspaceId: null,
+      disabled: true,
+      expiresAt: '2027-01-01T00:00:00.000Z',
+      // The largest that there is: a billion dollars.
+      limit: 1e15,
+      limitReset: 'daily',
+      includeByokInLimit: true,
+      creatorUserId: ODD_TEXT,
+      updatedAt: '2026-02-01T00:00:00.000Z',
+    })
+    t.equal(await keys.add(plain), true)
+    t.equal(await keys.add(full), true)
+    t.same(await keys.find(plain.hash), plain)
+    t.same(await keys.find(full.hash), full)
+  })
+
+  await t.test('an unknown hash is null, whatever it looks like', async t => {
+    const { keys } = await opened(t)
+    await keys.add(someKey())
+    for (const hash of ['f'.repeat(64), ...ODD_IDS]) {
+      t.equal(await keys.find(hash), null)
+    }
+  })
+
+  await t.test('a hash that is there already is left as it is', async t => {
+    const { keys } = await opened(t)
+    const first = someKey({ name: 'first' })
+    t.equal(await keys.add(first), true)
+    t.equal(await keys.add({ ...first, name: 'second', disabled: true }), false)
+    t.same(await keys.find(first.hash), first)
+    t.equal(await keys.count(), 1)
+  })
+
+  await t.test('of many who add the same key at once exactly one does', async t => {
+    const { keys } = await opened(t)
+    const key = someKey()
+    const added = await Promise.all(Array.from({ length: 20 }, () => keys.add(key)))
+    t.equal(added.filter(Boolean).length, 1)
+    t.equal(await keys.count(), 1)
+  })
+
+  await t.test('keys are listed newest first, of one organization only', async t => {
+    const { keys } = await opened(t)
+    for (const day of [2, 3, 1]) await keys.add(someKey({ createdAt: at(day) }))
+    await keys.add(someKey({ organizationId: 'org_2' }))
+    const list = await keys.list('org_1')
+    t.same(
+      list.map(key => key.createdAt),
+      [at(3), at(2), at(1)],
+    )
+    t.same(await keys.list('org_3'), [])
+    t.equal(await keys.count(), 4, 'all organizations count')
+  })
+
+  await t.test('a page of keys has its part, the number of all, and only one organization', async t => {
+    const { keys } = await opened(t)
+    const five = [1, 2, 3, 4, 5].map(day => someKey({ createdAt: at(day), disabled: day === 2 }))
+    const elsewhere = someKey({ workspaceId: 'ws_2' })
+    for (const key of [...five, elsewhere, someKey({ organizationId: 'org_2' })]) await keys.add(key)
+    const filter = { organizationId: 'org_1', workspaceId: 'ws_1', includeDisabled: true }
+    const days = async (offset: number, limit: number, fields = {}) => {
+      const { items, total } = await keys.page({ ...filter, ...fields }, { offset, limit })
+      return [items.map(key => key.createdAt.slice(9, 10)).join(''), total]
+    }
+    t.same(await days(0, 2), ['54', 5])
+    t.same(await days(2, 2), ['32', 5])
+    t.same(await days(4, 2), ['1', 5])
+    t.same(await days(5, 2), ['', 5], 'behind the end')
+    t.same(await days(0, 10, { includeDisabled: false }), ['5431', 4])
+    const all = await keys.page({ organizationId: 'org_1', includeDisabled: true }, { offset: 0, limit: 100 })
+    t.equal(all.total, 6)
+    t.same(
+      all.items.find(key => key.hash === elsewhere.hash),
+      elsewhere,
+    )
+    t.same(await keys.page({ organizationId: 'org_3', includeDisabled: true }, { offset: 0, limit: 10 }), {
+      items: [],
+      total: 0,
+    })
+  })
+
+  await t.test('pages of keys made at once neither repeat nor miss any', async t => {
+    const { keys } = await opened(t)
+    await Promise.all(Array.from({ length: 25 }, () => keys.add(someKey())))
+    const seen: string[] = []
+    for (let offset = 0; offset < 25; offset += 10) {
+      const { items } = await keys.page(
+        { organizationId: 'org_1', includeDisabled: false },
+        { offset, limit: 10 },
+      )
+      seen.push(...items.map(key => key.hash))
+    }
+    t.equal(seen.length, 25)
+    t.equal(new Set(seen).size, 25)
+  })
+
+  await t.test('a key is found, changed and removed by its own organization alone', async t => {
+    const { keys } = await opened(t)
+    const key = someKey()
+    await keys.add(key)
+    t.same(await keys.findIn('org_1', key.hash), key)
+    t.equal(await keys.findIn('org_2', key.hash), null)
+    t.equal(await keys.change('org_2', key.hash, { name: 'theirs' }, LATER), null)
+    t.equal(await keys.remove('org_2', key.hash), false)
+    for (const id of ODD_IDS) {
+      t.equal(await keys.findIn('org_1', id), null)
+      t.equal(await keys.change('org_1', id, {}, LATER), null)
+      t.equal(await keys.remove('org_1', id), false)
+    }
+    t.same(await keys.find(key.hash), key, 'untouched')
+    t.equal(await keys.remove('org_1', key.hash), true)
+    t.equal(await keys.remove('org_1', key.hash), false)
+    t.equal(await keys.find(key.hash), null)
+  })
+
+  await t.test('a change of a key changes what it names and nothing else, null clears', async t => {
+    const { keys } = await opened(t)
+    const key = someKey({ limit: 5, limitReset: 'weekly', expiresAt: at(9), creatorUserId: 'u' })
+    const other = someKey()
+    await keys.add(key)
+    await keys.add(other)
+    const change = {
+      name: ODD_TEXT,
+      disabled: true,
+      limit: 1e15,
+      limitReset: 'monthly',
+      includeByokInLimit: true,
+    } as const
+    t.same(await keys.change('org_1', key.hash, change, LATER), { ...key, ...change, updatedAt: LATER })
+    const cleared = { expiresAt: null, limit: null, limitReset: null, disabled: false }
+    const both = { ...key, ...change, ...cleared, updatedAt: LATER }
+    t.same(await keys.change('org_1', key.hash, cleared, LATER), both)
+    t.same(await keys.change('org_1', key.hash, {}, at(8)), { ...both, updatedAt: at(8) })
+    t.same(await keys.find(key.hash), { ...both, updatedAt: at(8) })
+    t.same(await keys.find(other.hash), other)
+  })
+
+  await t.test('the known ones of some hashes are those of the organization', async t => {
+    const { keys } = await opened(t)
+    const [own, foreign] = [someKey(), someKey({ organizationId: 'org_2' })]
+    await keys.add(own)
+    await keys.add(foreign)
+    t.same(await keys.known('org_1', [own.hash, foreign.hash, ...ODD_IDS]), new Set([own.hash]))
+    t.same(await keys.known('org_1', []), new Set())
+    const elsewhere = someKey({ workspaceId: 'ws_2' })
+    await keys.add(elsewhere)
+    const hashes = [own.hash, foreign.hash, elsewhere.hash]
+    t.same(await keys.known('org_1', hashes), new Set([own.hash, elsewhere.hash]))
+    t.same(await keys.known('org_1', hashes, 'ws_2'), new Set([elsewhere.hash]))
+    for (const workspaceId of ODD_IDS) t.same(await keys.known('org_1', hashes, workspaceId), new Set())
+  })
+}

@@ -1,0 +1,168 @@
+/** The contract of the usage ledger. */
+import type { Test } from 'tap'
+import type { Opened } from '../contract.ts'
+import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
+import { someUsage } from '../usage.ts'
+
+const HASH = 'f'.repeat(64)
+
+export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
+  await t.test('a usage record comes back as it was added, to its own organization only', async t => {
+    const { ledger } = await opened(t)
+    const plain = someUsage({
+      model: null,
+      provider: null,
+      providerName: null,
+      workspaceId: null,
+      attempts: [],
+    })
+    const full = someUsage({
+      endUser: ODD_TEXT,
+      reasoningTokens: 1e12,
+      isByok: true,
+      upstreamId: 'resp_1',
+      cancelled: true,
+      cost: Number.MAX_SAFE_INTEGER,
+      inputTokens: 1e12,
+      latencyMs: 1234.567,
+      generationMs: null,
+    })
+    t.equal(await ledger.add([plain, full]), 2)
+    t.same(await ledger.find(plain.id, plain.organizationId), plain)
+    t.same(await ledger.find(full.id, full.organizationId), full)
+    t.equal(await ledger.find(full.id, 'org_2'), null)
+    for (const id of ODD_IDS) t.equal(await ledger.find(id, 'org_1'), null)
+  })
+
+  await t.test('a record that is shipped again changes nothing, within a batch and between them', async t => {
+    const { ledger } = await opened(t)
+    const [one, two] = [someUsage({ cost: 1 }), someUsage({ cost: 2 })]
+    t.equal(await ledger.add([one, one, two]), 2)
+    t.equal(await ledger.add([{ ...one, cost: 100 }, two]), 0)
+    t.same(await ledger.find(one.id, 'org_1'), one)
+    t.equal(await ledger.add([]), 0)
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 2, cost: 3n })
+  })
+
+  await t.test('of many who ship the same records at once each record is kept once', async t => {
+    const { ledger } = await opened(t)
+    const records = Array.from({ length: 450 }, () => someUsage())
+    const added = await Promise.all(Array.from({ length: 5 }, () => ledger.add(records)))
+    t.equal(
+      added.reduce((sum, count) => sum + count),
+      records.length,
+    )
+    t.equal((await ledger.usageSince({ organizationId: 'org_1', since: '' })).requests, records.length)
+  })
+
+  await t.test('sums are exact beyond what a number holds, and keep to their filter', async t => {
+    const { ledger } = await opened(t)
+    const large = { cost: Number.MAX_SAFE_INTEGER, inputTokens: 1e12, outputTokens: 3 }
+    await ledger.add([
+      // Together more than 64 bits hold.
+      ...Array.from({ length: 2_000 }, () => someUsage(large)),
+      someUsage({ cost: 7, inputTokens: 1, outputTokens: 2, endUser: 'u1', workspaceId: 'ws_2' }),
+      someUsage({ cost: 5, inputTokens: 1, outputTokens: 2, endUser: 'u2', keyHash: HASH }),
+      someUsage({ cost: 3, inputTokens: 1, outputTokens: 2, createdAt: '2025-12-31T23:59:59.000Z' }),
+      someUsage({ cost: 11, organizationId: 'org_2' }),
+    ])
+    const organizationId = 'org_1'
+    t.same(await ledger.usageSince({ organizationId, since: '2026-01-01T00:00:00.000Z' }), {
+      requests: 2_002,
+      inputTokens: 2_000n * 1_000_000_000_000n + 2n,
+      outputTokens: 6_004n,
+      cost: 2_000n * BigInt(Number.MAX_SAFE_INTEGER) + 12n,
+      byokCost: 0n,
+    })
+    t.match(await ledger.usageSince({ organizationId, since: '', endUser: 'u1' }), { requests: 1, cost: 7n })
+    t.match(await ledger.usageSince({ organizationId, since: '', workspaceId: 'ws_2' }), {
+      requests: 1,
+      cost: 7n,
+    })
+    t.match(await ledger.usageSince({ organizationId, since: '', keyHash: HASH }), { cost: 5n })
+    t.match(await ledger.usageSince({ organizationId: 'org_3', since: '' }), { requests: 0, cost: 0n })
+  })
+
+  await t.test('what ran on own credentials is summed apart, beyond 64 bits too', async t => {
+    const { ledger } = await opened(t)
+    const own = { isByok: true, cost: Number.MAX_SAFE_INTEGER }
+    await ledger.add(Array.from({ length: 2_000 }, () => someUsage(own)))
+    await ledger.add([someUsage({ cost: 5 }), someUsage({ cost: 7, isByok: true })])
+    const byokCost = 2_000n * BigInt(Number.MAX_SAFE_INTEGER) + 7n
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), {
+      cost: byokCost + 5n,
+      byokCost,
+    })
+  })
+
+  await t.test('what a removed key used stays in the ledger', async t => {
+    const { keys, ledger } = await opened(t)
+    const key = someKey()
+    await keys.add(key)
+    const record = someUsage({ keyHash: key.hash, cost: 5 })
+    await ledger.add([record])
+    await keys.remove('org_1', key.hash)
+    t.same(await ledger.find(record.id, 'org_1'), record)
+    const filter = { organizationId: 'org_1', since: '', keyHash: key.hash }
+    t.match(await ledger.usageSince(filter), { requests: 1, cost: 5n })
+  })
+
+  await t.test('activity has a row for each UTC day, model and provider, newest day first', async t => {
+    const { ledger } = await opened(t)
+    const on = (time: string, fields = {}) =>
+      someUsage({ createdAt: time, inputTokens: 1, outputTokens: 2, reasoningTokens: 4, cost: 8, ...fields })
+    await ledger.add([
+      on('2026-01-01T23:59:59.999Z'),
+      on('2026-01-02T00:00:00.000Z'),
+      on('2026-01-02T12:00:00.000Z', { isByok: true, cost: Number.MAX_SAFE_INTEGER }),
+      on('2026-01-02T13:00:00.000Z', { workspaceId: 'ws_2' }),
+      on('2026-01-02T14:00:00.000Z', { workspaceId: null }),
+      on('2026-01-02T15:00:00.000Z', { provider: 'zeta' }),
+      on('2026-01-02T16:00:00.000Z', { model: 'acme/a', cost: 0 }),
+      on('2026-01-02T17:00:00.000Z', { model: null, provider: null, endUser: ODD_TEXT, keyHash: HASH }),
+      on('2026-01-02T18:00:00.000Z', { organizationId: 'org_2' }),
+      on('2026-01-03T00:00:00.000Z'),
+    ])
+    const days = { organizationId: 'org_1', since: '2026-01-01', until: '2026-01-03', byWorkspace: false }
+    const sums = (requests: number) => ({
+      workspaceId: null,
+      requests,
+      inputTokens: BigInt(requests),
+      outputTokens: BigInt(2 * requests),
+      reasoningTokens: BigInt(4 * requests),
+      cost: BigInt(8 * requests),
+      byokCost: 0n,
+    })
+    const [first, second] = [{ date: '2026-01-01' }, { date: '2026-01-02' }]
+    const fast = { model: 'acme/fast-1', provider: 'acme' }
+    const own = BigInt(Number.MAX_SAFE_INTEGER)
+    const none = { ...second, model: null, provider: null, ...sums(1) }
+    const others = [
+      { ...second, model: 'acme/fast-1', provider: 'zeta', ...sums(1) },
+      { ...first, ...fast, ...sums(1) },
+    ]
+    t.same(await ledger.activity(days), [
+      none,
+      { ...second, model: 'acme/a', provider: 'acme', ...sums(1), cost: 0n },
+      { ...second, ...fast, ...sums(4), cost: own + 24n, byokCost: own },
+      ...others,
+    ])
+    const apart = await ledger.activity({ ...days, byWorkspace: true })
+    t.same(
+      apart
+        .filter(row => row.date === '2026-01-02' && row.provider === 'acme' && row.model === fast.model)
+        .map(row => [row.workspaceId, row.requests]),
+      [
+        [null, 1],
+        ['ws_1', 2],
+        ['ws_2', 1],
+      ],
+    )
+    t.same(await ledger.activity({ ...days, endUser: ODD_TEXT }), [none])
+    t.same(await ledger.activity({ ...days, keyHash: HASH }), [none])
+    t.same(await ledger.activity({ ...days, workspaceId: 'ws_2' }), [{ ...second, ...fast, ...sums(1) }])
+    t.same(await ledger.activity({ ...days, until: '2026-01-01' }), [], 'the end is exclusive')
+    t.equal((await ledger.activity({ ...days, since: '2026-01-01T23:59:59.999Z' })).length, 5)
+    for (const organizationId of ODD_IDS) t.same(await ledger.activity({ ...days, organizationId }), [])
+  })
+}

@@ -1,0 +1,262 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { inspect } from 'node:util'
+import t, { type Test } from 'tap'
+import { openStore, StoreError } from '../../src/storage/open.ts'
+import { spoolRoot } from '../../src/storage/spool-folder.ts'
+import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
+import { PostgresLink, type PostgresSchema, postgresSchema, withoutPostgres } from '../support/postgres.ts'
+import { storeContract } from './contract.ts'
+import { migrationFiles, someCredential, someKey, someWorkspace } from './records.ts'
+
+const skip = await withoutPostgres()
+
+/** Resolves when a connection of the schema waits for a lock. */
+async function untilBlocked({ client, application }: PostgresSchema): Promise<void> {
+  for (;;) {
+    const { rows } = await client.query(
+      `select 1 from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
+      [application],
+    )
+    if (rows.length > 0) return
+  }
+}
+
+/** Ends all connections of the schema from the server's side. */
+async function terminate({ client, application }: PostgresSchema): Promise<number> {
+  const { rowCount } = await client.query(
+    'select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1',
+    [application],
+  )
+  return rowCount ?? 0
+}
+
+/** Tries until it succeeds: what a caller that comes again sees. */
+async function again<T>(t: Test, verb: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await verb()
+    } catch (error) {
+      t.match(error, { name: 'StoreError' })
+    }
+  }
+}
+
+t.test('the contract holds on PostgreSQL', { skip }, async t => {
+  await storeContract(t, async () => await openStore((await postgresSchema(t)).url))
+})
+
+t.test('what was added is there after reopening, and for others at once', { skip }, async t => {
+  const { url } = await postgresSchema(t)
+  const first = await openStore(url)
+  const key = someKey()
+  await first.keys.add(key)
+  await first.workspaces.remove(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, key.updatedAt)
+  const second = await openStore(url.replace('postgres:', 'postgresql:'))
+  t.teardown(() => second.close())
+  t.same(await second.keys.find(key.hash), key)
+  await first.close()
+  t.same(await second.keys.find(key.hash), key)
+  const { total } = await second.workspaces.page(DEFAULT_ORGANIZATION_ID, { offset: 0, limit: 1 })
+  t.equal(total, 0, 'a deleted default workspace does not come back')
+})
+
+t.test('processes that start at once on an empty database all find the newest schema', { skip }, async t => {
+  const { url, client } = await postgresSchema(t)
+  const script = join(t.testdir({}), 'start.ts')
+  writeFileSync(
+    script,
+    `import { openStore } from ${JSON.stringify(join(import.meta.dirname, '../../src/storage/open.ts'))}
+     import { someKey } from ${JSON.stringify(join(import.meta.dirname, 'records.ts'))}
+     const [, , url, hash] = process.argv
+     const stores = await Promise.all([openStore(url), openStore(url)])
+     await stores[0].keys.add(someKey({ hash }))
+     await Promise.all(stores.map(store => store.close()))`,
+  )
+  const codes = await Promise.all(
+    ['a', 'b', 'c'].map(async hash => {
+      const child = spawn(process.execPath, ['--no-warnings', script, url, hash], { stdio: 'inherit' })
+      const [code] = (await once(child, 'exit')) as [number | null]
+      return code
+    }),
+  )
+  t.same(codes, [0, 0, 0])
+  const { rows } = await client.query(
+    `select (select count(*)::int from api_keys) as keys, (select count(*)::int from workspaces) as workspaces,
+       (select count(*)::int from kysely_migration) as migrations`,
+  )
+  t.match(rows, [{ keys: 3, workspaces: 1, migrations: migrationFiles().length }])
+})
+
+t.test('a migration that fails leaves nothing behind and is tried again', { skip }, async t => {
+  const { url, client } = await postgresSchema(t)
+  await client.query('create table credits (id int)')
+  await t.rejects(openStore(url), {
+    name: 'StoreError',
+    message: 'storage: PostgreSQL cannot be used (42P07)',
+  })
+  const store = await openStore(url, { wait: false })
+  t.teardown(() => store.close())
+  await t.rejects(store.keys.count(), { code: '42P07' })
+  const { rows } = await client.query(
+    `select table_name from information_schema.tables where table_schema = current_schema()`,
+  )
+  t.same(rows, [{ table_name: 'credits' }])
+  await client.query('drop table credits')
+  t.equal(await store.keys.count(), 0)
+})
+
+t.test('connections are few, however much is asked at once', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const store = await openStore(schema.url)
+  t.teardown(() => store.close())
+  await Promise.all(Array.from({ length: 200 }, () => store.keys.add(someKey())))
+  t.equal(await store.keys.count(), 200)
+  const { rows } = await schema.client.query(
+    'select count(*)::int as n from pg_stat_activity where application_name = $1',
+    [schema.application],
+  )
+  t.match(rows, [{ n: 4 }])
+})
+
+t.test('connections that break while idle or in use harm nobody but their query', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const store = await openStore(schema.url)
+  t.teardown(() => store.close())
+  await Promise.all(Array.from({ length: 8 }, () => store.keys.count()))
+  t.equal(await terminate(schema), 4)
+  t.equal(await again(t, () => store.keys.count()), 0)
+
+  const unlock = await schema.lock('workspaces')
+  // A lone statement, and one within a transaction.
+  const workspace = someWorkspace()
+  const refused = [
+    t.rejects(store.workspaces.add(workspace), { name: 'StoreError', code: '57P01' }),
+    t.rejects(store.workspaces.remove('org_1', workspace.id, workspace.updatedAt), { name: 'StoreError' }),
+  ]
+  await untilBlocked(schema)
+  while ((await terminate(schema)) > 0) await new Promise(done => setImmediate(done))
+  await Promise.all(refused)
+  await unlock()
+  await again(t, () => store.workspaces.add(workspace))
+  t.same(await store.workspaces.find('org_1', workspace.id), workspace)
+})
+
+t.test('a database that goes away and comes back needs no restart', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const link = await PostgresLink.up(t)
+  const store = await openStore(schema.urlAt(link.port))
+  t.teardown(() => store.close())
+  const key = someKey()
+  await store.keys.add(key)
+  for (let round = 0; round < 3; round++) {
+    await link.cut()
+    const startMs = performance.now()
+    const results = await Promise.allSettled(Array.from({ length: 20 }, () => store.keys.find(key.hash)))
+    t.ok(performance.now() - startMs < 2_500, 'told soon')
+    for (const result of results) t.match(result, { status: 'rejected', reason: { name: 'StoreError' } })
+    await link.start()
+    t.same(await store.keys.find(key.hash), key)
+  }
+})
+
+t.test('a store opens while the database is away, and migrates when it is there', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const link = await PostgresLink.down(t)
+  const url = schema.urlAt(link.port)
+  await t.rejects(openStore(url), { message: 'storage: PostgreSQL cannot be used (ECONNREFUSED)' })
+  const unused = await openStore(url, { wait: false })
+  await unused.close()
+  await t.rejects(unused.keys.count(), { name: 'StoreError' })
+  const store = await openStore(url, { wait: false })
+  t.teardown(() => store.close())
+  await t.rejects(store.keys.count(), { name: 'StoreError', code: 'ECONNREFUSED' })
+  await t.rejects(store.credentials.add(someCredential()), { code: 'ECONNREFUSED' }, 'transactions as well')
+  await link.start()
+  const found = Array.from({ length: 10 }, () =>
+    store.workspaces.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID),
+  )
+  for (const workspace of await Promise.all(found)) t.match(workspace, { slug: 'default' })
+})
+
+t.test('a server that accepts and says nothing is given up soon', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const link = await PostgresLink.up(t)
+  link.silence(true)
+  const startMs = performance.now()
+  await t.rejects(openStore(schema.urlAt(link.port)), { name: 'StoreError' })
+  const tookMs = performance.now() - startMs
+  t.ok(tookMs > 1_500 && tookMs < 3_500, `${tookMs} ms`)
+})
+
+t.test('a connection that goes silent is given up, and not used again', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const link = await PostgresLink.up(t)
+  // Parameters of the URL win over ours.
+  const store = await openStore(`${schema.urlAt(link.port)}&query_timeout=1000`)
+  t.teardown(() => store.close())
+  const workspace = someWorkspace()
+  await store.workspaces.add(workspace)
+  link.silence(true)
+  const startMs = performance.now()
+  await t.rejects(store.keys.count(), { name: 'StoreError' })
+  await t.rejects(store.workspaces.remove('org_1', workspace.id, ''), { name: 'StoreError' })
+  t.ok(performance.now() - startMs < 5_000)
+  link.silence(false)
+  t.same(await store.workspaces.find('org_1', workspace.id), workspace)
+})
+
+t.test('the server gives up what takes too long, and the connection goes on', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const store = await openStore(`${schema.url}&statement_timeout=300`)
+  t.teardown(() => store.close())
+  const unlock = await schema.lock('workspaces')
+  await t.rejects(store.workspaces.add(someWorkspace()), { code: '57014' })
+  await unlock()
+  const { total } = await store.workspaces.page('org_1', { offset: 0, limit: 1 })
+  t.equal(total, 0)
+})
+
+t.test('errors hold no part of the URL', async t => {
+  const urls = [
+    'postgres://user:s3cret@127.0.0.1:1/db',
+    'postgres://user:x@s3cret.invalid/db',
+    'postgres://user:s3cret/x@127.0.0.1/db',
+    'postgres://user:1/s3cret@127.0.0.1/db',
+    'postgres://user:s3cret@127.0.0.1:99999/db',
+    'postgres://user:s3cret%zz@127.0.0.1:1/db',
+    'postgres://user:s3cret@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=/s3cret',
+    'postgresql://user:s3cret@127.0.0.1:5432/missing-database',
+    'mysql://user:s3cret@127.0.0.1/db',
+    'postgres:user:s3cret@127.0.0.1/db',
+  ]
+  for (const url of urls) {
+    const error: unknown = await openStore(url).then(
+      store => store.close(),
+      (thrown: unknown) => thrown,
+    )
+    t.type(error, StoreError, url)
+    t.notMatch(inspect(error, { depth: 10, showHidden: true }), 's3cret', url)
+    if (!/^postgres(ql)?:\/\//.test(url)) continue
+    const lazy: unknown = await openStore(url, { wait: false })
+      .then(async store => {
+        const failure = await store.keys.count().then(
+          () => null,
+          (thrown: unknown) => thrown,
+        )
+        await store.close()
+        return failure
+      })
+      .catch((thrown: unknown) => thrown)
+    t.type(lazy, StoreError, url)
+    t.notMatch(inspect(lazy, { depth: 10, showHidden: true }), 's3cret', url)
+  }
+})
+
+t.test('the spool of a PostgreSQL storage is below the working directory', async t => {
+  t.equal(spoolRoot('postgres://user:s3cret@host/db'), join(process.cwd(), 'data', 'spool'))
+  t.equal(spoolRoot('sqlite::memory:'), join(process.cwd(), 'data', 'spool'))
+  t.equal(spoolRoot('sqlite:/srv/x/gateway.db'), '/srv/x/spool')
+})

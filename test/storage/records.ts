@@ -1,0 +1,139 @@
+/** Records for storage tests, each unlike all others. */
+import { randomUUID } from 'node:crypto'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import type {
+  CredentialRecord,
+  CreditEntry,
+  EndUserRecord,
+  KeyRecord,
+  SealedSecret,
+  WorkspaceRecord,
+} from '../../src/storage/store.ts'
+
+/** Text that breaks what quotes, folds or counts wrongly. */
+export const ODD_TEXT = `O'Brien; DROP TABLE usage; -- "\u{1F511}" 日本 İı ẞ \\ % _ \n\t end`
+export const ODD_IDS = ['', "' OR 1=1 --", '%', '_', 'x'.repeat(100_000)]
+
+const DAY_ONE = '2026-01-01T00:00:00.000Z'
+let made = 0
+
+export function someKey(fields: Partial<KeyRecord> = {}): KeyRecord {
+  made++
+  return {
+    hash: made.toString(16).padStart(64, '0'),
+    kind: 'inference',
+    name: `key ${made}`,
+    label: 'sk-gw-v1-abc...123',
+    organizationId: 'org_1',
+    workspaceId: 'ws_1',
+    disabled: false,
+    expiresAt: null,
+    limit: null,
+    limitReset: null,
+    includeByokInLimit: false,
+    creatorUserId: null,
+    createdAt: DAY_ONE,
+    updatedAt: DAY_ONE,
+    ...fields,
+  }
+}
+
+export function someWorkspace(fields: Partial<WorkspaceRecord> = {}): WorkspaceRecord {
+  made++
+  return {
+    id: randomUUID(),
+    organizationId: 'org_1',
+    name: `Workspace ${made}`,
+    slug: `workspace-${made}`,
+    description: null,
+    createdAt: DAY_ONE,
+    updatedAt: DAY_ONE,
+    ...fields,
+  }
+}
+
+export function someEndUser(fields: Partial<EndUserRecord> = {}): EndUserRecord {
+  made++
+  return {
+    organizationId: 'org_1',
+    user: `user ${made}`,
+    isActive: true,
+    createdAt: DAY_ONE,
+    updatedAt: DAY_ONE,
+    ...fields,
+  }
+}
+
+/** Nothing in it is a real seal: storage never looks inside. */
+export function someSeal(fields: Partial<SealedSecret> = {}): SealedSecret {
+  made++
+  return { v: 1, keyId: 'k1', wrapped: `wrapped-${made}`, box: `box-${made}`, ...fields }
+}
+
+export function someCredential(fields: Partial<CredentialRecord> = {}): CredentialRecord {
+  return {
+    id: randomUUID(),
+    organizationId: 'org_1',
+    workspaceId: 'ws_1',
+    provider: 'anthropic',
+    name: null,
+    label: 'sk-...AbCd',
+    sealed: someSeal(),
+    disabled: false,
+    isRequired: false,
+    isFallback: false,
+    isByokOnly: false,
+    sortOrder: 0,
+    allowedApiKeyHashes: null,
+    allowedModels: null,
+    allowedUserIds: null,
+    declaredRegion: null,
+    declaredZdr: null,
+    createdAt: DAY_ONE,
+    updatedAt: DAY_ONE,
+    ...fields,
+  }
+}
+
+export function someCredit(fields: Partial<CreditEntry> = {}): CreditEntry {
+  return {
+    id: randomUUID(),
+    organizationId: 'org_1',
+    amount: 1_000_000,
+    note: null,
+    createdAt: DAY_ONE,
+    ...fields,
+  }
+}
+
+/** Names of all migrations, in order: each has a file of its name. */
+export function migrationFiles(): readonly string[] {
+  const files = readdirSync(join(import.meta.dirname, '../../src/storage/migrations'))
+  return files
+    .filter(file => /^\d{4}-/.test(file))
+    .map(file => file.slice(0, -'.ts'.length))
+    .sort()
+}
+
+/** Of the whole organization; it rules nothing. */
+export function someGuardrail(fields: Partial<GuardrailRecord> = {}): GuardrailRecord {
+  made++
+  return {
+    ...NO_RULES,
+    id: randomUUID(),
+    organizationId: 'org_1',
+    workspaceId: null,
+    isWorkspaceDefault: false,
+    name: `Guardrail ${made}`,
+    description: null,
+    limit: null,
+    resetInterval: null,
+    includeByokInBudgets: false,
+    revision: 1,
+    createdAt: DAY_ONE,
+    updatedAt: DAY_ONE,
+    ...fields,
+  }
+}

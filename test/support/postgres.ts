@@ -1,0 +1,146 @@
+/**
+ * A real PostgreSQL for tests: each gets a schema of its own, dropped at its end. `TEST_POSTGRES_URL` names another
+ * server than the local one.
+ */
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import pg from 'pg'
+import type { Test } from 'tap'
+
+const SERVER = process.env['TEST_POSTGRES_URL'] ?? 'postgres://root@127.0.0.1:5432/test'
+
+/** For the `skip` of tests: why there is no PostgreSQL. False when there is one, and in CI, where there has to be. */
+export async function withoutPostgres(): Promise<string | false> {
+  if (process.env['CI'] === 'true') return false
+  const client = new pg.Client({ connectionString: SERVER, connectionTimeoutMillis: 2_000 })
+  try {
+    await client.connect()
+    return false
+  } catch {
+    return 'no PostgreSQL answers'
+  } finally {
+    await client.end()
+  }
+}
+
+export interface PostgresSchema {
+  /** For `openStore`. Tables are in an empty schema of this test. */
+  readonly url: string
+  /** How the server names connections of that URL. */
+  readonly application: string
+  /** A connection of the test's own, in the same schema. */
+  readonly client: pg.Client
+  /** Keeps a table from all others until what it returns is called. */
+  lock(table: string): Promise<() => Promise<void>>
+  /** The URL by another way, e.g. through a link. */
+  urlAt(port: number): string
+}
+
+/** Make it before what uses it: what is torn down later is dropped first. */
+export async function postgresSchema(t: Test): Promise<PostgresSchema> {
+  const name = `sluice_test_${randomBytes(6).toString('hex')}`
+  const connected = async (): Promise<pg.Client> => {
+    const client = new pg.Client({ connectionString: SERVER })
+    await client.connect()
+    await client.query(`set search_path to ${name}`)
+    return client
+  }
+  const client = await connected()
+  await client.query(`create schema ${name}`)
+  t.teardown(async () => {
+    await client.query(`drop schema ${name} cascade`)
+    await client.end()
+  })
+  const url = new URL(SERVER)
+  url.searchParams.set('options', `-c search_path=${name}`)
+  url.searchParams.set('application_name', name)
+  return {
+    url: url.href,
+    application: name,
+    client,
+    async lock(table) {
+      const holder = await connected()
+      await holder.query('begin')
+      await holder.query(`lock table ${table}`)
+      return () => holder.end()
+    },
+    urlAt(port) {
+      const other = new URL(url)
+      other.hostname = '127.0.0.1'
+      other.port = String(port)
+      return other.href
+    },
+  }
+}
+
+/** A network link to the server that can be cut, go silent and come back. */
+export class PostgresLink {
+  readonly #sockets = new Set<Socket>()
+  #server: Server | null = null
+  #silent = false
+  #port = 0
+
+  /** The same at each start. */
+  get port(): number {
+    return this.#port
+  }
+
+  /** Takes a port while nothing listens there yet. */
+  static async down(t: Test): Promise<PostgresLink> {
+    const link = new PostgresLink()
+    t.teardown(() => link.cut())
+    await link.start()
+    await link.cut()
+    return link
+  }
+
+  static async up(t: Test): Promise<PostgresLink> {
+    const link = await PostgresLink.down(t)
+    await link.start()
+    return link
+  }
+
+  async start(): Promise<void> {
+    const server = createServer(socket => this.#join(socket))
+    this.#server = server
+    server.listen(this.#port, '127.0.0.1')
+    await once(server, 'listening')
+    this.#port = (server.address() as AddressInfo).port
+  }
+
+  /** Nothing passes any more, connections stay; or all passes again, on new connections. */
+  silence(silent: boolean): void {
+    this.#silent = silent
+    if (silent) for (const socket of this.#sockets) socket.pause()
+  }
+
+  /** Closes all connections; new ones are refused. */
+  async cut(): Promise<void> {
+    const server = this.#server
+    this.#server = null
+    for (const socket of this.#sockets) socket.destroy()
+    if (server === null) return
+    server.close()
+    await once(server, 'close')
+  }
+
+  #join(socket: Socket): void {
+    const { hostname, port } = new URL(SERVER)
+    const upstream = connect(Number(port || '5432'), hostname)
+    for (const [one, other] of [
+      [socket, upstream],
+      [upstream, socket],
+    ] as const) {
+      this.#sockets.add(one)
+      one.on('error', () => other.destroy())
+      one.on('close', () => {
+        this.#sockets.delete(one)
+        other.destroy()
+      })
+      one.on('data', chunk => {
+        if (!this.#silent) other.write(chunk)
+      })
+    }
+  }
+}
