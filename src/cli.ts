@@ -2,6 +2,9 @@
 /** The operator's command line, on the same store and configuration as the gateway. */
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
+import { type RotationProgress, rotate } from './access/rotation.ts'
+import { createVault, type Vault } from './access/vault.ts'
+import { installedRing } from './access/vault-ring.ts'
 import { systemClock } from './clock.ts'
 import { ConfigError, loadConfig, processEnvironment } from './config.ts'
 import { openStore } from './storage/open.ts'
@@ -12,6 +15,8 @@ import { startFailure } from './threads/start-failure.ts'
 const USAGE = `usage:
   sluice keys create --name NAME [--management]   make a key and show it once
   sluice keys list                                hashes, labels and states of all keys
+  sluice vault status                             credentials by the master key that wraps them
+  sluice vault rotate                             wrap all credentials by the first master key
   sluice check [--config FILE]                    check a configuration without starting
 
 Every command takes --config FILE and the environment of the gateway.`
@@ -26,6 +31,11 @@ const OPTIONS = {
 /** The command cannot be carried out as it was given. */
 class UsageError extends Error {
   override readonly name = 'UsageError'
+}
+
+/** Some credentials are as they were. */
+class RotationError extends Error {
+  override readonly name = 'RotationError'
 }
 
 type Values = ReturnType<typeof parseArgs<{ options: typeof OPTIONS; allowPositionals: true }>>['values']
@@ -56,6 +66,27 @@ const COMMANDS: Readonly<Record<string, (values: Values) => Promise<void>>> = {
       }
     })
   },
+  'vault status': async values => {
+    await withVault(values, async (store, vault) => {
+      const counts = await store.credentials.countByKeyId()
+      const keyIds = new Set([vault.currentKeyId, ...[...counts.keys()].sort()])
+      for (const keyId of keyIds) {
+        const state = keyId === vault.currentKeyId ? 'in force' : vault.has(keyId) ? 'older' : 'missing'
+        print([keyId, state, counts.get(keyId) ?? 0].join('\t'))
+      }
+    })
+  },
+  'vault rotate': async values => {
+    await withVault(values, async (store, vault) => {
+      const bar = progressBar(process.stderr)
+      const { rewrapped, failed } = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
+      print(`${rewrapped} credentials are now wrapped by ${vault.currentKeyId}`)
+      if (failed.length === 0) return
+      throw new RotationError(
+        `${failed.length} credentials do not open with any master key given: ${failed.join(', ')}`,
+      )
+    })
+  },
   check: async values => {
     const config = configuration(values)
     const catalog = buildCatalog(config, null)
@@ -73,6 +104,29 @@ async function withStore(values: Values, use: (store: Store) => Promise<void>): 
     await use(store)
   } finally {
     await store.close()
+  }
+}
+
+function withVault(values: Values, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
+  const { keys } = installedRing(configuration(values))
+  return withStore(values, store => use(store, createVault(keys)))
+}
+
+const BAR_CELLS = 30
+
+/** Drawn over itself on a terminal; anywhere else it would only fill a file. */
+function progressBar(out: NodeJS.WriteStream) {
+  return {
+    show({ done, total }: RotationProgress): void {
+      if (!out.isTTY) return
+      const part = total === 0 ? 1 : done / total
+      const filled = Math.floor(part * BAR_CELLS)
+      const bar = `${'#'.repeat(filled)}${'.'.repeat(BAR_CELLS - filled)}`
+      out.write(`\r[${bar}] ${Math.floor(part * 100)} %  ${done} of ${total}`)
+    },
+    end(): void {
+      if (out.isTTY) out.write('\n')
+    },
   }
 }
 
@@ -99,7 +153,9 @@ async function main(): Promise<number> {
 }
 
 function foreseen(error: unknown): string | null {
-  if (error instanceof UsageError || error instanceof ConfigError) return error.message
+  if (error instanceof UsageError || error instanceof ConfigError || error instanceof RotationError) {
+    return error.message
+  }
   if (
     error instanceof TypeError &&
     Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true

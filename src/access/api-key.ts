@@ -59,6 +59,10 @@ export function keyRecord(key: string, kind: KeyKind, settings: KeySettings): Ke
     workspaceId: settings.workspaceId ?? DEFAULT_WORKSPACE_ID,
     disabled: false,
     expiresAt: settings.expiresAt ?? null,
+    limit: null,
+    limitReset: null,
+    includeByokInLimit: false,
+    creatorUserId: null,
     createdAt: now,
     updatedAt: now,
   }

@@ -22,26 +22,44 @@ export interface BootstrapSettings {
   readonly apiKey?: string | null
 }
 
+type Created = ReturnType<typeof createKey>
+
 /**
  * Makes configured keys valid when the store does not know them. Without any and with an empty store two keys
  * are made and returned; in every other case the result is null.
  * @throws BootstrapError before anything is written; whatever the store throws.
  */
 export async function ensureKeys(settings: BootstrapSettings): Promise<FirstKeys | null> {
+  return await createBootstrap(settings)()
+}
+
+/**
+ * The same to be called until it succeeds: a call that failed half-way is finished by the next one, with the same keys.
+ * @throws BootstrapError
+ */
+export function createBootstrap(settings: BootstrapSettings): () => Promise<FirstKeys | null> {
   const { store, clock } = settings
   const managementKey = checked('GATEWAY_MANAGEMENT_KEY', 'management', settings.managementKey ?? null)
   const apiKey = checked('GATEWAY_API_KEY', 'inference', settings.apiKey ?? null)
-  if (managementKey !== null) {
-    await store.keys.add(keyRecord(managementKey, 'management', { name: 'GATEWAY_MANAGEMENT_KEY', clock }))
+  let made: readonly [Created, Created] | null = null
+  return async () => {
+    if (managementKey !== null) {
+      await store.keys.add(keyRecord(managementKey, 'management', { name: 'GATEWAY_MANAGEMENT_KEY', clock }))
+    }
+    if (apiKey !== null) {
+      await store.keys.add(keyRecord(apiKey, 'inference', { name: 'GATEWAY_API_KEY', clock }))
+    }
+    if (managementKey !== null || apiKey !== null) return null
+    if (made === null && (await store.keys.count()) > 0) return null
+    made ??= [
+      createKey({ kind: 'management', name: 'First management key', clock }),
+      createKey({ kind: 'inference', name: 'First API key', clock }),
+    ]
+    const [management, inference] = made
+    await store.keys.add(management.record)
+    await store.keys.add(inference.record)
+    return { managementKey: management.key, apiKey: inference.key }
   }
-  if (apiKey !== null)
-    await store.keys.add(keyRecord(apiKey, 'inference', { name: 'GATEWAY_API_KEY', clock }))
-  if (managementKey !== null || apiKey !== null || (await store.keys.count()) > 0) return null
-  const management = createKey({ kind: 'management', name: 'First management key', clock })
-  const inference = createKey({ kind: 'inference', name: 'First API key', clock })
-  await store.keys.add(management.record)
-  await store.keys.add(inference.record)
-  return { managementKey: management.key, apiKey: inference.key }
 }
 
 function checked(variable: string, kind: KeyKind, key: string | null): string | null {

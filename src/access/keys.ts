@@ -54,6 +54,8 @@ export interface KeyRing {
   authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord>
   /** Drops what is remembered of a key, after it was made or changed. */
   forget(hash: string): void
+  /** Has every key read anew when it is next used; what was known counts on only while the store fails. */
+  doubtAll(): void
 }
 
 interface Entry {
@@ -64,6 +66,8 @@ interface Entry {
   freshUntilMs: number
   /** Monotonic; until then the record counts although the store fails. */
   readonly staleUntilMs: number
+  /** The store failed when it was last asked: who comes next does not wait for it again. */
+  failing: boolean
 }
 
 export function createKeyRing(settings: KeyRingSettings): KeyRing {
@@ -95,6 +99,10 @@ class CachedKeyRing implements KeyRing {
     const nowMs = this.#clock.monotonicMs()
     const entry = this.#known.get(hash)
     if (entry !== undefined && nowMs < entry.freshUntilMs) return this.#admitted(entry)
+    if (entry?.failing === true && nowMs < entry.staleUntilMs) {
+      this.#ask(hash).catch(() => undefined)
+      return this.#admitted(entry)
+    }
     if (nowMs < (this.#unknown.get(hash) ?? 0)) throw invalid()
     return this.#ask(hash)
   }
@@ -103,6 +111,15 @@ class CachedKeyRing implements KeyRing {
     this.#known.delete(hash)
     this.#unknown.delete(hash)
     this.#lookups.delete(hash)
+  }
+
+  doubtAll(): void {
+    for (const entry of this.#known.values()) {
+      entry.freshUntilMs = Number.NEGATIVE_INFINITY
+      entry.failing = false
+    }
+    this.#unknown.clear()
+    this.#lookups.clear()
   }
 
   #ask(hash: string): Promise<KeyRecord> {
@@ -145,6 +162,7 @@ class CachedKeyRing implements KeyRing {
       expiresAtMs: record.expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(record.expiresAt),
       freshUntilMs: nowMs + limits.freshMs,
       staleUntilMs: nowMs + limits.freshMs + limits.staleMs,
+      failing: false,
     }
     if (current()) {
       this.#known.set(hash, entry)
@@ -159,6 +177,7 @@ class CachedKeyRing implements KeyRing {
     const nowMs = this.#clock.monotonicMs()
     if (entry === undefined || nowMs >= entry.staleUntilMs) throw unavailable(cause)
     entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
+    entry.failing = true
     return this.#admitted(entry)
   }
 
@@ -195,7 +214,7 @@ function unavailable(cause?: unknown): GatewayError {
 }
 
 /** @throws when the time is over first; the promise's own outcome is then ignored. */
-function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T> {
+export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T> {
   return new Promise((done, failed) => {
     const timer = clock.after(limitMs, () => failed(new Error('the store did not answer in time')))
     promise.then(done, failed).finally(() => timer.cancel())

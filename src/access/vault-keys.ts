@@ -37,11 +37,18 @@ export function parseVaultKeys(text: string, source = 'GATEWAY_VAULT_KEYS'): rea
   return keys
 }
 
+/** The same text again, for handing keys to another thread: Buffers do not arrive there as such. */
+export function formatVaultKeys(keys: readonly VaultKey[]): string {
+  return keys.map(({ id, secret }) => `${id}:${secret.toString('base64')}`).join(',')
+}
+
 /** The keys of a key file, which is made with one random key and mode 0600 when it does not exist. */
 export function keyFile(path: string): readonly VaultKey[] {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    const line = `k1:${randomBytes(KEY_BYTES).toString('base64')}`
+    // A name of its own, so that a file made in the place of a lost one is not taken for it.
+    const id = `k${randomBytes(4).toString('hex')}`
+    const line = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
     writeFileSync(path, `${line}\n`, { flag: 'wx', mode: 0o600 })
     return parseVaultKeys(line, path)
   } catch (error) {

@@ -31,6 +31,10 @@ t.test('the record holds hash and label, never the key', async t => {
     workspaceId: 'ws_default',
     disabled: false,
     expiresAt: null,
+    limit: null,
+    limitReset: null,
+    includeByokInLimit: false,
+    creatorUserId: null,
     createdAt: '2026-01-02T00:00:00.000Z',
     updatedAt: '2026-01-02T00:00:00.000Z',
   })

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { createKey, generateKey, hashKey, keyKind } from '../../src/access/api-key.ts'
-import { BootstrapError, ensureKeys } from '../../src/access/bootstrap.ts'
+import { BootstrapError, createBootstrap, ensureKeys } from '../../src/access/bootstrap.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../src/storage/store.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -62,3 +62,25 @@ t.test(
     t.equal(await store.keys.count(), 0)
   },
 )
+
+t.test('keys of which only one could be stored are the same at the next try', async t => {
+  const store = await opened(t)
+  let adds = 0
+  const failing: Store = {
+    ...store,
+    keys: {
+      ...store.keys,
+      async add(record) {
+        if (++adds === 2) throw new Error('away')
+        return await store.keys.add(record)
+      },
+    },
+  }
+  const bootstrap = createBootstrap({ store: failing, clock })
+  await t.rejects(bootstrap(), { message: 'away' })
+  t.equal(await store.keys.count(), 1)
+  const first = await bootstrap()
+  t.match(await store.keys.find(hashKey(first?.managementKey ?? '')), { kind: 'management' })
+  t.match(await store.keys.find(hashKey(first?.apiKey ?? '')), { kind: 'inference' })
+  t.equal(await store.keys.count(), 2)
+})

@@ -205,7 +205,9 @@ t.test('a failing store is 503 for the unknown and nothing for the known', async
   t.same(s.ring.authenticate(`Bearer ${key}`), record, 'synchronously again, without asking each time')
   t.equal(s.asked(), before)
   s.clock.advance(599_999)
-  t.same(await attempt(s.ring, `Bearer ${key}`), record)
+  t.same(s.ring.authenticate(`Bearer ${key}`), record)
+  await new Promise(resolve => setImmediate(resolve))
+  t.equal(s.asked(), before + 1, 'asked for the next one')
   s.clock.advance(1)
   t.equal(await attempt(s.ring, `Bearer ${key}`), AWAY, 'known for too long without confirmation')
   s.store = 'works'
@@ -226,6 +228,21 @@ t.test('a store that never answers is 503 in time', async t => {
   const again = attempt(s.ring, `Bearer ${key}`)
   s.clock.advance(2_000)
   t.same(await again, record)
+  const before = s.asked()
+  for (let round = 1; round < 4; round++) {
+    s.clock.advance(1_000)
+    for (let n = 0; n < 3; n++) {
+      t.same(s.ring.authenticate(`Bearer ${key}`), record, 'nobody waits a second time')
+    }
+    t.equal(s.asked(), before + round, 'but it is asked')
+    s.clock.advance(2_000)
+    await new Promise(resolve => setImmediate(resolve))
+  }
+  s.ring.doubtAll()
+  const doubted = attempt(s.ring, `Bearer ${key}`)
+  t.equal(s.asked(), before + 4, 'unless something may have changed')
+  s.clock.advance(2_000)
+  t.same(await doubted, record)
   t.equal(s.clock.armed, 0, 'no timer stays behind')
 })
 
@@ -247,3 +264,28 @@ t.test('look-ups, known and unknown keys are bounded', async t => {
   s.clock.advance(2_000)
   t.same(await Promise.all(waiting), [AWAY, AWAY, AWAY])
 })
+
+t.test(
+  'when word may have been missed every key is read anew, and goes on while the store fails',
+  async t => {
+    const s = await setup(t)
+    const { key, record } = createKey({ kind: 'inference', name: 'x', clock: s.clock })
+    await s.keys.add(record)
+    await s.ring.authenticate(`Bearer ${key}`)
+    await s.ring.authenticate(`Bearer ${key}`)
+    t.equal(s.asked(), 1)
+    s.ring.doubtAll()
+    await s.ring.authenticate(`Bearer ${key}`)
+    t.equal(s.asked(), 2)
+    s.ring.doubtAll()
+    s.store = 'fails'
+    t.equal((await s.ring.authenticate(`Bearer ${key}`)).hash, record.hash)
+    const unknown = generateKey('inference')
+    s.store = 'works'
+    await t.rejects(Promise.resolve(s.ring.authenticate(`Bearer ${unknown}`)))
+    const asked = s.asked()
+    s.ring.doubtAll()
+    await t.rejects(Promise.resolve(s.ring.authenticate(`Bearer ${unknown}`)))
+    t.equal(s.asked(), asked + 1, 'unknown ones too')
+  },
+)

@@ -1,0 +1,66 @@
+/** Keys of Google Vertex: the JSON of a service account, with the region and the bucket to work in. Pure. */
+import { createPrivateKey } from 'node:crypto'
+import { KeyFields, keyRefusal, parseKeyJson } from './key-json.ts'
+
+export interface VertexKey {
+  readonly kind: 'vertex'
+  readonly clientEmail: string
+  /** PEM of an RSA key. */
+  readonly privateKey: string
+  /** Names the key at the provider; no secret. */
+  readonly privateKeyId: string | null
+  /** Stands in paths of the provider. */
+  readonly projectId: string
+  /** `global`, a multi-region or a region of the provider; part of its host name. */
+  readonly location: string
+  /** Where batches keep their files. */
+  readonly bucket: string | null
+  readonly region: null
+  readonly secrets: readonly string[]
+}
+
+/** Where a signed assertion is exchanged for a token: fixed, so that nobody can have one sent elsewhere. */
+export const VERTEX_TOKEN_URI = 'https://oauth2.googleapis.com/token'
+
+const EMAIL = /^[A-Za-z0-9._-]{1,128}@(?:[a-z0-9-]{1,64}\.){1,8}gserviceaccount\.com$/
+/** Some old projects belong to a domain: `example.com:project`. */
+const PROJECT = /^(?:[a-z0-9.-]{1,64}:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$/
+const LOCATION = /^[a-z]{2,24}(?:-[a-z]{2,24}\d{1,2})?$/
+const BUCKET = /^(?:gs:\/\/)?[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/
+const KEY_ID = /^[A-Za-z0-9]{1,128}$/
+const RSA_MIN_BITS = 2048
+
+/** @throws GatewayError `invalid_request` that begins with `key: ` */
+export function parseVertexKey(text: string): VertexKey {
+  const fields = new KeyFields(parseKeyJson(text))
+  fields.text('type', value => value === 'service_account', 'service_account')
+  const privateKey = fields.text('private_key', value => value.length <= 16_384, 'an RSA key in PEM form')
+  checkRsa(privateKey)
+  // Both are in every file of the provider; other values would send signed assertions, or calls, elsewhere.
+  fields.optionalText('token_uri', value => value === VERTEX_TOKEN_URI, VERTEX_TOKEN_URI)
+  fields.optionalText('universe_domain', value => value === 'googleapis.com', 'googleapis.com')
+  return {
+    kind: 'vertex',
+    clientEmail: fields.text('client_email', EMAIL, 'the address of a service account'),
+    privateKey,
+    privateKeyId: fields.optionalText('private_key_id', KEY_ID, 'the id of the key'),
+    projectId: fields.text('project_id', PROJECT, 'the id of a project'),
+    location: fields.optionalText('region', LOCATION, 'a region such as global or us-central1') ?? 'global',
+    bucket: fields.optionalText('bucket', BUCKET, 'the name of a bucket')?.replace('gs://', '') ?? null,
+    region: null,
+    secrets: [privateKey.replace(/-----[A-Z ]{1,40}-----|\s+/g, '')],
+  }
+}
+
+function checkRsa(pem: string): void {
+  let bits: number | undefined
+  try {
+    const key = createPrivateKey(pem)
+    if (key.asymmetricKeyType === 'rsa') bits = key.asymmetricKeyDetails?.modulusLength
+  } catch {
+    // Told below; the library's message may quote the text.
+  }
+  if (bits === undefined || bits < RSA_MIN_BITS) {
+    throw keyRefusal(`private_key must be an RSA key of at least ${RSA_MIN_BITS} bits in PEM form`)
+  }
+}
