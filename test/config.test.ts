@@ -110,10 +110,22 @@ accounting: { onAbort: cancel }
     { ACME_API_KEY: 'secret' },
   )
   t.equal(config.models[0]?.endpoints[0]?.quantization, 'fp8')
+  t.same(config.regions, { europe: ['eu.localhost'], us: ['us.localhost'] })
+  t.same(config.byok, { feePercent: 0 })
 })
 
 const BAD: readonly { readonly yaml: string; readonly says: string; readonly environment?: Environment }[] = [
   { yaml: 'lisen: {}', says: 'lisen: unknown setting' },
+  { yaml: 'quotas: { requestsPerMinute: 0 }', says: 'quotas.requestsPerMinute: expected null or an integer' },
+  { yaml: 'quotas: { tokensPerMinute: "9" }', says: 'quotas.tokensPerMinute: expected null or an integer' },
+  { yaml: 'quotas: { nodes: 0 }', says: 'quotas.nodes: ' },
+  { yaml: 'credits: { enforced: 1 }', says: 'credits.enforced: ' },
+  { yaml: 'credentials: { maxBytes: 1 }', says: 'credentials.maxBytes: ' },
+  { yaml: 'redis: { url: "http://127.0.0.1:6379" }', says: 'redis.url: expected a URL of the form redis://' },
+  { yaml: 'redis: { url: "redis://127.0.0.1:x" }', says: 'redis.url: expected a URL of the form redis://' },
+  { yaml: 'redis: { url: "redis://h:1", prefix: "a b" }', says: 'redis.prefix: ' },
+  { yaml: 'redis: {}', says: 'redis.url: is required' },
+  { yaml: '', says: 'REDIS_URL: expected a URL', environment: { REDIS_URL: '127.0.0.1:6379' } },
   { yaml: 'listen: { port: 70000 }', says: 'listen.port: ' },
   { yaml: 'listen: { port: "8080" }', says: 'listen.port: ' },
   { yaml: 'listen: { hots: a }', says: 'listen.hots: unknown setting' },
@@ -141,6 +153,12 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'providers: { slug: acme }', says: 'providers: ' },
   { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of cancel, drain' },
   { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
+  { yaml: 'byok: { feePercent: 101 }', says: 'byok.feePercent: ' },
+  { yaml: 'regions: { europe: ["http://eu"] }', says: 'regions.europe[0]: ' },
+  {
+    yaml: 'regions: { europe: [a.b], us: [c, A.B] }',
+    says: 'regions.us[1]: this host is named for europe too',
+  },
   { yaml: 'a: [', says: 'no valid YAML' },
   { yaml: '- a', says: '(root): ' },
   { yaml: '', says: 'GATEWAY_PORT: ', environment: { GATEWAY_PORT: 'http' } },
@@ -169,4 +187,70 @@ t.test('a missing file is told by its path', async t => {
     /\/nowhere\/x\.yaml: cannot be read \(ENOENT\)/,
   )
   t.throws(() => loadConfig(['--config'], {}), /--config: expects a file/)
+})
+
+t.test('limits, credits and Redis have their own settings, and the environment wins', async t => {
+  const config = load(
+    `
+redis: { url: "redis://a:1", prefix: "p:", silenceMs: 20 }
+credits: { enforced: true }
+quotas: { requestsPerMinute: 60, tokensPerMinute: null, nodes: 3 }
+credentials: { ttlMs: 1000 }
+`,
+    { REDIS_URL: 'rediss://user:word@b:2/1' },
+  )
+  t.match(config, {
+    redisUrl: 'rediss://user:word@b:2/1',
+    redisPrefix: 'p:',
+    redisSilenceMs: 20,
+    credits: { enforced: true },
+    quotas: { requestsPerMinute: 60, tokensPerMinute: null, nodes: 3 },
+    credentials: { maxEntries: 1_000, maxBytes: 4_194_304, ttlMs: 1_000 },
+  })
+  t.match(loadConfig([], {}), { redisUrl: null, credits: { enforced: false }, quotas: { nodes: 1 } })
+})
+
+t.test('a bad URL of Redis is not repeated: it may hold a password', async t => {
+  for (const environment of [{ REDIS_URL: 'reddis://u:secret-word@h' }, {}]) {
+    const error = t.throws(
+      () => load('redis: { url: "redis://u:secret-word@h:port" }', environment),
+      ConfigError,
+    )
+    t.notMatch((error as Error).message, 'secret-word')
+  }
+})
+
+t.test('no message repeats what may be a key in the wrong place', t => {
+  const key = 'A7d9f3b1c5e8a2d4f6b8c0e1d3f5a7b9'
+  const files = [
+    [`providers: [{ slug: x, apiKey:${key} }]`, 'providers[0].*: unknown setting'],
+    [`providers: [{ slug: x, ${key}: 1 }]`, 'providers[0].*: unknown setting'],
+    [`${key}: "\${NOT_THERE}"`, '*: environment variable NOT_THERE is not set'],
+    [
+      `providers:\n  - slug: x\n    apiKey: *${key}\n`,
+      'no valid YAML: an alias of an anchor that is not there',
+    ],
+    [`providers:\n  - slug: x\n    apiKey ${key}\n    name: y\n`, 'no valid YAML: '],
+    [`a: "${key}`, 'no valid YAML: missing char at line 1, column '],
+    [`a: [1]\n]${key}`, 'no valid YAML: unexpected token at line 2, column 1'],
+    [`providers:\n  - slug: x\n    apiKey: !${key} 1\n`, ''],
+  ] as const
+  const warnings: unknown[] = []
+  const listen = (warning: Error) => warnings.push(warning.message)
+  process.on('warning', listen)
+  for (const [yaml, says] of files) {
+    let message = ''
+    try {
+      load(yaml)
+    } catch (error) {
+      message = (error as Error).message
+    }
+    t.match(message, says)
+    t.notMatch(message, key)
+  }
+  setImmediate(() => {
+    process.off('warning', listen)
+    t.strictSame(warnings, [])
+    t.end()
+  })
 })

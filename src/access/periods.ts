@@ -1,0 +1,40 @@
+/** The periods after which limits begin anew: days from midnight UTC, weeks from Monday, months. Pure. */
+import type { LimitReset } from '../storage/store.ts'
+
+/** When the period began that this moment lies in, as ISO 8601 UTC; for null the beginning of time. */
+export function periodStart(reset: LimitReset | null, nowMs: number): string {
+  if (reset === null) return BEGINNING
+  const now = new Date(nowMs)
+  const [year, month, day] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()]
+  switch (reset) {
+    case 'daily':
+      return iso(year, month, day)
+    case 'weekly':
+      // Sunday is 0.
+      return iso(year, month, day - ((now.getUTCDay() + 6) % 7))
+    case 'monthly':
+      return iso(year, month, 1)
+  }
+}
+
+/** When the period ends that this moment lies in, Unix milliseconds; infinite for null. */
+export function periodEndMs(reset: LimitReset | null, nowMs: number): number {
+  if (reset === null) return Number.POSITIVE_INFINITY
+  const start = new Date(periodStart(reset, nowMs))
+  const [year, month, day] = [start.getUTCFullYear(), start.getUTCMonth(), start.getUTCDate()]
+  switch (reset) {
+    case 'daily':
+      return Date.UTC(year, month, day + 1)
+    case 'weekly':
+      return Date.UTC(year, month, day + 7)
+    case 'monthly':
+      return Date.UTC(year, month + 1, 1)
+  }
+}
+
+/** Sorts before every time. */
+const BEGINNING = ''
+
+function iso(year: number, month: number, day: number): string {
+  return new Date(Date.UTC(year, month, day)).toISOString()
+}
