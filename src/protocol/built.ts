@@ -4,7 +4,13 @@
  */
 
 /** Plugin ids that run. */
-export const PLUGINS_BUILT: ReadonlySet<string> = new Set<string>()
+export const PLUGINS_BUILT: ReadonlySet<string> = new Set<string>([
+  'moderation',
+  'file-parser',
+  'alignment',
+  'context-compression',
+  'response-healing',
+])
 
 /** Names of gateway tools that run, without their prefix. */
 export const SERVER_TOOLS_BUILT: ReadonlySet<string> = new Set<string>()

@@ -3,7 +3,7 @@
  * message of ours, no provider fields, no routing metadata.
  */
 import type { GatewayError } from '../errors.ts'
-import type { GatewayMetadata } from './response.ts'
+import type { GatewayMetadata, ResponseUsage } from './response.ts'
 
 export interface ErrorBody {
   /** Equal to the HTTP status. */
@@ -13,8 +13,12 @@ export interface ErrorBody {
 }
 
 export interface ErrorEnvelope {
+  /** Generation id; only beside `usage`. */
+  id?: string
   error: ErrorBody
   gateway_metadata?: GatewayMetadata
+  /** Of the calls that were made and count, although nothing of them is delivered. */
+  usage?: ResponseUsage
 }
 
 /** What a client reads when the fault is ours. */

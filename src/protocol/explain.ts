@@ -166,8 +166,9 @@ function expected(schema: TSchema): string {
 }
 
 function expectedText(schema: TextSchema): string {
-  const { min, max, storable, singleLine } = schema[Rule]
+  const { min, max, storable, singleLine, noControls } = schema[Rule]
   const length = min > 0 ? `${min} to ${max}` : `at most ${max}`
+  if (noControls) return `a string of ${length} characters without control characters and unpaired surrogates`
   return `a string of ${length} characters${storable ? ' without NUL and unpaired surrogates' : ''}${singleLine ? ' without line breaks' : ''}`
 }
 

@@ -40,6 +40,8 @@ export const ALIGNMENT_RULE_MAX_CHARS = 200
 export const ALIGNMENT_RETRIES_MAX = 3
 /** Probability at or above which a rule counts as broken; 0 itself is not allowed, it would block everything. */
 export const ALIGNMENT_THRESHOLD_MAX = 1
+export const ALIGNMENT_RETRIES_DEFAULT = 1
+export const ALIGNMENT_THRESHOLD_DEFAULT = 0.7
 
 /** Fusion: panel size, tool steps of each panelist and of the analyst, tools of the panel. */
 export const FUSION_MODELS_MAX = 8
@@ -61,3 +63,36 @@ export const JSON_MAX_DEPTH = 64
  * second. A conversation of ten thousand messages has half of them.
  */
 export const JSON_MAX_PARTS = 200_000
+
+/** Names of keys and credentials, and of workspaces: characters that people read in a list. */
+export const RECORD_NAME_MAX_CHARS = 255
+export const WORKSPACE_NAME_MAX_CHARS = 100
+export const WORKSPACE_DESCRIPTION_MAX_CHARS = 500
+/** At most 50 characters, words of lowercase letters and digits with single hyphens between. */
+export const WORKSPACE_SLUG_PATTERN = '^(?=.{1,50}$)[a-z0-9]+(-[a-z0-9]+)*$'
+/** What is kept of the reason of a credit entry. */
+export const CREDIT_NOTE_MAX_CHARS = 500
+/** Guardrails: characters of name and description. */
+export const GUARDRAIL_NAME_MAX_CHARS = 200
+export const GUARDRAIL_DESCRIPTION_MAX_CHARS = 1000
+/** Models or providers in one list of a guardrail: far more than a catalogue's share that anyone names one by one. */
+export const GUARDRAIL_LIST_MAX_ITEMS = 1000
+/** Own patterns on each side; characters of one, of its label, and of all patterns of a guardrail together. */
+export const FILTERS_MAX_ITEMS = 100
+export const FILTER_PATTERN_MAX_CHARS = 100_000
+export const FILTER_LABEL_MAX_CHARS = 100
+export const FILTER_PATTERNS_TOTAL_MAX_CHARS = 200_000
+/** What is looked at together of a model's output, in bytes, and how much of it is looked at again with what follows. */
+export const OUTPUT_WINDOW_MIN_BYTES = 256
+export const OUTPUT_WINDOW_MAX_BYTES = 16_384
+export const OUTPUT_WINDOW_DEFAULT_BYTES = 1024
+export const OUTPUT_OVERLAP_DEFAULT_BYTES = 256
+/** API keys or members that one operation assigns a guardrail to. */
+export const ASSIGNEES_MAX_ITEMS = 100
+/** Largest body of a guardrail: one pattern at its bound, every character of it escaped, with room to spare. */
+export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
+/** Largest body of a management operation: lists of 100 values with room to spare. */
+export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
+
+/** Context of an endpoint, in tokens, up to which long inputs are compressed without being asked to. */
+export const SMALL_CONTEXT_TOKENS = 8_192

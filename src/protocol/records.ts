@@ -1,4 +1,5 @@
 /** Small shared records of the public interface. Pure. */
+import type { MicroUsd, PicoUsd } from '../money.ts'
 
 /** Who is asking, as far as the pipeline needs to know. */
 export interface Caller {
@@ -6,6 +7,32 @@ export interface Caller {
   readonly keyHash: string
   readonly organizationId: string
   readonly workspaceId: string | null
+  /** Whom the API key was made for; null: nobody in particular. */
+  readonly memberId: string | null
+  /** What the key may spend by itself; null: no limit of its own. */
+  readonly limit: SpendingLimit | null
+}
+
+export interface SpendingLimit {
+  readonly amount: MicroUsd
+  /** The period after which it begins anew; null: never. */
+  readonly reset: 'daily' | 'weekly' | 'monthly' | null
+  /** Whether what runs on own provider credentials counts. */
+  readonly includeByok: boolean
+}
+
+/** What an exchange came to, by its usage record. */
+export interface Spent {
+  readonly cost: PicoUsd
+  readonly isByok: boolean
+  /** Input and output. */
+  readonly tokens: number
+}
+
+/** What was set aside for an admitted request. */
+export interface Reservation {
+  /** To be called when the exchange is over, however it ended; later calls do nothing. Never throws. */
+  settle(spent: Spent): void
 }
 
 /**

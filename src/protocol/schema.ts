@@ -45,6 +45,8 @@ export interface TextRule {
   /** Unpaired surrogates and NUL are refused: no database keeps them, and they do not survive hashing. */
   readonly storable: boolean
   readonly singleLine: boolean
+  /** Control characters (C0, DEL, C1) and unpaired surrogates are refused. */
+  readonly noControls: boolean
 }
 
 /** A string bounded in characters (code points), as JSON Schema counts them. */
@@ -61,6 +63,8 @@ interface VariantsOptions {
 }
 
 const LINE_BREAK = /[\n\v\f\r\u0085\u2028\u2029]/
+const NO_CONTROLS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$'
+const WITHOUT_CONTROLS = new RegExp(NO_CONTROLS)
 
 /** Compiles a schema to a function; at start-up, so that no request pays for it. */
 export function compile(schema: TSchema): (value: unknown) => boolean {
@@ -118,9 +122,10 @@ TypeRegistry.Set<MapSchema>('Map', (schema, value) => {
 })
 
 TypeRegistry.Set<TextSchema>('Text', (schema, value) => {
-  const { min, max, storable, singleLine } = schema[Rule]
+  const { min, max, storable, singleLine, noControls } = schema[Rule]
   if (typeof value !== 'string' || value.length < min || !withinCharacters(value, max)) return false
   if (storable && !isStorable(value)) return false
+  if (noControls && !(value.isWellFormed() && WITHOUT_CONTROLS.test(value))) return false
   return !singleLine || !LINE_BREAK.test(value)
 })
 
@@ -151,8 +156,15 @@ export function mapOf<Schema extends TSchema>(schema: Schema): TUnsafe<Record<st
 
 /** A string of `min` (default 0) to `max` characters. */
 export function text(options: Partial<TextRule> & Pick<TextRule, 'max'>): TUnsafe<string> {
-  const rule: TextRule = { min: 0, storable: false, singleLine: false, ...options }
-  const schema = { [Kind]: 'Text', [Rule]: rule, type: 'string', minLength: rule.min, maxLength: rule.max }
+  const rule: TextRule = { min: 0, storable: false, singleLine: false, noControls: false, ...options }
+  const schema = {
+    [Kind]: 'Text',
+    [Rule]: rule,
+    type: 'string',
+    minLength: rule.min,
+    maxLength: rule.max,
+    ...(rule.noControls ? { pattern: NO_CONTROLS } : {}),
+  }
   return schema as unknown as TUnsafe<string>
 }
 

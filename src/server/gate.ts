@@ -39,6 +39,8 @@ const WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
 
 /** Longer ones do not name anything here. */
 const PATH_MAX_CHARS = 2048
+/** 256 characters of four bytes each, all escaped: the longest end user. */
+const FREE_TEXT_MAX_CHARS = 3072
 /** Filters of a listing; the parser's own limit on the whole head is 16 KiB. */
 const QUERY_MAX_CHARS = 4096
 
@@ -47,7 +49,11 @@ const QUERY = /^[A-Za-z0-9\-._~!$&'()*+,;=:@%/?[\]]*$/
 const DOT_SEGMENT = /\/\.{1,2}(?:\/|$)/
 /** Encoded slash, backslash, dot and NUL: proxies disagree on whether they separate segments. */
 const ENCODED_SEPARATOR = /%(?:2f|5c|2e|00)/i
+const ENCODED_NUL = /%00/
+/** A segment of dots once separators and dots are decoded; some readers take the rest after a semicolon away. */
+const HIDDEN_DOT_SEGMENT = /(?:^|%2f|%5c)(?:\.|%2e){1,2}(?=%2f|%5c|%3b|;|$)/i
 const BAD_ESCAPE = /%(?![0-9a-f]{2})/i
+const HIGH_ESCAPE = /%[89a-f]/i
 const HOST = /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|\[[0-9A-Fa-f:.]{2,45}\])(?::(\d{1,5}))?$/
 const CONTENT_LENGTH = /^(?:0|[1-9]\d{0,9})$/
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i
@@ -63,10 +69,13 @@ const SINGLE = new Set([
   'expect',
 ])
 
-/** Checks a head. Returns what the rest of the server needs of it, or the refusal; never throws. */
-export function inspect(head: RequestHead, rules: GateRules): AcceptedHead | GatewayError {
+/**
+ * Checks a head. `freeText` is the end of the path that its route lets be any text. Returns what the rest of the
+ * server needs of the head, or the refusal; never throws.
+ */
+export function inspect(head: RequestHead, rules: GateRules, freeText = ''): AcceptedHead | GatewayError {
   if (!METHODS.has(head.method)) return new GatewayError('not_implemented', 'Method not implemented')
-  const target = targetFault(head)
+  const target = targetFault(head, freeText)
   if (target !== null) return new GatewayError('invalid_request', target)
 
   const headers = new Map<string, string>()
@@ -138,14 +147,38 @@ function framing(
   }
 }
 
-function targetFault(head: RequestHead): string | null {
+function targetFault(head: RequestHead, freeText: string): string | null {
   const { path, query } = head
-  if (path.length > PATH_MAX_CHARS || query.length > QUERY_MAX_CHARS) return 'The request target is too long'
+  const template = path.slice(0, path.length - freeText.length)
+  if (
+    template.length > PATH_MAX_CHARS ||
+    freeText.length > FREE_TEXT_MAX_CHARS ||
+    query.length > QUERY_MAX_CHARS
+  ) {
+    return 'The request target is too long'
+  }
   if (!PATH.test(path) || !QUERY.test(query)) return 'Invalid character in the request target'
   if (path.includes('//') || DOT_SEGMENT.test(path)) return 'Empty or dot segment in the request path'
-  if (ENCODED_SEPARATOR.test(path)) return 'Encoded separator in the request path'
-  if (BAD_ESCAPE.test(path) || BAD_ESCAPE.test(query)) return 'Invalid escape in the request target'
+  if (ENCODED_SEPARATOR.test(template) || ENCODED_NUL.test(freeText)) {
+    return 'Encoded separator in the request path'
+  }
+  // Whoever decodes it then still finds the path below the same template.
+  if (HIDDEN_DOT_SEGMENT.test(freeText)) return 'Encoded dot segment in the request path'
+  if (BAD_ESCAPE.test(path) || BAD_ESCAPE.test(query) || !isUtf8(query)) {
+    return 'Invalid escape in the request target'
+  }
   return null
+}
+
+/** Whether the escapes spell UTF-8: other bytes would be replaced when they are read, and name something else. */
+function isUtf8(query: string): boolean {
+  if (!HIGH_ESCAPE.test(query)) return true
+  try {
+    decodeURIComponent(query)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function isHost(value: string | undefined): boolean {

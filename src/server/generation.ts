@@ -1,5 +1,6 @@
 /** GET /generation?id=: what became of one request, by its generation id. */
 import { GatewayError } from '../errors.ts'
+import { byokFee } from '../gateway/cost.ts'
 import type { Ledger } from '../gateway/ledger.ts'
 import { toUsd } from '../money.ts'
 import type { UsageRecord } from '../storage/usage.ts'
@@ -12,7 +13,7 @@ const ID_MAX_CHARS = 128
  * The record is there at once on the thread that served the request, and a second after the answer everywhere. An
  * id of another organization is as unknown as one that never was.
  */
-export function findGeneration(ledger: Pick<Ledger, 'find'>): Handler {
+export function findGeneration(ledger: Pick<Ledger, 'find'>, byokFeePercent: number): Handler {
   return async (request, reply) => {
     const [id, ...more] = request.query.getAll('id')
     if (id === undefined || id === '' || more.length > 0) {
@@ -21,13 +22,13 @@ export function findGeneration(ledger: Pick<Ledger, 'find'>): Handler {
     const known = id.length <= ID_MAX_CHARS && !id.includes('\0') && id.isWellFormed()
     const record = known ? await ledger.find(id, request.key.organizationId) : null
     if (record === null) throw new GatewayError('not_found', 'Generation not found')
-    reply.json(200, { data: shown(record) })
+    reply.json(200, { data: shown(record, byokFeePercent) })
   }
 }
 
 /** What this version does not have is null, so that clients find every field. */
-function shown(record: UsageRecord) {
-  const cost = toUsd(record.cost)
+function shown(record: UsageRecord, byokFeePercent: number) {
+  const cost = toUsd(record.isByok ? byokFee(record.cost, byokFeePercent) : record.cost)
   return {
     id: record.id,
     upstream_id: record.upstreamId,
@@ -57,7 +58,7 @@ function shown(record: UsageRecord) {
     total_cost: cost,
     usage: cost,
     cache_discount: null,
-    upstream_inference_cost: record.isByok ? cost : null,
+    upstream_inference_cost: record.isByok ? toUsd(record.cost) : null,
     is_byok: record.isByok,
     service_tier: record.serviceTier,
     session_id: record.sessionId,

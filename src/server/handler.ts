@@ -33,6 +33,11 @@ export interface Route {
   readonly method: Method
   /** Relative to the base path, with `{name}` for a segment that varies, e.g. `/models/{author}/{slug}/endpoints`. */
   readonly path: string
+  /**
+   * The parameter at the end of the path whose value may be any text, encoded separators included; absent
+   * everywhere else. See docs/decisions/0008-any-text-in-a-path.md.
+   */
+  readonly freeParam?: string
   /** Largest body, in bytes; 0 for methods without one. */
   readonly bodyLimitBytes: number
   readonly key: KeyNeed

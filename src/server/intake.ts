@@ -9,6 +9,7 @@ import type { Log } from '../log.ts'
 import { type Metrics, observeStages } from '../metrics.ts'
 import { type Marks, openMarks } from '../stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import { isAway } from '../storage/store-error.ts'
 import { type KeyRing, requireKind } from './authenticate.ts'
 import { BodyBuffer, parseJson } from './body.ts'
 import {
@@ -89,7 +90,7 @@ export class Intake {
     this.#id = generationId(unixSeconds(tools.clock))
     this.#match = tools.router.find(head.path)
     this.#route = this.#match?.resource.routes.get(head.method)
-    const verdict = tools.turnAway() ?? inspect(head, tools)
+    const verdict = tools.turnAway() ?? inspect(head, tools, this.#match?.freeText)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
     this.#lastOne = this.#accepted?.closes ?? true
     this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
@@ -255,7 +256,7 @@ export class Intake {
   }
 
   #fail(thrown: unknown): void {
-    const error = toGatewayError(thrown)
+    const error = isAway(thrown) ? unavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#tools.log.fault('request failed', thrown)
     if (this.#over || this.#wire.dead) return
     if (this.#reply.started) {
@@ -309,4 +310,12 @@ export class Intake {
 /** Statuses that are the client's doing: not a request that took too long, but a method that nobody has. */
 function isRefusal(status: number): boolean {
   return (status >= 400 && status <= 499 && status !== 408) || status === 501
+}
+
+/** Nothing is wrong with the request, and nothing has been promised. */
+function unavailable(cause: unknown): GatewayError {
+  return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
+    retryAfterSeconds: 1,
+    cause,
+  })
 }

@@ -1,7 +1,7 @@
 /** Answers: one JSON document, an error envelope, or the beginning of an event stream. */
 import { STATUS_CODES } from 'node:http'
 import type { GatewayError } from '../errors.ts'
-import type { ExchangeSummary } from '../gateway/sink.ts'
+import type { Charged, ExchangeSummary } from '../gateway/sink.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import type { Wire } from './wire.ts'
@@ -11,7 +11,7 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, Retry-After',
+  'X-Generation-Id, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
@@ -108,12 +108,21 @@ export class Reply {
   }
 
   /** Answers with the error envelope. */
-  failure(error: GatewayError, metadata: GatewayMetadata | null = null): void {
+  failure(
+    error: GatewayError,
+    metadata: GatewayMetadata | null = null,
+    charged: Charged | null = null,
+  ): void {
     if (error.status === 401) this.header('WWW-Authenticate', 'Bearer')
     if (error.retryAfterSeconds !== undefined)
       this.header('Retry-After', String(Math.ceil(error.retryAfterSeconds)))
+    for (const [name, value] of Object.entries(error.headers ?? {})) this.header(name, value)
     this.error = error
-    this.json(error.status, errorEnvelope(error, metadata))
+    const envelope = errorEnvelope(error, metadata)
+    this.json(
+      error.status,
+      charged === null ? envelope : { id: charged.id, ...envelope, usage: charged.usage },
+    )
   }
 
   /** Answers a preflight, or a plain OPTIONS. */

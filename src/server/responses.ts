@@ -1,9 +1,12 @@
 /** POST /responses: one JSON document, or an event stream. */
+
+import { callerOf } from '../access/caller.ts'
 import type { Call } from '../exchange.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { FinalSink } from '../gateway/sink.ts'
 import { parseResponsesRequest } from '../protocol/request.ts'
 import { serverTiming } from '../stages.ts'
+import type { DataRegionOf } from './data-region.ts'
 import { EventSink, type StreamSettings } from './event-sink.ts'
 import type { Handler, HttpRequest } from './handler.ts'
 import type { Reply } from './reply.ts'
@@ -11,10 +14,14 @@ import type { Reply } from './reply.ts'
 /** Ours, its legacy name, and the spelling of clients written for the same kind of interface. The first one counts. */
 const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
 
-export function createResponse(gateway: Gateway, settings: StreamSettings): Handler {
+export function createResponse(
+  gateway: Gateway,
+  settings: StreamSettings,
+  dataRegionOf: DataRegionOf,
+): Handler {
   // Hands the promise on: a function that waited here would hold the headers and the body as long as the stream.
   return (request, reply) => {
-    const call = openCall(request)
+    const call = openCall(request, dataRegionOf)
     return call.request.stream === true
       ? stream(gateway, call, reply, settings)
       : answer(gateway, call, reply)
@@ -28,7 +35,7 @@ async function stream(gateway: Gateway, call: Call, reply: Reply, settings: Stre
     reply.summary = outcome.summary
     if (!outcome.answered) {
       sink.fail(outcome.error, () =>
-        reply.failure(outcome.error, call.withMetadata ? outcome.metadata : null),
+        reply.failure(outcome.error, call.withMetadata ? outcome.metadata : null, outcome.charged),
       )
     }
   } finally {
@@ -40,20 +47,22 @@ async function answer(gateway: Gateway, call: Call, reply: Reply): Promise<void>
   const sink = new FinalSink()
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
-  if (!outcome.answered) reply.failure(outcome.error, call.withMetadata ? outcome.metadata : null)
+  if (!outcome.answered)
+    reply.failure(outcome.error, call.withMetadata ? outcome.metadata : null, outcome.charged)
   else if (sink.response !== null) {
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.marks))
     reply.json(200, sink.response)
   }
 }
 
-function openCall(request: HttpRequest): Call {
+function openCall(request: HttpRequest, dataRegionOf: DataRegionOf): Call {
   const { key } = request
   return {
     id: request.id,
-    caller: { keyHash: key.hash, organizationId: key.organizationId, workspaceId: key.workspaceId },
+    caller: callerOf(key),
     request: parseResponsesRequest(withSession(request)),
     withMetadata: wantsMetadata(request.headers),
+    dataRegion: dataRegionOf(request.host),
     marks: request.marks,
     signal: request.signal,
   }

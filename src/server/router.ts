@@ -19,6 +19,8 @@ export interface Match {
   readonly resource: Resource
   /** Undecoded values of the varying segments. */
   readonly params: ReadonlyMap<string, string>
+  /** The end of the path that may be any text, undecoded; empty where there is none. */
+  readonly freeText: string
 }
 
 export interface Router {
@@ -28,12 +30,13 @@ export interface Router {
 
 interface Pattern {
   readonly segments: readonly string[]
+  readonly freeParam: string | null
   readonly resource: Resource
 }
 
 const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 
-/** @throws Error when two routes claim the same method and path. */
+/** @throws Error when two routes claim the same method and path, or a free parameter is not the end of its path. */
 export function createRouter(routes: readonly Route[]): Router {
   const fixed = new Map<string, Match>()
   const patterns: Pattern[] = []
@@ -44,9 +47,11 @@ export function createRouter(routes: readonly Route[]): Router {
       allow: [...byMethod.keys(), 'OPTIONS'].join(', '),
       generates: [...byMethod.values()].some(route => route.key === 'inference'),
     }
+    const freeParam = freeParamOf(template, byMethod)
     for (const base of BASE_PATHS) {
-      if (template.includes('{')) patterns.push({ segments: `${base}${template}`.split('/'), resource })
-      else fixed.set(base + template, { resource, params: NO_PARAMS })
+      if (template.includes('{'))
+        patterns.push({ segments: `${base}${template}`.split('/'), freeParam, resource })
+      else fixed.set(base + template, { resource, params: NO_PARAMS, freeText: '' })
     }
   }
   return {
@@ -56,7 +61,9 @@ export function createRouter(routes: readonly Route[]): Router {
       const segments = path.split('/')
       for (const pattern of patterns) {
         const params = fit(pattern.segments, segments)
-        if (params !== null) return { resource: pattern.resource, params }
+        if (params === null) continue
+        const freeText = pattern.freeParam === null ? '' : (params.get(pattern.freeParam) ?? '')
+        return { resource: pattern.resource, params, freeText }
       }
       return null
     },
@@ -85,6 +92,16 @@ function groupByPath(routes: readonly Route[]): Map<string, Map<string, Route>> 
     groups.set(route.path, group.set(route.method, route))
   }
   return groups
+}
+
+/** All methods of a path have to agree: the gate looks at the path before anything else. */
+function freeParamOf(template: string, byMethod: ReadonlyMap<string, Route>): string | null {
+  const names = new Set([...byMethod.values()].map(route => route.freeParam ?? null))
+  const [name = null] = names
+  if (names.size > 1 || (name !== null && !template.endsWith(`/{${name}}`))) {
+    throw new Error(`the free parameter of ${template} must be its end, for every method`)
+  }
+  return name
 }
 
 function fit(pattern: readonly string[], segments: readonly string[]): ReadonlyMap<string, string> | null {

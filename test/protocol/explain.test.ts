@@ -2,6 +2,7 @@ import { Type } from '@sinclair/typebox'
 import fc from 'fast-check'
 import t from 'tap'
 import { explain } from '../../src/protocol/explain.ts'
+import { fieldPath } from '../../src/protocol/paths.ts'
 import { ResponsesRequest } from '../../src/protocol/request-body.ts'
 import { compile, mapOf, maybe, nullable, oneOf, text, variants } from '../../src/protocol/schema.ts'
 import { RICH } from './rich.ts'
@@ -94,5 +95,13 @@ t.test('it finds a problem exactly when the compiled check does', t => {
     fc.property(value, request => (explain(ResponsesRequest, request) === null) === fits(request)),
     { numRuns: 3000 },
   )
+  t.end()
+})
+
+t.test('the name of a field is repeated when it is words or short, as no key is', t => {
+  for (const name of ['type', 'include_byok_in_limit', 'x-1', 'ephemeral_1h_tokens'])
+    t.equal(fieldPath('a', name), `a.${name}`)
+  for (const name of ['sk-0123456789abcdef01', 'AKIA0123456789ABCDEF', 'a b', '', 'x'.repeat(65)])
+    t.equal(fieldPath('a', name), 'a.*')
   t.end()
 })

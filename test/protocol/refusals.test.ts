@@ -132,7 +132,6 @@ t.test('rules that span fields', t => {
 })
 
 t.test('plugins and server tools are refused until they are built', t => {
-  const alignment = { id: 'alignment', rules: ['Be kind.'] }
   const ids = [
     'auto-beta-router',
     'auto-router',
@@ -163,7 +162,6 @@ t.test('plugins and server tools are refused until they are built', t => {
     'apply_patch',
   ]
   refused(t, [
-    ['the plugin alignment', plugins(alignment), 'plugins[0].id', /alignment is not offered/],
     ...ids.map(
       id =>
         [`the plugin ${id}`, plugins({ id }), 'plugins[0].id', new RegExp(`${id} is not offered`)] as const,

@@ -29,6 +29,14 @@ t.test('a map checks every value, whatever its key', t => {
   t.end()
 })
 
+t.test('a text without control characters', t => {
+  const fits = compile(text({ max: 3, noControls: true }))
+  for (const value of ['', ' ', '\u00a0', '\u2028', '\ud83d\ude00']) t.ok(fits(value))
+  for (const value of ['\0', 'a\n', '\u001f', '\u007f', '\u0080', '\u009f', '\ud800', 'abcd', 1])
+    t.notOk(fits(value))
+  t.end()
+})
+
 t.test('a text is counted in characters', t => {
   const fits = compile(text({ min: 1, max: 3, storable: true, singleLine: true }))
   for (const value of ['a', 'abc', '\u{1F600}\u{1F600}\u{1F600}']) t.ok(fits(value))

@@ -22,6 +22,10 @@ export function keyRecord(kind: KeyKind): KeyRecord {
     workspaceId: 'ws_default',
     disabled: false,
     expiresAt: null,
+    limit: null,
+    limitReset: null,
+    includeByokInLimit: false,
+    creatorUserId: null,
     createdAt: '2026-01-01T00:00:00.000Z',
     updatedAt: '2026-01-01T00:00:00.000Z',
   }

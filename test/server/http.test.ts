@@ -135,7 +135,7 @@ t.test('routes and methods', async t => {
       await ask('BREW', '/v1/things'),
     ]) {
       t.equal(reply?.headers.get('access-control-allow-origin'), '*')
-      t.equal(reply?.headers.get('access-control-expose-headers'), 'X-Generation-Id, Retry-After')
+      t.match(reply?.headers.get('access-control-expose-headers'), 'X-Generation-Id, Retry-After')
       t.notOk(reply?.headers.has('uwebsockets'), 'the library does not name itself')
     }
   })

@@ -1,4 +1,6 @@
+import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { createVault } from '../../src/access/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Call } from '../../src/exchange.ts'
 import type { Gateway } from '../../src/gateway/gateway.ts'
@@ -9,6 +11,7 @@ import type { GatewayMetadata, ResponseResource } from '../../src/protocol/respo
 import type { ServerOptions } from '../../src/server/http.ts'
 import type { Listing } from '../../src/server/models.ts'
 import { createRoutes } from '../../src/server/routes.ts'
+import { openStore } from '../../src/storage/open.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from './front-end.ts'
@@ -34,11 +37,21 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
       return script(call, sink)
     },
   }
+  const store = await openStore('sqlite::memory:')
+  t.teardown(() => store.close())
   const routes = createRoutes({
     gateway,
     listing: LISTING,
     ledger: { find: async () => null },
     stream: { heartbeatMs: HEARTBEAT_MS, stallMs: STALL_MS, clock, metrics },
+    store,
+    vault: createVault([{ id: 'test', secret: randomBytes(32) }]),
+    clock,
+    changes: { publish: () => undefined },
+    patternProblem: () => null,
+    providerName: () => null,
+    dataRegionOf: () => null,
+    byokFeePercent: 0,
   })
   const front = await startFrontEnd(t, routes, { clock, metrics, ...overrides })
   return { ...front, clock, calls }
@@ -181,6 +194,8 @@ t.test('what the pipeline is told', async t => {
       keyHash: 'a'.repeat(64),
       organizationId: 'org_default',
       workspaceId: 'ws_default',
+      memberId: null,
+      limit: null,
     })
   })
 

@@ -1,0 +1,108 @@
+/**
+ * The bodies of POST and PATCH /byok as schemas, and the rules that span their fields. Pure.
+ * What a key looks like at its provider, and the regions that follow from it, is access/provider-key.ts.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { bodyCheck } from './body.ts'
+import { EndUserName } from './end-users.ts'
+import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from './limits.ts'
+import { maybe, oneOf, text } from './schema.ts'
+
+/** Elements of each list of restrictions. */
+export const RESTRICTION_MAX_ITEMS = 100
+/** `vendor/model`, `~` before the vendor of an alias; variants after colons. */
+const MODEL_SLUG_PATTERN =
+  '^~?[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)+(:[A-Za-z0-9][A-Za-z0-9._-]*)*$'
+export const ModelSlug = Type.String({ maxLength: MODEL_MAX_CHARS, pattern: MODEL_SLUG_PATTERN })
+/** SHA-256 of an API key. */
+export const KeyHash = Type.String({ pattern: '^[a-f0-9]{64}$' })
+
+/** An empty list would mean nobody to one reader and everybody to another: null says no restriction. */
+const restriction = <Item extends ReturnType<typeof Type.String> | typeof EndUserName>(item: Item) =>
+  maybe(Type.Array(item, { minItems: 1, maxItems: RESTRICTION_MAX_ITEMS }))
+
+/** What may be in it and how long it may be depends on the provider. */
+const key = Type.String({ minLength: 1 })
+
+const settings = {
+  name: maybe(text({ max: RECORD_NAME_MAX_CHARS, storable: true })),
+  allowed_api_key_hashes: restriction(KeyHash),
+  allowed_models: restriction(ModelSlug),
+  allowed_user_ids: restriction(EndUserName),
+  declared_region: maybe(oneOf('global', 'europe', 'us')),
+  declared_zdr: maybe(Type.Boolean()),
+  disabled: Type.Optional(Type.Boolean()),
+  is_required: Type.Optional(Type.Boolean()),
+  is_fallback: Type.Optional(Type.Boolean()),
+  is_byok_only: Type.Optional(Type.Boolean()),
+}
+
+export const CredentialCreation = Type.Object(
+  {
+    key,
+    provider: text({ min: 1, max: IDENTIFIER_MAX_CHARS }),
+    workspace_id: Type.Optional(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
+    ...settings,
+  },
+  { additionalProperties: false },
+)
+export type CredentialCreation = Static<typeof CredentialCreation>
+
+/** What is absent stays, null clears. A credential stays with its provider and in its workspace. */
+export const CredentialUpdate = Type.Object(
+  { key: Type.Optional(key), ...settings },
+  { additionalProperties: false },
+)
+export type CredentialUpdate = Static<typeof CredentialUpdate>
+
+/** Each throws GatewayError `invalid_request` that names the field. */
+export const checkCredentialCreation = bodyCheck(CredentialCreation)
+export const checkCredentialUpdate = bodyCheck(CredentialUpdate)
+
+export interface CredentialFlags {
+  readonly isRequired: boolean
+  readonly isFallback: boolean
+  readonly isByokOnly: boolean
+}
+
+/** Why the flags do not go together, naming both fields; null when they do. */
+export function flagsRefusal({ isRequired, isFallback, isByokOnly }: CredentialFlags): string | null {
+  if (isFallback && isRequired) return 'is_fallback: must not be true together with is_required'
+  if (isFallback && isByokOnly) return 'is_fallback: must not be true together with is_byok_only'
+  return null
+}
+
+export type Region = 'global' | 'europe' | 'us'
+
+/** Providers whose keys carry their region: what is declared has to be what the key says. */
+const REGION_IN_KEY: ReadonlySet<string> = new Set(['openai', 'fireworks'])
+/** Providers whose credentials may be declared for a region although their keys say nothing of it. */
+const REGION_DECLARED: ReadonlySet<string> = new Set(['azure'])
+
+/** Whether the region of this provider's credentials comes from the key material. */
+export function regionIsInKey(provider: string): boolean {
+  return REGION_IN_KEY.has(provider)
+}
+
+/**
+ * Why a credential cannot be declared for this region; null when it can. `ofKey` is the region that the key
+ * material names; null and `global` are the same on both sides.
+ */
+export function regionRefusal(
+  provider: string,
+  declared: Region | null,
+  ofKey: Region | null,
+): string | null {
+  if (regionIsInKey(provider)) {
+    return (declared ?? 'global') === (ofKey ?? 'global')
+      ? null
+      : 'declared_region: must be the region of the key, which it has when the field is left out'
+  }
+  return isInRegion(declared) && !REGION_DECLARED.has(provider)
+    ? 'declared_region: must be global or null for this provider'
+    : null
+}
+
+function isInRegion(region: Region | null): boolean {
+  return region !== null && region !== 'global'
+}

@@ -1,0 +1,127 @@
+/** /end-users: tracking strings of the caller's own, registered per organization. They never decide on inference. */
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/end-users.ts'
+import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import type { EndUserRecord, Store } from '../storage/store.ts'
+import type { Handler, HttpRequest, Route } from './handler.ts'
+import { flagParameter, pageOf, parameter, refused } from './paging.ts'
+
+export interface EndUserTools {
+  readonly store: Pick<Store, 'endUsers'>
+  readonly clock: Clock
+}
+
+/** The longest string, every character of it escaped, with room to spare. */
+const BODY_MAX_BYTES = 16 * 1024
+
+/** How a request names the end user it is about. */
+type Naming = (request: HttpRequest) => string
+
+/**
+ * Changes answer under two addresses: the path, and `?user=` on the collection for the strings that no path can
+ * carry, because clients and proxies take dot segments out of it (docs/decisions/0008-any-text-in-a-path.md).
+ */
+export function endUserRoutes(tools: EndUserTools): readonly Route[] {
+  const free = { path: '/end-users/{user}', freeParam: 'user', key: 'management' } as const
+  const collection = { path: '/end-users', key: 'management' } as const
+  return [
+    { ...collection, method: 'POST', bodyLimitBytes: BODY_MAX_BYTES, handler: registerEndUser(tools) },
+    { ...collection, method: 'GET', bodyLimitBytes: 0, handler: listEndUsers(tools) },
+    {
+      ...collection,
+      method: 'PATCH',
+      bodyLimitBytes: BODY_MAX_BYTES,
+      handler: changeEndUser(tools, byQuery),
+    },
+    { ...collection, method: 'DELETE', bodyLimitBytes: 0, handler: deactivateEndUser(tools, byQuery) },
+    { ...free, method: 'GET', bodyLimitBytes: 0, handler: findEndUser(tools) },
+    { ...free, method: 'PATCH', bodyLimitBytes: BODY_MAX_BYTES, handler: changeEndUser(tools, byPath) },
+    { ...free, method: 'DELETE', bodyLimitBytes: 0, handler: deactivateEndUser(tools, byPath) },
+  ]
+}
+
+/** Registering again is a conflict whether the record is active or not: PATCH brings it back. */
+function registerEndUser({ store: { endUsers }, clock }: EndUserTools): Handler {
+  return async (request, reply) => {
+    const { user } = checkEndUserCreation(request.body)
+    const now = isoNow(clock)
+    const { organizationId } = request.key
+    const record = { organizationId, user, isActive: true, createdAt: now, updatedAt: now }
+    if (!(await endUsers.add(record))) throw new GatewayError('conflict', 'user: is registered already')
+    reply.json(201, { data: shown(record) })
+  }
+}
+
+function listEndUsers({ store: { endUsers } }: EndUserTools): Handler {
+  return async (request, reply) => {
+    const { query, key } = request
+    const page = pageOf(query)
+    const includeInactive = flagParameter(query, 'include_inactive')
+    const user = parameter(query, 'user')
+    const filter = { organizationId: key.organizationId, includeInactive }
+    const { items, total } = await endUsers.page(
+      user === undefined ? filter : { ...filter, user: checked(user) },
+      page,
+    )
+    reply.json(200, { data: items.map(shown), total_count: total })
+  }
+}
+
+function findEndUser({ store: { endUsers } }: EndUserTools): Handler {
+  return async (request, reply) => {
+    const record = await endUsers.find(request.key.organizationId, byPath(request))
+    reply.json(200, { data: shown(found(record)) })
+  }
+}
+
+function changeEndUser(tools: EndUserTools, naming: Naming): Handler {
+  return async (request, reply) => {
+    const user = naming(request)
+    const { is_active: isActive } = checkEndUserUpdate(request.body)
+    reply.json(200, { data: await setActive(tools, request, user, isActive) })
+  }
+}
+
+/** The record stays, so that what it used can still be told apart. */
+function deactivateEndUser(tools: EndUserTools, naming: Naming): Handler {
+  return async (request, reply) => {
+    reply.json(200, { data: await setActive(tools, request, naming(request), false) })
+  }
+}
+
+async function setActive(
+  { store: { endUsers }, clock }: EndUserTools,
+  { key }: HttpRequest,
+  user: string,
+  isActive: boolean,
+) {
+  return shown(found(await endUsers.setActive(key.organizationId, user, isActive, isoNow(clock))))
+}
+
+const byPath: Naming = request => checked(request.params.get('user') ?? '')
+
+const byQuery: Naming = request => {
+  const user = parameter(request.query, 'user')
+  if (user === undefined) throw refused('user', 'is required: name one end user')
+  return checked(user)
+}
+
+/** @throws GatewayError `invalid_request` when nobody can be registered under it. */
+function checked(user: string): string {
+  if (isEndUserName(user)) return user
+  throw refused('user', `must have 1 to ${IDENTIFIER_MAX_CHARS} characters, none of them a control character`)
+}
+
+function found(record: EndUserRecord | null): EndUserRecord {
+  if (record === null) throw new GatewayError('not_found', 'End user not found')
+  return record
+}
+
+function isoNow(clock: Clock): string {
+  return new Date(clock.nowMs()).toISOString()
+}
+
+function shown({ user, isActive, createdAt, updatedAt }: EndUserRecord) {
+  return { user, is_active: isActive, created_at: createdAt, updated_at: updatedAt }
+}
