@@ -1,0 +1,27 @@
+/** Whether guardrails can run a pattern that a user wrote: in time linear in the text, whatever the pattern. Pure. */
+import { RE2JS, RE2JSSyntaxException } from 're2js'
+import { FILTER_PATTERN_MAX_CHARS } from '../protocol/limits.ts'
+import { PATTERN_MAX_POSITIONS, readPattern } from './pattern-syntax.ts'
+
+/** Why the pattern cannot be run, in words that follow the name of its field; null when it can. */
+export function patternProblem(pattern: string): string | null {
+  if (pattern.length === 0) return 'must not be empty'
+  if (pattern.length > FILTER_PATTERN_MAX_CHARS) {
+    return `must have at most ${FILTER_PATTERN_MAX_CHARS} characters`
+  }
+  const { problem, literal } = readPattern(pattern)
+  if (problem !== null) return problem
+  if (literal !== null) return null
+  try {
+    const size = RE2JS.compile(pattern).programSize()
+    return size > PROGRAM_MAX_INSTRUCTIONS ? TOO_LARGE : null
+  } catch (error) {
+    // Its own words repeat a part of the pattern.
+    return error instanceof RE2JSSyntaxException ? SYNTAX : TOO_LARGE
+  }
+}
+
+/** Twice the positions: alternatives and repeats need some instructions that read nothing. */
+const PROGRAM_MAX_INSTRUCTIONS = 2 * PATTERN_MAX_POSITIONS + 100
+const TOO_LARGE = `must compile to at most ${PROGRAM_MAX_INSTRUCTIONS} instructions: split it into several patterns`
+const SYNTAX = 'must be a regular expression in RE2 syntax'

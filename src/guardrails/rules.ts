@@ -1,0 +1,67 @@
+/**
+ * The contract of guardrail evaluation: rules as plain data, compiled once into a Scanner that says what a text holds.
+ * Pure: no I/O, no clock; the same on serve threads and in workers. Built-in rules take time linear in the text,
+ * whatever the text; own patterns do so for each match.
+ */
+import { GatewayError } from '../errors.ts'
+import { BUILTIN_LABELS } from '../protocol/guardrails.ts'
+import { compilePatterns } from './custom.ts'
+import type { Lane } from './detector.ts'
+import { DETECTORS } from './detectors/table.ts'
+import { patternProblem } from './pattern-problem.ts'
+import { type Action, type Finding, isStricter, type RuleSet } from './rule.ts'
+import { Scanner } from './scanner.ts'
+
+export type { Action, Author, BuiltinRule, CustomRule, Finding, RuleSet } from './rule.ts'
+export { isStricter, NO_RULES } from './rule.ts'
+export type { Scanner } from './scanner.ts'
+
+export const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
+
+/** A pattern that cannot be run: 400, with the code above in its metadata. */
+export class InvalidPattern extends GatewayError {
+  /** Place in `custom`. */
+  readonly index: number
+
+  constructor(index: number, reason: string) {
+    super('invalid_request', `content_filters[${index}].pattern: ${reason}`, {
+      metadata: { code: INVALID_PATTERN_CODE },
+    })
+    this.name = 'InvalidPattern'
+    this.index = index
+  }
+}
+
+/** Some milliseconds for many or long patterns: to be done once for each rule set. @throws InvalidPattern */
+export function compileRules(rules: RuleSet): Scanner {
+  for (const [index, { pattern }] of rules.custom.entries()) {
+    const reason = patternProblem(pattern)
+    if (reason !== null) throw new InvalidPattern(index, reason)
+  }
+  const lanes: Lane[] = []
+  for (const [rule, { slug, action, scope }] of rules.builtins.entries()) {
+    const userOnly = scope === 'user_only'
+    const replacement = BUILTIN_LABELS[slug]
+    lanes.push({ detector: slug, rule, action, userOnly, replacement, detect: DETECTORS[slug] })
+  }
+  return new Scanner(lanes, compilePatterns(rules.custom, rules.builtins.length))
+}
+
+/** The text with everything that is to be redacted replaced; where findings overlap, the first one names the whole. */
+export function redact(text: string, findings: readonly Finding[]): string {
+  let out = ''
+  let done = 0
+  for (const { action, start, end, replacement } of findings) {
+    if (action !== 'redact') continue
+    if (start >= done) out += text.slice(done, start) + replacement
+    if (end > done) done = end
+  }
+  return done === 0 ? text : out + text.slice(done)
+}
+
+/** What the findings together ask for; null when there are none. */
+export function strictest(findings: readonly Pick<Finding, 'action'>[]): Action | null {
+  let found: Action | null = null
+  for (const { action } of findings) if (found === null || isStricter(action, found)) found = action
+  return found
+}

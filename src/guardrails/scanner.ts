@@ -1,0 +1,114 @@
+/** Compiled rules: finds what they name in a text, as a whole or in windows. Hot path where texts are short. Pure. */
+
+import type { CustomPatterns } from './custom.ts'
+import { type Detect, type Lane, type Shape, sweep } from './detector.ts'
+import type { Author, Finding } from './rule.ts'
+
+/** How far each lane has come, between two windows of a text; what is still open goes on in the next one. */
+export interface Progress {
+  readonly ends: number[]
+  readonly open: (Shape | null)[]
+}
+
+/** Where something that was open in the window before goes on to. */
+export interface Continuation {
+  readonly lane: Lane
+  readonly end: number
+}
+
+export class Scanner {
+  readonly lanes: readonly Lane[]
+  readonly #builtins: readonly Lane[]
+  readonly #custom: CustomPatterns
+
+  constructor(builtins: readonly Lane[], custom: CustomPatterns) {
+    this.#builtins = builtins
+    this.#custom = custom
+    this.lanes = [...builtins, ...custom.lanes]
+  }
+
+  get isEmpty(): boolean {
+    return this.lanes.length === 0
+  }
+
+  /** Everything that the rules name, sorted by start; `who` wrote the text. */
+  scan(text: string, who: Author): readonly Finding[] {
+    const found: Finding[] = []
+    if (text === '') return found
+    for (const lane of this.#builtins) {
+      if (lane.userOnly && who !== 'user') continue
+      const shapes = lane.detect(text)
+      if (shapes.length > 0) sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)))
+    }
+    for (const lane of this.#custom.candidates(text)) {
+      sweep(lane.detect(text), text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)))
+    }
+    return inOrder(found)
+  }
+
+  /** The progress of a text of which nothing was seen. */
+  begin(): Progress {
+    return { ends: this.lanes.map(() => 0), open: this.lanes.map(() => null) }
+  }
+
+  /**
+   * Findings that start in [from, until) of a piece of a text, of which `base` units stand before the piece; positions
+   * in `progress` and findings are of the whole text. The rules are asked as for a text that is not the user's.
+   */
+  scanPiece(
+    piece: string,
+    base: number,
+    from: number,
+    until: number,
+    progress: Progress,
+  ): { findings: readonly Finding[]; continued: readonly Continuation[] } {
+    const found: Finding[] = []
+    const continued: Continuation[] = []
+    const candidates = new Set(this.#custom.candidates(piece))
+    for (const [index, lane] of this.lanes.entries()) {
+      if (lane.userOnly) continue
+      const end = progress.ends[index] ?? 0
+      const shape = progress.open[index]
+      let at = Math.max(from, end - base)
+      if (shape?.goesOn !== undefined) {
+        const tail = shape.goesOn(piece, at)
+        progress.open[index] = tail.open ? shape : null
+        progress.ends[index] = base + tail.end
+        continued.push({ lane, end: base + tail.end })
+        at = tail.end
+      }
+      if (lane.detector === 'custom' && !candidates.has(lane)) continue
+      const shapes = at < until ? lane.detect(piece) : NOTHING
+      if (shapes.length === 0) continue
+      let last = -1
+      sweep(shapes, piece, at, until, (hit, by) => {
+        found.push(findingOf(lane, hit, base))
+        last = hit.end
+        progress.open[index] = hit.end === piece.length && by.goesOn !== undefined ? by : null
+      })
+      if (last >= 0) progress.ends[index] = base + last
+    }
+    return { findings: inOrder(found), continued }
+  }
+}
+
+const NOTHING: ReturnType<Detect> = []
+
+function findingOf(lane: Lane, hit: { start: number; end: number; name: string }, base: number): Finding {
+  return {
+    detector: lane.detector,
+    pattern: hit.name,
+    action: lane.action,
+    start: base + hit.start,
+    end: base + hit.end,
+    replacement: lane.replacement,
+    rule: lane.rule,
+  }
+}
+
+/** By start; of those the longest first, then by rule: one order, however the rules are listed. */
+function inOrder(found: Finding[]): Finding[] {
+  return found.length < 2
+    ? found
+    : found.sort((a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule)
+}

@@ -1,0 +1,226 @@
+/**
+ * Looks at a text that comes in pieces, and lets go of what has been looked at. Pure; hot path on guarded streams.
+ *
+ * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so how the text was cut cannot
+ * matter. Window n holds bytes [n·s, n·s + w), s = w − overlap: once it is full, everything that starts in its first s
+ * bytes is decided and let go. What is at most `overlap` bytes long is found as in the whole text; what is longer is found
+ * as far as the window in which it starts reaches, and private keys to their end, however long.
+ */
+import { CONTEXT_CHARS } from './detector.ts'
+import { type Finding, isStricter } from './rules.ts'
+import type { Continuation, Progress, Scanner } from './scanner.ts'
+
+export interface WindowSize {
+  /** UTF-8 bytes: the most that is ever held back. */
+  readonly windowBytes: number
+  /** Less than `windowBytes`. */
+  readonly overlapBytes: number
+}
+
+/** A window that has to be looked at, behind what stands before it: what starts in [from, until) of `text`. */
+export interface Window {
+  readonly text: string
+  /** Units of the whole text before `text`. */
+  readonly base: number
+  readonly from: number
+  readonly until: number
+}
+
+/** What a window holds, with positions in the whole text, as Scanner.scanPiece tells it. */
+export interface Seen {
+  readonly findings: readonly Finding[]
+  readonly continued: readonly Continuation[]
+}
+
+const NOT_ASCII = /[\u0080-\uffff]/
+
+export class TextWindow {
+  readonly #scanner: Scanner
+  readonly #windowBytes: number
+  readonly #strideBytes: number
+  readonly #progress: Progress
+  readonly #findings: Finding[] = []
+  /** What was let go last, for detectors that look at what stands before. */
+  #context = ''
+  /** Not let go yet. It begins at `#base`, in units of the whole text. */
+  #held = ''
+  #heldBytes = 0
+  #base = 0
+  /** Up to here, in units of the whole text, a redaction covers what was let go of. */
+  #coveredTo = 0
+  /** What redactions that went on from one window into the next cover. */
+  readonly #continued: { readonly start: number; readonly end: number }[] = []
+  #blocked = false
+  #finished = false
+
+  /** @throws RangeError when the overlap is not less than the window */
+  constructor(scanner: Scanner, { windowBytes, overlapBytes }: WindowSize) {
+    if (!(overlapBytes >= 0 && overlapBytes < windowBytes)) {
+      throw new RangeError('overlapBytes must be less than windowBytes')
+    }
+    this.#scanner = scanner
+    this.#windowBytes = windowBytes
+    this.#strideBytes = windowBytes - overlapBytes
+    this.#progress = scanner.begin()
+  }
+
+  /** In order, and only of what has been decided. */
+  get findings(): readonly Finding[] {
+    return this.#findings
+  }
+
+  /** Whether something was found that is to be blocked; then nothing more comes out. */
+  get isBlocked(): boolean {
+    return this.#blocked
+  }
+
+  /** Units of the whole text that were let go of, or covered. */
+  get released(): number {
+    return this.#base
+  }
+
+  /** Units of the whole text that came. */
+  get length(): number {
+    return this.#base + this.#held.length
+  }
+
+  /** Whether a redaction covers a part of these units of the whole text, which were let go of. */
+  covers(start: number, end: number): boolean {
+    const meets = (range: { readonly start: number; readonly end: number }) =>
+      range.start < end && start < range.end
+    return this.#continued.some(meets) || this.#findings.some(each => each.action === 'redact' && meets(each))
+  }
+
+  /** UTF-8 bytes that wait for what follows them. */
+  get heldBytes(): number {
+    return this.#blocked ? 0 : this.#heldBytes
+  }
+
+  /** Takes the next piece and gives what may go out now, redacted; often nothing. */
+  push(piece: string): string {
+    this.add(piece)
+    return this.#lookAtAll()
+  }
+
+  /** Gives the rest. */
+  end(): string {
+    this.finish()
+    return this.#lookAtAll()
+  }
+
+  /** Takes the next piece, for those who look at windows themselves: then `next` and `release` in turns. */
+  add(piece: string): void {
+    if (this.#blocked) return
+    this.#held += piece
+    this.#heldBytes += bytesOf(piece)
+  }
+
+  /** Nothing follows. */
+  finish(): void {
+    this.#finished = true
+  }
+
+  /** The window to look at; null: none is full. */
+  next(): Window | null {
+    if (this.#blocked || this.#held === '') return null
+    if (this.#heldBytes >= this.#windowBytes) {
+      const isAscii = this.#heldBytes === this.#held.length
+      const window = this.#held.slice(0, unitsWithin(this.#held, this.#windowBytes, isAscii))
+      // A window of characters that are larger than its step still has to take one.
+      const step = Math.max(unitsWithin(window, this.#strideBytes, isAscii), unitsOfFirst(window))
+      // Half of a character may still be missing.
+      const isCut = step >= this.#held.length && step === window.length && isHalf(window)
+      if (!isCut) return this.#windowOf(window, step)
+    }
+    return this.#finished ? this.#windowOf(this.#held, this.#held.length) : null
+  }
+
+  #windowOf(window: string, step: number): Window {
+    const from = this.#context.length
+    return { text: this.#context + window, base: this.#base - from, from, until: from + step }
+  }
+
+  #lookAtAll(): string {
+    let out = ''
+    for (let window = this.next(); window !== null; window = this.next()) {
+      const { text, base, from, until } = window
+      out += this.release(window, this.#scanner.scanPiece(text, base, from, until, this.#progress))
+    }
+    return out
+  }
+
+  /** Lets go of what was decided by looking at the window. */
+  release(window: Window, { findings, continued }: Seen): string {
+    const step = window.until - window.from
+    let covered = this.#coveredTo
+    for (const { lane, end } of continued) if (lane.action === 'redact') covered = Math.max(covered, end)
+    if (covered > this.#coveredTo) this.#continued.push({ start: this.#base, end: covered })
+    for (const finding of findings) {
+      this.#findings.push(finding)
+      if (finding.action === 'block') this.#blocked = true
+    }
+    if (this.#blocked) {
+      this.#held = this.#context = ''
+      return ''
+    }
+    const stop = this.#base + step
+    let done = this.#base
+    let out = ''
+    const skip = (): void => {
+      done = Math.min(stop, Math.max(done, covered))
+    }
+    skip()
+    for (const { action, start, end, replacement } of findings) {
+      if (action !== 'redact') continue
+      if (start >= covered) {
+        out += this.#held.slice(done - this.#base, start - this.#base) + replacement
+        done = start
+      }
+      covered = Math.max(covered, end)
+      skip()
+    }
+    out += this.#held.slice(done - this.#base, step)
+    this.#coveredTo = covered
+    const released = this.#held.slice(0, step)
+    this.#context = (this.#context + released).slice(-CONTEXT_CHARS)
+    this.#held = this.#held.slice(step)
+    this.#heldBytes -= bytesOf(released)
+    this.#base = stop
+    return out
+  }
+}
+
+/** The strictest action of what a window found; null when it found nothing. */
+export function verdict(window: TextWindow): Finding['action'] | null {
+  let found: Finding['action'] | null = null
+  for (const { action } of window.findings) if (found === null || isStricter(action, found)) found = action
+  return found
+}
+
+/** Bytes of one UTF-16 unit as UTF-8; halves of a pair count two each, so that a cut between them changes nothing. */
+const unitBytes = (code: number): number =>
+  code < 0x80 ? 1 : code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 2 : 3
+
+function bytesOf(text: string): number {
+  if (!NOT_ASCII.test(text)) return text.length
+  let bytes = 0
+  for (let at = 0; at < text.length; at++) bytes += unitBytes(text.charCodeAt(at))
+  return bytes
+}
+
+/** How many units of the text fit into so many bytes, without cutting a character. */
+function unitsWithin(text: string, bytes: number, isAscii: boolean): number {
+  if (isAscii) return Math.min(bytes, text.length)
+  let used = 0
+  let at = 0
+  while (at < text.length) {
+    used += unitBytes(text.charCodeAt(at))
+    if (used > bytes) break
+    at++
+  }
+  return at > 0 && at < text.length && isHigh(text.charCodeAt(at - 1)) ? at - 1 : at
+}
+
+const isHigh = (code: number): boolean => code >= 0xd800 && code <= 0xdbff
+const isHalf = (text: string): boolean => isHigh(text.charCodeAt(text.length - 1))
+const unitsOfFirst = (text: string): number => (isHigh(text.charCodeAt(0)) && text.length > 1 ? 2 : 1)
