@@ -1,0 +1,91 @@
+/**
+ * The text of a PDF, page by page. Documents are hostile until shown otherwise: size, pages and length of the text are
+ * bounded, no code in them runs, and what takes too long ends by the deadline of the pool. Pure; task worker, bulk.
+ */
+import { getDocumentProxy } from 'unpdf'
+import { TaskFailure } from './failure.ts'
+
+export interface PdfTextInput {
+  readonly bytes: Uint8Array
+  /** At most 2,000, which is the default. */
+  readonly pagesMax?: number
+}
+
+export interface PdfTextOutput {
+  /** One for each page; a page of pictures has an empty one. */
+  readonly pages: readonly string[]
+}
+
+const BYTES_MAX = 50 * 1024 * 1024
+const PAGES_MAX = 2_000
+/** Of all pages together: more than any model reads. */
+const CHARS_MAX = 16 * 1024 * 1024
+
+type Document = Awaited<ReturnType<typeof getDocumentProxy>>
+
+/** @throws TaskFailure `not_a_pdf`, `encrypted`, `broken`, `too_large` or `too_many_pages` */
+export async function pdfText({ bytes, pagesMax = PAGES_MAX }: PdfTextInput): Promise<PdfTextOutput> {
+  if (bytes.byteLength > BYTES_MAX) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
+  if (!hasHeader(bytes)) throw new TaskFailure('not_a_pdf', 'the document is not a PDF')
+  const document = await open(bytes)
+  try {
+    const most = Math.min(pagesMax, PAGES_MAX)
+    if (document.numPages > most)
+      throw new TaskFailure('too_many_pages', `the document has more than ${most} pages`)
+    return { pages: await readPages(document) }
+  } finally {
+    await document.destroy()
+  }
+}
+
+async function readPages(document: Document): Promise<string[]> {
+  const pages: string[] = []
+  let chars = 0
+  for (let number = 1; number <= document.numPages; number++) {
+    const text = await readPage(document, number)
+    chars += text.length
+    if (chars > CHARS_MAX) throw new TaskFailure('too_large', 'the document holds too much text')
+    pages.push(text)
+  }
+  return pages
+}
+
+async function readPage(document: Document, number: number): Promise<string> {
+  try {
+    const page = await document.getPage(number)
+    const { items } = await page.getTextContent()
+    let text = ''
+    for (const item of items) {
+      if (!('str' in item)) continue
+      text += item.hasEOL ? `${item.str}\n` : item.str
+      if (text.length > CHARS_MAX) break
+    }
+    page.cleanup()
+    return text.trim()
+  } catch {
+    throw new TaskFailure('broken', `page ${number} of the document cannot be read`)
+  }
+}
+
+async function open(bytes: Uint8Array): Promise<Document> {
+  try {
+    // The parser takes its input over, so it gets bytes of its own. Errors only: it would print remarks.
+    return await getDocumentProxy(bytes.slice(), {
+      verbosity: 0,
+      stopAtErrors: false,
+      disableAutoFetch: true,
+      disableStream: true,
+      useSystemFonts: false,
+      maxImageSize: 0,
+    })
+  } catch (error) {
+    if (error instanceof Error && error.name === 'PasswordException')
+      throw new TaskFailure('encrypted', 'the document is encrypted')
+    throw new TaskFailure('broken', 'the document cannot be read')
+  }
+}
+
+/** Readers accept some bytes of something else before it. */
+function hasHeader(bytes: Uint8Array): boolean {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).includes('%PDF-')
+}

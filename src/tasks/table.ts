@@ -1,0 +1,19 @@
+/** Every task that a pool can be asked for. A new one is a file and a row here. */
+import type { Task, TaskFunction } from './task.ts'
+
+function evaluation<Input, Output>(load: () => Promise<TaskFunction<Input, Output>>): Task<Input, Output> {
+  return { pool: 'evaluation', load }
+}
+
+function bulk<Input, Output>(load: () => Promise<TaskFunction<Input, Output>>): Task<Input, Output> {
+  return { pool: 'bulk', load }
+}
+
+export const TASKS = {
+  'judge-answer': evaluation(async () => (await import('./judge-answer.ts')).judgeAnswer),
+  'evaluate-texts': evaluation(async () => (await import('./evaluate-texts.ts')).createEvaluator()),
+  'repair-json': evaluation(async () => (await import('./repair-json.ts')).repairJson),
+  'check-schema': evaluation(async () => (await import('./check-schema.ts')).checkSchema),
+  'pdf-text': bulk(async () => (await import('./pdf-text.ts')).pdfText),
+}
+export type TaskName = keyof typeof TASKS

@@ -1,0 +1,7 @@
+/** Entry of a task worker. Piscina waits for the promise before it counts the worker as ready. */
+import { workerData } from 'node:worker_threads'
+import { createRunner } from './runner.ts'
+import { TASKS } from './table.ts'
+import type { WorkerSetup } from './task.ts'
+
+export const run = createRunner(TASKS, workerData as WorkerSetup)

@@ -1,0 +1,13 @@
+/** A thread that has a task pool of its own, as serve threads do. */
+import { parentPort } from 'node:worker_threads'
+import { systemClock } from '../../src/clock.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { createPoolOf } from '../../src/tasks/pool.ts'
+import { FAULTY, FAULTY_ENTRY } from './faulty-tasks.ts'
+
+const pool = createPoolOf(FAULTY, FAULTY_ENTRY, { threads: 1, clock: systemClock, metrics: createMetrics() })
+const options = { deadlineMs: 30_000 }
+const failed = await pool.run('exit', 1, options).catch((error: Error) => error.message)
+const echoed = await pool.run('echo', 'nested', options)
+await pool.close()
+parentPort?.postMessage({ failed, echoed })

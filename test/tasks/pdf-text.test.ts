@@ -1,0 +1,85 @@
+/** Text of PDFs, and of files that only claim to be some. */
+import { deflateSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../src/clock.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { TaskError } from '../../src/tasks/failure.ts'
+import { pdfText } from '../../src/tasks/pdf-text.ts'
+import { createTaskPool } from '../../src/tasks/pool.ts'
+import { ENCRYPTED, writePdf } from '../support/pdf.ts'
+
+const codeOf = (bytes: Uint8Array, pagesMax?: number): Promise<string> =>
+  pdfText(pagesMax === undefined ? { bytes } : { bytes, pagesMax }).then(
+    ({ pages }) => `${pages.length} pages`,
+    (error: Error & { code?: string }) => error.code ?? error.message,
+  )
+
+const DAMAGE: Readonly<Record<string, () => Uint8Array>> = {
+  'cut in half': () => writePdf({ pages: ['one', 'two'] }).slice(0, 300),
+  'only a header': () => Buffer.from('%PDF-1.7\n'),
+  'a tree that holds itself': () => writePdf({ pages: ['one'], tree: '/Kids [2 0 R] /Count 5' }),
+  'a claim of two thousand million pages': () =>
+    writePdf({ pages: ['one'], tree: '/Kids [4 0 R] /Count 2000000000' }),
+  'a negative number of pages': () => writePdf({ pages: ['one'], tree: '/Kids [4 0 R] /Count -3' }),
+  'arrays a hundred thousand deep': () =>
+    writePdf({ pages: ['one'], stream: { dictionary: '', bytes: Buffer.from('['.repeat(100_000)) } }),
+  'a stream that is not compressed as it says': () =>
+    writePdf({
+      pages: ['one'],
+      stream: { dictionary: '/Filter /FlateDecode', bytes: Buffer.from('no zlib') },
+    }),
+  'an unknown filter': () =>
+    writePdf({ pages: ['one'], stream: { dictionary: '/Filter /Nonsense', bytes: Buffer.from('x') } }),
+  'a stream that unfolds to 256 MB': () =>
+    writePdf({
+      pages: ['one'],
+      stream: {
+        dictionary: '/Filter /FlateDecode',
+        bytes: deflateSync(Buffer.alloc(256 * 1024 * 1024, 0x20)),
+      },
+    }),
+}
+
+t.test('the text of each page comes back in its place', async t => {
+  const bytes = writePdf({ pages: ['First page', '', 'Third page\nwith two lines'] })
+  t.same(await pdfText({ bytes }), { pages: ['First page', '', 'Third page\nwith two lines'] })
+  t.match(new TextDecoder('latin1').decode(bytes.slice(0, 5)), '%PDF-', 'the bytes are still the caller’s')
+})
+
+t.test('something may stand before the header', async t => {
+  const bytes = Buffer.concat([Buffer.from('HTTP junk\n'), writePdf({ pages: ['Here'] })])
+  t.match(await codeOf(bytes), /^(1 pages|broken)$/)
+})
+
+t.test('what cannot be read is told by its reason', async t => {
+  t.equal(await codeOf(Buffer.from('PK\u0003\u0004 a zip')), 'not_a_pdf')
+  t.equal(await codeOf(new Uint8Array()), 'not_a_pdf')
+  t.equal(await codeOf(writePdf({ pages: ['secret'], trailer: ENCRYPTED })), 'encrypted')
+  t.equal(await codeOf(new Uint8Array(50 * 1024 * 1024 + 1)), 'too_large')
+  t.equal(await codeOf(writePdf({ pages: ['1', '2', '3'] }), 2), 'too_many_pages')
+  t.equal(await codeOf(Buffer.from('%PDF-1.7\nnothing of the kind')), 'broken')
+})
+
+function startPool(t: Test) {
+  const pool = createTaskPool({ threads: 1, clock: systemClock, metrics: createMetrics() })
+  t.teardown(() => pool.close())
+  return pool
+}
+
+t.test('damaged and hostile documents end in an answer, and the pool reads the next one', async t => {
+  const pool = startPool(t)
+  const sound = writePdf({ pages: ['sound'] })
+  for (const [name, make] of Object.entries(DAMAGE)) {
+    const startMs = performance.now()
+    const answer = await pool.run('pdf-text', { bytes: make() }, { deadlineMs: 8_000 }).then(
+      ({ pages }) => `${pages.length} pages`,
+      (error: unknown) => {
+        if (!(error instanceof TaskError)) throw error
+        return error.failure?.code ?? error.outcome
+      },
+    )
+    t.comment(`${name}: ${answer} in ${(performance.now() - startMs).toFixed(0)} ms`)
+    t.not(answer, 'internal', name)
+    t.same(await pool.run('pdf-text', { bytes: sound }, { deadlineMs: 30_000 }), { pages: ['sound'] })
+  }
+})
