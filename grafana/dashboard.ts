@@ -48,7 +48,7 @@ const quantiles = (histogram: string): Query[] =>
   [0.5, 0.95, 0.99].map(q => ({ expr: quantile(q, histogram), legend: `p${q * 100}` }))
 
 /** Stages in which the gateway itself is at work; in the others it waits for a provider or the client. */
-const OWN_STAGES = 'parse|auth|route|encode|flush'
+const OWN_STAGES = 'parse|auth|guard|route|encode|flush'
 
 export const ROWS: readonly Row[] = [
   {
@@ -138,7 +138,7 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Added by the gateway, mean',
         description:
-          'Mean time per exchange in the stages in which the gateway itself is at work: parse, auth, route, encode and flush.',
+          'Mean time per exchange in the stages in which the gateway itself is at work: parse, auth, guard, route, encode and flush.',
         unit: 's',
         queries: [
           {
@@ -236,6 +236,37 @@ export const ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Alignment',
+    panels: [
+      {
+        title: 'Judged messages',
+        description:
+          'Messages per second that the alignment plugin had judged, by mode and outcome. Enforced ones that are unavailable were refused with 503: look at the evaluator.',
+        unit: 'ops',
+        width: 12,
+        stacked: true,
+        queries: [
+          {
+            expr: sumRate('gateway_alignment_outcomes_total', 'mode, outcome'),
+            legend: '{{mode}} {{outcome}}',
+          },
+        ],
+      },
+      {
+        title: 'Time to a verdict',
+        description: 'What a judged exchange waited for its evaluator, on average.',
+        unit: 's',
+        width: 12,
+        queries: [
+          {
+            expr: `${sumRate('gateway_overhead_seconds_sum', '', 'stage="judge"')} / ${sumRate('gateway_overhead_seconds_count', '', 'stage="judge"')}`,
+            legend: 'average',
+          },
+        ],
+      },
+    ],
+  },
+  {
     title: 'Upstream health',
     panels: [
       {
@@ -267,6 +298,136 @@ export const ROWS: readonly Row[] = [
         unit: 's',
         queries: [
           { expr: quantile(0.95, 'gateway_upstream_latency_seconds', 'provider'), legend: '{{provider}}' },
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Guardrails',
+    panels: [
+      {
+        title: 'Decisions by action',
+        description:
+          'Decisions per second. Unchecked ones could not be evaluated in time: look at the tasks, and add task threads.',
+        unit: 'ops',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_guardrail_decisions_total', 'action'), legend: '{{action}}' }],
+      },
+      {
+        title: 'Decisions by detector',
+        description: 'What the rules found, per second; custom are all patterns of users together.',
+        unit: 'ops',
+        queries: [
+          {
+            expr: sumRate('gateway_guardrail_decisions_total', 'guardrail, action'),
+            legend: '{{guardrail}} {{action}}',
+          },
+        ],
+      },
+      {
+        title: 'Time of guardrails, p99',
+        description: 'From a valid request to the verdict on it; only callers with guardrails.',
+        unit: 's',
+        queries: [
+          { expr: quantile(0.99, 'gateway_overhead_seconds', '', 'stage="guard"'), legend: 'requests' },
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Provider keys of customers',
+    panels: [
+      {
+        title: 'Keys asked for',
+        description:
+          'Own provider keys per second that were in memory (hit) or had to be opened (miss). Misses that do not fall after a start mean that the cache is too small.',
+        unit: 'ops',
+        stacked: true,
+        queries: [
+          { expr: sumRate('gateway_credential_cache_hits_total'), legend: 'hit' },
+          { expr: sumRate('gateway_credential_cache_misses_total'), legend: 'miss' },
+        ],
+      },
+      {
+        title: 'Keys that left memory',
+        description:
+          'Per second, by why. Capacity means that others needed the room, forgotten that the key was changed or removed.',
+        unit: 'ops',
+        stacked: true,
+        queries: [
+          { expr: sumRate('gateway_credential_cache_evictions_total', 'reason'), legend: '{{reason}}' },
+        ],
+      },
+      {
+        title: 'Age of keys that left memory',
+        description: 'How long they were kept. None is kept for more than five minutes and ten seconds.',
+        unit: 's',
+        queries: quantiles('gateway_credential_cache_age_seconds'),
+      },
+      {
+        title: 'Keys in memory',
+        description: 'Opened provider keys, all serve threads of an instance together.',
+        unit: 'short',
+        queries: [
+          {
+            expr: `sum by (instance) (${of('gateway_credential_cache_entries')})`,
+            legend: '{{instance}}',
+          },
+        ],
+      },
+      {
+        title: 'Memory of keys',
+        description:
+          'Estimated memory of the opened provider keys, all serve threads of an instance together.',
+        unit: 'bytes',
+        queries: [
+          { expr: `sum by (instance) (${of('gateway_credential_cache_bytes')})`, legend: '{{instance}}' },
+        ],
+      },
+      {
+        title: 'Stored keys by master key',
+        description:
+          'Credentials in the database by the master key that wraps them. During a rotation they move to the first key; other means that an instance lacks a master key.',
+        unit: 'short',
+        stacked: true,
+        queries: [{ expr: `max by (key_id) (${of('gateway_credentials')})`, legend: '{{key_id}}' }],
+      },
+    ],
+  },
+  {
+    title: 'Tasks of worker threads',
+    panels: [
+      {
+        title: 'Tasks that wait',
+        description: 'Tasks that no worker has taken yet. Evaluation that waits delays requests.',
+        unit: 'short',
+        queries: [
+          {
+            expr: `sum by (instance, pool) (${of('gateway_task_queue_depth')})`,
+            legend: '{{instance}} {{pool}}',
+          },
+        ],
+      },
+      {
+        title: 'Wait of tasks, p99 by pool',
+        description: 'From asking for a task to its outcome, without its run.',
+        unit: 's',
+        queries: [{ expr: quantile(0.99, 'gateway_task_wait_seconds', 'pool'), legend: '{{pool}}' }],
+      },
+      {
+        title: 'Run of tasks, p99 by task',
+        description: 'What a task takes in its worker, once it is its turn.',
+        unit: 's',
+        queries: [{ expr: quantile(0.99, 'gateway_task_run_seconds', 'task'), legend: '{{task}}' }],
+      },
+      {
+        title: 'Tasks by outcome',
+        description:
+          'Tasks per second by what became of them. Overloaded ones ask for more task threads, crashed ones for a look at what was sent.',
+        unit: 'ops',
+        stacked: true,
+        queries: [
+          { expr: sumRate('gateway_task_outcomes_total', 'task, outcome'), legend: '{{task}} {{outcome}}' },
         ],
       },
     ],
@@ -318,6 +479,12 @@ export const ROWS: readonly Row[] = [
         unit: 'short',
         stacked: true,
         queries: [{ expr: `sum by (state) (${of('gateway_threads')})`, legend: '{{state}}' }],
+      },
+      {
+        title: 'Limits without Redis',
+        description: '1 while Redis does not answer an instance, and limits go on by its share.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_quota_degraded')})`, legend: '{{instance}}' }],
       },
       {
         title: 'Thread restarts',

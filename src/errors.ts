@@ -41,7 +41,9 @@ export const FAILURES = {
   internal: { status: 500, errorType: 'server', retry: 'never' },
   not_implemented: { status: 501, errorType: 'invalid_request', retry: 'never' },
   provider_unavailable: { status: 502, errorType: 'provider_unavailable', retry: 'endpoint' },
+  answer_mismatch: { status: 502, errorType: 'provider_unavailable', retry: 'never' },
   service_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'endpoint' },
+  guardrail_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'never' },
   upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint' },
   upstream_overloaded: { status: 529, errorType: 'provider_overloaded', retry: 'endpoint' },
   client_closed: { status: 499, errorType: 'cancelled', retry: 'never' },
@@ -54,6 +56,8 @@ export interface GatewayErrorDetails {
   readonly metadata?: Readonly<Record<string, unknown>>
   /** Whole seconds for the `Retry-After` header. */
   readonly retryAfterSeconds?: number
+  /** More headers of the answer; names and values are ours. */
+  readonly headers?: Readonly<Record<string, string>>
   /** What really happened; only ever logged by class and code, never sent. */
   readonly cause?: unknown
 }
@@ -63,6 +67,7 @@ export class GatewayError extends Error {
   readonly code: FailureCode
   readonly metadata: Readonly<Record<string, unknown>> | undefined
   readonly retryAfterSeconds: number | undefined
+  readonly headers: Readonly<Record<string, string>> | undefined
 
   constructor(code: FailureCode, message: string, details: GatewayErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause })
@@ -70,6 +75,7 @@ export class GatewayError extends Error {
     this.code = code
     this.metadata = details.metadata
     this.retryAfterSeconds = details.retryAfterSeconds
+    this.headers = details.headers
   }
 
   get status(): number {

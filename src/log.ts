@@ -2,6 +2,7 @@
  * JSON lines with an allow-list of fields. There is deliberately no way to log an object as it is:
  * redaction of named paths is not a defence, not accepting the field is. Leaf.
  */
+import { fstatSync } from 'node:fs'
 import { type DestinationStream, pino } from 'pino'
 import type { FailureCode } from './errors.ts'
 
@@ -46,7 +47,9 @@ export interface BufferedLog extends Log {
 }
 
 /** Writes to a pipe are whole up to this size (PIPE_BUF), so that lines of several threads never mix. */
-const WRITE_MAX_BYTES = 4096
+const PIPE_WRITE_MAX_BYTES = 4096
+/** Appending to a file is whole at any size; this is some hundred lines. */
+const FILE_WRITE_MAX_BYTES = 64 * 1024
 /** How long a line may wait for others. Nobody reads faster. */
 const FLUSH_MS = 100
 /** What may wait for a reader that does not read; more is left out, and counted. About 25,000 lines. */
@@ -57,11 +60,12 @@ const WAITING_MAX_BYTES = 8 * 1024 * 1024
  * time and from another thread; notices and faults go at once. `file` is an open file descriptor.
  */
 export function createBufferedLog(level: LogLevel, file = 1): BufferedLog {
+  const maxWrite = fstatSync(file).isFile() ? FILE_WRITE_MAX_BYTES : PIPE_WRITE_MAX_BYTES
   const output = pino.destination({
     dest: file,
     sync: false,
-    minLength: WRITE_MAX_BYTES - 1,
-    maxWrite: WRITE_MAX_BYTES,
+    minLength: maxWrite - 1,
+    maxWrite,
     maxLength: WAITING_MAX_BYTES,
     periodicFlush: FLUSH_MS,
   })
@@ -122,9 +126,13 @@ function faultFields(error: unknown, level: LogLevel): Record<string, string> {
   return fields
 }
 
-/** Where it happened: the frames of the stack without its first lines, which repeat the message. */
-function stackFrames(error: Error): string {
-  return (error.stack ?? '')
+/** Where it happened: the frames of the stack alone. What stands before them repeats the message, of any lines. */
+function stackFrames({ stack = '', message }: Error): string {
+  const at = stack.indexOf(message)
+  // The message was changed since: nothing says any more where it ends.
+  if (at === -1) return ''
+  return stack
+    .slice(at + message.length)
     .split('\n')
     .filter(line => line.startsWith('    at '))
     .slice(0, 8)

@@ -51,7 +51,7 @@ async function main(): Promise<void> {
   })
   // Last: whoever waits for this line may send a signal the moment it comes.
   log.listening(launched.url, launched.adminUrl)
-  showFirstSteps(launched)
+  void launched.firstKeys.then(keys => showFirstSteps(launched, keys))
 }
 
 function readConfig() {
@@ -69,7 +69,7 @@ function complain(line: string, exitCode: number): never {
 }
 
 /** Shown once, when the keys were made; from then on only their hashes exist. */
-function showFirstSteps({ url, firstKeys, simulated }: Launched): void {
+function showFirstSteps({ url, simulated }: Launched, firstKeys: Awaited<Launched['firstKeys']>): void {
   if (firstKeys === null) return
   const model = simulated ? 'sim/echo' : '<vendor>/<model>'
   process.stdout.write(

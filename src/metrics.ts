@@ -18,8 +18,31 @@ const STAGE_BUCKETS = [
 ]
 
 // Counted from zero, so that the first event of a kind shows as an increase.
+export const ALIGNMENT_MODES = ['enforce', 'audit'] as const
+export const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable'] as const
 const SHED_REASONS = ['in_flight', 'lag', 'buffered']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
+
+/** Why an opened provider key left the cache. */
+export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
+/** Seconds; a key is kept for five minutes at most. */
+const CREDENTIAL_AGE_BUCKETS = [1, 5, 15, 30, 60, 120, 180, 240, 300, 330]
+
+/** What a guardrail may have decided. */
+export const GUARDRAIL_ACTIONS = [
+  'blocked',
+  'redacted',
+  'flagged',
+  'passed_unchecked',
+  'refused_unchecked',
+] as const
+export type GuardrailAction = (typeof GUARDRAIL_ACTIONS)[number]
+
+/** Seconds. A short task takes microseconds; a document, seconds. */
+const TASK_BUCKETS = [
+  0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+  30, 60,
+]
 
 /** The label value of everything beyond the bounds. */
 const OTHER = 'other'
@@ -106,6 +129,12 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
       labelNames: ['model'] as const,
       registers,
     }),
+    alignmentOutcomes: new Counter({
+      name: 'gateway_alignment_outcomes_total',
+      help: 'Messages of models that the alignment plugin had judged, by mode and outcome',
+      labelNames: ['mode', 'outcome'] as const,
+      registers,
+    }),
     usageRecords: new Counter({
       name: 'gateway_usage_records_total',
       help: 'Usage records, by how their tokens are known; `lost` ones could not be kept because the disk refused them',
@@ -123,6 +152,70 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
       help: 'From sending a request to a provider to its response headers',
       labelNames: ['provider'] as const,
       buckets: DURATION_BUCKETS,
+      registers,
+    }),
+    guardrailDecisions: new Counter({
+      name: 'gateway_guardrail_decisions_total',
+      help: 'Decisions of guardrails on requests and replies, by detector and action',
+      labelNames: ['guardrail', 'action'] as const,
+      registers,
+    }),
+    credentialEntries: new Gauge({
+      name: 'gateway_credential_cache_entries',
+      help: 'Opened provider keys in memory',
+      registers,
+    }),
+    credentialBytes: new Gauge({
+      name: 'gateway_credential_cache_bytes',
+      help: 'Memory of the opened provider keys, estimated',
+      registers,
+    }),
+    credentialHits: new Counter({
+      name: 'gateway_credential_cache_hits_total',
+      help: 'Provider keys that were in memory when asked for',
+      registers,
+    }),
+    credentialMisses: new Counter({
+      name: 'gateway_credential_cache_misses_total',
+      help: 'Provider keys that had to be opened, or that a request waited for',
+      registers,
+    }),
+    credentialEvictions: new Counter({
+      name: 'gateway_credential_cache_evictions_total',
+      help: 'Opened provider keys that left memory, by why',
+      labelNames: ['reason'] as const,
+      registers,
+    }),
+    credentialAge: new Histogram({
+      name: 'gateway_credential_cache_age_seconds',
+      help: 'How long an opened provider key was in memory when it left',
+      buckets: CREDENTIAL_AGE_BUCKETS,
+      registers,
+    }),
+    taskQueueDepth: new Gauge({
+      name: 'gateway_task_queue_depth',
+      help: 'Tasks that wait for a worker',
+      labelNames: ['pool'] as const,
+      registers,
+    }),
+    taskWait: new Histogram({
+      name: 'gateway_task_wait_seconds',
+      help: 'From asking for a task to its outcome, without its run',
+      labelNames: ['pool'] as const,
+      buckets: TASK_BUCKETS,
+      registers,
+    }),
+    taskRun: new Histogram({
+      name: 'gateway_task_run_seconds',
+      help: 'Run of a task in its worker',
+      labelNames: ['task'] as const,
+      buckets: TASK_BUCKETS,
+      registers,
+    }),
+    taskOutcomes: new Counter({
+      name: 'gateway_task_outcomes_total',
+      help: 'Tasks that were asked for, by what became of them',
+      labelNames: ['task', 'outcome'] as const,
       registers,
     }),
     eventLoopLag: new Gauge({
@@ -148,7 +241,11 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
     }),
   }
   for (const reason of SHED_REASONS) metrics.shed.inc({ reason }, 0)
+  for (const mode of ALIGNMENT_MODES) {
+    for (const outcome of ALIGNMENT_OUTCOMES) metrics.alignmentOutcomes.inc({ mode, outcome }, 0)
+  }
   for (const accounting of ACCOUNTINGS) metrics.usageRecords.inc({ accounting }, 0)
+  for (const reason of CREDENTIAL_EVICTIONS) metrics.credentialEvictions.inc({ reason }, 0)
   return metrics
 }
 

@@ -8,12 +8,15 @@ export const STAGES = [
   'parse',
   'auth',
   'upload',
+  'guard',
   'route',
+  'admit',
   'failover',
   'encode',
   'upstream_first_byte',
   'first_token',
   'stream',
+  'judge',
   'flush',
 ] as const
 export type Stage = (typeof STAGES)[number]
@@ -29,8 +32,12 @@ export interface Marks {
   uploadedMs: number
   /** The request was understood and found valid. */
   validatedMs: number
+  /** Guardrails had looked at it; equal to `validatedMs` where none holds. */
+  guardedMs: number
   routedMs: number
-  /** The last attempt began; equal to `routedMs` for the first one. */
+  /** The limits of the caller allowed it; equal to `routedMs` where nobody had to be asked. */
+  admittedMs: number
+  /** The last attempt began; equal to `admittedMs` for the first one. */
   attemptedMs: number
   /** The request of the last attempt was handed to the connection. */
   sentMs: number
@@ -40,6 +47,8 @@ export interface Marks {
   firstTokenMs: number
   /** The model had finished. */
   finishedMs: number
+  /** What it said was judged fit to leave; equal to `finishedMs` where nobody judges. */
+  judgedMs: number
 }
 
 type Mark = keyof Marks
@@ -50,14 +59,20 @@ const SPANS: readonly (readonly [Stage, Mark, Mark | 'end'])[] = [
   ['auth', 'identifyMs', 'authenticatedMs'],
   ['upload', 'authenticatedMs', 'uploadedMs'],
   ['parse', 'uploadedMs', 'validatedMs'],
-  ['route', 'validatedMs', 'routedMs'],
-  ['failover', 'routedMs', 'attemptedMs'],
+  ['guard', 'validatedMs', 'guardedMs'],
+  ['route', 'guardedMs', 'routedMs'],
+  ['admit', 'routedMs', 'admittedMs'],
+  ['failover', 'admittedMs', 'attemptedMs'],
   ['encode', 'attemptedMs', 'sentMs'],
   ['upstream_first_byte', 'sentMs', 'headMs'],
   ['first_token', 'headMs', 'firstTokenMs'],
   ['stream', 'firstTokenMs', 'finishedMs'],
-  ['flush', 'finishedMs', 'end'],
+  ['judge', 'finishedMs', 'judgedMs'],
+  ['flush', 'judgedMs', 'end'],
 ]
+
+/** What an exchange may do without: where nothing was waited for, it did not happen. */
+const OPTIONAL: ReadonlySet<Stage> = new Set(['guard', 'admit', 'failover', 'judge'])
 
 /** Marks of a request whose head has just been read. */
 export function openMarks(acceptedMs: number): Marks {
@@ -67,12 +82,15 @@ export function openMarks(acceptedMs: number): Marks {
     authenticatedMs: Number.NaN,
     uploadedMs: Number.NaN,
     validatedMs: Number.NaN,
+    guardedMs: Number.NaN,
     routedMs: Number.NaN,
+    admittedMs: Number.NaN,
     attemptedMs: Number.NaN,
     sentMs: Number.NaN,
     headMs: Number.NaN,
     firstTokenMs: Number.NaN,
     finishedMs: Number.NaN,
+    judgedMs: Number.NaN,
   }
 }
 
@@ -83,11 +101,12 @@ export function markAttempt(marks: Marks, nowMs: number): void {
   marks.headMs = Number.NaN
   marks.firstTokenMs = Number.NaN
   marks.finishedMs = Number.NaN
+  marks.judgedMs = Number.NaN
 }
 
 /**
  * Milliseconds of each stage. With `endedMs` the exchange is over, and the stage it ended in lasts until then;
- * without, it still runs, and only stages it has left are told. A failover of no length did not happen.
+ * without, it still runs, and only stages it has left are told. A guard, admission, failover or judgement of no length did not happen.
  */
 export function stageTimes(marks: Marks, endedMs: number | null): ReadonlyMap<Stage, number> {
   const times = new Map<Stage, number>()
@@ -96,7 +115,7 @@ export function stageTimes(marks: Marks, endedMs: number | null): ReadonlyMap<St
     const left = !Number.isNaN(until)
     if (!left && endedMs === null) break
     const spentMs = (left ? until : (endedMs ?? 0)) - marks[from]
-    if (stage !== 'failover' || spentMs > 0) times.set(stage, (times.get(stage) ?? 0) + spentMs)
+    if (spentMs > 0 || !OPTIONAL.has(stage)) times.set(stage, (times.get(stage) ?? 0) + spentMs)
     if (!left) break
   }
   return times

@@ -5,8 +5,10 @@ import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { dashboard, ROWS } from '../grafana/dashboard.ts'
 import { FAILURES } from '../src/errors.ts'
+import { CREDENTIAL_EVICTIONS } from '../src/metrics.ts'
 import { STAGES } from '../src/stages.ts'
 import { THREAD_STATES } from '../src/threads/process-metrics.ts'
+import { OTHER_KEYS } from '../src/threads/sealed-counts.ts'
 import { allMetrics } from './support/metrics.ts'
 import { type Named, namesIn } from './support/promql.ts'
 
@@ -43,9 +45,13 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_requests_total outcome': ['completed', 'refused', 'failed', 'aborted'],
   'gateway_upstream_requests_total outcome': ['ok', ...Object.keys(FAILURES)],
   'gateway_usage_records_total accounting': ['exact', 'estimated', 'none', 'lost'],
+  // Names that the operator gave, but for this one.
+  'gateway_credentials key_id': [OTHER_KEYS],
+  'gateway_credential_cache_evictions_total reason': CREDENTIAL_EVICTIONS,
   'gateway_tokens_total direction': ['input', 'output'],
   'gateway_overhead_seconds_sum stage': STAGES,
   'gateway_overhead_seconds_count stage': STAGES,
+  'gateway_overhead_seconds_bucket stage': STAGES,
   'gateway_threads state': THREAD_STATES,
 }
 

@@ -8,6 +8,8 @@ const SRC = resolve(import.meta.dirname, '../src')
 /** Besides the leaves and the folder itself. `exchange.ts` and the entries stand for themselves. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
+  guardrails: ['protocol'],
+  tasks: ['protocol', 'guardrails'],
   providers: ['protocol'],
   dialects: ['protocol'],
   storage: ['protocol'],
@@ -15,7 +17,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   upstream: ['providers', 'formats'],
   access: ['protocol', 'providers', 'storage'],
   exchange: ['protocol', 'formats', 'providers'],
-  gateway: ['protocol', 'providers', 'formats', 'upstream', 'access', 'exchange', 'storage'],
+  plugins: ['protocol', 'exchange', 'upstream', 'tasks'],
+  gateway: [
+    'protocol',
+    'providers',
+    'formats',
+    'upstream',
+    'access',
+    'exchange',
+    'storage',
+    'guardrails',
+    'plugins',
+    'tasks',
+  ],
   server: ['protocol', 'dialects', 'gateway', 'exchange', 'access', 'storage'],
   sim: ['protocol'],
   threads: [
@@ -28,18 +42,33 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'access',
     'exchange',
     'gateway',
+    'guardrails',
+    'plugins',
     'server',
     'sim',
+    'tasks',
   ],
   main: ['threads'],
   cli: ['threads', 'storage', 'access'],
 }
 
-const LEAVES = ['terminal', 'config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'stages']
+const LEAVES = [
+  'terminal',
+  'config',
+  'settings',
+  'errors',
+  'clock',
+  'ids',
+  'log',
+  'metrics',
+  'money',
+  'stages',
+]
 /** Each leaf may use the leaves on its right. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   terminal: [],
-  config: ['log'],
+  config: ['settings', 'log'],
+  settings: ['log'],
   log: ['errors'],
   errors: [],
   clock: [],
@@ -52,6 +81,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
 /** Packages that only one file may know, so that they can be replaced in one place. */
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['server/http.ts'],
+  piscina: ['tasks/pool.ts'],
 }
 
 interface Import {

@@ -4,7 +4,7 @@ import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createBufferedLog, type ExchangeLine } from '../src/log.ts'
+import { createBufferedLog, createLog, type ExchangeLine } from '../src/log.ts'
 import { eventually } from './support/stream-probe.ts'
 
 const LINE: ExchangeLine = {
@@ -101,4 +101,23 @@ t.test('a reader that does not read costs lines, never memory, and the loss is t
   const told = lines.filter(line => line.msg.startsWith('log lines were lost'))
   t.equal(told.length, 1)
   t.equal(lines.length - 1 + (told[0]?.lines ?? 0), 60_000, 'each line was written or counted')
+})
+
+t.test('a fault says where it happened and nothing of its message, of however many lines', t => {
+  const lines: string[] = []
+  const log = createLog('trace', { write: line => void lines.push(line) })
+  const secret = 'sk-0123456789abcdef'
+  const changed = new Error('as it was')
+  changed.message = secret
+  const errors = [
+    new Error(secret),
+    new TypeError(`first line\n    at ${secret} (file:///x.ts:1:1)\n    at ${secret}`),
+    Object.assign(new Error('', { cause: new Error(secret) }), { detail: secret }),
+    changed,
+  ]
+  for (const error of errors) log.fault('it failed', error)
+  t.equal(lines.length, errors.length)
+  t.notMatch(lines.join(''), secret)
+  for (const line of lines.slice(0, 3)) t.match(line, /"at":"at [^"]*log\.test\.ts/)
+  t.end()
 })

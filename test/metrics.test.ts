@@ -4,6 +4,9 @@ import t from 'tap'
 import { FAILURES } from '../src/errors.ts'
 import { createMetrics, observeStages } from '../src/metrics.ts'
 import { openMarks, STAGES } from '../src/stages.ts'
+import { TASK_OUTCOMES } from '../src/tasks/failure.ts'
+import { TASKS } from '../src/tasks/table.ts'
+import { POOLS } from '../src/tasks/task.ts'
 import { createProcessMetrics } from '../src/threads/process-metrics.ts'
 import { Scraper } from '../src/threads/scrape.ts'
 import { startGateway } from './support/gateway.ts'
@@ -38,6 +41,14 @@ function fullMetrics() {
     metrics.cost.inc({ model }, 0.5)
   }
   for (const stage of STAGES) metrics.overhead.observe({ stage }, 1)
+  for (const pool of POOLS) {
+    metrics.taskQueueDepth.set({ pool }, 1)
+    metrics.taskWait.observe({ pool }, 1)
+  }
+  for (const task of Object.keys(TASKS)) {
+    metrics.taskRun.observe({ task }, 1)
+    for (const outcome of TASK_OUTCOMES) metrics.taskOutcomes.inc({ task, outcome })
+  }
   return metrics
 }
 
@@ -125,6 +136,7 @@ t.test('a request that was no exchange has no stages', async t => {
   marks.authenticatedMs = 3
   marks.uploadedMs = 3
   marks.validatedMs = 4
+  marks.guardedMs = 4
   observeStages(metrics, marks, 6)
   const sums = (await metrics.overhead.get()).values.filter(({ metricName }) => metricName?.endsWith('_sum'))
   t.same(

@@ -9,19 +9,22 @@ import {
   stageTimes,
 } from '../src/stages.ts'
 
-/** An exchange that spent 1, 2, 4, … milliseconds in its stages. */
+/** An exchange that spent 1, 2, 4, … milliseconds in its stages; of the 16 of routing, two with guardrails. */
 function passed(): Marks {
   const marks = openMarks(1000)
   marks.identifyMs = 1001
   marks.authenticatedMs = 1003
   marks.uploadedMs = 1007
   marks.validatedMs = 1015
+  marks.guardedMs = 1017
   marks.routedMs = 1031
+  marks.admittedMs = 1039
   markAttempt(marks, 1063)
   marks.sentMs = 1127
   marks.headMs = 1255
   marks.firstTokenMs = 1511
   marks.finishedMs = 2023
+  marks.judgedMs = 2027
   return marks
 }
 
@@ -33,13 +36,16 @@ t.test('the stages of an exchange are told in order and add up to its duration',
       ['parse', 1 + 8],
       ['auth', 2],
       ['upload', 4],
-      ['route', 16],
-      ['failover', 32],
+      ['guard', 2],
+      ['route', 14],
+      ['admit', 8],
+      ['failover', 24],
       ['encode', 64],
       ['upstream_first_byte', 128],
       ['first_token', 256],
       ['stream', 512],
-      ['flush', 1024],
+      ['judge', 4],
+      ['flush', 1020],
     ],
   )
   t.same([...times.keys()], STAGES)
@@ -65,10 +71,15 @@ t.test('while an exchange runs only the stages it has left are told', async t =>
 
 t.test('an exchange with one attempt has no failover, and a new attempt forgets the old one', async t => {
   const marks = passed()
-  markAttempt(marks, marks.routedMs)
-  t.same([...stageTimes(marks, null).keys()], ['parse', 'auth', 'upload', 'route'])
+  markAttempt(marks, marks.admittedMs)
+  t.same([...stageTimes(marks, null).keys()], ['parse', 'auth', 'upload', 'guard', 'route', 'admit'])
   t.notOk(stageTimes(marks, 2000).has('failover'))
-  t.equal(stageTimes(marks, 2000).get('encode'), 2000 - 1031)
+  marks.admittedMs = marks.routedMs
+  t.notOk(stageTimes(marks, null).has('admit'), 'nor an admission where nobody was asked')
+  marks.guardedMs = marks.validatedMs
+  t.notOk(stageTimes(marks, null).has('guard'), 'nor a guard where no guardrail holds')
+  marks.admittedMs = 1039
+  t.equal(stageTimes(marks, 2000).get('encode'), 2000 - 1039)
 })
 
 t.test('shown times have three decimals, as an object and as a header', async t => {

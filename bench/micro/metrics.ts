@@ -52,6 +52,7 @@ function marksOf(n: number) {
   marks.uploadedMs = 0.07
   marks.validatedMs = 0.1 + (n % 7) / 100
   marks.routedMs = 0.2
+  marks.admittedMs = 0.2
   markAttempt(marks, marks.routedMs)
   marks.sentMs = 0.3
   marks.headMs = 1 + (n % 5)

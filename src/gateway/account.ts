@@ -1,37 +1,56 @@
 /** What an exchange used and cost, and the metrics of its attempts. Once per exchange, however it ended. */
 import type { Clock } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Attempt, Exchange } from '../exchange.ts'
+import type { Attempt, Billed, Exchange } from '../exchange.ts'
 import type { Usage } from '../formats/format.ts'
 import type { Metrics } from '../metrics.ts'
 import { toUsd } from '../money.ts'
 import type { Finish } from './attempt.ts'
-import { priceUsage, shownUsage } from './cost.ts'
+import { priceUsage, shownUsage, withEarlier } from './cost.ts'
 import { estimateUsage } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
 import type { ExchangeSummary, Outcome } from './sink.ts'
 import { usageRecord } from './usage-record.ts'
 
-/** Writes the result of the attempt that answered (or failed last) into the exchange. */
+/**
+ * Writes the result of the attempt that answered (or failed last) into the exchange, on top of what earlier calls
+ * came to.
+ */
 export function settle(
   exchange: Exchange,
   attempt: Attempt,
   usage: Usage | null,
   finish: Finish | null,
+  byokFeePercent: number,
 ): void {
   exchange.finish = finish === null ? null : { reason: finish.reason, native: finish.native }
   exchange.serviceTier = finish?.serviceTier ?? null
-  if (usage === null && finish === null && exchange.outputCharacters === 0) {
+  const billed = billedOf(exchange, attempt, usage, finish)
+  if (billed === null) {
     waive(exchange)
     return
   }
-  const exact = usage !== null && finish !== null
-  const used = exact ? usage : estimateUsage(exchange.request, usage, exchange.outputCharacters)
-  const cost = priceUsage(used, attempt.endpoint.pricing)
-  exchange.accounting = exact ? 'exact' : 'estimated'
+  const { usage: used, inputCost: input, outputCost: output, cost: total } = billed
+  exchange.accounting = billed.exact ? 'exact' : 'estimated'
   exchange.usage = used
-  exchange.cost = cost.total
-  exchange.shownUsage = shownUsage(used, cost, attempt.isByok)
+  exchange.cost = total
+  exchange.shownUsage = shownUsage(used, { input, output, total }, attempt.isByok, byokFeePercent)
+}
+
+/** What the exchange has come to with this attempt, earlier calls included; null: to nothing. */
+export function billedOf(
+  exchange: Exchange,
+  attempt: Attempt,
+  usage: Usage | null,
+  finish: Finish | null,
+): Billed | null {
+  const { earlier } = exchange
+  if (usage === null && finish === null && exchange.outputCharacters === 0) return earlier
+  const exact = usage !== null && finish !== null
+  const used = exact ? usage : estimateUsage(exchange.prompt, usage, exchange.outputCharacters)
+  const { input, output, total } = priceUsage(used, attempt.endpoint.pricing)
+  const billed = { usage: used, inputCost: input, outputCost: output, cost: total, exact }
+  return earlier === null ? billed : withEarlier(earlier, billed)
 }
 
 /** Nothing was delivered, so nothing is charged. */
@@ -43,7 +62,7 @@ export function waive(exchange: Exchange): void {
 }
 
 /**
- * Writes the one usage record of the exchange and counts it; later calls do nothing. Comes before the end is told
+ * Writes the one usage record of the exchange, settles what was set aside for it, and counts it; later calls do nothing. Comes before the end is told
  * to the caller. `error` is why it failed; null when the reply ended well.
  */
 export function account(
@@ -54,7 +73,10 @@ export function account(
   if (exchange.accounted) return
   exchange.accounted = true
   const { metrics } = tools
-  tools.ledger.append(usageRecord(exchange, error, tools.clock.monotonicMs()))
+  const record = usageRecord(exchange, error, tools.clock.monotonicMs())
+  tools.ledger.append(record)
+  const { cost, isByok, inputTokens, outputTokens } = record
+  exchange.reservation?.settle({ cost, isByok, tokens: inputTokens + outputTokens })
   metrics.usageRecords.inc({ accounting: exchange.accounting })
   for (const attempt of exchange.attempts) {
     metrics.upstreamRequests.inc({
@@ -62,7 +84,8 @@ export function account(
       outcome: attempt.error?.code ?? 'ok',
     })
   }
-  if (exchange.firstTokenMs !== null) {
+  // What the gateway asked for itself has no client who waits for a first token.
+  if (exchange.firstTokenMs !== null && exchange.parent === undefined) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.startedMs) / 1000)
   }
   const modelId = exchange.attempts.at(-1)?.endpoint.modelId
@@ -85,7 +108,7 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
     inputTokens: exchange.usage?.inputTokens ?? null,
     outputTokens: exchange.usage?.outputTokens ?? null,
     finish: exchange.finish?.reason ?? null,
-    error: (outcome.answered ? last?.error?.code : outcome.error.code) ?? null,
+    error: (outcome.answered ? (outcome.refused ?? last?.error)?.code : outcome.error.code) ?? null,
   }
 }
 

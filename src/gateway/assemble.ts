@@ -9,6 +9,7 @@ import type { Delta, FinishReason } from '../formats/format.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type {
+  AlignmentReport,
   GatewayMetadata,
   ResponseErrorCode,
   ResponseResource,
@@ -26,6 +27,7 @@ export interface Ending {
   readonly usage: ResponseUsage | null
   readonly serviceTier: string | null
   readonly metadata: GatewayMetadata | null
+  readonly alignment?: AlignmentReport | null
 }
 
 const INCOMPLETE: Partial<Record<FinishReason, 'max_output_tokens' | 'content_filter'>> = {
@@ -48,7 +50,7 @@ export class Assembler {
   readonly #write: (event: StreamEvent) => void
   readonly #open = new Map<number, ItemBuilder>()
   /** By output index; an item stands here in its begun form until it is done. */
-  readonly #output: OutputItem[] = []
+  #output: OutputItem[] = []
   readonly #emit = (event: StreamEvent) => this.#number(event)
   #sequence = 0
   #silent = false
@@ -131,11 +133,23 @@ export class Assembler {
     }
   }
 
+  /** Closes what is open, as the model ended it. Returns the final items; nothing but a terminal event may follow. */
+  close(reason: FinishReason): readonly OutputItem[] {
+    this.#closeAll(INCOMPLETE[reason] === undefined ? 'completed' : 'incomplete')
+    return this.#output
+  }
+
+  /** Other items for the final object. Only for readers who see no events. */
+  replace(output: readonly OutputItem[]): void {
+    this.#output = [...output]
+  }
+
   /** Ends the response as the model ended it. */
   finish(reason: FinishReason, ending: Ending): void {
     const incomplete = INCOMPLETE[reason]
-    this.#closeAll(incomplete === undefined ? 'completed' : 'incomplete')
-    const final = this.#final(ending)
+    this.close(reason)
+    const { alignment } = ending
+    const final = alignment == null ? this.#final(ending) : { ...this.#final(ending), alignment }
     if (incomplete === undefined) {
       this.#emit({
         type: 'response.completed',

@@ -11,15 +11,16 @@ import type { Attempt, Exchange } from '../exchange.ts'
 import type { Decoder, Delta, FinishReason, Format, Usage } from '../formats/format.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
-import type { Endpoint, FormatName } from '../providers/provider.ts'
+import { type Endpoint, type FormatName, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import { TextBody } from '../upstream/body.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/client.ts'
-import { failureInReply, upstreamFailure } from '../upstream/failure.ts'
+import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
-import { Assembler } from './assemble.ts'
+import { Assembler, type Content } from './assemble.ts'
 import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, type Drains } from './drains.ts'
 import { echoRequest } from './echo.ts'
+import { OutputGuard, type ReplyGuarding } from './guard-output.ts'
 import { fitRequest } from './parameters.ts'
 import { Relay } from './relay.ts'
 import type { Sink } from './sink.ts'
@@ -68,6 +69,8 @@ export class AttemptRun implements UpstreamHandler {
   readonly #parser: SseParser
   /** Null where every frame has to be decoded. */
   readonly #relay: Relay | null
+  /** Null where what the model says may leave unseen. */
+  readonly #guard: OutputGuard | null
   readonly #body: TextBody
   #mode: Mode = 'undecided'
   /** The head of a reply that is an error. */
@@ -76,6 +79,8 @@ export class AttemptRun implements UpstreamHandler {
   #usage: Usage | null = null
   #trailing: Timer | null = null
   #ended = false
+  /** The model has said all; guardrails may still be looking at it. */
+  #said = false
   /** Bytes that may still come; finite once the caller has left and the reply is read on for its usage. */
   #drainBytes = Number.POSITIVE_INFINITY
   readonly #reply = Promise.withResolvers<Finish>()
@@ -87,6 +92,7 @@ export class AttemptRun implements UpstreamHandler {
     attempt: Attempt,
     sink: Sink,
     debug: Readonly<Record<string, unknown>>[],
+    guarding: ReplyGuarding | null = null,
   ) {
     this.#tools = tools
     this.#exchange = exchange
@@ -109,14 +115,16 @@ export class AttemptRun implements UpstreamHandler {
       this.#relay?.note(event)
       if (!sink.write(event)) this.#call?.pause()
     })
-    this.#relay = isRelayed(attempt.endpoint, sink)
-      ? new Relay({
-          parser: this.#parser,
-          assembler: this.assembler,
-          sink,
-          decode: (event, data) => this.#decoder.frame(event, data),
-        })
-      : null
+    this.#guard = guarding === null ? null : this.#guarded(guarding)
+    this.#relay =
+      guarding === null && isRelayed(attempt.endpoint, sink)
+        ? new Relay({
+            parser: this.#parser,
+            assembler: this.assembler,
+            sink,
+            decode: (event, data) => this.#decoder.frame(event, data),
+          })
+        : null
   }
 
   /** Whether the client has seen content of this attempt. */
@@ -172,13 +180,14 @@ export class AttemptRun implements UpstreamHandler {
     const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
     const wire = this.#format.encode(
       {
-        request: fitRequest(exchange.request, endpoint),
+        request: fitRequest(exchange.prompt, endpoint),
         stream: exchange.request.stream === true,
         endUser: user === null ? null : this.#tools.hashEndUser(exchange.caller.organizationId, user),
       },
       endpoint,
     )
-    if (exchange.request.debug?.echo_upstream_body === true) this.#debug.push(wire.body)
+    if (exchange.request.debug?.echo_upstream_body === true && this.#attempt.again !== true)
+      this.#debug.push(wire.body)
     const body = JSON.stringify(wire.body)
     exchange.marks.sentMs = this.#tools.clock.monotonicMs()
     this.#call = this.#tools.client.start(
@@ -187,11 +196,12 @@ export class AttemptRun implements UpstreamHandler {
         headers: {
           ...endpoint.provider.headers,
           ...wire.headers,
-          ...authHeaders(endpoint.provider.auth, endpoint.provider.apiKey),
+          ...this.#authHeaders(),
         },
         body,
         headersTimeoutMs: this.#tools.timeouts.upstreamHeadersMs,
         idleTimeoutMs: this.#tools.timeouts.upstreamIdleMs,
+        isolation: this.#attempt.credential?.id,
       },
       this,
     )
@@ -216,6 +226,7 @@ export class AttemptRun implements UpstreamHandler {
     this.#drainBytes -= chunk.length
     if (this.#drainBytes < 0) this.#fail(this.#exchange.signal.reason as GatewayError)
     this.#sink.hold?.()
+    this.#guard?.freshTurn()
     try {
       if (this.#mode === 'undecided') this.#mode = looksLikeJson(chunk)
       if (this.#mode === 'sse') this.#read(chunk)
@@ -255,12 +266,12 @@ export class AttemptRun implements UpstreamHandler {
     this.#relay?.settle()
     this.#decoder.end()
     // A decoder that neither finished nor complained has not seen the end of the reply.
-    if (!this.#isOver()) this.#fail(cutShort())
+    if (!this.#isOver() && !this.#said) this.#fail(cutShort())
   }
 
   onError(error: GatewayError): void {
     this.#trailing?.cancel()
-    this.#fail(error)
+    if (!this.#said) this.#fail(error)
   }
 
   /** What a hostile reply makes decoder code throw is the provider's failure, never ours alone. */
@@ -281,19 +292,59 @@ export class AttemptRun implements UpstreamHandler {
   #take(delta: Delta): void {
     switch (delta.kind) {
       case 'start':
-        this.#exchange.upstreamId = delta.upstreamId
+        this.#exchange.upstreamId = this.#named(delta.upstreamId)
         break
       case 'usage':
         this.#usage = delta.usage
         break
       case 'finish':
-        this.#complete({ reason: delta.reason, native: delta.native, serviceTier: delta.serviceTier })
+        this.#finish({
+          reason: delta.reason,
+          native: this.#named(delta.native),
+          serviceTier: this.#named(delta.serviceTier),
+        })
         break
       default:
-        if (!this.assembler.begun) this.#begin()
         if ('text' in delta) this.#exchange.outputCharacters += delta.text.length
-        this.assembler.take(delta)
+        if (this.#guard === null) this.#deliver(delta)
+        else this.#guard.take(delta)
     }
+  }
+
+  #deliver(delta: Content): void {
+    if (!this.assembler.begun) this.#begin()
+    this.assembler.take(delta)
+  }
+
+  #finish(finish: Finish): void {
+    this.#said = true
+    if (this.#guard === null) this.#complete(finish)
+    else this.#guard.end(() => this.#complete(finish))
+  }
+
+  #guarded(guarding: ReplyGuarding): OutputGuard {
+    const run = this
+    return new OutputGuard(guarding, this.#exchange, {
+      get committed() {
+        return run.committed
+      },
+      deliver: delta => this.#deliver(delta),
+      fail: error => this.#fail(error),
+      turn: work => this.#turn(work),
+      pause: () => this.#call?.pause(),
+      resume: () => this.#call?.resume(),
+    })
+  }
+
+  /** What was waited for, as if the provider had sent it now. */
+  #turn(work: () => void): void {
+    this.#sink.hold?.()
+    try {
+      work()
+    } catch (thrown) {
+      this.#notUnderstood(thrown)
+    }
+    if (this.#sink.flush?.() === false) this.#call?.pause()
   }
 
   #begin(): void {
@@ -307,7 +358,9 @@ export class AttemptRun implements UpstreamHandler {
     if (!this.assembler.begun) this.#begin()
     this.#mode = 'over'
     this.#trailing?.cancel()
-    this.#exchange.marks.finishedMs = this.#tools.clock.monotonicMs()
+    const { marks } = this.#exchange
+    marks.finishedMs = this.#tools.clock.monotonicMs()
+    marks.judgedMs = marks.finishedMs
     this.#leave()
     if (!this.#ended) this.#trailing = this.#tools.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.#reply.resolve(finish)
@@ -319,6 +372,7 @@ export class AttemptRun implements UpstreamHandler {
     this.#trailing?.cancel()
     this.#leave()
     this.#attempt.error = error
+    this.#guard?.close()
     this.#call?.abort()
     try {
       this.#relay?.settle()
@@ -343,9 +397,22 @@ export class AttemptRun implements UpstreamHandler {
     )
   }
 
+  /** An own attempt without its key must not go out with the shared one. */
+  #authHeaders(): Record<string, string> {
+    const { credential, ownKey, endpoint } = this.#attempt
+    if (credential === null) return authHeaders(endpoint.provider.auth, endpoint.provider.apiKey)
+    return authHeaders(ownKeyScheme(endpoint), ownKey?.text ?? null)
+  }
+
   #secrets(): readonly string[] {
-    const { apiKey } = this.#attempt.endpoint.provider
-    return apiKey === null ? [] : [apiKey]
+    const { endpoint, ownKey } = this.#attempt
+    if (ownKey !== null) return ownKey.secrets
+    return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
+  }
+
+  /** A name that the provider chose and we keep or show: none that repeats its key. */
+  #named(name: string | null): string | null {
+    return name === null || holdsSecret(name, this.#secrets()) ? null : name
   }
 
   #isOver(): boolean {

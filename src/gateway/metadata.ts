@@ -6,13 +6,13 @@ import { shownTimes } from '../stages.ts'
 /** `selected`: whether the last attempt is the one that answered. */
 export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {
   const last = exchange.attempts.at(-1)
-  const chosen = selected ? last?.endpoint : undefined
+  const chosen = selected ? last : undefined
   const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
   return {
     requested,
     strategy: (exchange.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct',
     region: null,
-    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.provider.name}`}`,
+    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
     attempt: chosen === undefined ? 0 : exchange.attempts.length,
     attempts: exchange.attempts.map(attempt => ({
       provider: attempt.endpoint.provider.name,
@@ -22,12 +22,13 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
     is_byok: last?.isByok ?? false,
     endpoints: {
       total: exchange.candidates.length,
-      available: exchange.candidates.map(endpoint => ({
+      available: exchange.candidates.map(({ endpoint, credential }) => ({
         model: endpoint.modelId,
         provider: endpoint.provider.name,
-        selected: endpoint === chosen,
+        selected: endpoint === chosen?.endpoint && credential === chosen.credential,
       })),
     },
+    ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
     timings_ms: shownTimes(exchange.marks),
   }
 }

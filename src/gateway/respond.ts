@@ -1,34 +1,55 @@
 /**
- * The pipeline of one request: route, try the candidates in order until one is committed or done, finish,
- * account. The only place that decides what a failure means for the exchange.
+ * The pipeline of one request: prepare, route, admit, try the candidates in order until one is committed or done, judge
+ * what it said, finish, account. The only place that decides what a failure or a verdict means for the exchange.
  */
+import type { Credentials } from '../access/credentials.ts'
+import type { Credential } from '../access/own-keys.ts'
+import type { Quota } from '../access/quota.ts'
 import { unixSeconds } from '../clock.ts'
 import { type FailureCode, GatewayError, toGatewayError } from '../errors.ts'
-import type { Attempt, Call, Exchange } from '../exchange.ts'
+import type { Attempt, Exchange, SentKey } from '../exchange.ts'
+import type { Turn, Verdict } from '../plugins/plugin.ts'
+import type { GatewayMetadata } from '../protocol/response.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Endpoint } from '../providers/provider.ts'
 import { markAttempt } from '../stages.ts'
-import { account, settle, summarize, waive } from './account.ts'
-import type { Ending } from './assemble.ts'
+import { account, billedOf, settle, summarize, waive } from './account.ts'
+import { admit } from './admit.ts'
+import { Assembler, type Ending } from './assemble.ts'
 import { AttemptRun, type AttemptTools, type Finish } from './attempt.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { echoRequest } from './echo.ts'
+import { candidateAfter, lastError } from './failover.ts'
 import type { Gateway } from './gateway.ts'
+import type { Guard } from './guard.ts'
+import { HeldSink } from './held-sink.ts'
 import type { Ledger } from './ledger.ts'
 import { routingMetadata } from './metadata.ts'
-import { type Route, route } from './route.ts'
-import type { Outcome, Sink } from './sink.ts'
+import { openExchange } from './open-exchange.ts'
+import { route } from './route.ts'
+import type { Charged, Outcome, Sink } from './sink.ts'
+import { type Steps, type StepsOf, stepFailure } from './steps.ts'
+import type { Stickiness } from './sticky.ts'
 
 export interface GatewayTools extends AttemptTools {
   readonly catalog: Catalog
   readonly ledger: Ledger
+  /** The own provider credentials of workspaces. */
+  readonly credentials: Pick<Credentials, 'of'>
+  /** What to send of a credential; a promise only when it is not at hand. Fails with a GatewayError. */
+  readonly openKey: (credential: Credential, endpoint: Endpoint) => SentKey | Promise<SentKey>
+  /** What a request on an own credential costs its caller, as a share of its price by the catalogue. */
+  readonly byokFeePercent: number
+  readonly stickiness: Stickiness
+  readonly quota: Quota
+  readonly stepsOf: StepsOf
+  readonly guard: Guard
 }
-
-/** A request is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
-const MAX_ATTEMPTS = 10
 
 export function createGateway(tools: GatewayTools): Gateway {
   return {
     async respond(call, sink) {
-      const exchange = openExchange(tools, call)
+      const exchange = openExchange(tools.clock, call)
       const outcome = await serve(tools, exchange, sink).catch(thrown => refusal(tools, exchange, thrown))
       account(tools, exchange, outcome.answered ? null : outcome.error)
       return { ...outcome, summary: summarize(exchange, outcome) }
@@ -36,111 +57,173 @@ export function createGateway(tools: GatewayTools): Gateway {
   }
 }
 
-function openExchange(tools: GatewayTools, call: Call): Exchange {
-  return {
-    ...call,
-    createdAt: unixSeconds(tools.clock),
-    startedMs: call.marks.acceptedMs,
-    candidates: [],
-    attempts: [],
-    firstTokenMs: null,
-    usage: null,
-    cost: null,
-    shownUsage: null,
-    finish: null,
-    serviceTier: null,
-    upstreamId: null,
-    outputCharacters: 0,
-    accounting: 'none',
-    accounted: false,
-  }
-}
-
 async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promise<Outcome> {
   const { marks } = exchange
   marks.validatedMs = tools.clock.monotonicMs()
-  const routed = route(exchange.request, tools.catalog)
+  marks.guardedMs = marks.validatedMs
+  const looked = tools.guard.request(exchange)
+  const guarding = looked instanceof Promise ? await looked : looked
+  if (guarding !== null) {
+    marks.guardedMs = tools.clock.monotonicMs()
+    exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
+  }
+  const steps = tools.stepsOf(exchange.request)
+  if (steps !== null) await steps.prepare(exchange)
+  const { organizationId, workspaceId, keyHash } = exchange.caller
+  const known = tools.credentials.of(organizationId, workspaceId)
+  // Only what has to be waited for is: a turn of the event loop is dearer than all of routing.
+  const ownKeys = known instanceof Promise ? await known : known
+  const routed = route(exchange.prompt, tools.catalog, {
+    ownKeys,
+    keyHash,
+    dataRegion: exchange.dataRegion,
+    restrictions: guarding === null ? null : guarding.restrictions,
+  })
+  const finding = tools.stickiness.order(exchange, routed.candidates)
+  const { candidates: found, stay } = finding instanceof Promise ? await finding : finding
+  const candidates = steps === null ? found : steps.order(found, exchange)
   marks.routedMs = tools.clock.monotonicMs()
-  exchange.candidates = routed.candidates
+  exchange.candidates = candidates
+  marks.admittedMs = marks.routedMs
+  if (tools.quota.limits(exchange.caller)) await admit(tools, exchange)
   const debug: Readonly<Record<string, unknown>>[] = []
-  let next = routed.candidates[0]
+  let turns = 0
+  let next = candidates[0]
   while (next !== undefined) {
-    const attempt: Attempt = { endpoint: next, isByok: false, status: null, error: null }
-    markAttempt(marks, exchange.attempts.length === 0 ? marks.routedMs : tools.clock.monotonicMs())
+    const { endpoint, credential }: RouteCandidate = next
+    const attempt: Attempt = {
+      endpoint,
+      credential,
+      isByok: credential !== null,
+      ownKey: null,
+      status: null,
+      error: null,
+      again: turns > 0,
+    }
+    markAttempt(marks, exchange.attempts.length === 0 ? marks.admittedMs : tools.clock.monotonicMs())
     exchange.attempts.push(attempt)
     exchange.upstreamId = null
     exchange.outputCharacters = 0
-    const run = new AttemptRun(tools, exchange, attempt, sink, debug)
+    // One for each attempt: what an earlier one still says goes nowhere.
+    const held = steps?.holds === true && sink.live ? new HeldSink(sink) : null
+    const target = held ?? sink
+    const run = new AttemptRun(tools, exchange, attempt, target, debug, guarding?.reply ?? null)
+    let finish: Finish | null = null
     try {
-      const finish = await run.run()
-      settle(exchange, attempt, run.usage, finish)
+      if (credential !== null) {
+        const opened = tools.openKey(credential, endpoint)
+        attempt.ownKey = opened instanceof Promise ? await opened : opened
+      }
+      if (steps?.addresses === true) await steps.address(exchange, endpoint)
+      finish = await run.run()
+      stay?.succeeded(next, run.usage)
+      settle(exchange, attempt, run.usage, finish, tools.byokFeePercent)
+      if (steps !== null) {
+        const turn: Turn = {
+          attempt,
+          output: steps.judges || steps.finishes ? closed(run, target, finish) : [],
+          finish: finish.reason,
+          call: ++turns,
+        }
+        const verdict = await judge(tools, steps, turn, exchange)
+        if (verdict.kind === 'again' && !run.committed) {
+          exchange.earlier = billedOf(exchange, attempt, run.usage, finish)
+          exchange.prompt = verdict.prompt
+          continue
+        }
+        if (verdict.kind !== 'pass') {
+          return refuse(tools, exchange, sink, run, verdict.kind === 'refuse' ? verdict.error : misjudged())
+        }
+        if (held !== null) {
+          // To the client nothing was said before now.
+          exchange.firstTokenMs = tools.clock.monotonicMs()
+          await held.pass(exchange.signal)
+        }
+        if (steps.finishes && exchange.request.stream !== true) {
+          run.assembler.replace(await steps.finish(turn, exchange))
+        }
+      }
       // The record is safe before the caller sees the end: whatever was answered is in the ledger.
       account(tools, exchange, null)
-      sink.hold?.()
+      target.hold?.()
       run.assembler.finish(finish.reason, ending(tools, exchange, finish))
-      sink.end()
+      target.end()
       return { answered: true }
     } catch (thrown) {
-      const error = foreseen(tools, thrown)
-      attempt.error = error
-      settle(exchange, attempt, run.usage, null)
+      const error = foreseen(tools, finish === null ? thrown : stepFailure(thrown, exchange))
+      if (finish === null) attempt.error = error
+      settle(exchange, attempt, run.usage, finish, tools.byokFeePercent)
       if (error.code === 'client_closed') {
         account(tools, exchange, error)
-        return { answered: true }
+        return { answered: true, refused: error }
       }
-      if (run.committed) {
-        account(tools, exchange, error)
-        sink.hold?.()
-        run.assembler.fail(error, ending(tools, exchange, null))
-        sink.end()
-        return { answered: true }
-      }
-      next = candidateAfter(routed, exchange, attempt, error)
+      if (run.committed) return failLive(tools, exchange, target, run, error)
+      // The model has answered: nobody else would do better.
+      if (finish !== null) throw error
+      next = routed.fallbacks ? candidateAfter(candidates, next, exchange, error) : undefined
     }
   }
   throw lastError(exchange.attempts)
 }
 
-/** The next endpoint worth trying after a failure, if there is one. */
-function candidateAfter(
-  routed: Route,
-  exchange: Exchange,
-  failed: Attempt,
-  error: GatewayError,
-): Endpoint | undefined {
-  if (error.retry === 'never' || !routed.fallbacks || exchange.attempts.length >= MAX_ATTEMPTS)
-    return undefined
-  return routed.candidates
-    .slice(routed.candidates.indexOf(failed.endpoint) + 1)
-    .find(endpoint => error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId)
+/** The final items. What closing them says goes to the sink, as all before it. */
+function closed(run: AttemptRun, target: Sink, finish: Finish): Turn['output'] {
+  target.hold?.()
+  const output = run.assembler.close(finish.reason)
+  target.flush?.()
+  return output
 }
 
-/**
- * One answer for all failed attempts: the last one's, except that a rate limit speaks for the request only when
- * every attempt met one; then the shortest of the hints to wait is passed on.
- */
-function lastError(attempts: readonly Attempt[]): GatewayError {
-  const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
-  const last = errors.at(-1)
-  if (last === undefined) return new GatewayError('internal', 'Internal Server Error')
-  if (attempts.length === 1) return last
-  const spokesman = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
-  const waits = errors.map(error => error.retryAfterSeconds)
-  const retryAfterSeconds = waits.every(wait => wait !== undefined)
-    ? Math.min(...waits)
-    : spokesman.retryAfterSeconds
-  return new GatewayError(spokesman.code, spokesman.message, {
-    metadata: {
-      ...spokesman.metadata,
-      previous_errors: attempts.slice(0, -1).map(attempt => ({
-        provider: attempt.endpoint.provider.name,
-        code: attempt.error?.errorType ?? null,
-        status: attempt.status,
-      })),
-    },
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    cause: spokesman,
+async function judge(tools: GatewayTools, steps: Steps, turn: Turn, exchange: Exchange): Promise<Verdict> {
+  if (!steps.judges) return { kind: 'pass' }
+  exchange.marks.judgedMs = Number.NaN
+  const verdict = await steps.judge(turn, exchange)
+  exchange.marks.judgedMs = tools.clock.monotonicMs()
+  return verdict
+}
+
+/** A judge that does not hold the turn back can no longer ask for another one. */
+function misjudged(): GatewayError {
+  return new GatewayError('internal', 'Internal Server Error')
+}
+
+/** Ends an exchange whose turn is not to be delivered. Its calls were made, so they count. */
+function refuse(
+  tools: GatewayTools,
+  exchange: Exchange,
+  sink: Sink,
+  run: AttemptRun,
+  error: GatewayError,
+): Outcome {
+  if (run.committed) return failLive(tools, exchange, sink, run, error)
+  account(tools, exchange, error)
+  if (!sink.live) return { answered: false, error, ...told(exchange) }
+  const { id, createdAt, attempts } = exchange
+  const model = attempts.at(-1)?.endpoint.modelId ?? ''
+  // Not the one of the attempt, which knows what was said.
+  const assembler = new Assembler(echoRequest(exchange.request, { id, createdAt, model }), event => {
+    sink.write(event)
   })
+  sink.hold?.()
+  assembler.begin([])
+  assembler.fail(error, ending(tools, exchange, null))
+  sink.end()
+  return { answered: true, refused: error }
+}
+
+/** Tells a failure in the stream that has begun. */
+function failLive(
+  tools: GatewayTools,
+  exchange: Exchange,
+  sink: Sink,
+  run: AttemptRun,
+  error: GatewayError,
+): Outcome {
+  account(tools, exchange, error)
+  sink.hold?.()
+  run.assembler.fail(error, ending(tools, exchange, null))
+  sink.end()
+  return { answered: true, refused: error }
 }
 
 function ending(tools: GatewayTools, exchange: Exchange, finish: Finish | null): Ending {
@@ -149,17 +232,54 @@ function ending(tools: GatewayTools, exchange: Exchange, finish: Finish | null):
     usage: exchange.shownUsage,
     serviceTier: finish?.serviceTier ?? null,
     metadata: exchange.withMetadata ? routingMetadata(exchange, finish !== null) : null,
+    alignment: exchange.alignment,
   }
 }
 
 function refusal(tools: GatewayTools, exchange: Exchange, thrown: unknown): Outcome {
-  const error = foreseen(tools, thrown)
-  waive(exchange)
-  const routed = exchange.candidates.length > 0
+  const error = reported(exchange, advised(exchange, foreseen(tools, thrown)))
+  // A model that has answered is charged for, whatever kept its answer from leaving.
+  if (exchange.finish === null && exchange.earlier === null) waive(exchange)
+  return { answered: false, error, ...told(exchange) }
+}
+
+/** What was judged before the exchange failed is told with the failure. */
+function reported({ alignment }: Exchange, error: GatewayError): GatewayError {
+  if (alignment === null || alignment.calls.length === 0 || error.metadata?.['alignment'] !== undefined)
+    return error
+  return rewritten(error, error.message, { ...error.metadata, alignment })
+}
+
+/** A provider that finds an input too long does not know what could be done about it here. */
+function advised({ attempts, request }: Exchange, error: GatewayError): GatewayError {
+  const isTold = error.code === 'context_length_exceeded' && attempts.at(-1)?.status != null
+  const compressing = request.plugins?.find(plugin => plugin.id === 'context-compression')
+  if (!isTold || (compressing !== undefined && compressing.enabled !== false)) return error
+  const advice = 'Shorten the input, or add the plugin context-compression.'
+  return rewritten(error, `${error.message.replace(/[.\s]*$/, '.')} ${advice}`, error.metadata)
+}
+
+function rewritten(
+  error: GatewayError,
+  message: string,
+  metadata: Readonly<Record<string, unknown>> | undefined,
+): GatewayError {
+  const { code, retryAfterSeconds, headers } = error
+  return new GatewayError(code, message, {
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    ...(headers === undefined ? {} : { headers }),
+    cause: error,
+  })
+}
+
+/** What goes beside an error that is all the caller gets. */
+function told(exchange: Exchange): { metadata: GatewayMetadata | null; charged: Charged | null } {
+  const { id, shownUsage: usage, withMetadata, candidates, pipeline } = exchange
   return {
-    answered: false,
-    error,
-    metadata: exchange.withMetadata && routed ? routingMetadata(exchange, false) : null,
+    metadata:
+      withMetadata && candidates.length + pipeline.length > 0 ? routingMetadata(exchange, false) : null,
+    charged: usage === null ? null : { id, usage },
   }
 }
 

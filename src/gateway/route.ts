@@ -1,98 +1,50 @@
 /**
- * Which endpoints may serve a request, in the order in which they are tried. Pure.
- * Models come in the order asked for; inside a model the caller's preferences filter and sort its endpoints,
- * and without preferences the catalogue's own order stands.
+ * Which endpoints may serve a request, and with which key, in the order in which they are tried. Pure.
+ * Models come in the order asked for. Inside a model, own keys come before everything, the caller's `order` included;
+ * then the shared endpoints; then the own keys that are fallbacks. Within each of the three the caller's preferences
+ * sort the endpoints, or the catalogue's order stands, and the keys for one endpoint go by their sort order.
  */
+import { NO_OWN_KEYS, type OwnKeys } from '../access/own-keys.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
-import { UNITS_PER_USD } from '../money.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import type { Endpoint, Model } from '../providers/provider.ts'
+import type { DataRegion, Endpoint, Model, Provider } from '../providers/provider.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { type Filter, filtersFor, namesProvider, type Preferences, type Wish } from './filters.ts'
 import { unsupported } from './parameters.ts'
+import { RESTRICTIONS, type Restrictions } from './restrictions.ts'
 
 export interface Route {
-  readonly candidates: readonly Endpoint[]
+  readonly candidates: readonly RouteCandidate[]
   /** Whether a failure may move on to the next candidate. */
   readonly fallbacks: boolean
 }
 
-type Preferences = NonNullable<ResponsesRequest['provider']>
-
-/** A reason to leave an endpoint out, named as `availability.excluded_by` names it. */
-interface Filter {
-  readonly excludedBy: string
-  readonly applies: (preferences: Preferences) => boolean
-  readonly admits: (endpoint: Endpoint, preferences: Preferences, request: ResponsesRequest) => boolean
+/** For whom a request is routed. */
+export interface Scope {
+  /** Of the caller's workspace. */
+  readonly ownKeys: OwnKeys
+  /** SHA-256 of the caller's API key. */
+  readonly keyHash: string
+  readonly dataRegion: DataRegion | null
+  /** What guardrails allow; null: everything. */
+  readonly restrictions?: Restrictions | null
 }
 
-/** One asked-for quantization may cover several stored names. */
-const QUANTIZATION_FAMILIES: Readonly<Record<string, readonly string[]>> = {
-  fp4: ['fp4', 'mxfp4', 'nvfp4'],
-  fp8: ['fp8', 'mxfp8'],
-}
+const SHARED_ONLY: Scope = { ownKeys: NO_OWN_KEYS, keyHash: '', dataRegion: null }
 
-const FILTERS: readonly Filter[] = [
-  {
-    excludedBy: 'allowed_providers',
-    applies: preferences => preferences.only != null && preferences.only.length > 0,
-    admits: (endpoint, preferences) => (preferences.only ?? []).some(name => namesProvider(name, endpoint)),
-  },
-  {
-    excludedBy: 'ignored_providers',
-    applies: preferences => preferences.ignore != null && preferences.ignore.length > 0,
-    admits: (endpoint, preferences) =>
-      !(preferences.ignore ?? []).some(name => namesProvider(name, endpoint)),
-  },
-  {
-    excludedBy: 'allowed_providers',
-    applies: preferences => preferences.allow_fallbacks === false && (preferences.order?.length ?? 0) > 0,
-    admits: (endpoint, preferences) => (preferences.order ?? []).some(name => namesProvider(name, endpoint)),
-  },
-  {
-    excludedBy: 'data_policy:zdr',
-    applies: preferences => preferences.zdr === true,
-    admits: endpoint => endpoint.zdr,
-  },
-  {
-    // The catalogue knows one data policy, zero retention; only that is certain not to be collection.
-    excludedBy: 'data_policy:training',
-    applies: preferences => preferences.data_collection === 'deny',
-    admits: endpoint => endpoint.zdr,
-  },
-  {
-    // The catalogue does not say which models may be distilled, so none is known to.
-    excludedBy: 'distillable_text',
-    applies: preferences => preferences.enforce_distillable_text === true,
-    admits: () => false,
-  },
-  {
-    excludedBy: 'quantization',
-    applies: preferences => preferences.quantizations != null && preferences.quantizations.length > 0,
-    admits: (endpoint, preferences) =>
-      (preferences.quantizations ?? []).some(asked =>
-        (QUANTIZATION_FAMILIES[asked] ?? [asked]).includes(endpoint.quantization),
-      ),
-  },
-  {
-    excludedBy: 'max_price',
-    applies: preferences => preferences.max_price != null,
-    admits: (endpoint, preferences) => withinPrice(endpoint, preferences.max_price ?? {}),
-  },
-  {
-    excludedBy: 'require_parameters',
-    applies: preferences => preferences.require_parameters === true,
-    admits: (endpoint, _, request) => unsupported(request, endpoint).length === 0,
-  },
-]
+/** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
+const BYOK_REQUIRED = 'byok_required'
+const NO_SHARED_KEY = 'no_shared_key'
 
 /** Parameters for which an endpoint that honours them is preferred even when that is not required. */
 const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_format', 'verbosity'])
 
 /**
- * @throws GatewayError `model_not_found` for a model that the catalogue does not have; `no_endpoints` or
- * `constraint_filtered` when the caller's preferences leave nothing.
+ * @throws GatewayError `model_not_found` for a model that the catalogue does not have; `permission_denied` when
+ * guardrails leave nothing, `constraint_filtered` when preferences or data region do, `no_endpoints` when keys do.
  */
-export function route(request: ResponsesRequest, catalog: Catalog): Route {
+export function route(request: ResponsesRequest, catalog: Catalog, scope: Scope = SHARED_ONLY): Route {
   const models = requestedModels(request).map(id => {
     const model = catalog.model(id)
     if (model === undefined) {
@@ -101,14 +53,16 @@ export function route(request: ResponsesRequest, catalog: Catalog): Route {
     return model
   })
   const preferences: Preferences = request.provider ?? {}
+  const wish: Wish = { request, preferences, dataRegion: scope.dataRegion }
+  const filters = filtersFor(wish)
   const excludedBy = new Set<string>()
-  let candidates: readonly Endpoint[] = models.flatMap(model =>
-    modelCandidates(model, request, preferences, excludedBy),
-  )
-  if (candidates.length === 0) throw nothingLeft(models, preferences, excludedBy)
-  if (typeof preferences.sort === 'object' && preferences.sort?.partition === 'none') {
-    candidates = sorted(candidates, preferences)
-  }
+  const perModel = models.map(model => modelTiers(model, wish, scope, filters, excludedBy))
+  const tiers =
+    typeof preferences.sort === 'object' && preferences.sort?.partition === 'none'
+      ? [acrossModels(perModel, preferences)]
+      : perModel
+  const candidates = tiers.flatMap(({ own, shared, fallback }) => [...own, ...shared, ...fallback])
+  if (candidates.length === 0) throw nothingLeft(models, wish, filters, excludedBy)
   return {
     candidates,
     fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
@@ -120,22 +74,67 @@ function requestedModels(request: ResponsesRequest): string[] {
   return [...new Set([...(request.model === undefined ? [] : [request.model]), ...(request.models ?? [])])]
 }
 
-function modelCandidates(
+/** Candidates by what goes before what. */
+interface Tiers {
+  readonly own: readonly RouteCandidate[]
+  readonly shared: readonly RouteCandidate[]
+  /** Own keys that wait until everything else was tried. */
+  readonly fallback: readonly RouteCandidate[]
+}
+
+function modelTiers(
   model: Model,
-  request: ResponsesRequest,
-  preferences: Preferences,
+  wish: Wish,
+  scope: Scope,
+  filters: readonly Filter[],
   excludedBy: Set<string>,
-): readonly Endpoint[] {
-  const filters = FILTERS.filter(filter => filter.applies(preferences))
-  const admitted = model.endpoints.filter(endpoint => {
-    const refused = filters.find(filter => !filter.admits(endpoint, preferences, request))
+): Tiers {
+  const own: RouteCandidate[] = []
+  const shared: RouteCandidate[] = []
+  const fallback: RouteCandidate[] = []
+  const offer = (candidate: RouteCandidate): void => {
+    const refused = filters.find(filter => !filter.admits(candidate, wish))
+    // Guardrails come last: what they refuse would have served.
+    const restriction =
+      refused === undefined && scope.restrictions != null ? scope.restrictions.refusal(candidate) : null
     if (refused !== undefined) excludedBy.add(refused.excludedBy)
-    return refused === undefined
-  })
-  const capable = admitted.filter(
-    endpoint => unsupported(request, endpoint, PREFERRED_PARAMETERS).length === 0,
-  )
-  return sorted(capable.length > 0 ? capable : admitted, preferences)
+    else if (restriction !== null) excludedBy.add(restriction)
+    else if (candidate.credential === null) shared.push(candidate)
+    else if (candidate.credential.isFallback) fallback.push(candidate)
+    else own.push(candidate)
+  }
+  const { ownKeys } = scope
+  const asker = { keyHash: scope.keyHash, user: wish.request.user ?? null }
+  const isReserved = !ownKeys.isEmpty && ownKeys.reserves(model)
+  for (const endpoint of sorted(model.endpoints, wish.preferences)) {
+    const { provider } = endpoint
+    if (isReserved || ownKeys.requiredFor(provider.slug)) excludedBy.add(BYOK_REQUIRED)
+    else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
+    else offer({ endpoint, credential: null })
+    if (ownKeys.isEmpty) continue
+    for (const credential of ownKeys.serving(endpoint, asker)) offer({ endpoint, credential })
+  }
+  return preferCapable({ own, shared, fallback }, wish.request)
+}
+
+/** Only candidates that honour the preferred parameters, if there are any. */
+function preferCapable(tiers: Tiers, request: ResponsesRequest): Tiers {
+  const isCapable = ({ endpoint }: RouteCandidate) =>
+    unsupported(request, endpoint, PREFERRED_PARAMETERS).length === 0
+  const own = tiers.own.filter(isCapable)
+  const shared = tiers.shared.filter(isCapable)
+  const fallback = tiers.fallback.filter(isCapable)
+  return own.length + shared.length + fallback.length > 0 ? { own, shared, fallback } : tiers
+}
+
+/** One order over all models. */
+function acrossModels(perModel: readonly Tiers[], preferences: Preferences): Tiers {
+  const merged = (tier: keyof Tiers): readonly RouteCandidate[] => {
+    const candidates = perModel.flatMap(tiers => tiers[tier])
+    const endpoints = sorted([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
+    return endpoints.flatMap(endpoint => candidates.filter(candidate => candidate.endpoint === endpoint))
+  }
+  return { own: merged('own'), shared: merged('shared'), fallback: merged('fallback') }
 }
 
 /** Stable, so that what is equal keeps the catalogue's order. */
@@ -154,43 +153,41 @@ function sorted(endpoints: readonly Endpoint[], preferences: Preferences): reado
   return endpoints.toSorted((a, b) => price(a) - price(b))
 }
 
-/** A base slug names every region and variant of a provider; display names are accepted too. */
-function namesProvider(name: string, endpoint: Endpoint): boolean {
-  const { slug, name: displayName } = endpoint.provider
-  const asked = name.toLowerCase()
-  return asked === slug || slug.startsWith(`${asked}/`) || asked === displayName.toLowerCase()
-}
-
-/** `max_price` is in US dollars: per million tokens for prompt and completion, per request for request. */
-function withinPrice(endpoint: Endpoint, limit: NonNullable<Preferences['max_price']>): boolean {
-  const { pricing } = endpoint
-  return (
-    underLimit(pricing.prompt * 1e6, limit.prompt) &&
-    underLimit(pricing.completion * 1e6, limit.completion) &&
-    underLimit(pricing.request, limit.request)
-  )
-}
-
-function underLimit(price: number, limit: unknown): boolean {
-  if (limit == null) return true
-  return price <= Number(limit) * UNITS_PER_USD
+/** Whether the service itself can call the provider; where it has no key, only own ones can. */
+function hasSharedKey({ auth, apiKey }: Provider): boolean {
+  return auth === 'none' || apiKey !== null
 }
 
 function nothingLeft(
   models: readonly Model[],
-  preferences: Preferences,
+  { preferences }: Wish,
+  filters: readonly Filter[],
   excludedBy: ReadonlySet<string>,
 ): GatewayError {
   const ids = models.map(model => model.id)
-  const serving = [
-    ...new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.slug))),
-  ]
+  const reasons = [...excludedBy]
+  const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
+  if (forbidden.length > 0) {
+    const message = `A guardrail of this API key forbids what could serve ${ids.join(', ')} (${forbidden.join(', ')}).`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
+    return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
+  }
   const only = preferences.only ?? []
-  const message =
-    only.length > 0 && excludedBy.has('allowed_providers')
-      ? `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${serving.join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
-      : `No endpoint of ${ids.join(', ')} meets the request's provider preferences (${[...excludedBy].join(', ')}).`
-  return unavailable('constraint_filtered', message, ids, [...excludedBy])
+  if (only.length > 0 && excludedBy.has('allowed_providers')) {
+    const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
+    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
+    return unavailable('constraint_filtered', message, ids, reasons)
+  }
+  const message = `No endpoint of ${ids.join(', ')} meets the request's provider preferences, its data region and the rules of the workspace's own provider credentials (${reasons.join(', ')}).`
+  return unavailable('constraint_filtered', message, ids, reasons)
+}
+
+function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
+  return excludedBy.has(BYOK_REQUIRED)
+    ? `${ids.join(', ')} runs on own provider credentials only in this workspace, and none of them is enabled and allowed for this model, API key and user.`
+    : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
 }
 
 function unavailable(

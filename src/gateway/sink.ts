@@ -2,7 +2,7 @@
 import type { GatewayError } from '../errors.ts'
 import type { ExchangeLine } from '../log.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import type { GatewayMetadata, ResponseResource } from '../protocol/response.ts'
+import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 
 export interface Sink {
   /**
@@ -53,11 +53,26 @@ export type ExchangeSummary = Pick<
   'firstTokenMs' | 'model' | 'provider' | 'attempts' | 'inputTokens' | 'outputTokens' | 'finish' | 'error'
 >
 
+/** What a failure tells of calls that were made and count, although nothing of them is delivered. */
+export interface Charged {
+  readonly id: string
+  readonly usage: ResponseUsage
+}
+
 /** How an exchange ended, for the front end that has to answer. */
 export type Outcome =
   /** Everything was said through the sink, a failure after the commit point included. */
   (
-    | { readonly answered: true }
+    | {
+        readonly answered: true
+        /** Why nothing was delivered although the model answered. */
+        readonly refused?: GatewayError
+      }
     /** Nothing was written to the sink; the front end answers with the envelope. */
-    | { readonly answered: false; readonly error: GatewayError; readonly metadata: GatewayMetadata | null }
+    | {
+        readonly answered: false
+        readonly error: GatewayError
+        readonly metadata: GatewayMetadata | null
+        readonly charged?: Charged | null
+      }
   ) & { readonly summary?: ExchangeSummary }

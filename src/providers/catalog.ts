@@ -5,6 +5,7 @@
 import { type PicoUsd, parseUsd } from '../money.ts'
 import {
   type AbortPolicy,
+  AUTH_OF_FORMAT,
   type AuthScheme,
   type DataRegion,
   type Endpoint,
@@ -103,14 +104,6 @@ const FORMATS: readonly FormatName[] = [
 ]
 const AUTH_SCHEMES: readonly AuthScheme[] = ['bearer', 'x-api-key', 'x-goog-api-key', 'none']
 const REGIONS: readonly DataRegion[] = ['europe', 'us']
-
-/** Where a format's API expects its key, for providers that do not say. */
-const AUTH_OF_FORMAT: Readonly<Record<FormatName, AuthScheme>> = {
-  'openai-responses': 'bearer',
-  'openai-chat': 'bearer',
-  'anthropic-messages': 'x-api-key',
-  'google-gemini': 'x-goog-api-key',
-}
 
 /** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
 const MODEL_ID = /^~?[a-z0-9][a-z0-9._-]*(?:\/[a-z0-9][a-z0-9._-]*)+(?::[a-z0-9][a-z0-9._-]*)*$/i

@@ -45,6 +45,14 @@ export type Quirk = (typeof QUIRKS)[number]
 /** What happens to the upstream request when the client goes away. */
 export type AbortPolicy = 'cancel' | 'drain'
 
+/** Where a format's API expects its key, for providers that do not say. */
+export const AUTH_OF_FORMAT: Readonly<Record<FormatName, AuthScheme>> = {
+  'openai-responses': 'bearer',
+  'openai-chat': 'bearer',
+  'anthropic-messages': 'x-api-key',
+  'google-gemini': 'x-goog-api-key',
+}
+
 export interface Provider {
   /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
   readonly slug: string
@@ -105,4 +113,9 @@ export interface Model {
   readonly outputModalities: readonly string[]
   /** In the order in which they are tried. Never empty. */
   readonly endpoints: readonly Endpoint[]
+}
+
+/** Where an own key goes: a provider that the service itself calls without one still takes the caller's. */
+export function ownKeyScheme({ format, provider }: Endpoint): AuthScheme {
+  return provider.auth === 'none' ? AUTH_OF_FORMAT[format] : provider.auth
 }

@@ -10,6 +10,8 @@ export interface AdminSources {
   metrics(): Promise<string>
   /** Null when traffic may come; otherwise why not. */
   unreadyReason(): string | null
+  /** What is away although traffic may come; default: nothing. */
+  degraded?(): readonly string[]
 }
 
 export interface AdminServer {
@@ -35,9 +37,9 @@ export async function startAdmin(host: string, port: number, sources: AdminSourc
         return json(response, 200, { status: 'ok' })
       case '/readyz': {
         const reason = sources.unreadyReason()
-        return reason === null
-          ? json(response, 200, { status: 'ready' })
-          : json(response, 503, { status: 'unready', reason })
+        if (reason !== null) return json(response, 503, { status: 'unready', reason })
+        const degraded = sources.degraded?.() ?? []
+        return json(response, 200, { status: 'ready', ...(degraded.length === 0 ? {} : { degraded }) })
       }
       default:
         return plain(response, 404, 'not found\n')

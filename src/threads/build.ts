@@ -1,23 +1,46 @@
 /**
  * The object graph of one serve thread: everything stateful is made here and handed down. Composition root.
  */
+import type { Change } from '../access/changes.ts'
+import type { Counters } from '../access/counters.ts'
+import { createCredentialCache } from '../access/credential-cache.ts'
+import { Credentials } from '../access/credentials.ts'
 import { hashEndUser } from '../access/end-user-hash.ts'
+import { Guardrails } from '../access/guardrails.ts'
 import { createKeyRing } from '../access/keys.ts'
+import { createQuota } from '../access/quota.ts'
+import { openCounters } from '../access/shared-counters.ts'
+import { createSpending } from '../access/spending.ts'
+import { createVault } from '../access/vault.ts'
+import { parseVaultKeys } from '../access/vault-keys.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config.ts'
 import { FORMATS } from '../formats/table.ts'
+import { type AskTools, createAsk } from '../gateway/ask.ts'
 import { Drains } from '../gateway/drains.ts'
+import { estimateInput } from '../gateway/estimate.ts'
+import { createGuard, prepareGuardrail } from '../gateway/guard.ts'
 import { createLedger } from '../gateway/ledger.ts'
 import { createListing } from '../gateway/listing.ts'
+import { openKey } from '../gateway/own-key.ts'
 import { createGateway } from '../gateway/respond.ts'
+import { createSteps } from '../gateway/steps.ts'
+import { createPins, Stickiness } from '../gateway/sticky.ts'
+import { patternProblem } from '../guardrails/pattern-problem.ts'
 import type { Log } from '../log.ts'
 import { createMetrics, type MetricLabels, type Metrics } from '../metrics.ts'
-import { type Catalog, createCatalog } from '../providers/catalog.ts'
+import { createPlugins } from '../plugins/table.ts'
+import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
+import { type Catalog, CatalogError, createCatalog } from '../providers/catalog.ts'
+import type { Model } from '../providers/provider.ts'
+import { createDataRegions } from '../server/data-region.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { createRoutes } from '../server/routes.ts'
 import { simModels, simProvider } from '../sim/rows.ts'
-import { openStore } from '../storage/open.ts'
+import { openStore, StoreError } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
+import type { Store } from '../storage/store.ts'
+import { createTaskPool } from '../tasks/pool.ts'
 import { createUndiciClient } from '../upstream/undici-client.ts'
 import { connectionCap, descriptorLimit } from './descriptor-limit.ts'
 
@@ -26,20 +49,30 @@ export interface ServeOptions {
   readonly simUrl: string | null
   /** Base64; see access/end-user-hash.ts. */
   readonly endUserKey: string
+  /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. */
+  readonly vaultKeys: string
   /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
   readonly thread?: string
   readonly log: Log
   /** Where usage records are spooled; the folder of a LedgerShipper. */
   readonly spoolFolder: string
+  /** Told of each record that this instance changed, after it has dropped its own memory of it. */
+  readonly publish?: (change: Change) => void
+  /** What quotas count with; default: counters of this instance alone. */
+  readonly counters?: Counters
   readonly clock?: Clock
+  /** False: until `prepared` is called no key is looked up, and callers are asked to come again. Default true. */
+  readonly prepared?: boolean
 }
 
 /** One serving instance: its own server, caches, connections and metrics. */
 export interface Serving {
   readonly server: HttpServer
   readonly metrics: Metrics
-  /** The record of this key was changed: the next request reads it anew. */
-  forgetKey(keyHash: string): void
+  /** The store is ready for use. */
+  prepared(): void
+  /** A record was changed: the next request reads it anew. */
+  changed(change: Change): void
   /** Closes what the server stood on; call it after the server has drained or closed. */
   close(): Promise<void>
 }
@@ -49,13 +82,40 @@ export interface Serving {
  * @throws CatalogError
  */
 export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
-  return createCatalog({
+  const catalog = createCatalog({
     // Configured rows first: the paths of errors count from there.
     providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
     models: simUrl === null ? config.models : [...config.models, ...simModels()],
     onAbort: config.onAbort,
     created,
   })
+  const { evaluator } = config.alignment
+  if (evaluator !== null && catalog.model(evaluator.model) === undefined) {
+    throw new CatalogError('alignment.evaluator.model', 'there is no such model')
+  }
+  if (config.moderation !== null && catalog.model(config.moderation.model) === undefined) {
+    throw new CatalogError('moderation.model', 'there is no such model')
+  }
+  return catalog
+}
+
+/** What plugins ask about models, by their ids. */
+function modelFacts(catalog: Catalog) {
+  const ids = (holds: (model: Model) => boolean): ReadonlySet<string> =>
+    new Set(
+      catalog
+        .models()
+        .filter(holds)
+        .map(({ id }) => id),
+    )
+  const small = ids(({ endpoints }) =>
+    endpoints.some(({ contextLength }) => contextLength !== null && contextLength <= SMALL_CONTEXT_TOKENS),
+  )
+  const reading = ids(({ inputModalities }) => inputModalities.includes('file'))
+  return {
+    hasSmallContext: (id: string) => small.has(id),
+    takesFiles: (id: string) => reading.has(id),
+  }
 }
 
 /** Only providers that can be asked have series. */
@@ -68,12 +128,20 @@ function metricLabels(catalog: Catalog, thread: string): MetricLabels {
   }
 }
 
+/** Without a supervisor there is one thread, which counts for itself. */
+function countingOf({ counters, log }: ServeOptions, store: Store, clock: Clock) {
+  if (counters !== undefined) return { counters, close: async () => undefined }
+  const spending = createSpending(store, async () => undefined)
+  const alone = openCounters({ redis: null, nodes: 1, spending, clock, log })
+  return { counters: alone, close: () => alone.close() }
+}
+
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const { config, log } = options
   const clock = options.clock ?? systemClock
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
-  const store = await openStore(config.storageUrl)
+  const store = await openStore(config.storageUrl, { wait: false })
   const client = createUndiciClient({ clock, log })
   const endUserKey = Buffer.from(options.endUserKey, 'base64')
   const spool = openSpool(options.spoolFolder, {
@@ -83,7 +151,19 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   })
   const ledger = createLedger(spool, store.ledger)
   const drains = new Drains()
-  const gateway = createGateway({
+  const tasks = createTaskPool({ threads: config.threads.tasks, clock, metrics })
+  const vault = createVault(parseVaultKeys(options.vaultKeys))
+  const credentials = new Credentials({ store, clock, log })
+  const ownKeys = createCredentialCache({ store, vault, clock, metrics, ...config.credentials })
+  const counting = countingOf(options, store, clock)
+  const quota = createQuota({
+    counters: counting.counters,
+    clock,
+    enforceCredits: config.credits.enforced,
+    requestsPerMinute: config.quotas.requestsPerMinute,
+    tokensPerMinute: config.quotas.tokensPerMinute,
+  })
+  const upstream = {
     catalog,
     ledger,
     drains,
@@ -93,9 +173,53 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     log,
     metrics,
     timeouts: config.timeouts,
+    openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
+    byokFeePercent: config.byok.feePercent,
+    stickiness: new Stickiness(createPins(clock)),
     hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+  } satisfies AskTools
+  const plugins = createPlugins({
+    ask: createAsk(upstream),
+    clock,
+    metrics,
+    tasks,
+    ...config.alignment,
+    moderation: config.moderation,
+    tokensOf: estimateInput,
+    ...modelFacts(catalog),
   })
-  const keys = createKeyRing({ store, clock, log })
+  const guardrails = new Guardrails({ store, clock, log, prepare: prepareGuardrail })
+  const guard = createGuard({ guardrails, tasks, metrics })
+  const gateway = createGateway({ ...upstream, credentials, quota, stepsOf: createSteps(plugins), guard })
+  let prepared = options.prepared ?? true
+  const keys = createKeyRing({
+    store: {
+      keys: {
+        ...store.keys,
+        async find(hash) {
+          // A key that is configured may not be in it yet: whoever has it is no stranger.
+          if (!prepared) throw new StoreError('storage: is not ready yet', 'new')
+          return await store.keys.find(hash)
+        },
+      },
+    },
+    clock,
+    log,
+  })
+  const changed = (change: Change): void => {
+    if (change.kind === 'all') {
+      keys.doubtAll()
+      credentials.doubtAll()
+      guardrails.doubtAll()
+      ownKeys.forgetAll()
+    } else if (change.kind === 'key') keys.forget(change.hash)
+    else if (change.kind === 'guardrails') guardrails.forget(change.organizationId)
+    else {
+      credentials.forget(change.organizationId, change.workspaceId)
+      for (const id of change.ids) ownKeys.forget(id)
+    }
+  }
+  const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
   const { heartbeatMs, stallMs, uploadMs, requestMs } = config.timeouts
   const server = createServer({
     routes: createRoutes({
@@ -103,6 +227,19 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
       listing: createListing(catalog),
       ledger,
       stream: { heartbeatMs, stallMs, clock, metrics },
+      dataRegionOf: createDataRegions(config.regions),
+      byokFeePercent: config.byok.feePercent,
+      store,
+      vault,
+      clock,
+      changes: {
+        publish(change) {
+          changed(change)
+          options.publish?.(change)
+        },
+      },
+      providerName: slug => providerNames.get(slug) ?? null,
+      patternProblem,
     }),
     keys,
     uploadMs,
@@ -118,12 +255,18 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   return {
     server,
     metrics,
-    forgetKey: keyHash => keys.forget(keyHash),
+    changed,
+    prepared() {
+      prepared = true
+    },
     async close() {
       drains.endAll()
       await client.close()
+      await tasks.close()
       // What was cut off just now is accounted in this turn.
       await new Promise(resolve => setImmediate(resolve))
+      await counting.close()
+      ownKeys.close()
       spool.close()
       await store.close()
     },

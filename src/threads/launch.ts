@@ -2,23 +2,35 @@
  * Starts a whole gateway in this process: keys, simulated provider, threads, admin port. What `main.ts` and the
  * tests of the running product share.
  */
-import { dirname, join } from 'node:path'
-import { ensureKeys, type FirstKeys } from '../access/bootstrap.ts'
-import { deriveKey, keyFile, parseVaultKeys, type VaultKey } from '../access/vault-keys.ts'
+import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
+import type { Change } from '../access/changes.ts'
+import { endUserKey } from '../access/end-user-hash.ts'
+import { checkRing } from '../access/rotation.ts'
+import { createVault } from '../access/vault.ts'
+import { formatVaultKeys } from '../access/vault-keys.ts'
+import { installedRing } from '../access/vault-ring.ts'
 import { systemClock } from '../clock.ts'
 import { type Config, ConfigError } from '../config.ts'
 import type { Log } from '../log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore, sqlitePath } from '../storage/open.ts'
 import { buildCatalog } from './build.ts'
+import { type ChangeFeed, startChangeFeed } from './change-feed.ts'
+import { type Counting, startCounting } from './counting.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
-import { startSupervisor } from './supervisor.ts'
+import { watchSealedCounts } from './sealed-counts.ts'
+import { startFailure } from './start-failure.ts'
+import { type StoreWatch, watchStore } from './store-watch.ts'
+import { type Supervisor, startSupervisor } from './supervisor.ts'
 
 export interface Launched {
   readonly url: string
   readonly adminUrl: string
-  /** Plain keys that were made because the store was empty; shown once. */
-  readonly firstKeys: FirstKeys | null
+  /**
+   * Plain keys that were made because the store was empty; shown once. Settles when the store has been there for the
+   * first time.
+   */
+  readonly firstKeys: Promise<FirstKeys | null>
   /** Whether the simulated provider answers, because none is configured. */
   readonly simulated: boolean
   /**
@@ -26,8 +38,8 @@ export interface Launched {
    * hurries. False: a thread did not stop, and only the end of the process ends it.
    */
   stop(graceMs: number): Promise<boolean>
-  /** Makes every thread read the record of this key anew. */
-  forgetKey(keyHash: string): void
+  /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
+  changed(change: Change): void
 }
 
 /** @throws CatalogError, VaultKeyError, StoreError, BootstrapError or StartError, each with a line for the operator. */
@@ -38,25 +50,54 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
   if (sqlitePath(config.storageUrl) === ':memory:') {
     throw new ConfigError('storage.url: a database in memory is not shared by threads; name a file')
   }
-  const [vaultKey] = vaultKeys(config)
-  const store = await openStore(config.storageUrl)
-  const firstKeys = await ensureKeys({
-    store,
-    clock: systemClock,
-    managementKey: config.managementKey,
-    apiKey: config.apiKey,
-  }).finally(() => store.close())
+  const { keys, source } = installedRing(config)
+  const vault = createVault(keys)
+  const store = await openStore(config.storageUrl, { wait: false })
+  let watch: StoreWatch<FirstKeys | null>
+  try {
+    const ensureKeys = createBootstrap({
+      store,
+      clock: systemClock,
+      managementKey: config.managementKey,
+      apiKey: config.apiKey,
+    })
+    const prepare = async (): Promise<FirstKeys | null> => {
+      await checkRing(store, vault, source)
+      return await ensureKeys()
+    }
+    watch = await watchStore({ store, prepare, clock: systemClock, log })
+  } catch (error) {
+    await store.close()
+    throw error
+  }
 
+  const sealed = watchSealedCounts({ store, vault, keyIds: keys.map(({ id }) => id), clock: systemClock })
   let sim: Sim | null = null
   let shipper: LedgerShipper | null = null
+  let counting: Counting | null = null
+  let feed: ChangeFeed | null = null
+  let started: Supervisor | null = null
   try {
     sim = simulated ? createSim({ keepRequests: 0 }) : null
     const simUrl = sim === null ? null : (await sim.listen()).url
-    if (config.redisUrl !== null) log.notice('redis is configured, but this version does not use it')
     const ledger = await startShipper({ storageUrl: config.storageUrl, clock: systemClock, log })
     shipper = ledger
+    const counted = await startCounting({ config, shipper: ledger, clock: systemClock, log })
+    counting = counted
+    const changes = startChangeFeed({
+      config,
+      clock: systemClock,
+      log,
+      onChange: change => started?.changed(change),
+    })
+    feed = changes
     let closing: Promise<void> | null = null
     const close = async (stopped: boolean) => {
+      watch.close()
+      await changes?.close()
+      await counted.close()
+      await sealed.close()
+      await store.close()
       // The files of a thread that did not stop are left for the next start.
       if (stopped) await ledger.close()
       else await ledger.ship()
@@ -65,16 +106,27 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
     const supervisor = await startSupervisor({
       config,
       simUrl,
-      endUserKey: deriveKey(vaultKey, 'end-user').toString('base64'),
+      endUserKey: endUserKey(keys).toString('base64'),
+      vaultKeys: formatVaultKeys(keys),
       spoolFolder: ledger.folder,
       log,
+      counters: counted.counters,
+      onChange: change => changes?.publish(change),
+      prepared: watch.prepared,
+      unreadyReason: () => unreadyReason(watch),
+      degraded: () => [
+        ...(watch.state === 'away' ? ['store'] : []),
+        ...(counted.counters.degraded ? ['redis'] : []),
+      ],
+      sealedCounts: () => sealed.current(),
     })
+    started = supervisor
     return {
       url: supervisor.url,
       adminUrl: supervisor.adminUrl,
-      firstKeys,
+      firstKeys: watch.prepared,
       simulated,
-      forgetKey: keyHash => supervisor.forgetKey(keyHash),
+      changed: change => supervisor.changed(change),
       async stop(graceMs) {
         const stopped = await supervisor.drain(graceMs)
         closing ??= close(stopped)
@@ -83,21 +135,20 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
       },
     }
   } catch (error) {
+    watch.close()
+    await feed?.close()
+    await counting?.close()
+    await sealed.close()
+    await store.close()
     await shipper?.close()
     await sim?.close()
     throw error
   }
 }
 
-/** The first key is the one in force; a key file of our own is kept beside the embedded database. */
-function vaultKeys(config: Config): readonly [VaultKey, ...VaultKey[]] {
-  const path = sqlitePath(config.storageUrl)
-  const keys =
-    config.vaultKeys !== null
-      ? parseVaultKeys(config.vaultKeys)
-      : keyFile(join(path === null ? './data' : dirname(path), 'vault.key'))
-  const [first, ...rest] = keys
-  // parseVaultKeys refuses an empty list, so there is always a first one.
-  if (first === undefined) throw new TypeError('no vault key')
-  return [first, ...rest]
+/** Nothing can be served before the store was there once: no key is known. Afterwards what is remembered goes on. */
+function unreadyReason({ state, wrong }: StoreWatch<unknown>): string | null {
+  if (state !== 'new') return null
+  const failure = startFailure(wrong)
+  return failure === null ? 'store' : `store: ${failure.line}`
 }

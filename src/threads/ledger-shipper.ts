@@ -37,7 +37,7 @@ export async function startShipper(options: ShipperOptions): Promise<LedgerShipp
   const own = claimSpoolFolder(root)
   let store: Store
   try {
-    store = await openStore(options.storageUrl)
+    store = await openStore(options.storageUrl, { wait: false })
   } catch (error) {
     own.release()
     throw error

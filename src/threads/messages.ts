@@ -1,5 +1,7 @@
 /** What the supervisor and its threads say to each other. Plain data only: anything else loses its fields. */
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
+import type { Change } from '../access/changes.ts'
+import type { CounterEntry, Refusal } from '../access/counters.ts'
 import type { Config } from '../config.ts'
 
 /** Handed to a serve thread at its birth. */
@@ -11,10 +13,14 @@ export interface ServeSettings {
   readonly simUrl: string | null
   /** Keys under which end users are known to providers, base64. */
   readonly endUserKey: string
+  /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. Never shown or logged. */
+  readonly vaultKeys: string
   /** Where usage records are spooled. */
   readonly spoolFolder: string
   /** Port to bind; every thread after the first shares the first one's port. */
   readonly port: number
+  /** Whether the store was there and made ready for use; otherwise a message tells when it is. */
+  readonly prepared: boolean
   /** Whether other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
   readonly shared: boolean
 }
@@ -23,10 +29,32 @@ export type MetricSnapshot = readonly MetricObjectWithValues<MetricValue<string>
 
 export type ToThread =
   | { readonly type: 'metrics'; readonly request: number }
-  /** The record of this key was changed: what is remembered of it no longer counts. */
-  | { readonly type: 'forget-key'; readonly keyHash: string }
+  /** A record was changed, here or at another instance: what is remembered of it no longer counts. */
+  | { readonly type: 'changed'; readonly change: Change }
+  /** The store is ready for use. */
+  | { readonly type: 'prepared' }
+  | { readonly type: 'counted'; readonly answers: readonly CounterAnswer[] }
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
+
+/** A reservation that a thread asks for; `id` names it between that thread and the supervisor. */
+export interface CounterTake {
+  readonly id: number
+  readonly entries: readonly CounterEntry[]
+}
+
+export interface CounterGive {
+  readonly id: number
+  /** What of each entry was used; null: the thread no longer waits for the answer. */
+  readonly used: readonly number[] | null
+}
+
+export interface CounterAnswer {
+  readonly id: number
+  /** Null: taken, unless it failed. */
+  readonly refusal: Refusal | null
+  readonly failed: boolean
+}
 
 /** A thread says this often that its event loop turns. */
 export const PULSE_MS = 1_000
@@ -37,5 +65,9 @@ export type FromThread =
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
   | { readonly type: 'pulse' }
+  /** The thread changed a record: all others have to be told. */
+  | { readonly type: 'changed'; readonly change: Change }
+  /** What the thread has to count since it last said so. */
+  | { readonly type: 'count'; readonly takes: readonly CounterTake[]; readonly gives: readonly CounterGive[] }
   /** The last word of a thread that ends, with all it counted. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }

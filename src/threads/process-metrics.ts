@@ -26,6 +26,11 @@ export function createProcessMetrics() {
     help: 'Serve threads that died and were started again',
     registers,
   })
+  const quotaDegraded = new Gauge({
+    name: 'gateway_quota_degraded',
+    help: '1 while Redis does not answer and limits go on by the share of this instance',
+    registers,
+  })
   new Gauge({
     name: 'gateway_build_info',
     help: 'Always 1; the label tells which version runs',
@@ -56,7 +61,13 @@ export function createProcessMetrics() {
     },
   })
   if (process.platform === 'linux') fileDescriptors(registers)
-  return { registry, threads, restarts }
+  const credentials = new Gauge({
+    name: 'gateway_credentials',
+    help: 'Stored provider keys, by the master key that wraps them',
+    labelNames: ['key_id'] as const,
+    registers,
+  })
+  return { registry, threads, restarts, quotaDegraded, credentials }
 }
 
 function fileDescriptors(registers: Registry[]): void {

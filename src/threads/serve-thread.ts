@@ -1,6 +1,15 @@
 /** A serve thread as the supervisor sees it: a worker that listens, tells its pulse and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
-import type { FromThread, MetricSnapshot, ServeSettings, ToThread } from './messages.ts'
+import type { Change } from '../access/changes.ts'
+import type {
+  CounterAnswer,
+  CounterGive,
+  CounterTake,
+  FromThread,
+  MetricSnapshot,
+  ServeSettings,
+  ToThread,
+} from './messages.ts'
 
 /** Start-up failed for a reason the operator can act on. */
 export class StartError extends Error {
@@ -22,9 +31,18 @@ export const SERVE_ENTRY = new URL(
   import.meta.url,
 )
 
+/** Who hears what the thread says of its own accord. */
+export interface Hears {
+  /** It changed a record. */
+  change(change: Change): void
+  /** It has something to count. */
+  count(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
+}
+
 export class ServeThread {
   readonly name: string
   readonly #worker: Worker
+  readonly #hears: Hears
   readonly #listening = Promise.withResolvers<number>()
   readonly #exited = Promise.withResolvers<number>()
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
@@ -32,8 +50,9 @@ export class ServeThread {
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
 
-  constructor(settings: ServeSettings, entry: URL = SERVE_ENTRY) {
+  constructor(settings: ServeSettings, hears: Hears, entry: URL = SERVE_ENTRY) {
     this.name = settings.thread
+    this.#hears = hears
     // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
     this.#worker = new Worker(entry, { workerData: settings, env: SHARE_ENV })
     this.#worker.on('message', (message: FromThread) => this.#receive(message))
@@ -80,8 +99,18 @@ export class ServeThread {
     })
   }
 
-  forgetKey(keyHash: string): void {
-    this.#send({ type: 'forget-key', keyHash })
+  /** Makes the thread drop what it remembers of a changed record. */
+  changed(change: Change): void {
+    this.#send({ type: 'changed', change })
+  }
+
+  /** Tells the thread that the store is ready for use. */
+  prepared(): void {
+    this.#send({ type: 'prepared' })
+  }
+
+  counted(answers: readonly CounterAnswer[]): void {
+    this.#send({ type: 'counted', answers })
   }
 
   /** Lets running requests finish within the grace time; resolves when the thread has ended. */
@@ -105,6 +134,12 @@ export class ServeThread {
         break
       case 'metrics':
         this.#scrapes.get(message.request)?.(message.metrics)
+        break
+      case 'changed':
+        this.#hears.change(message.change)
+        break
+      case 'count':
+        this.#hears.count(message.takes, message.gives)
         break
       case 'ended':
         this.#lastWord = message.metrics

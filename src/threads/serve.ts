@@ -1,10 +1,12 @@
 /** Entry of a serve thread: builds its object graph, listens, and obeys the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from '../clock.ts'
 import { createBufferedLog } from '../log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import type { MetricSnapshot } from './messages.ts'
 import { type FromThread, PULSE_MS, type ServeSettings, type ToThread } from './messages.ts'
+import { RemoteCounters } from './remote-counters.ts'
 
 const settings = workerData as ServeSettings
 const supervisor = parentPort
@@ -14,7 +16,13 @@ const tell = (message: FromThread) => supervisor.postMessage(message)
 
 const { config, thread } = settings
 const log = createBufferedLog(config.logLevel)
-const serving = await buildServing({ ...settings, log })
+const counters = new RemoteCounters(tell, systemClock)
+const serving = await buildServing({
+  ...settings,
+  log,
+  counters,
+  publish: change => tell({ type: 'changed', change }),
+})
 const { server, metrics } = serving
 let failed = false
 let stopped: Promise<void> | null = null
@@ -31,8 +39,14 @@ supervisor.on('message', (message: ToThread) => {
     case 'metrics':
       void snapshot().then(counts => tell({ type: 'metrics', request: message.request, metrics: counts }))
       break
-    case 'forget-key':
-      serving.forgetKey(message.keyHash)
+    case 'changed':
+      serving.changed(message.change)
+      break
+    case 'prepared':
+      serving.prepared()
+      break
+    case 'counted':
+      counters.answered(message.answers)
       break
     case 'drain':
       void stop(message.graceMs)
@@ -69,6 +83,7 @@ async function leave(drained: Promise<void>): Promise<void> {
   try {
     await drained
     await serving.close()
+    counters.flush()
     tell({ type: 'ended', metrics: await snapshot() })
   } catch (error) {
     failed = true

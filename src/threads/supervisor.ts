@@ -4,9 +4,12 @@
  */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import type { Change } from '../access/changes.ts'
+import type { Counters } from '../access/counters.ts'
 import type { Config } from '../config.ts'
 import type { Log } from '../log.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
+import { CounterDesk } from './counter-desk.ts'
 import { PULSE_MS } from './messages.ts'
 import { createProcessMetrics } from './process-metrics.ts'
 import { Scraper } from './scrape.ts'
@@ -20,17 +23,31 @@ export interface Supervisor {
    * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
    */
   drain(graceMs: number): Promise<boolean>
-  /** Makes every thread read the record of this key anew. */
-  forgetKey(keyHash: string): void
+  /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
+  changed(change: Change): void
 }
 
 export interface SupervisorOptions {
   readonly config: Config
   readonly simUrl: string | null
   readonly endUserKey: string
+  /** All master keys in the form of GATEWAY_VAULT_KEYS. */
+  readonly vaultKeys: string
   /** Where the threads spool their usage records. */
   readonly spoolFolder: string
   readonly log: Log
+  /** Called with each record that a thread changed, once all threads here are told: for other instances. */
+  readonly onChange?: (change: Change) => void
+  /** What all threads count with; without, nothing that is limited is admitted. */
+  readonly counters?: Counters & { readonly degraded: boolean }
+  /** Until it resolves, requests are asked to come again, because the store is not ready. Default: it is. */
+  readonly prepared?: Promise<unknown>
+  /** Why no traffic may come yet, apart from the threads; null when it may. */
+  readonly unreadyReason?: () => string | null
+  /** What is away although traffic may come. */
+  readonly degraded?: () => readonly string[]
+  /** How many credentials each master key wraps; null when it is not known. */
+  readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** What a serve thread runs; default: serve.ts. Another one must do as it does. */
   readonly entry?: URL
   /** A thread that says nothing for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
@@ -58,7 +75,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     url: `http://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
-    forgetKey: keyHash => supervisor.forgetKey(keyHash),
+    changed: change => supervisor.changed(change),
   }
 }
 
@@ -73,12 +90,21 @@ async function startOnPort(options: SupervisorOptions, tries: number): Promise<T
   }
 }
 
+const NO_COUNTERS: Counters = {
+  take() {
+    throw new Error('there are no counters')
+  },
+  give: () => undefined,
+}
+
 class ThreadSupervisor {
   readonly port: number
   readonly #options: SupervisorOptions
   readonly #process = createProcessMetrics()
   /** Those that take requests. */
   readonly #threads: ServeThread[] = []
+  /** Those that run at all: one takes requests before we hear that it does. */
+  readonly #alive = new Set<ServeThread>()
   /** Those whose event loop does not turn. */
   readonly #hung = new Set<ServeThread>()
   /** Starts that are under way. */
@@ -89,10 +115,16 @@ class ThreadSupervisor {
   #watch: NodeJS.Timeout | undefined
   #watchedMs = 0
   #draining = false
+  #prepared: boolean
 
   constructor(options: SupervisorOptions, port: number) {
     this.#options = options
     this.port = port
+    this.#prepared = options.prepared === undefined
+    void options.prepared?.then(() => {
+      this.#prepared = true
+      for (const thread of this.#alive) thread.prepared()
+    })
     this.#scraper = new Scraper(this.#process, this.#threads, options.config.threads.serve)
   }
 
@@ -105,8 +137,13 @@ class ThreadSupervisor {
     const { config } = this.#options
     try {
       this.#admin = await openAdmin(config, {
-        metrics: () => this.#scraper.page(),
+        metrics: () => {
+          this.#process.quotaDegraded.set(this.#options.counters?.degraded === true ? 1 : 0)
+          this.#showSealedCounts()
+          return this.#scraper.page()
+        },
         unreadyReason: () => this.#unreadyReason(),
+        degraded: () => this.#options.degraded?.() ?? [],
       })
       for (let index = 0; index < config.threads.serve; index++) await this.#run(`serve-${index}`, 0)
     } catch (error) {
@@ -129,22 +166,44 @@ class ThreadSupervisor {
     return inTime
   }
 
-  forgetKey(keyHash: string): void {
-    for (const thread of this.#threads) thread.forgetKey(keyHash)
+  changed(change: Change): void {
+    for (const thread of this.#alive) thread.changed(change)
+  }
+
+  /** The one way of every change that is made here: all threads first, then whoever else has to know. */
+  readonly #publish = (change: Change): void => {
+    this.changed(change)
+    this.#options.onChange?.(change)
   }
 
   /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
   async #run(name: string, deaths: number): Promise<void> {
-    const { config, simUrl, endUserKey, spoolFolder, entry, log } = this.#options
+    const { config, simUrl, endUserKey, vaultKeys, spoolFolder, entry, log } = this.#options
+    const { counters = NO_COUNTERS } = this.#options
     const shared = config.listen.shared || config.threads.serve > 1
-    const thread = new ServeThread(
-      { thread: name, config, simUrl, endUserKey, spoolFolder, port: this.port, shared },
+    const desk = new CounterDesk(counters, log, answers => thread.counted(answers))
+    const thread: ServeThread = new ServeThread(
+      {
+        thread: name,
+        config,
+        simUrl,
+        endUserKey,
+        vaultKeys,
+        spoolFolder,
+        port: this.port,
+        prepared: this.#prepared,
+        shared,
+      },
+      { change: this.#publish, count: (takes, gives) => desk.receive(takes, gives) },
       entry,
     )
+    this.#alive.add(thread)
+    void thread.exited().then(() => this.#alive.delete(thread))
     await thread.listening()
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
+      desk.close()
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < SETTLED_MS ? deaths + 1 : 1
@@ -196,10 +255,17 @@ class ThreadSupervisor {
     }
   }
 
+  #showSealedCounts(): void {
+    const { credentials } = this.#process
+    credentials.reset()
+    for (const [key_id, count] of this.#options.sealedCounts?.() ?? []) credentials.set({ key_id }, count)
+  }
+
   #unreadyReason(): string | null {
     if (this.#draining) return 'draining'
     if (this.#threads.length === 0) return 'no serve thread is up'
-    return this.#hung.size > 0 ? 'a serve thread hangs' : null
+    if (this.#hung.size > 0) return 'a serve thread hangs'
+    return this.#options.unreadyReason?.() ?? null
   }
 
   /** Whether the work was done within the time. */

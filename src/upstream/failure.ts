@@ -10,7 +10,7 @@ import { retryAfterSeconds } from './retry-after.ts'
 import { scrub } from './scrub.ts'
 
 export { retryAfterSeconds } from './retry-after.ts'
-export { scrub } from './scrub.ts'
+export { holdsSecret, scrub } from './scrub.ts'
 
 export interface Refusal {
   readonly format: Pick<Format, 'failure'>

@@ -297,6 +297,7 @@ t.test('the sum of the ledger is the sum of what callers were told', async t => 
     inputTokens: BigInt(told.input),
     outputTokens: BigInt(told.output),
     cost: BigInt(told.cost),
+    byokCost: 0n,
   })
   t.ok(told.cost > 0)
 })

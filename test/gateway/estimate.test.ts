@@ -1,6 +1,7 @@
 import t from 'tap'
-import { estimateUsage } from '../../src/gateway/estimate.ts'
+import { estimateRequest, estimateUsage } from '../../src/gateway/estimate.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { scriptedEndpoint } from '../support/scripted-attempt.ts'
 
 const asked = (input: unknown, more: Record<string, unknown> = {}) =>
   parseResponsesRequest({ model: 'a/b', input, ...more })
@@ -49,4 +50,26 @@ t.test('a request of very many parts takes bounded time', async t => {
   const spentMs = performance.now() - startedMs
   t.ok(inputTokens > 5_000)
   t.ok(spentMs < 50, `${spentMs.toFixed(1)} ms`)
+})
+
+t.test('before anything is sent a request is worth what its dearest candidate may charge', async t => {
+  const endpoint = (prompt: number, completion: number, request: number, maxOutputTokens: number | null) => ({
+    ...scriptedEndpoint('openai-chat'),
+    maxOutputTokens,
+    pricing: { prompt, completion, request, inputCacheRead: 0, inputCacheWrite: null },
+  })
+  const shared = { endpoint: endpoint(1, 2, 5, null), credential: null }
+  const own = { endpoint: endpoint(10, 20, 0, 50), credential: { id: 'c' } }
+  const text = 'x'.repeat(400)
+  t.same(estimateRequest(asked(text, { max_output_tokens: 60 }), [shared, own]), {
+    cost: 100 * 10 + 50 * 20,
+    ownCost: 100 * 1 + 60 * 2 + 5,
+    tokens: 160,
+  })
+  t.same(estimateRequest(asked(text), [shared]), {
+    cost: 100 + 1024 * 2 + 5,
+    ownCost: 100 + 1024 * 2 + 5,
+    tokens: 1124,
+  })
+  t.match(estimateRequest(asked(text), [own]), { ownCost: 0, tokens: 150 })
 })

@@ -39,7 +39,7 @@ const catalog = createCatalog({
 
 type Body = Record<string, unknown>
 const routed = (body: Body) => route(parseResponsesRequest({ input: 'hi', ...body }), catalog)
-const slugs = (body: Body) => routed(body).candidates.map(endpoint => endpoint.provider.slug)
+const slugs = (body: Body) => routed(body).candidates.map(({ endpoint }) => endpoint.provider.slug)
 const one = (provider: Body, rest: Body = {}) => slugs({ model: 'm/one', provider, ...rest })
 
 function refusal(body: Body): GatewayError {
@@ -84,7 +84,7 @@ t.test('endpoints that honour tools are preferred; if none does, the parameter i
   const tools = [{ type: 'function', name: 'f', parameters: { type: 'object' } }]
   t.same(one({}, { tools }), ['a', 'c/turbo'])
   t.same(one({ only: ['b'] }, { tools }), ['b'])
-  const [endpoint] = routed({ model: 'm/one', provider: { only: ['b'] }, tools }).candidates
+  const endpoint = routed({ model: 'm/one', provider: { only: ['b'] }, tools }).candidates[0]?.endpoint
   const request = parseResponsesRequest({
     model: 'm/one',
     input: 'hi',

@@ -8,7 +8,9 @@ function answered(fields: Record<string, unknown> = {}) {
   const exchange = scriptedExchange(fields)
   exchange.attempts.push({
     endpoint: scriptedEndpoint('openai-chat'),
+    credential: null,
     isByok: false,
+    ownKey: null,
     status: 200,
     error: null,
   })

@@ -11,7 +11,7 @@ import type { StreamEvent } from '../../src/protocol/events.ts'
 import { simFaultModels, simModels, simProvider } from '../../src/sim/rows.ts'
 import { createSim, type Sim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { buildServing, type Serving } from '../../src/threads/build.ts'
+import { buildServing, type ServeOptions, type Serving } from '../../src/threads/build.ts'
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
 
 export interface TestGateway {
@@ -24,6 +24,8 @@ export interface TestGateway {
   readonly serving: Serving
   readonly shipper: LedgerShipper
   readonly storageUrl: string
+  /** The ring that seals own credentials, as GATEWAY_VAULT_KEYS has it. */
+  readonly vaultKeys: string
   /** Log lines so far, parsed. */
   readonly lines: readonly Record<string, unknown>[]
   /** POST /responses with the API key. */
@@ -36,9 +38,15 @@ export interface TestGatewayOptions {
   readonly models?: Config['models']
   readonly providers?: Config['providers']
   readonly timeouts?: Partial<Config['timeouts']>
+  readonly regions?: Config['regions']
+  readonly byok?: Config['byok']
+  readonly alignment?: Config['alignment']
+  readonly moderation?: Config['moderation']
   readonly clock?: Clock
   /** Where the database lives; default: a new folder. */
   readonly storageUrl?: string
+  /** Told of each record that was changed. */
+  readonly publish?: ServeOptions['publish']
 }
 
 export async function startGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
@@ -56,10 +64,15 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     storageUrl,
     threads: { serve: 1, tasks: 1 },
     timeouts: { ...defaults.timeouts, ...options.timeouts },
+    regions: options.regions ?? defaults.regions,
+    byok: options.byok ?? defaults.byok,
+    alignment: options.alignment ?? defaults.alignment,
+    moderation: options.moderation ?? defaults.moderation,
     providers: [simProvider(simUrl), ...(options.providers ?? [])],
     models: [...simModels(), ...simFaultModels(), ...(options.models ?? [])],
   }
   const clock = options.clock ?? systemClock
+  const vaultKeys = `test:${randomBytes(32).toString('base64')}`
   const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
   const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
   const store = await openStore(storageUrl)
@@ -72,8 +85,10 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     config,
     simUrl: null,
     endUserKey: randomBytes(32).toString('base64'),
+    vaultKeys,
     log,
     clock,
+    ...(options.publish === undefined ? {} : { publish: options.publish }),
   })
   const port = await serving.server.listen('127.0.0.1', 0)
   const url = `http://127.0.0.1:${port}/v1`
@@ -86,6 +101,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     serving,
     shipper,
     storageUrl,
+    vaultKeys,
     lines,
     respond: (body, init = {}) =>
       fetch(`${url}/responses`, {

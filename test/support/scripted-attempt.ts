@@ -1,11 +1,12 @@
 /** One attempt at a scripted provider: real decoder, assembler and attempt, no socket. */
-import { systemClock } from '../../src/clock.ts'
+import { type Clock, systemClock } from '../../src/clock.ts'
 import { toGatewayError } from '../../src/errors.ts'
 import type { Exchange } from '../../src/exchange.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { Ending } from '../../src/gateway/assemble.ts'
 import { AttemptRun, type AttemptTools } from '../../src/gateway/attempt.ts'
 import { Drains } from '../../src/gateway/drains.ts'
+import { openExchange } from '../../src/gateway/open-exchange.ts'
 import type { Sink } from '../../src/gateway/sink.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
@@ -65,6 +66,9 @@ export function scriptedEndpoint(format: FormatName, quirks: readonly Quirk[] = 
   }
 }
 
+/** The same second in each run, so that outcomes can be compared. */
+const STILL: Clock = { ...systemClock, nowMs: () => 1_000 }
+
 export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {}): Exchange {
   const request = parseResponsesRequest({
     model: 'acme/scripted',
@@ -72,28 +76,15 @@ export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {})
     stream: true,
     ...fields,
   })
-  return {
+  return openExchange(STILL, {
     id: 'gen-1-x',
-    caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w' },
+    caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
     request,
     withMetadata: false,
+    dataRegion: null,
     marks: openMarks(0),
     signal: new AbortController().signal,
-    createdAt: 1,
-    startedMs: 0,
-    candidates: [],
-    attempts: [],
-    firstTokenMs: null,
-    usage: null,
-    cost: null,
-    shownUsage: null,
-    finish: null,
-    serviceTier: null,
-    upstreamId: null,
-    outputCharacters: 0,
-    accounted: false,
-    accounting: 'none',
-  }
+  })
 }
 
 export interface ScriptedRun {
@@ -129,7 +120,7 @@ export function startScripted(
   const run = new AttemptRun(
     tools,
     exchange,
-    { endpoint, isByok: false, status: null, error: null },
+    { endpoint, credential: null, isByok: false, ownKey: null, status: null, error: null },
     sink,
     [],
   )

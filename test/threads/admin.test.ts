@@ -4,12 +4,14 @@ import { startAdmin } from '../../src/threads/admin.ts'
 t.test('the admin port', async t => {
   let unready: string | null = null
   let broken = false
+  let degraded: readonly string[] = []
   const admin = await startAdmin('127.0.0.1', 0, {
     metrics: async () => {
       if (broken) throw new Error('secret detail')
       return 'up 1\n'
     },
     unreadyReason: () => unready,
+    degraded: () => degraded,
   })
   t.teardown(() => admin.close())
   const ask = async (path: string, init?: RequestInit) => {
@@ -52,6 +54,15 @@ t.test('the admin port', async t => {
     t.same(JSON.parse(text), { status: 'unready', reason: 'draining' })
     t.equal((await ask('/healthz')).status, 200)
     unready = null
+  })
+
+  await t.test('tells what is away although traffic may come', async t => {
+    t.same(JSON.parse((await ask('/readyz')).text), { status: 'ready' })
+    degraded = ['store', 'redis']
+    const { status, text } = await ask('/readyz')
+    t.equal(status, 200)
+    t.same(JSON.parse(text), { status: 'ready', degraded: ['store', 'redis'] })
+    degraded = []
   })
 
   await t.test('has nothing else', async t => {

@@ -52,6 +52,7 @@ async function start(
     },
     simUrl: null,
     endUserKey: randomBytes(32).toString('base64'),
+    vaultKeys: `test:${randomBytes(32).toString('base64')}`,
     spoolFolder: mkdtempSync(join(folder, 'spool-')),
     log: createLog('info', { write: line => void lines.push(JSON.parse(line) as Record<string, unknown>) }),
     entry: ENTRY,
@@ -156,7 +157,7 @@ t.test('a key that was changed counts in all threads at once', async t => {
   direct.prepare('UPDATE api_keys SET disabled = 1 WHERE hash = ?').run(hash)
   direct.close()
   t.same(await statuses(), new Set([400]), 'known keys are not looked up')
-  supervisor.forgetKey(hash)
+  supervisor.changed({ kind: 'key', hash })
   t.ok(await eventually(async () => (await statuses()).has(400) === false, 1000))
   t.same(await statuses(), new Set([401]))
 })

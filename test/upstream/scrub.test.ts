@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { scrub } from '../../src/upstream/scrub.ts'
+import { holdsSecret, scrub } from '../../src/upstream/scrub.ts'
 
 const KEY = 'sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWxYz'
 const OWN = 'plain_Key/With+odd=Chars~0123456789'
@@ -29,6 +29,51 @@ t.test('the used key never comes through, however it is quoted', t => {
         if (clean.includes(secret.slice(at, at + 8).toLowerCase())) t.fail(`${text} -> ${clean}`)
       }
     }
+  }
+  t.end()
+})
+
+t.test('a key in another writing does not come through either', t => {
+  for (const secret of [KEY, OWN]) {
+    const hex = Buffer.from(secret).toString('hex')
+    const base64 = (text: string) => Buffer.from(text).toString('base64')
+    const texts = [
+      hex,
+      hex.toUpperCase(),
+      hex.replace(/../g, '%$&'),
+      hex.replace(/../g, '\\u00$&'),
+      base64(secret),
+      base64(`x${secret}y`),
+      base64(`xy${secret}`),
+      base64(`Bearer ${secret}`),
+      base64(`{"key":"${secret}"}`),
+      Buffer.from(`user:${secret}`).toString('base64url'),
+    ]
+    for (const text of texts) {
+      const clean = scrub(`debug ${text} end`, [secret])
+      t.match(clean, '[redacted]', text)
+      // A few characters that belong to what stands around it stay.
+      t.match(clean.replaceAll('[redacted]', ''), /^debug .{0,20} end$/, text)
+      t.ok(holdsSecret(`id-${text}`, [secret]), text)
+    }
+  }
+  t.end()
+})
+
+t.test('a good part of a key in an id is seen, and an id is not taken for a key', t => {
+  for (let at = 0; at + 15 <= KEY.length; at++) {
+    for (const before of ['', 'a', 'resp_', '0123456789']) {
+      t.ok(holdsSecret(before + KEY.slice(at, at + 15), [OWN, KEY]), `${before} ${at}`)
+    }
+  }
+  for (const id of [
+    '',
+    'resp_0123456789abcdef0123456789abcdef',
+    'chatcmpl-ZyXwVuTsRqPoNmLkJiHgFe',
+    'default',
+  ]) {
+    t.notOk(holdsSecret(id, [KEY, OWN]), id)
+    t.notOk(holdsSecret(id, []), id)
   }
   t.end()
 })

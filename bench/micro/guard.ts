@@ -1,0 +1,115 @@
+/**
+ * What the guard stage costs a request: nothing for callers without guardrails, and with eight detectors and twenty own
+ * patterns on 2 KB; the same of a reply that comes in 400 deltas: `node bench/micro/guard.ts`. Compare only figures of
+ * one run.
+ */
+import { Guardrails } from '../../src/access/guardrails.ts'
+import { systemClock } from '../../src/clock.ts'
+import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard.ts'
+import { OutputGuard } from '../../src/gateway/guard-output.ts'
+import { openExchange } from '../../src/gateway/open-exchange.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import type { BuiltinSlug } from '../../src/protocol/guardrails.ts'
+import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { openMarks } from '../../src/stages.ts'
+import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
+
+const ROUNDS = 9
+const EIGHT: readonly BuiltinSlug[] = [
+  'email',
+  'phone',
+  'ssn',
+  'credit-card',
+  'ip-address',
+  'secrets',
+  'person-name',
+  'address',
+]
+const PROSE =
+  'Thank you for the update on the Lisbon project. We reviewed the draft on 12 March 2024 and found that section 3.2 needs another look: the totals do not add up. '
+const TEXT = PROSE.repeat(20).slice(0, 2_048)
+
+const filters = {
+  contentFilterBuiltins: EIGHT.map(slug => ({ slug, action: 'redact', scanScope: 'all_messages' }) as const),
+  contentFilters: Array.from({ length: 20 }, (_, n) => ({
+    pattern: `(?i)codename[- ]${String.fromCharCode(97 + n)}[a-z]+\\d*`,
+    action: 'redact' as const,
+    label: null,
+  })),
+}
+const guardrail = defaultGuardrail({ organizationId: 'o', id: 'w', createdAt: '2026-01-01T00:00:00.000Z' })
+const applied: readonly AppliedGuardrail[] = [
+  {
+    scope: 'workspace',
+    guardrail: {
+      ...guardrail,
+      ...filters,
+      output: { ...filters, windowBytes: 1024, overlapBytes: 256 },
+    },
+  },
+]
+
+const metrics = createMetrics()
+const tasks = { run: () => Promise.reject(new Error('the pool was asked')) }
+const request = parseResponsesRequest({ model: 'm/x', input: TEXT })
+const exchange = () =>
+  openExchange(systemClock, {
+    id: 'gen-1-x',
+    caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
+    request,
+    withMetadata: false,
+    dataRegion: null,
+    marks: openMarks(0),
+    signal: new AbortController().signal,
+  })
+
+async function report(name: string, count: number, call: () => unknown): Promise<void> {
+  for (let n = 0; n < count; n++) await call()
+  const times: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const started = process.hrtime.bigint()
+    for (let n = 0; n < count; n++) {
+      const result = call()
+      if (result instanceof Promise) await result
+    }
+    times.push(Number(process.hrtime.bigint() - started) / count)
+  }
+  times.sort((a, b) => a - b)
+  const [least, median, most] = [times[0] ?? 0, times[ROUNDS >> 1] ?? 0, times.at(-1) ?? 0]
+  process.stdout.write(
+    `${name.padEnd(52)} ${median.toFixed(0).padStart(8)} ns (${least.toFixed(0)}..${most.toFixed(0)})\n`,
+  )
+}
+
+async function guardOf(list: readonly AppliedGuardrail[]) {
+  const store = { guardrails: { applying: async () => list } }
+  const guardrails = new Guardrails<Guardrail>({ store, clock: systemClock, prepare: prepareGuardrail })
+  const known = await guardrails.of(exchange().caller)
+  return { guard: createGuard({ guardrails, tasks, metrics }), known }
+}
+
+const one = exchange()
+const free = await guardOf([])
+await report('request of a caller without guardrails', 100_000, () => free.guard.request(one))
+const guarded = await guardOf(applied)
+await report('request of 2 KB, 8 detectors, 20 patterns', 300, () => guarded.guard.request(one))
+
+const output = guarded.known?.output
+if (output == null) throw new Error('nothing guards replies')
+const deltas = Array.from({ length: 400 }, (_, n) => TEXT.slice((n * 2048) / 400, ((n + 1) * 2048) / 400))
+await report('reply of 2 KB in 400 deltas, the same rules', 300, () => {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const guard = new OutputGuard({ rules: output, tasks, metrics }, one, {
+    committed: true,
+    deliver: () => undefined,
+    fail: error => {
+      throw error
+    },
+    turn: work => work(),
+    pause: () => undefined,
+    resume: () => undefined,
+  })
+  for (const text of deltas) guard.take({ kind: 'text', item: 0, part: 0, text, logprobs: null })
+  guard.end(resolve)
+  return promise
+})

@@ -1,0 +1,111 @@
+/**
+ * What own provider credentials add to a request: to one of a workspace that has none, and to one that is served with
+ * a key at hand. `node bench/micro/own-keys.ts`. Compare only figures of one machine and hour.
+ */
+import assert from 'node:assert/strict'
+import { createCredentialCache } from '../../src/access/credential-cache.ts'
+import { Credentials } from '../../src/access/credentials.ts'
+import { NO_OWN_KEYS } from '../../src/access/own-keys.ts'
+import { createVault } from '../../src/access/vault.ts'
+import { systemClock } from '../../src/clock.ts'
+import { openKey } from '../../src/gateway/own-key.ts'
+import { route, type Scope } from '../../src/gateway/route.ts'
+import { createPins, Stickiness } from '../../src/gateway/sticky.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { createCatalog } from '../../src/providers/catalog.ts'
+import type { CredentialRecord } from '../../src/storage/store.ts'
+import { credentialOf, sealedRecord } from '../../test/support/own-keys.ts'
+
+const ROUNDS = 15
+const TIMES = 20_000
+const TARGET_NS = 5_000
+
+const providers = ['a', 'b'].map(slug => ({
+  slug,
+  format: 'openai-chat',
+  baseUrl: 'http://127.0.0.1:1',
+  apiKey: 'k',
+}))
+const pricing = { prompt: '0.000002', inputCacheRead: '0.000001' }
+const catalog = createCatalog({
+  providers,
+  models: [{ id: 'm/one', endpoints: providers.map(({ slug }) => ({ provider: slug, pricing })) }],
+})
+const vault = createVault([{ id: 'k1', secret: Buffer.alloc(32, 7) }])
+const credential = credentialOf('a', { workspaceId: 'with' })
+const record: CredentialRecord = sealedRecord(vault, credential, 'sk-own-key-of-a-tenant')
+const store = {
+  credentials: {
+    ofWorkspace: async (_: string, workspaceId: string) => (workspaceId === 'with' ? [record] : []),
+    find: async () => record,
+  },
+}
+const clock = systemClock
+const credentials = new Credentials({ store, clock, freshMs: 3_600_000 })
+const cache = createCredentialCache({ store, vault, clock, metrics: createMetrics() })
+const stickiness = new Stickiness(createPins(clock))
+
+const request = parseResponsesRequest({
+  model: 'm/one',
+  input: 'The quick brown fox jumps over the lazy dog.',
+})
+const inSession = parseResponsesRequest({ model: 'm/one', input: 'Hello', session_id: 'a-session' })
+const { organizationId } = record
+const scope = (ownKeys: Scope['ownKeys']): Scope => ({ ownKeys, keyHash: 'h', dataRegion: null })
+
+/** Nanoseconds, the median of the rounds. */
+function measure(name: string, step: () => unknown): number {
+  const times: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const started = process.hrtime.bigint()
+    for (let time = 0; time < TIMES; time++) step()
+    times.push(Number(process.hrtime.bigint() - started) / TIMES)
+  }
+  times.sort((a, b) => a - b)
+  const median = times[ROUNDS >> 1] ?? 0
+  const spread = `${(times[0] ?? 0).toFixed(0)}..${(times.at(-1) ?? 0).toFixed(0)}`
+  process.stdout.write(`${name.padEnd(56)} ${median.toFixed(0).padStart(8)} ns (${spread})\n`)
+  return median
+}
+
+/** What is known of the workspace; a promise here would be a miss. */
+function known(workspaceId: string): Scope['ownKeys'] {
+  const found = credentials.of(organizationId, workspaceId)
+  if (found instanceof Promise) throw new Error('the workspace is not at hand')
+  return found
+}
+
+for (const workspaceId of ['without', 'with']) await credentials.of(organizationId, workspaceId)
+const [endpoint] = catalog.model('m/one')?.endpoints ?? []
+assert.ok(endpoint)
+await openKey(cache, credential, endpoint)
+
+const plain = measure('route, shared endpoints only', () => route(request, catalog, scope(NO_OWN_KEYS)))
+measure('look up a workspace', () => known('without'))
+const without = measure('look up and route, workspace without credentials', () =>
+  route(request, catalog, scope(known('without'))),
+)
+const withOne = measure('look up, route and open, one credential at hand', () => {
+  const [first] = route(request, catalog, scope(known('with'))).candidates
+  if (first?.credential == null) throw new Error('the own key does not come first')
+  const key = openKey(cache, first.credential, first.endpoint)
+  if (key instanceof Promise) throw new Error('the key is not at hand')
+  return key
+})
+const { candidates } = route(request, catalog, scope(NO_OWN_KEYS))
+const caller = { organizationId }
+measure('look for a pin, by session', () => stickiness.order({ caller, request: inSession }, candidates))
+measure('look for a pin, by first message', () => stickiness.order({ caller, request }, candidates))
+measure('look for a pin where there is no choice', () =>
+  stickiness.order({ caller, request }, candidates.slice(1)),
+)
+
+for (const [name, cost] of [
+  ['a workspace without credentials', without - plain],
+  ['a credential at hand', withOne - plain],
+] as const) {
+  process.stdout.write(`${name} adds ${(cost / 1000).toFixed(2)} µs\n`)
+  assert.ok(cost < TARGET_NS, `${name} costs more than ${TARGET_NS} ns`)
+}
+cache.close()

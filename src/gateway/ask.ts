@@ -1,0 +1,75 @@
+/**
+ * Questions that the gateway asks on its own behalf, through its own pipeline: routed, encoded, retried and accounted
+ * as everything else, but without plugins and guardrails, on shared keys, and under nobody's limits. Their usage
+ * records belong to the service itself and name the exchange they were asked for.
+ */
+import { NO_OWN_KEYS } from '../access/own-keys.ts'
+import { FREE, type Quota } from '../access/quota.ts'
+import { unixSeconds } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import type { Ask } from '../exchange.ts'
+import { generationId } from '../ids.ts'
+import type { Caller } from '../protocol/records.ts'
+import { openMarks } from '../stages.ts'
+import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
+import { NO_GUARD } from './guard.ts'
+import { createGateway, type GatewayTools } from './respond.ts'
+import { FinalSink } from './sink.ts'
+import { NO_STEPS } from './steps.ts'
+
+const SERVICE: Caller = {
+  keyHash: '',
+  organizationId: SERVICE_ORGANIZATION_ID,
+  workspaceId: null,
+  memberId: null,
+  limit: null,
+}
+const UNLIMITED: Quota = { limits: () => false, admit: () => FREE }
+
+/** What of the gateway's tools does not depend on a caller. */
+export type AskTools = Omit<GatewayTools, 'stepsOf' | 'quota' | 'credentials' | 'guard'>
+
+export function createAsk(tools: AskTools): Ask {
+  const gateway = createGateway({
+    ...tools,
+    stepsOf: NO_STEPS,
+    guard: NO_GUARD,
+    quota: UNLIMITED,
+    credentials: { of: () => NO_OWN_KEYS },
+  })
+  const { clock } = tools
+  return async (request, { parent, deadlineMs }) => {
+    const ending = new AbortController()
+    const leave = (): void => ending.abort(parent.signal.reason)
+    const timer = clock.after(deadlineMs, () =>
+      ending.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
+    )
+    if (parent.signal.aborted) leave()
+    else parent.signal.addEventListener('abort', leave, { once: true })
+    const sink = new FinalSink()
+    try {
+      const outcome = await gateway.respond(
+        {
+          id: generationId(unixSeconds(clock)),
+          parent: parent.id,
+          caller: SERVICE,
+          request: { ...request, stream: false },
+          withMetadata: false,
+          dataRegion: null,
+          marks: openMarks(clock.monotonicMs()),
+          signal: ending.signal,
+        },
+        sink,
+      )
+      if (!outcome.answered) throw outcome.error
+      // An aborted one is answered by silence.
+      ending.signal.throwIfAborted()
+      if (sink.response === null)
+        throw outcome.refused ?? new GatewayError('internal', 'Internal Server Error')
+      return sink.response
+    } finally {
+      timer.cancel()
+      parent.signal.removeEventListener('abort', leave)
+    }
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * Guardrails at work on a request, before it is routed: its texts are looked at, and it is refused, rewritten or only
+ * reported on; what holds for its candidates and its reply is handed on. Hot path: a caller without guardrails costs one
+ * lookup.
+ */
+import type { Guardrails } from '../access/guardrails.ts'
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import { mergeGuardrails } from '../guardrails/policy.ts'
+import { type Finding, redact, strictest } from '../guardrails/rules.ts'
+import type { Metrics } from '../metrics.ts'
+import type { AppliedGuardrail } from '../storage/guardrails.ts'
+import { evaluateTexts, type GuardTasks } from './guard-evaluate.ts'
+import type { ReplyGuarding } from './guard-output.ts'
+import { blocked, countMatches, type Match, stagesOf, unchecked, uncheckedStages } from './guard-report.ts'
+import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './guard-rules.ts'
+import { type RequestText, textsOf, withTexts } from './guard-texts.ts'
+import { type Restrictions, restrictionsOf } from './restrictions.ts'
+
+/** All guardrails of a caller together, ready for use. */
+export interface Guardrail {
+  readonly restrictions: Restrictions | null
+  readonly input: GuardRules | null
+  readonly output: OutputGuardRules | null
+}
+
+/** What holds for the rest of an exchange. */
+export interface Guarding {
+  readonly restrictions: Restrictions | null
+  /** Null: replies may be passed on unseen. */
+  readonly reply: ReplyGuarding | null
+}
+
+export interface Guard {
+  /**
+   * Looks at the request; null where no guardrail holds; a promise only where something has to be waited for.
+   * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` where it cannot be looked at.
+   */
+  request(exchange: Exchange): Guarding | null | Promise<Guarding | null>
+}
+
+export interface GuardTools {
+  readonly guardrails: Pick<Guardrails<Guardrail>, 'of'>
+  readonly tasks: GuardTasks
+  readonly metrics: Pick<Metrics, 'guardrailDecisions'>
+}
+
+/** For `Guardrails`: null where they rule nothing. */
+export function prepareGuardrail(applied: readonly AppliedGuardrail[]): Guardrail | null {
+  const policy = mergeGuardrails(applied)
+  const restrictions = restrictionsOf(policy.restrictions)
+  const input = inputRulesOf(policy, applied)
+  const output = outputRulesOf(policy, applied)
+  return restrictions === null && input === null && output === null ? null : { restrictions, input, output }
+}
+
+export function createGuard(tools: GuardTools): Guard {
+  return {
+    request(exchange) {
+      const known = tools.guardrails.of(exchange.caller)
+      if (known === null) return null
+      if (known instanceof Promise) {
+        return known.then(guardrail => (guardrail === null ? null : guardRequest(tools, guardrail, exchange)))
+      }
+      return guardRequest(tools, known, exchange)
+    },
+  }
+}
+
+/** For exchanges of the gateway itself. */
+export const NO_GUARD: Guard = { request: () => null }
+
+function guardRequest(
+  tools: GuardTools,
+  { restrictions, input, output }: Guardrail,
+  exchange: Exchange,
+): Guarding | Promise<Guarding> {
+  const { tasks, metrics } = tools
+  if (restrictions !== null && !restrictions.admitsRegion(exchange.dataRegion)) {
+    metrics.guardrailDecisions.inc({ guardrail: 'restriction', action: 'blocked' })
+    throw new GatewayError('permission_denied', 'A guardrail of this API key forbids requests by this host')
+  }
+  const guarding: Guarding = {
+    restrictions,
+    reply: output === null ? null : { rules: output, tasks, metrics },
+  }
+  const looked = input === null ? null : guardTexts(tools, input, exchange)
+  return looked === null ? guarding : looked.then(() => guarding)
+}
+
+/** A promise only where the pool is asked. */
+function guardTexts(tools: GuardTools, rules: GuardRules, exchange: Exchange): Promise<void> | null {
+  const texts = textsOf(exchange.prompt)
+  let found: ReturnType<typeof evaluateTexts>
+  try {
+    found = evaluateTexts(tools.tasks, rules, texts, exchange.signal)
+  } catch (cause) {
+    passUnseen(tools, rules, exchange, cause)
+    return null
+  }
+  if (found instanceof Promise) {
+    return found.then(
+      findings => decide(tools, rules, exchange, texts, findings),
+      cause => passUnseen(tools, rules, exchange, cause),
+    )
+  }
+  decide(tools, rules, exchange, texts, found)
+  return null
+}
+
+function decide(
+  { metrics }: GuardTools,
+  rules: GuardRules,
+  exchange: Exchange,
+  texts: readonly RequestText[],
+  findings: readonly (readonly Finding[])[],
+): void {
+  const matches = matchesOf(findings)
+  if (matches.length === 0) return
+  exchange.pipeline.push(...stagesOf(rules, matches, 'request'))
+  countMatches(metrics, rules, matches)
+  if (strictest(matches) === 'block') throw blocked(matches, 'request')
+  const rewritten = texts.map(({ text }, at) => redact(text, findings[at] ?? []))
+  exchange.prompt = withTexts(exchange.prompt, rewritten)
+}
+
+/** The texts could not be looked at: whether the request goes on is for its guardrails to say. */
+function passUnseen({ metrics }: GuardTools, rules: GuardRules, exchange: Exchange, cause: unknown): void {
+  exchange.signal.throwIfAborted()
+  const refusing = rules.owners.find(({ failMode }) => failMode === 'closed')
+  const action = refusing === undefined ? 'passed_unchecked' : 'refused_unchecked'
+  metrics.guardrailDecisions.inc({ guardrail: 'all', action })
+  if (refusing !== undefined) throw unchecked(refusing, 'request', cause)
+  exchange.pipeline.push(...uncheckedStages(rules, 'request'))
+}
+
+function matchesOf(findings: readonly (readonly Finding[])[]): readonly Match[] {
+  const matches = new Map<string, Match>()
+  for (const { rule, action, pattern, detector } of findings.flat()) {
+    matches.set(`${rule} ${pattern}`, { rule, action, pattern, detector })
+  }
+  return [...matches.values()]
+}

@@ -1,0 +1,105 @@
+/**
+ * Which candidates the guardrails of a caller allow, as a last filter of routing. Pure. Hot path of guarded callers.
+ */
+import { retainsNothing } from '../access/own-keys.ts'
+import type { Restrictions as Rules, ZdrGroup } from '../guardrails/policy.ts'
+import type { DataRegion, Endpoint } from '../providers/provider.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { namesProvider } from './filters.ts'
+
+/** Why a guardrail leaves a candidate out, as `availability.excluded_by` names it. */
+export const RESTRICTIONS = [
+  'guardrail:allowed_models',
+  'guardrail:ignored_models',
+  'guardrail:allowed_providers',
+  'guardrail:ignored_providers',
+  'guardrail:zdr',
+  'guardrail:training',
+] as const
+export type Restriction = (typeof RESTRICTIONS)[number]
+
+export interface Restrictions {
+  /** Null: it may serve. */
+  refusal(candidate: RouteCandidate): Restriction | null
+  /** Nothing may be kept of what is sent, wherever that is said for. */
+  readonly zeroRetention: boolean
+  /** Whether requests may come by the host of this region; null: the global one. */
+  admitsRegion(region: DataRegion | null): boolean
+}
+
+/** Vendors whose models have a setting of their own, by the first part of the model's id. */
+const VENDORS: Readonly<Record<string, ZdrGroup>> = {
+  anthropic: 'anthropic',
+  openai: 'openai',
+  google: 'google',
+  'x-ai': 'xai',
+  xai: 'xai',
+}
+
+interface Test {
+  readonly restriction: Restriction
+  readonly admits: (candidate: RouteCandidate) => boolean
+}
+
+/** Null where they restrict nothing. */
+export function restrictionsOf(rules: Rules): Restrictions | null {
+  const tests = testsOf(rules)
+  const regions = rules.regions === null ? null : new Set<string>(rules.regions)
+  if (tests.length === 0 && regions === null) return null
+  return {
+    zeroRetention: tests.some(({ restriction }) => restriction === 'guardrail:zdr'),
+    refusal: candidate => tests.find(({ admits }) => !admits(candidate))?.restriction ?? null,
+    admitsRegion: region => regions === null || regions.has(region ?? 'global'),
+  }
+}
+
+function testsOf(rules: Rules): readonly Test[] {
+  const tests: Test[] = []
+  const add = (restriction: Restriction, admits: Test['admits']): void => {
+    tests.push({ restriction, admits })
+  }
+  const { allowedProviders, ignoredProviders, zdr } = rules
+  if (rules.allowedModels !== null) {
+    const models = new Set(rules.allowedModels)
+    add('guardrail:allowed_models', ({ endpoint }) => models.has(endpoint.modelId))
+  }
+  if (rules.ignoredModels.length > 0) {
+    const models = new Set(rules.ignoredModels)
+    add('guardrail:ignored_models', ({ endpoint }) => !models.has(endpoint.modelId))
+  }
+  if (allowedProviders !== null) {
+    add('guardrail:allowed_providers', ({ endpoint }) => isNamed(allowedProviders, endpoint))
+  }
+  if (ignoredProviders.length > 0) {
+    add('guardrail:ignored_providers', ({ endpoint }) => !isNamed(ignoredProviders, endpoint))
+  }
+  if (Object.values(zdr).includes(true)) {
+    add(
+      'guardrail:zdr',
+      ({ endpoint, credential }) => !zdr[vendorOf(endpoint)] || retainsNothing(endpoint, credential),
+    )
+  }
+  const free = rules.freeModelTraining === false || rules.freeModelPublication === false
+  const paid = rules.paidModelTraining === false
+  if (free || paid) {
+    // The catalogue knows one data policy, zero retention; only that is certain not to be training or publication.
+    add(
+      'guardrail:training',
+      ({ endpoint, credential }) => !(isFree(endpoint) ? free : paid) || retainsNothing(endpoint, credential),
+    )
+  }
+  return tests
+}
+
+function isNamed(names: readonly string[], endpoint: Endpoint): boolean {
+  return names.some(name => namesProvider(name, endpoint))
+}
+
+function vendorOf({ modelId }: Endpoint): ZdrGroup {
+  const vendor = modelId.slice(0, modelId.indexOf('/'))
+  return Object.hasOwn(VENDORS, vendor) ? (VENDORS[vendor] ?? 'other') : 'other'
+}
+
+function isFree({ pricing }: Endpoint): boolean {
+  return pricing.prompt === 0 && pricing.completion === 0 && pricing.request === 0
+}

@@ -1,0 +1,191 @@
+/**
+ * Alignment: a second model judges each message of the first against the caller's rules. `enforce` withholds what
+ * breaks one, asks for another message and at last refuses; `audit` delivers everything and reports.
+ */
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import type { Ask, Exchange } from '../exchange.ts'
+import type { Metrics } from '../metrics.ts'
+import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../protocol/limits.ts'
+import type { PluginSettings } from '../protocol/plugins.ts'
+import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'
+import { TaskError } from '../tasks/failure.ts'
+import type { GatewayTasks } from '../tasks/pool.ts'
+import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
+import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
+import type { Plugin, Step, Turn, Verdict } from './plugin.ts'
+
+export interface AlignmentParts {
+  readonly ask: Ask
+  readonly clock: Clock
+  readonly metrics: Pick<Metrics, 'alignmentOutcomes'>
+  readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
+  /** Null: nobody is admitted. */
+  readonly evaluator: { readonly model: string } | null
+  /** For the judgement of one message. */
+  readonly timeoutMs: number
+}
+
+type Settings = Extract<PluginSettings, { id: 'alignment' }>
+type Reason = 'cut' | 'evaluator_error' | 'malformed_answer' | 'time_limit'
+type Judgement =
+  | { readonly reason: Reason }
+  | { readonly probabilities: readonly number[]; readonly message: JudgedMessage }
+
+/** An answer of this length is searched in some ten microseconds. */
+const SMALL_ANSWER_CHARS = 2_048
+
+export function createAlignment(parts: AlignmentParts): Plugin<'alignment'> {
+  return {
+    id: 'alignment',
+    step: settings => (settings === null ? null : new AlignmentStep(parts, settings)),
+  }
+}
+
+class AlignmentStep implements Step {
+  readonly id = 'alignment'
+  readonly holds: boolean
+  readonly #parts: AlignmentParts
+  readonly #settings: Settings
+  readonly #mode: 'enforce' | 'audit'
+  readonly #threshold: number
+  readonly #report: AlignmentReport = { calls: [] }
+  /** Of the message that is being written; each new one may be tried as often. */
+  #retriesLeft: number
+
+  constructor(parts: AlignmentParts, settings: Settings) {
+    this.#parts = parts
+    this.#settings = settings
+    this.#mode = settings.mode ?? 'enforce'
+    this.#threshold = settings.threshold ?? ALIGNMENT_THRESHOLD_DEFAULT
+    this.#retriesLeft = this.#retries
+    this.holds = this.#mode === 'enforce'
+  }
+
+  prepare(exchange: Exchange): void {
+    const obstacle = obstacleTo(exchange, this.#parts)
+    if (obstacle !== null) {
+      throw new GatewayError(
+        'invalid_request',
+        `Alignment plugin: the request cannot be evaluated: ${obstacle}`,
+      )
+    }
+    exchange.alignment = this.#report
+    exchange.pipeline.push({
+      type: 'plugin',
+      name: 'alignment',
+      summary: this.holds
+        ? 'the reply is held back until it has been evaluated'
+        : 'the reply is evaluated after it was delivered',
+      data: { mode: this.#mode, buffered: this.holds },
+    })
+    if (this.#settings.instruct !== false) {
+      exchange.prompt = instructed(exchange.prompt, this.#settings.rules)
+    }
+  }
+
+  async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
+    const judgement = await this.#judgement(turn, exchange)
+    const call = this.#callOf(turn.call, judgement)
+    this.#report.calls.push(call)
+    this.#parts.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
+    if (!this.holds) return { kind: 'pass' }
+    if (call.outcome === 'unavailable' || 'reason' in judgement) {
+      return this.#refuse('service_unavailable', `the reply could not be evaluated: ${reasonOf(call)}`, turn)
+    }
+    if (call.outcome === 'allowed') {
+      this.#retriesLeft = this.#retries
+      return { kind: 'pass' }
+    }
+    const { rules } = this.#settings
+    const broken = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
+    if (this.#retriesLeft-- > 0) {
+      const named = broken.map(index => rules[index] ?? '')
+      return { kind: 'again', prompt: rewriting(exchange.prompt, judgement.message, named) }
+    }
+    const named = broken.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
+    return this.#refuse('permission_denied', `the reply broke these rules: ${named}`, turn)
+  }
+
+  get #retries(): number {
+    return this.#settings.max_retries ?? ALIGNMENT_RETRIES_DEFAULT
+  }
+
+  #callOf(call: number, judgement: Judgement): AlignmentCall {
+    if ('reason' in judgement) return { call, outcome: 'unavailable', reason: judgement.reason }
+    const rules = judgement.probabilities.map(probability => ({
+      probability,
+      broken: probability >= this.#threshold,
+    }))
+    return { call, outcome: rules.some(rule => rule.broken) ? 'blocked' : 'allowed', rules }
+  }
+
+  #refuse(code: 'permission_denied' | 'service_unavailable', why: string, turn: Turn): Verdict {
+    const alignment = { ...this.#report, rejected: rejectedItems(turn.output, turn.call) }
+    const error = new GatewayError(code, `Alignment plugin: ${why}`, { metadata: { alignment } })
+    return { kind: 'refuse', error }
+  }
+
+  async #judgement({ output }: Turn, exchange: Exchange): Promise<Judgement> {
+    const { ask, clock, evaluator, tasks, timeoutMs } = this.#parts
+    const { rules } = this.#settings
+    const extract = extractMessage(output)
+    if (extract === null || evaluator === null) return { reason: 'cut' }
+    const dueMs = clock.monotonicMs() + timeoutMs
+    try {
+      const isPrivate = exchange.request.provider?.data_collection === 'deny'
+      const answer = await ask(evaluation(evaluator.model, rules, { ...extract, isPrivate }), {
+        parent: exchange,
+        deadlineMs: timeoutMs,
+      })
+      const text = textOf(answer)
+      const probabilities = await tasks.runInlineOr(
+        'judge-answer',
+        { text, rules: rules.length },
+        text.length > SMALL_ANSWER_CHARS ? 'large' : 'small',
+        { deadlineMs: Math.max(1, dueMs - clock.monotonicMs()), signal: exchange.signal },
+      )
+      if (this.holds) exchange.signal.throwIfAborted()
+      return probabilities === null
+        ? { reason: 'malformed_answer' }
+        : { probabilities, message: extract.message }
+    } catch (thrown) {
+      if (this.#isOver(exchange)) throw exchange.signal.reason
+      return { reason: reasonFor(thrown) }
+    }
+  }
+
+  /** Nobody is there to read on, or nothing may be delivered any more. What was delivered already is told to its end. */
+  #isOver({ signal }: Exchange): boolean {
+    return signal.aborted && (this.holds || (signal.reason as GatewayError).code === 'client_closed')
+  }
+}
+
+/** Why a request cannot be evaluated: what is said in it may go to no other model, or there is none. */
+function obstacleTo(
+  { request, dataRegion, zeroRetention }: Exchange,
+  { evaluator }: AlignmentParts,
+): string | null {
+  if (evaluator === null) return 'not_admitted'
+  if (zeroRetention || request.provider?.zdr === true) return 'zero_data_retention'
+  return dataRegion === null ? null : 'regional_host'
+}
+
+function reasonFor(thrown: unknown): Reason {
+  if (thrown instanceof GatewayError && thrown.code === 'deadline_exceeded') return 'time_limit'
+  if (thrown instanceof TaskError && thrown.outcome === 'timeout') return 'time_limit'
+  return 'evaluator_error'
+}
+
+function reasonOf(call: AlignmentCall): string {
+  return call.outcome === 'unavailable' ? call.reason : ''
+}
+
+function textOf({ output }: ResponseResource): string {
+  let text = ''
+  for (const item of output) {
+    if (item.type !== 'message' || !Array.isArray(item.content)) continue
+    for (const part of item.content) if (part.type === 'output_text') text += part.text
+  }
+  return text
+}

@@ -1,0 +1,121 @@
+/**
+ * Context compression, middle-out: a conversation that is too long for the model loses what stands in its middle. On by
+ * default for models with a small context, where nearly every long conversation would be refused.
+ */
+import { GatewayError } from '../errors.ts'
+import type { Attempt, Candidate, Exchange } from '../exchange.ts'
+import type { InputItem } from '../protocol/items.ts'
+import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import { compressContext } from '../tasks/compress-context.ts'
+import type { Plugin, Step } from './plugin.ts'
+
+export interface ContextCompressionParts {
+  /** Tokens of any values of a request, by their length. Takes the list over. */
+  readonly tokensOf: (values: unknown[]) => number
+  /** Whether one of the model's endpoints has a context of at most SMALL_CONTEXT_TOKENS. */
+  readonly hasSmallContext: (modelId: string) => boolean
+}
+
+type Endpoint = Attempt['endpoint']
+
+/** Room for the answer where the caller names none. */
+const ORDINARY_OUTPUT_TOKENS = 1_024
+
+export function createContextCompression(parts: ContextCompressionParts): Plugin<'context-compression'> {
+  return {
+    id: 'context-compression',
+    unasked: true,
+    step(settings, { model, models }) {
+      if (settings === null && !namesSmall(parts, model, models)) return null
+      return new CompressionStep(parts, settings !== null)
+    },
+  }
+}
+
+function namesSmall(
+  { hasSmallContext }: ContextCompressionParts,
+  model: string | undefined,
+  models: readonly string[] | null | undefined,
+): boolean {
+  return (model !== undefined && hasSmallContext(model)) || models?.some(hasSmallContext) === true
+}
+
+class CompressionStep implements Step {
+  readonly id = 'context-compression'
+  readonly #parts: ContextCompressionParts
+  readonly #asked: boolean
+
+  constructor(parts: ContextCompressionParts, asked: boolean) {
+    this.#parts = parts
+    this.#asked = asked
+  }
+
+  /** Those that can take half of it go first, as they stand; where nobody can, the largest. */
+  order<Each extends Candidate>(candidates: readonly Each[], { prompt }: Exchange): readonly Each[] {
+    const needed = this.#tokens(prompt) + (prompt.max_output_tokens ?? 0)
+    const takesHalf = ({ endpoint }: Each) => contextOf(endpoint) >= needed / 2
+    if (candidates.every(takesHalf)) return candidates
+    if (!candidates.some(takesHalf))
+      return candidates.toSorted((a, b) => contextOf(b.endpoint) - contextOf(a.endpoint))
+    return [...candidates.filter(takesHalf), ...candidates.filter(candidate => !takesHalf(candidate))]
+  }
+
+  address(exchange: Exchange, endpoint: Endpoint): void {
+    const context = contextOf(endpoint)
+    if (context === Number.POSITIVE_INFINITY || (!this.#asked && context > SMALL_CONTEXT_TOKENS)) return
+    const { prompt } = exchange
+    const room = context - answerTokens(prompt, endpoint, context)
+    if (this.#tokens(prompt) <= room) return
+    const items = itemsOf(prompt)
+    const fixed = this.#parts.tokensOf([prompt.instructions, prompt.tools])
+    const compressed = compressContext({
+      items,
+      tokensMax: room - fixed,
+      tokensOf: item => this.#parts.tokensOf([item]),
+    })
+    if (!compressed.fits) {
+      throw new GatewayError(
+        'context_length_exceeded',
+        `input: is too long for the ${context} tokens of ${endpoint.modelId}, even with its middle left out: shorten the instructions, the tools or the last message`,
+      )
+    }
+    if (!compressed.changed) return
+    const isPrompt = typeof prompt.input === 'string'
+    exchange.prompt = { ...prompt, input: [...compressed.items] }
+    exchange.pipeline.push({
+      type: 'context_compression',
+      name: 'context-compression',
+      summary: 'the middle of the input was left out',
+      data: {
+        engine: 'middle-out',
+        input_type: isPrompt ? 'prompt' : 'messages',
+        original_count: isPrompt ? lengthOf(items) : items.length,
+        compressed_count: isPrompt ? lengthOf(compressed.items) : compressed.items.length,
+      },
+    })
+  }
+
+  #tokens({ instructions, input, tools }: ResponsesRequest): number {
+    return this.#parts.tokensOf([instructions, input, tools])
+  }
+}
+
+function contextOf({ contextLength }: Endpoint): number {
+  return contextLength ?? Number.POSITIVE_INFINITY
+}
+
+/** What the answer needs; never so much that nothing could be asked. */
+function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
+  const wanted = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
+  return Math.floor(Math.min(wanted, maxOutputTokens ?? wanted, context / 2))
+}
+
+function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
+  return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
+}
+
+/** Characters of a prompt, which is the text of its one item. */
+function lengthOf([item]: readonly InputItem[]): number {
+  return item !== undefined && 'content' in item && typeof item.content === 'string' ? item.content.length : 0
+}

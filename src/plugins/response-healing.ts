@@ -1,0 +1,85 @@
+/**
+ * Response healing: an answer that should have been JSON and nearly is leaves as JSON. Only whole answers: of a stream
+ * everything has left by the time anybody knows. The work is done in the task pool, because texts are long and hostile.
+ */
+import type { Exchange } from '../exchange.ts'
+import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
+import { TaskError } from '../tasks/failure.ts'
+import type { GatewayTasks } from '../tasks/pool.ts'
+import { withTextParts } from './answer-text.ts'
+import type { Plugin, Step, Turn } from './plugin.ts'
+
+export interface ResponseHealingParts {
+  readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
+}
+
+/** Checking and repairing so much takes some ten microseconds. */
+const SMALL_TEXT_CHARS = 1_024
+/** Repairing megabytes takes a fraction of it; later nobody wants the answer any more. */
+const REPAIR_MS = 2_000
+
+export function createResponseHealing({ tasks }: ResponseHealingParts): Plugin<'response-healing'> {
+  return {
+    id: 'response-healing',
+    step(settings, { stream, text }) {
+      const mode = text?.format?.type
+      if (settings === null || stream === true) return null
+      return mode === 'json_object' || mode === 'json_schema' ? new HealingStep(tasks, mode) : null
+    },
+  }
+}
+
+class HealingStep implements Step {
+  readonly id = 'response-healing'
+  readonly #tasks: ResponseHealingParts['tasks']
+  readonly #mode: 'json_object' | 'json_schema'
+
+  constructor(tasks: ResponseHealingParts['tasks'], mode: 'json_object' | 'json_schema') {
+    this.#tasks = tasks
+    this.#mode = mode
+  }
+
+  async finish({ output, finish }: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
+    // What a limit has cut off lacks content: closing its brackets would hide that.
+    if (finish === 'length' || finish === 'content_filter') return output
+    return await withTextParts(output, part => (part.text === '' ? part : this.#heal(part, exchange)))
+  }
+
+  async #heal(part: OutputTextPart, exchange: Exchange): Promise<OutputTextPart> {
+    const { text } = part
+    let healed = { text, valid: false, improved: false }
+    try {
+      healed = await this.#tasks.runInlineOr(
+        'repair-json',
+        { text, truncated: false },
+        text.length > SMALL_TEXT_CHARS ? 'large' : 'small',
+        { deadlineMs: REPAIR_MS, signal: exchange.signal },
+      )
+    } catch (thrown) {
+      exchange.signal.throwIfAborted()
+      if (!(thrown instanceof TaskError)) throw thrown
+    }
+    if (healed.valid && !healed.improved) return part
+    exchange.pipeline.push({
+      type: 'response_healing',
+      name: 'response-healing',
+      summary: healed.improved ? 'the answer was made into JSON' : 'the answer cannot be made into JSON',
+      data: {
+        mode: this.#mode,
+        improved: healed.improved,
+        original_length: text.length,
+        healed_length: healed.text.length,
+      },
+    })
+    if (!healed.improved) return part
+    // What pointed into the old text would point somewhere else in the new one.
+    const annotations = part.annotations.filter(annotation => !('start_index' in annotation))
+    const { logprobs: _logprobs, ...rest } = part
+    return {
+      ...rest,
+      text: healed.text,
+      annotations,
+      ...(part.logprobs === undefined ? {} : { logprobs: [] }),
+    }
+  }
+}

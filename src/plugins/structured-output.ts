@@ -1,0 +1,102 @@
+/**
+ * Checks answers against the JSON schema that was asked for, where the provider does not. No plugin that a request can
+ * name: it works on every request with a schema, and on no other. A whole answer that breaks a strict schema is
+ * withheld; of a stream, and without `strict`, it is only told.
+ */
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange.ts'
+import type { OutputItem } from '../protocol/items.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import { TaskError } from '../tasks/failure.ts'
+import type { GatewayTasks } from '../tasks/pool.ts'
+import { answerText } from './answer-text.ts'
+import type { HouseRule, Step, Turn, Verdict } from './plugin.ts'
+
+export interface StructuredOutputParts {
+  readonly tasks: Pick<GatewayTasks, 'run'>
+}
+
+/** Schemas come from clients; a decent one takes a hundredth of it. */
+const CHECK_MS = 1_000
+
+/** Ends after which there is no answer to check yet, or no whole one. */
+const UNFINISHED: ReadonlySet<Turn['finish']> = new Set(['length', 'content_filter', 'tool_calls'])
+
+type Format = Extract<NonNullable<NonNullable<ResponsesRequest['text']>['format']>, { type: 'json_schema' }>
+
+/** Where an answer does not fit; null: it does, or it was not for us to say. */
+type Misfit = { readonly path: string; readonly keyword: string } | null
+
+export function createStructuredOutput({ tasks }: StructuredOutputParts): HouseRule {
+  return {
+    id: 'structured-output',
+    unasked: true,
+    step(_, { text, stream }) {
+      const format = text?.format
+      if (format?.type !== 'json_schema') return null
+      return stream === true ? new ToldStep(tasks, format) : new WithheldStep(tasks, format)
+    },
+  }
+}
+
+class Check {
+  readonly id = 'structured-output'
+  readonly format: Format
+  readonly #tasks: StructuredOutputParts['tasks']
+
+  constructor(tasks: StructuredOutputParts['tasks'], format: Format) {
+    this.#tasks = tasks
+    this.format = format
+  }
+
+  async misfit(turn: Turn, exchange: Exchange): Promise<Misfit> {
+    if (isEnforced(turn) || UNFINISHED.has(turn.finish)) return null
+    const text = answerText(turn.output)
+    if (text === '') return null
+    try {
+      const { valid, faults } = await this.#tasks.run(
+        'check-schema',
+        { schema: this.format.schema, text },
+        { deadlineMs: CHECK_MS, signal: exchange.signal },
+      )
+      if (valid) return null
+      const misfit = faults[0] ?? { path: '', keyword: 'schema' }
+      tell(exchange, 'the answer does not match the requested schema', { valid: false, ...misfit })
+      return misfit
+    } catch (thrown) {
+      exchange.signal.throwIfAborted()
+      if (!(thrown instanceof TaskError)) throw thrown
+      const reason = thrown.failure?.code ?? thrown.outcome
+      tell(exchange, 'the answer was not checked against the requested schema', { checked: false, reason })
+      return null
+    }
+  }
+}
+
+class WithheldStep extends Check implements Step {
+  async finish(turn: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
+    const misfit = await this.misfit(turn, exchange)
+    if (misfit === null || this.format.strict !== true) return turn.output
+    throw new GatewayError(
+      'answer_mismatch',
+      `The model's answer does not match the requested schema: at "${misfit.path}" (${misfit.keyword})`,
+    )
+  }
+}
+
+class ToldStep extends Check implements Step {
+  async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
+    await this.misfit(turn, exchange)
+    return { kind: 'pass' }
+  }
+}
+
+/** Providers that know schemas hold their models to them. */
+function isEnforced({ attempt: { endpoint } }: Turn): boolean {
+  const supported = endpoint.supportedParameters
+  return supported === null || supported.has('structured_outputs')
+}
+
+function tell(exchange: Exchange, summary: string, data: Readonly<Record<string, unknown>>): void {
+  exchange.pipeline.push({ type: 'plugin', name: 'structured-output', summary, data })
+}

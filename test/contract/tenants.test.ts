@@ -1,0 +1,290 @@
+/**
+ * Two organizations, each with a record of every kind, and every operation that takes an id: to the one, what
+ * belongs to the other is as unknown as what never was. The table of operations is read from the code, so that none
+ * can be forgotten.
+ */
+import { randomBytes, randomUUID } from 'node:crypto'
+import t from 'tap'
+import { hashKey } from '../../src/access/api-key.ts'
+import type { Route } from '../../src/server/handler.ts'
+import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
+import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
+import { startGateway } from '../support/gateway.ts'
+import { type Answered, addOrganization, caller, type Organization } from '../support/management.ts'
+import { allRoutes } from '../support/routes.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+/** Everything by which a record of an organization can be named. */
+interface Ids {
+  readonly workspaceId: string
+  readonly workspaceSlug: string
+  readonly keyHash: string
+  readonly credentialId: string
+  readonly endUser: string
+  readonly generationId: string
+  readonly creditId: string
+  readonly guardrailId: string
+  /** Guardrail of the workspace's own. */
+  readonly defaultGuardrailId: string
+  readonly member: string
+}
+
+interface Asking {
+  readonly path: string
+  readonly body?: unknown
+}
+
+/** A request that names records: of the other organization, or of nobody. */
+type Naming = (ids: Ids) => Asking
+
+/** Says that an operation takes nothing that names a record of an organization. */
+const TAKES_NO_IDS: readonly Naming[] = []
+
+const KEY = 'canary-provider-key-0001'
+const byId = (prefix: string, id: (ids: Ids) => string, body?: object): readonly Naming[] => [
+  ids => ({ path: `${prefix}/${encodeURIComponent(id(ids))}`, ...(body === undefined ? {} : { body }) }),
+]
+const workspace = (body?: object): readonly Naming[] => [
+  ...byId('/workspaces', ids => ids.workspaceId, body),
+  ...byId('/workspaces', ids => ids.workspaceSlug, body),
+]
+const guardrail = (suffix: string, body?: (ids: Ids) => object): readonly Naming[] =>
+  [(ids: Ids) => ids.guardrailId, (ids: Ids) => ids.defaultGuardrailId].map(id => ids => ({
+    path: `/guardrails/${id(ids)}${suffix}`,
+    ...(body === undefined ? {} : { body: body(ids) }),
+  }))
+const keyHashes = (ids: Ids) => ({ key_hashes: [ids.keyHash] })
+const members = (ids: Ids) => ({ member_user_ids: [ids.member] })
+const endUserQuery = (body?: object): readonly Naming[] => [
+  ids => ({ path: `/end-users?user=${ids.endUser}`, ...(body === undefined ? {} : { body }) }),
+]
+
+/** Every operation, with all the ways in which it may be told an id. One that is missing here fails the test. */
+const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
+  'POST /responses': TAKES_NO_IDS,
+  'GET /models': TAKES_NO_IDS,
+  'GET /models/{author}/{slug}/endpoints': TAKES_NO_IDS,
+  'GET /providers': TAKES_NO_IDS,
+  'GET /generation': [ids => ({ path: `/generation?id=${ids.generationId}` })],
+  'GET /key': TAKES_NO_IDS,
+  'GET /keys': [ids => ({ path: `/keys?workspace_id=${ids.workspaceId}` })],
+  'POST /keys': [
+    ids => ({ path: '/keys', body: { name: 'x', workspace_id: ids.workspaceId } }),
+    ids => ({ path: '/keys', body: { name: 'x', workspace_id: ids.workspaceSlug } }),
+  ],
+  'GET /keys/{hash}': byId('/keys', ids => ids.keyHash),
+  'PATCH /keys/{hash}': byId('/keys', ids => ids.keyHash, { disabled: true }),
+  'DELETE /keys/{hash}': byId('/keys', ids => ids.keyHash),
+  'GET /workspaces': TAKES_NO_IDS,
+  // A name that the other one has is free here.
+  'POST /workspaces': [ids => ({ path: '/workspaces', body: { name: 'x', slug: ids.workspaceSlug } })],
+  'GET /workspaces/{ref}': workspace(),
+  'PATCH /workspaces/{ref}': workspace({ name: 'taken over' }),
+  'DELETE /workspaces/{ref}': workspace(),
+  'GET /credits': TAKES_NO_IDS,
+  'POST /credits': [ids => ({ path: '/credits', body: { amount: 1, id: ids.creditId } })],
+  'GET /activity': [
+    ids => ({ path: `/activity?workspace_id=${ids.workspaceId}` }),
+    ids => ({ path: `/activity?api_key_hash=${ids.keyHash}` }),
+    ids => ({ path: `/activity?user_id=${ids.endUser}` }),
+  ],
+  'POST /end-users': [ids => ({ path: '/end-users', body: { user: ids.endUser } })],
+  'GET /end-users': endUserQuery(),
+  'PATCH /end-users': endUserQuery({ is_active: false }),
+  'DELETE /end-users': endUserQuery(),
+  'GET /end-users/{user}': byId('/end-users', ids => ids.endUser),
+  'PATCH /end-users/{user}': byId('/end-users', ids => ids.endUser, { is_active: false }),
+  'DELETE /end-users/{user}': byId('/end-users', ids => ids.endUser),
+  'GET /byok': [ids => ({ path: `/byok?workspace_id=${ids.workspaceId}` })],
+  'POST /byok': [
+    ids => ({ path: '/byok', body: { provider: 'groq', key: KEY, workspace_id: ids.workspaceId } }),
+    ids => ({ path: '/byok', body: { provider: 'groq', key: KEY, allowed_api_key_hashes: [ids.keyHash] } }),
+  ],
+  'GET /byok/{id}': byId('/byok', ids => ids.credentialId),
+  'PATCH /byok/{id}': byId('/byok', ids => ids.credentialId, { disabled: true }),
+  'DELETE /byok/{id}': byId('/byok', ids => ids.credentialId),
+  'GET /guardrails': [ids => ({ path: `/guardrails?workspace_id=${ids.workspaceId}` })],
+  'POST /guardrails': [
+    ids => ({ path: '/guardrails', body: { name: 'x', workspace_id: ids.workspaceId } }),
+    ids => ({ path: '/guardrails', body: { name: 'x', workspace_id: ids.workspaceSlug } }),
+  ],
+  'GET /guardrails/{id}': guardrail(''),
+  'PATCH /guardrails/{id}': guardrail('', () => ({ name: 'taken over' })),
+  'DELETE /guardrails/{id}': guardrail(''),
+  'GET /guardrails/assignments/keys': TAKES_NO_IDS,
+  'GET /guardrails/{id}/assignments/keys': guardrail('/assignments/keys'),
+  'POST /guardrails/{id}/assignments/keys': guardrail('/assignments/keys', keyHashes),
+  'POST /guardrails/{id}/assignments/keys/remove': guardrail('/assignments/keys/remove', keyHashes),
+  'GET /guardrails/assignments/members': TAKES_NO_IDS,
+  'GET /guardrails/{id}/assignments/members': guardrail('/assignments/members'),
+  'POST /guardrails/{id}/assignments/members': guardrail('/assignments/members', members),
+  'POST /guardrails/{id}/assignments/members/remove': guardrail('/assignments/members/remove', members),
+}
+
+/** What creates a record does so under an id that another one happens to have; its own names differ then. */
+const CREATES = new Set(['POST /workspaces', 'POST /end-users', 'POST /credits'])
+
+const clock = new TestClock()
+const gateway = await startGateway({ clock })
+t.teardown(() => gateway.close())
+const first: Organization = {
+  id: DEFAULT_ORGANIZATION_ID,
+  managementKey: gateway.managementKey,
+  apiKey: gateway.apiKey,
+  apiKeyHash: hashKey(gateway.apiKey),
+  workspaceId: DEFAULT_WORKSPACE_ID,
+}
+const second = await addOrganization(gateway.storageUrl, 'org_second')
+
+async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization): Promise<Ids> {
+  const manage = async (path: string, body: object, status = 201): Promise<Answered> => {
+    const answer = await caller(gateway.url, managementKey)('POST', path, body)
+    if (answer.status !== status) throw new Error(`${path}: ${answer.text}`)
+    return answer
+  }
+  const endUser = `canary-user-of-${id}`
+  const workspaceSlug = `canary-${id.replaceAll('_', '-')}`
+  const creditId = randomUUID()
+  const { data } = await manage('/workspaces', { name: `canary-workspace-of-${id}`, slug: workspaceSlug })
+  const workspaceId = String(data['id'])
+  await manage('/end-users', { user: endUser })
+  await manage('/credits', { amount: 100, id: creditId })
+  const credential = await manage('/byok', {
+    provider: 'mistral',
+    key: KEY,
+    name: `canary-credential-of-${id}`,
+    workspace_id: workspaceId,
+  })
+  const member = `canary-member-of-${id}`
+  const made = await manage('/guardrails', { name: `canary-guardrail-of-${id}` })
+  const guardrailId = String(made.data['id'])
+  await manage(`/guardrails/${guardrailId}/assignments/keys`, { key_hashes: [apiKeyHash] }, 200)
+  await manage(`/guardrails/${guardrailId}/assignments/members`, { member_user_ids: [member] }, 200)
+  const reply = await fetch(`${gateway.url}/responses`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'sim/echo', input: 'Hello', user: endUser }),
+  })
+  if (reply.status !== 200) throw new Error(await reply.text())
+  await reply.text()
+  return {
+    workspaceId,
+    workspaceSlug,
+    keyHash: apiKeyHash,
+    credentialId: String(credential.data['id']),
+    endUser,
+    generationId: reply.headers.get('x-generation-id') ?? '',
+    creditId,
+    guardrailId,
+    defaultGuardrailId: defaultGuardrailId(id, workspaceId),
+    member,
+  }
+}
+
+/** Ids in the form of real ones that nobody has. */
+function nobody(): Ids {
+  return {
+    workspaceId: randomUUID(),
+    workspaceSlug: `w-${randomBytes(6).toString('hex')}`,
+    keyHash: randomBytes(32).toString('hex'),
+    credentialId: randomUUID(),
+    endUser: `nobody-${randomBytes(6).toString('hex')}`,
+    generationId: `gen-1-${randomBytes(10).toString('hex')}`,
+    creditId: randomUUID(),
+    guardrailId: randomUUID(),
+    defaultGuardrailId: defaultGuardrailId(randomUUID(), randomUUID()),
+    member: `nobody-${randomBytes(6).toString('hex')}`,
+  }
+}
+
+/** All that an organization can see of itself. */
+async function inventory({ managementKey }: Organization, ids: Ids): Promise<string> {
+  const manage = caller(gateway.url, managementKey)
+  const seen: string[] = []
+  for (const path of [
+    '/keys?include_disabled=true',
+    '/workspaces',
+    `/workspaces/${ids.workspaceId}`,
+    '/end-users?include_inactive=true',
+    `/byok?workspace_id=${ids.workspaceId}`,
+    '/credits',
+    '/activity',
+    `/generation?id=${ids.generationId}`,
+    '/guardrails',
+    `/guardrails/${ids.guardrailId}`,
+    `/guardrails/${ids.defaultGuardrailId}`,
+    '/guardrails/assignments/keys',
+    '/guardrails/assignments/members',
+  ]) {
+    const answer = await manage('GET', path)
+    if (answer.status !== 200) throw new Error(`${path}: ${answer.text}`)
+    seen.push(answer.text)
+  }
+  return seen.join('\n')
+}
+
+const idsOfFirst = await furnish(first)
+const idsOfSecond = await furnish(second)
+await gateway.shipper.ship()
+clock.advance(86_400_000)
+
+t.test('every operation says here what ids it takes', async t => {
+  const operations = (await allRoutes(t)).map(({ method, path }) => `${method} ${path}`)
+  t.same(operations.toSorted(), Object.keys(OPERATIONS).toSorted())
+  for (const operation of operations) {
+    if (/\{(?!author|slug)/.test(operation)) t.not(OPERATIONS[operation], TAKES_NO_IDS, operation)
+  }
+})
+
+for (const [direction, asker, own, foreign, owner] of [
+  ['the first about the second', first, idsOfFirst, idsOfSecond, second],
+  ['the second about the first', second, idsOfSecond, idsOfFirst, first],
+] as const) {
+  t.test(direction, async t => {
+    const before = await inventory(owner, foreign)
+    let asked = 0
+    // Last, because afterwards the asker has records of these names itself.
+    const creating = ({ method, path }: Route) => Number(CREATES.has(`${method} ${path}`))
+    for (const route of (await allRoutes(t)).toSorted((a, b) => creating(a) - creating(b))) {
+      const operation = `${route.method} ${route.path}`
+      const keys = {
+        management: [asker.managementKey],
+        inference: [asker.apiKey],
+        any: [asker.managementKey, asker.apiKey],
+      }[route.key]
+      for (const naming of OPERATIONS[operation] ?? []) {
+        for (const key of keys) {
+          asked++
+          const ask = caller(gateway.url, key)
+          const unknownIds = nobody()
+          const foreignAsking = naming(foreign)
+          const unknownAsking = naming(unknownIds)
+          const answer = await ask(route.method, foreignAsking.path, foreignAsking.body)
+          const reference = await ask(route.method, unknownAsking.path, unknownAsking.body)
+          t.equal(answer.status, reference.status, `${operation}: ${answer.text}`)
+          if (CREATES.has(operation)) t.equal(answer.status, 201, operation)
+          else t.equal(answer.text, reference.text, operation)
+          t.not(answer.status, 500, operation)
+          if (/\{/.test(operation)) t.equal(answer.status, 404, operation)
+          const sent = JSON.stringify([foreignAsking.path, foreignAsking.body])
+          for (const id of Object.values(foreign)) {
+            if (!sent.includes(id)) t.notOk(answer.text.includes(id), `${operation} told ${id}`)
+          }
+        }
+      }
+    }
+    t.ok(asked >= 30, `${asked} requests`)
+    t.equal(await inventory(owner, foreign), before, 'nothing of the owner was touched')
+    const visible = await inventory(asker, own)
+    for (const id of [
+      foreign.keyHash,
+      foreign.credentialId,
+      foreign.generationId,
+      foreign.workspaceId,
+      foreign.guardrailId,
+      foreign.defaultGuardrailId,
+      foreign.member,
+    ])
+      t.notOk(visible.includes(id), 'nothing of the owner is listed')
+  })
+}

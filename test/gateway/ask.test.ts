@@ -1,0 +1,99 @@
+/** Questions of the gateway itself: a real catalogue and client, a scripted provider. */
+import t, { type Test } from 'tap'
+import { systemClock } from '../../src/clock.ts'
+import { GatewayError } from '../../src/errors.ts'
+import { FORMATS } from '../../src/formats/table.ts'
+import { createAsk } from '../../src/gateway/ask.ts'
+import { Drains } from '../../src/gateway/drains.ts'
+import { createPins, Stickiness } from '../../src/gateway/sticky.ts'
+import { createLog } from '../../src/log.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { createCatalog } from '../../src/providers/catalog.ts'
+import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
+import { createUndiciClient } from '../../src/upstream/undici-client.ts'
+import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+async function start(t: Test, ...replies: ScriptedReply[]) {
+  const provider = new ScriptedProvider()
+  const baseUrl = await provider.listen()
+  provider.script('side', replies)
+  const clock = new TestClock()
+  const log = createLog('silent', { write: () => undefined })
+  const client = createUndiciClient({ clock: systemClock, log })
+  const records: UsageRecord[] = []
+  const endpoint = { provider: 'acme', upstreamModel: 'side', pricing: { prompt: '1', completion: '1' } }
+  const ask = createAsk({
+    catalog: createCatalog({
+      providers: [{ slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' }],
+      models: [{ id: 'acme/side', name: 'Side', endpoints: [endpoint] }],
+      onAbort: 'cancel',
+    }),
+    ledger: { append: record => void records.push(record), find: async () => null },
+    drains: new Drains(),
+    client,
+    formats: FORMATS,
+    clock,
+    log,
+    metrics: createMetrics(),
+    timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+    openKey: () => Promise.reject(new Error('own keys are not asked for')),
+    byokFeePercent: 0,
+    stickiness: new Stickiness(createPins(clock)),
+    hashEndUser: () => 'u',
+  })
+  t.teardown(async () => {
+    await client.close()
+    await provider.close()
+  })
+  const parent = new AbortController()
+  const terms = { parent: { id: 'gen-1-parent', signal: parent.signal }, deadlineMs: 1_000 }
+  return { provider, clock, records, parent, ask: () => ask({ model: 'acme/side', input: 'Hi' }, terms) }
+}
+
+t.test('an answer comes whole, and is accounted to the service', async t => {
+  const { ask, clock, records } = await start(t, { text: 'Hello' })
+  t.match(await ask(), { status: 'completed', output: [{ content: [{ text: 'Hello' }] }] })
+  t.match(records, [
+    {
+      organizationId: SERVICE_ORGANIZATION_ID,
+      keyHash: '',
+      workspaceId: null,
+      parent: 'gen-1-parent',
+      model: 'acme/side',
+      outcome: 'completed',
+      inputTokens: 7,
+    },
+  ])
+  t.equal(clock.armed, 0, 'no deadline is left behind')
+})
+
+t.test('a failure of the provider is thrown', async t => {
+  const { ask, records } = await start(t, { status: 500 })
+  await t.rejects(ask(), { code: 'provider_unavailable' })
+  t.match(records, [{ outcome: 'failed', accounting: 'none' }])
+})
+
+t.test('after its deadline the question is given up', async t => {
+  const { ask, clock, provider, records } = await start(t, { hangs: true })
+  const asking = ask()
+  await provider.until(({ asked }) => asked.length === 1)
+  clock.advance(1_000)
+  await t.rejects(asking, { code: 'deadline_exceeded' })
+  await provider.until(({ left }) => left === 1)
+  t.match(records, [{ outcome: 'failed', error: 'deadline_exceeded' }])
+})
+
+t.test('it ends with the exchange it is asked for', async t => {
+  const { ask, clock, parent, provider, records } = await start(t, { hangs: true })
+  const gone = new GatewayError('client_closed', 'gone')
+  const asking = ask()
+  await provider.until(({ asked }) => asked.length === 1)
+  parent.abort(gone)
+  await t.rejects(asking, gone)
+  await provider.until(({ left }) => left === 1)
+  await t.rejects(ask(), gone)
+  t.equal(provider.asked.length, 1, 'what is over asks nothing')
+  t.equal(records.length, 2)
+  t.equal(clock.armed, 0)
+})

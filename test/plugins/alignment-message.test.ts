@@ -1,0 +1,109 @@
+import t from 'tap'
+import { extractMessage, rejectedItems } from '../../src/plugins/alignment-message.ts'
+import type { OutputItem } from '../../src/protocol/items.ts'
+
+const message = (...texts: string[]): OutputItem => ({
+  type: 'message',
+  id: 'msg_x',
+  role: 'assistant',
+  status: 'completed',
+  content: texts.map(text => ({ type: 'output_text', text, annotations: [] })),
+})
+const refusal = (text: string): OutputItem => ({
+  type: 'message',
+  id: 'msg_x',
+  role: 'assistant',
+  status: 'completed',
+  content: [{ type: 'refusal', refusal: text }],
+})
+const call = (name: string, text: string, more: object = {}): OutputItem => ({
+  type: 'function_call',
+  id: 'fc_x',
+  call_id: 'call_1',
+  name,
+  arguments: text,
+  status: 'completed',
+  ...more,
+})
+const THOUGHT: OutputItem = {
+  type: 'reasoning',
+  id: 'rs_1',
+  summary: [{ type: 'summary_text', text: 'secret' }],
+  content: [{ type: 'reasoning_text', text: 'secret' }],
+}
+const PICTURE: OutputItem = { type: 'image_generation_call', id: 'ig_x', status: 'completed', result: 'aGk=' }
+const CUSTOM: OutputItem = {
+  type: 'custom_tool_call',
+  id: 'ctc_x',
+  call_id: 'call_2',
+  name: 'shell',
+  input: 'ls',
+  status: 'completed',
+}
+
+t.test('a message is what the model says to the outside', async t => {
+  t.same(
+    extractMessage([THOUGHT, message('a', 'b'), call('f', '{}', { namespace: 'n' }), CUSTOM, message('c')]),
+    {
+      message: {
+        role: 'assistant',
+        content: 'ab\n\nc',
+        tool_calls: [
+          { name: 'f', arguments: '{}', namespace: 'n' },
+          { name: 'shell', arguments: 'ls' },
+        ],
+      },
+      images: [],
+    },
+  )
+  t.same(extractMessage([THOUGHT]), { message: { role: 'assistant', content: null }, images: [] })
+  t.same(extractMessage([refusal('no')]), {
+    message: { role: 'assistant', content: null, refusal: 'no' },
+    images: [],
+  })
+  t.same(extractMessage([PICTURE])?.images, ['data:image/png;base64,aGk='])
+})
+
+t.test('what a provider ran for the model counts by what the model wrote, not by what came back', async t => {
+  const calls = (item: OutputItem) => extractMessage([item])?.message.tool_calls
+  t.same(
+    calls({ type: 'code_interpreter_call', id: 'ci', code: 'print(1)', outputs: [{ logs: 'secret' }] }),
+    [{ name: 'code_interpreter_call', arguments: 'print(1)' }],
+  )
+  t.same(calls({ type: 'web_search_call', id: 'ws', action: { query: 'q' }, status: 'completed' }), [
+    { name: 'web_search_call', arguments: '{"query":"q"}' },
+  ])
+  t.same(
+    calls({ type: 'mcp_call', id: 'm', name: 'f', server_label: 's', arguments: '{}', output: 'secret' }),
+    [{ name: 'f', arguments: '{}', namespace: 's' }],
+  )
+  t.same(calls({ type: 'gateway:fusion', id: 'g', status: 'completed', panel: ['p'] }), [
+    { name: 'gateway:fusion', arguments: '{"panel":["p"]}' },
+  ])
+  t.equal(calls({ type: 'compaction', id: 'c', encrypted_content: 'x' }), undefined)
+})
+
+t.test('each limit holds to the unit', async t => {
+  const long = (length: number) => 'x'.repeat(length)
+  t.ok(extractMessage([message(long(5_000), long(5_000))]))
+  t.equal(extractMessage([message(long(5_000), long(5_001))]), null)
+  t.ok(extractMessage([message('𝒳'.repeat(5_000))]), 'in UTF-16 units')
+  t.equal(extractMessage([message(`${'𝒳'.repeat(5_000)}x`)]), null)
+  t.ok(extractMessage([refusal(long(1_000))]))
+  t.equal(extractMessage([refusal(long(1_001))]), null)
+  t.ok(extractMessage(Array.from({ length: 16 }, () => call('f', '{}'))))
+  t.equal(extractMessage(Array.from({ length: 17 }, () => call('f', '{}'))), null)
+  const bare = JSON.stringify([{ name: 'f', arguments: '' }]).length
+  t.ok(extractMessage([call('f', long(4_000 - bare))]))
+  t.equal(extractMessage([call('f', long(4_001 - bare))]), null)
+  t.equal(extractMessage([call('f', '"'.repeat(2_500))]), null, 'escapes count')
+})
+
+t.test('what was withheld comes back under ids of its own, without reasoning', async t => {
+  const items = rejectedItems([THOUGHT, message('a'), call('f', '{}'), CUSTOM, PICTURE, PICTURE], 3)
+  t.same(
+    items.map(item => (item as { id: string }).id),
+    ['msg_3', 'fc_call_1', 'ctc_call_2', 'ig_3_0', 'ig_3_1'],
+  )
+  t.notMatch(JSON.stringify(items), 'secret')
+})

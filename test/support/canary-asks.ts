@@ -1,0 +1,168 @@
+/** Everything a caller can do wrong at an operation, with secrets wherever something can be said. Data. */
+import type { TSchema } from '@sinclair/typebox'
+import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
+import { CreditCreation } from '../../src/protocol/credits.ts'
+import { EndUserCreation, EndUserUpdate } from '../../src/protocol/end-users.ts'
+import {
+  GuardrailCreation,
+  GuardrailUpdate,
+  KeyAssignees,
+  MemberAssignees,
+} from '../../src/protocol/guardrails.ts'
+import { KeyCreation, KeyUpdate } from '../../src/protocol/keys.ts'
+import { ResponsesRequest } from '../../src/protocol/request-body.ts'
+import { WorkspaceCreation, WorkspaceUpdate } from '../../src/protocol/workspaces.ts'
+import type { Route } from '../../src/server/handler.ts'
+import type { Ask } from './canary-client.ts'
+import type { Secrets } from './canary-secrets.ts'
+
+/** Bodies by operation: the schema whose fields are spoilt one by one, and a body that is good but for them. */
+const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string, unknown>>]>> = {
+  'POST /responses': [ResponsesRequest, { model: 'shared/openai-chat', input: 'hi' }],
+  'POST /keys': [KeyCreation, { name: 'made' }],
+  'PATCH /keys/{hash}': [KeyUpdate, {}],
+  'POST /workspaces': [WorkspaceCreation, { name: 'made', slug: 'made' }],
+  'PATCH /workspaces/{ref}': [WorkspaceUpdate, {}],
+  'POST /credits': [CreditCreation, { amount: 1 }],
+  'POST /end-users': [EndUserCreation, { user: 'somebody' }],
+  'PATCH /end-users': [EndUserUpdate, { is_active: true }],
+  'PATCH /end-users/{user}': [EndUserUpdate, { is_active: true }],
+  'POST /byok': [CredentialCreation, { provider: 'groq', key: 'a-good-key-of-somebody' }],
+  'PATCH /byok/{id}': [CredentialUpdate, {}],
+  'POST /guardrails': [GuardrailCreation, { name: 'made' }],
+  'PATCH /guardrails/{id}': [GuardrailUpdate, {}],
+  'POST /guardrails/{id}/assignments/keys': [KeyAssignees, { key_hashes: [] }],
+  'POST /guardrails/{id}/assignments/keys/remove': [KeyAssignees, { key_hashes: [] }],
+  'POST /guardrails/{id}/assignments/members': [MemberAssignees, { member_user_ids: [] }],
+  'POST /guardrails/{id}/assignments/members/remove': [MemberAssignees, { member_user_ids: [] }],
+}
+
+/** Parameters of the query that some operation reads. */
+const PARAMETERS = [
+  ...['offset', 'limit', 'workspace_id', 'include_disabled', 'include_inactive', 'provider', 'user', 'id'],
+  ...['date', 'api_key_hash', 'group_by', 'user_id'],
+]
+
+const STRANGE_ID = '12345678-1234-1234-1234-123456789abc'
+
+/** @throws Error for an operation with a body that is not in the table: it would be left out unseen. */
+export function* refusals(routes: readonly Route[], secrets: Secrets): Generator<Ask> {
+  for (const route of routes) {
+    const operation = `${route.method} ${route.path}`
+    const key = route.key === 'management' ? secrets.managementKey : secrets.apiKey
+    const other = route.key === 'management' ? secrets.apiKey : secrets.managementKey
+    const path = `/v1${route.path.replace('{id}', STRANGE_ID).replace('{hash}', 'f'.repeat(64))}`
+      .replace('{ref}', 'nothing')
+      .replace('{user}', encodeURIComponent(secrets.endUser))
+      .replace('{author}/{slug}', 'no/model')
+    const bodied = BODIES[operation]
+    if (bodied === undefined && route.bodyLimitBytes > 0) throw new Error(`no bodies for ${operation}`)
+    const body = bodied?.[1]
+    const ask = (name: string, fields: Partial<Ask>): Ask => ({
+      name: `${operation}: ${name}`,
+      method: route.method,
+      path,
+      key,
+      ...(body === undefined ? {} : { body }),
+      ...fields,
+    })
+    yield ask('without a key', { key: null })
+    yield ask('with an unknown key', { key: secrets.strangeKey })
+    yield ask('with a provider key', { key: secrets.sharedKey })
+    yield ask('with a vault key', { key: secrets.vaultKey.toString('base64') })
+    yield ask('with everything as key', { key: secrets.all })
+    yield ask('with a key of another scheme', {
+      key: null,
+      headers: { authorization: `Basic ${secrets.apiKey}` },
+    })
+    yield ask('with the other kind of key', { key: other })
+    yield ask('with secrets in other headers', {
+      key: null,
+      headers: {
+        'x-api-key': secrets.apiKey,
+        cookie: secrets.all,
+        referer: secrets.prompt,
+        'user-agent': secrets.all,
+      },
+    })
+    yield ask('with the wrong method', { method: 'PUT' })
+    const secret = encodeURIComponent(secrets.sharedKey)
+    for (const parameter of PARAMETERS) {
+      if (bodied !== undefined && parameter !== 'user') continue
+      yield ask(`with a strange ${parameter}`, { path: `${path}?${parameter}=${secret}` })
+      yield ask(`with ${parameter} twice`, { path: `${path}?${parameter}=${secret}&${parameter}=${secret}` })
+    }
+    yield ask('with a key in the query', { path: `${path}?api_key=${secrets.apiKey}&key=${secret}` })
+    if (route.path.includes('{')) {
+      for (const [name, text] of [
+        ['a provider key', secret],
+        ['an API key', secrets.apiKey],
+        ['everything', encodeURIComponent(secrets.all)],
+      ] as const) {
+        yield ask(`of ${name}`, { path: `/v1${route.path.replace(/\{[^}]+\}/g, text)}` })
+      }
+    }
+    if (bodied !== undefined) yield* spoiltBodies(ask, bodied[0], bodied[1], secrets)
+  }
+}
+
+function* spoiltBodies(
+  ask: (name: string, fields: Partial<Ask>) => Ask,
+  schema: TSchema,
+  good: Readonly<Record<string, unknown>>,
+  { all, ownKey, wordKey, sharedKey, ownKeys }: Secrets,
+): Generator<Ask> {
+  const text = JSON.stringify({ ...good, note: all })
+  yield ask('whose body is no JSON', { body: `${all} {` })
+  yield ask('whose body is cut', { body: text.slice(0, -2) })
+  yield ask('whose body is empty', { body: '' })
+  yield ask('whose body is a text', { body: JSON.stringify(all) })
+  yield ask('whose body is a list', { body: [all, good] })
+  yield ask('whose body is deep', { body: `${'['.repeat(100)}${JSON.stringify(all)}${']'.repeat(100)}` })
+  yield ask('of another type', { headers: { 'content-type': `text/plain; ${sharedKey}` }, body: text })
+  yield ask('of another coding', { headers: { 'content-encoding': sharedKey }, body: text })
+  yield ask('with an expectation', { headers: { expect: sharedKey }, body: text })
+  yield ask('with an unknown field', { body: { ...good, [all]: all } })
+  yield ask('with a key for a field', { body: { ...good, [ownKey]: ownKey } })
+  yield ask('with a plain key for a field', { body: { ...good, [wordKey]: 1 } })
+  yield ask('with __proto__', { body: `{"__proto__":${JSON.stringify({ [all]: all })},${text.slice(1)}` })
+  const fields = Object.keys(schema['properties'] as Readonly<Record<string, unknown>>)
+  for (const field of fields) {
+    const values = {
+      text: all,
+      object: { [all]: all },
+      list: [all, { type: all }],
+      'object of a kind': { type: all },
+    }
+    for (const [kind, value] of Object.entries(values)) {
+      yield ask(`whose ${field} is ${kind}`, { body: { ...good, [field]: value } })
+    }
+  }
+  if (!fields.includes('key')) return
+  for (const { provider, key } of ownKeys) {
+    const wrong = {
+      'cut in half': key.slice(0, key.length >> 1),
+      'with one field more': spoilt(key),
+      'in a list': `[${key}]`,
+    }
+    for (const [name, value] of Object.entries(wrong)) {
+      yield ask(`whose ${provider} key is ${name}`, { body: { ...good, provider, key: value } })
+    }
+    yield ask(`whose ${provider} key is for another`, { body: { ...good, provider: 'groq', key } })
+    yield ask(`whose ${provider} key is of another region`, {
+      body: { ...good, provider, key, declared_region: 'us', is_fallback: true, is_required: true },
+    })
+  }
+  yield ask('whose key has a line break', { body: { ...good, key: `${ownKey}\n${ownKey}` } })
+  yield ask('whose provider is a key', { body: { ...good, provider: ownKey, key: ownKey } })
+}
+
+/** The same JSON with its texts as names too. */
+function spoilt(json: string): string {
+  const value = JSON.parse(json) as Record<string, unknown> | Record<string, unknown>[]
+  const more = (fields: Record<string, unknown>) => ({
+    ...fields,
+    ...Object.fromEntries(Object.values(fields).map(field => [String(field), field])),
+  })
+  return JSON.stringify(Array.isArray(value) ? value.map(more) : more(value))
+}

@@ -1,0 +1,73 @@
+/** Many answers at once, counted by status; with the first body of each. */
+import { Agent, request } from 'node:http'
+
+export interface Answers {
+  readonly byStatus: ReadonlyMap<number, number>
+  readonly bodies: ReadonlyMap<
+    number,
+    { readonly headers: Readonly<Record<string, unknown>>; readonly body: string }
+  >
+}
+
+export interface Target {
+  readonly port: number
+  readonly apiKey: string
+}
+
+/** POST /v1/responses `count` times, in turn to each target, `parallel` at a time for each. */
+export async function askMany(
+  targets: readonly Target[],
+  body: unknown,
+  count: number,
+  parallel = 100,
+): Promise<Answers> {
+  const byStatus = new Map<number, number>()
+  const bodies = new Map<number, { headers: Readonly<Record<string, unknown>>; body: string }>()
+  const agents = targets.map(() => new Agent({ keepAlive: true, maxSockets: parallel }))
+  const text = JSON.stringify(body)
+  await Promise.all(
+    Array.from({ length: count }, async (_, at) => {
+      const target = targets[at % targets.length]
+      const agent = agents[at % targets.length]
+      if (target === undefined || agent === undefined) return
+      const { status, headers, reply } = await post(target, agent, text)
+      byStatus.set(status, (byStatus.get(status) ?? 0) + 1)
+      if (!bodies.has(status)) bodies.set(status, { headers, body: reply })
+    }),
+  )
+  for (const agent of agents) agent.destroy()
+  return { byStatus, bodies }
+}
+
+function post({ port, apiKey }: Target, agent: Agent, text: string) {
+  return new Promise<{ status: number; headers: Readonly<Record<string, unknown>>; reply: string }>(
+    (resolve, reject) => {
+      const sent = request(
+        {
+          host: '127.0.0.1',
+          port,
+          agent,
+          method: 'POST',
+          path: '/v1/responses',
+          headers: {
+            authorization: `Bearer ${apiKey}`,
+            'content-type': 'application/json',
+            'content-length': Buffer.byteLength(text),
+          },
+        },
+        response => {
+          let reply = ''
+          response.setEncoding('utf8').on('data', (more: string) => {
+            reply += more
+          })
+          response.on('end', () =>
+            resolve({ status: response.statusCode ?? 0, headers: response.headers, reply }),
+          )
+          response.on('error', reject)
+        },
+      )
+      sent.on('error', reject)
+      sent.end(text)
+    },
+  )
+}

@@ -1,0 +1,44 @@
+/** Own provider credentials for tests: records with everything unrestricted unless a case says otherwise. */
+import { randomUUID } from 'node:crypto'
+import type { Credential } from '../../src/access/own-keys.ts'
+import type { Vault } from '../../src/access/vault.ts'
+import {
+  type CredentialRecord,
+  DEFAULT_ORGANIZATION_ID,
+  DEFAULT_WORKSPACE_ID,
+} from '../../src/storage/store.ts'
+
+export function credentialOf(provider: string, fields: Partial<Credential> = {}): Credential {
+  return {
+    id: randomUUID(),
+    organizationId: DEFAULT_ORGANIZATION_ID,
+    workspaceId: DEFAULT_WORKSPACE_ID,
+    provider,
+    name: null,
+    label: '****',
+    disabled: false,
+    isRequired: false,
+    isFallback: false,
+    isByokOnly: false,
+    sortOrder: 0,
+    allowedApiKeyHashes: null,
+    allowedModels: null,
+    allowedUserIds: null,
+    declaredRegion: null,
+    declaredZdr: null,
+    createdAt: '2026-01-02T03:04:05.000Z',
+    updatedAt: '2026-01-02T03:04:05.000Z',
+    ...fields,
+  }
+}
+
+/** The record as the Store has it, with its key sealed. */
+export function sealedRecord(
+  vault: Pick<Vault, 'seal'>,
+  credential: Credential,
+  key: string,
+): CredentialRecord {
+  const { organizationId, workspaceId, id, provider } = credential
+  const owner = { organizationId, workspaceId, credentialId: id, provider }
+  return { ...credential, sealed: vault.seal(Buffer.from(key), owner) }
+}

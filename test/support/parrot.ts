@@ -1,0 +1,107 @@
+/**
+ * A provider on loopback that says, in any of the four formats, what the test put on its lips, in the pieces and
+ * reads that the test chose; it keeps the requests it got.
+ */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Config } from '../../src/config.ts'
+import { READERS, type SimFormat } from '../../src/sim/ask.ts'
+import { parsedObject, readBody, targetOf } from '../../src/sim/incoming.ts'
+import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
+import { SPEAKERS } from '../../src/sim/speakers.ts'
+
+export const FORMATS: readonly SimFormat[] = [
+  'openai-responses',
+  'openai-chat',
+  'anthropic-messages',
+  'google-gemini',
+]
+
+export interface Parrot {
+  readonly url: string
+  /** What it says next, in the pieces of a stream. */
+  parts: readonly ReplyPart[]
+  /** Bytes of each write of a stream; null: all at once. */
+  writeBytes: number | null
+  /** Texts of the bodies it got. */
+  readonly bodies: string[]
+  /** Streams end here, before their finish, and wait for this. */
+  hangs: boolean
+  /** Connections that the other side closed before the reply had ended. */
+  closedEarly: number
+  close(): void
+}
+
+export const pieces = (...list: readonly string[]) => ({ tokens: list.length, each: () => list })
+export const speaking = (...list: readonly string[]): readonly ReplyPart[] => [
+  { kind: 'text', pieces: pieces(...list) },
+]
+
+/** Rows for the catalogue: `parrot/<format>`. */
+export function parrotRows(url: string): { providers: Config['providers']; models: Config['models'] } {
+  return {
+    providers: [{ slug: 'parrot', format: 'openai-chat', baseUrl: url, apiKey: 'k' }],
+    models: FORMATS.map(format => ({
+      id: `parrot/${format}`,
+      endpoints: [
+        {
+          provider: 'parrot',
+          upstreamModel: 'parrot',
+          format,
+          pricing: { prompt: '0.0000001', completion: '0.0000004' },
+        },
+      ],
+    })) as Config['models'],
+  }
+}
+
+export async function startParrot(): Promise<Parrot> {
+  const server = createServer((request, response) => {
+    response.on('close', () => {
+      if (!response.writableFinished) parrot.closedEarly++
+    })
+    void readBody(request).then(async text => {
+      parrot.bodies.push(text ?? '')
+      const target = targetOf('POST', request.url ?? '')
+      const body = parsedObject(text ?? '')
+      if (target.format === null || body === null) throw new Error('the parrot was asked nonsense')
+      const ask = READERS[target.format](body, target)
+      const reply = { parts: parrot.parts, finish: 'stop', paceMs: 0 } as const
+      const speech = { ask, reply, tally: tallyOf(reply, 1), id: 'x', createdSeconds: 1 }
+      const speaker = SPEAKERS[target.format]
+      if (!ask.stream) {
+        response.writeHead(200, { 'content-type': 'application/json' })
+        response.end(JSON.stringify(speaker.whole(speech)))
+        return
+      }
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const frames = [...speaker.frames(speech)]
+      const sent = parrot.hangs
+        ? frames.slice(0, frames.findLastIndex(({ kind }) => kind === 'token') + 1)
+        : frames
+      const bytes = Buffer.from(sent.map(frame => frame.text).join(''))
+      const size = parrot.writeBytes ?? bytes.length
+      for (let at = 0; at < bytes.length && !response.destroyed; at += size) {
+        response.write(bytes.subarray(at, at + size))
+        await new Promise(resolve => setImmediate(resolve))
+      }
+      if (!parrot.hangs) response.end()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const parrot: Parrot = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    parts: speaking('hello'),
+    writeBytes: null,
+    bodies: [],
+    hangs: false,
+    closedEarly: 0,
+    close() {
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+  return parrot
+}

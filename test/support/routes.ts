@@ -1,0 +1,33 @@
+/** The whole table of operations, to look at: its handlers are not meant to be run. */
+import { randomBytes } from 'node:crypto'
+import type { Test } from 'tap'
+import { createVault } from '../../src/access/vault.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import type { Route } from '../../src/server/handler.ts'
+import { createRoutes } from '../../src/server/routes.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { TestClock } from './test-clock.ts'
+
+export async function allRoutes(t: Test): Promise<readonly Route[]> {
+  const clock = new TestClock()
+  const store = await openStore('sqlite::memory:')
+  t.teardown(() => store.close())
+  return createRoutes({
+    gateway: {
+      respond() {
+        throw new Error('not run')
+      },
+    },
+    listing: { models: () => ({}), endpoints: () => null, providers: () => ({}) },
+    ledger: { find: async () => null },
+    stream: { heartbeatMs: 1, stallMs: 1, clock, metrics: createMetrics() },
+    store,
+    vault: createVault([{ id: 'test', secret: randomBytes(32) }]),
+    clock,
+    changes: { publish: () => undefined },
+    providerName: () => null,
+    patternProblem: () => null,
+    dataRegionOf: () => null,
+    byokFeePercent: 0,
+  })
+}
