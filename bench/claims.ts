@@ -93,6 +93,19 @@ export const CLAIMS: readonly Claim[] = [
     ),
   },
   {
+    text: 'throughput with guards on, of that without',
+    scenario: 'guard-json-16',
+    limit: 0.75,
+    least: true,
+    unit: '×',
+    values: run =>
+      paired(
+        series(run, 'guard-json-16', 'sluice-guarded', rate),
+        series(run, 'guard-json-16', 'sluice', rate),
+        (a, b) => a / b,
+      ),
+  },
+  {
     text: 'delay of an event p99, over that of nginx',
     scenario: 'relay-256',
     limit: 5,

@@ -11,6 +11,7 @@ import { type Bench, commonHeaders, type Subject } from './subjects.ts'
 import { PATHS, type Wire } from './wire.ts'
 
 const START_MS = 20_000
+const MANAGEMENT_KEY = `sk-gw-mgmt-${'c'.repeat(64)}`
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
@@ -47,8 +48,16 @@ function providerSlug(wire: Wire, tls: boolean): string {
   return `bench-${wire === 'openai-chat' ? 'chat' : 'responses'}${tls ? '-tls' : ''}`
 }
 
-/** @param version what the report calls this source tree */
-export async function startGateway(bench: Bench, name: SubjectName, version: string): Promise<Subject> {
+/**
+ * @param version what the report calls this source tree
+ * @param prepare asks the running gateway for what it needs before it is measured
+ */
+export async function startGateway(
+  bench: Bench,
+  name: SubjectName,
+  version: string,
+  prepare?: (url: string, managementKey: string) => Promise<void>,
+): Promise<Subject> {
   const folder = join(bench.folder, name)
   mkdirSync(folder, { recursive: true })
   const config = join(folder, 'config.yaml')
@@ -71,10 +80,12 @@ export async function startGateway(bench: Bench, name: SubjectName, version: str
       // The upstream's certificate is made for this run alone.
       NODE_EXTRA_CA_CERTS: bench.certificate,
       GATEWAY_API_KEY: bench.apiKey,
+      GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY,
       DATABASE_URL: `sqlite:${join(folder, 'gateway.db')}`,
     },
   })
   const port = await listening(out, one, log)
+  await prepare?.(`http://127.0.0.1:${port}/v1`, MANAGEMENT_KEY)
   const pids = family(one.pid)
   return {
     name,

@@ -66,7 +66,7 @@ function startLoad(rig: Rig, scenario: Scenario, subject: Subject, log: string):
         String(scenario.warmSeconds),
         String(scenario.windowSeconds),
         JSON.stringify(target.headers),
-        bodyOf(target.wire, model, false),
+        bodyOf(target.wire, model, false, load.promptBytes),
         jsonText(load.plan.textBytes),
       ],
       how,

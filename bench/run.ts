@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startGateway } from './gateway.ts'
+import { setGuards } from './guards.ts'
 import { commitOf, machine, versions } from './machine.ts'
 import { direct, startHaproxy, startNginx, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals } from './processes.ts'
@@ -44,6 +45,7 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   haproxy: startHaproxy,
   sluice: bench => startGateway(bench, 'sluice', ''),
   'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
+  'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', setGuards),
   portkey: bench => startPortkey(bench, cacheFolder('portkey')),
 }
 

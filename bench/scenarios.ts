@@ -7,6 +7,7 @@ export const SUBJECTS = [
   'haproxy',
   'sluice',
   'sluice-again',
+  'sluice-guarded',
   'portkey',
   'before',
   'after',
@@ -14,6 +15,7 @@ export const SUBJECTS = [
 ] as const
 /**
  * Who stands between load and upstream. `direct` is nobody; `before` and `after` are the gateway of two revisions;
+ * `sluice-guarded` has guardrails on what goes in;
  * `sluice-again` and `before-again` are a second process of the same code: what the two differ by is noise.
  */
 export type SubjectName = (typeof SUBJECTS)[number]
@@ -33,6 +35,8 @@ export interface JsonLoad {
   readonly kind: 'json'
   /** Each sends its next request when it has the last reply. */
   readonly connections: number
+  /** Of the text that is sent; default about a hundred. */
+  readonly promptBytes?: number
   readonly plan: Plan & { readonly kind: 'json' }
 }
 
@@ -100,6 +104,17 @@ export const SCENARIOS: readonly Scenario[] = [
     load: { kind: 'json', connections: 256, plan: REPLY },
     subjects: PEERS,
     rounds: 2,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'guard-json-16',
+    title: 'JSON replies to prompts of 2 kB, 16 connections, without and with 8 detectors and 20 patterns',
+    load: { kind: 'json', connections: 16, plan: REPLY, promptBytes: 2_000 },
+    subjects: ['nginx', 'sluice', 'sluice-guarded'],
+    rounds: 3,
     rampSeconds: 0,
     warmSeconds: 1,
     windowSeconds: 3,

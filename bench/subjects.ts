@@ -44,9 +44,13 @@ export function commonHeaders(bench: Bench): Record<string, string> {
 }
 
 /** The body that asks for a plan in this format. */
-export function bodyOf(wire: Wire, model: string, stream: boolean): string {
-  const content =
+export function bodyOf(wire: Wire, model: string, stream: boolean, promptBytes?: number): string {
+  const sentence =
     'Say something about coffee and the quick brown fox, at the pace that the model name spells.'
+  const content =
+    promptBytes === undefined
+      ? sentence
+      : `${sentence} `.repeat(Math.ceil(promptBytes / sentence.length)).slice(0, promptBytes)
   return JSON.stringify(
     wire === 'openai-responses'
       ? { model, input: content, stream }
