@@ -103,6 +103,7 @@ models:
         quantization: fp8
         supportedParameters: [tools, temperature, response_format]
 alignment: { evaluator: { model: acme/judge-1 }, timeoutMs: 5000 }
+moderation: { model: acme/judge-1 }
 regions: { europe: [eu.localhost], us: [us.localhost] }
 timeouts: { upstreamHeadersMs: 60000, upstreamIdleMs: 60000, requestMs: 600000, heartbeatMs: 15000 }
 accounting: { onAbort: cancel }
@@ -112,12 +113,14 @@ accounting: { onAbort: cancel }
   t.equal(config.models[0]?.endpoints[0]?.quantization, 'fp8')
   t.same(config.regions, { europe: ['eu.localhost'], us: ['us.localhost'] })
   t.same(config.byok, { feePercent: 0 })
+  t.same(config.moderation, { model: 'acme/judge-1' })
 })
 
 const BAD: readonly { readonly yaml: string; readonly says: string; readonly environment?: Environment }[] = [
   { yaml: 'lisen: {}', says: 'lisen: unknown setting' },
   { yaml: 'quotas: { requestsPerMinute: 0 }', says: 'quotas.requestsPerMinute: expected null or an integer' },
   { yaml: 'quotas: { tokensPerMinute: "9" }', says: 'quotas.tokensPerMinute: expected null or an integer' },
+  { yaml: 'moderation: {}', says: 'moderation.model: is required' },
   { yaml: 'quotas: { nodes: 0 }', says: 'quotas.nodes: ' },
   { yaml: 'credits: { enforced: 1 }', says: 'credits.enforced: ' },
   { yaml: 'credentials: { maxBytes: 1 }', says: 'credentials.maxBytes: ' },

@@ -256,7 +256,8 @@ function advised({ attempts, request }: Exchange, error: GatewayError): GatewayE
   const compressing = request.plugins?.find(plugin => plugin.id === 'context-compression')
   if (!isTold || (compressing !== undefined && compressing.enabled !== false)) return error
   const advice = 'Shorten the input, or add the plugin context-compression.'
-  return rewritten(error, `${error.message.replace(/[.\s]*$/, '.')} ${advice}`, error.metadata)
+  const message = error.message.trimEnd()
+  return rewritten(error, `${message}${message.endsWith('.') ? '' : '.'} ${advice}`, error.metadata)
 }
 
 function rewritten(

@@ -15,8 +15,8 @@ export interface ResponseHealingParts {
 
 /** Checking and repairing so much takes some ten microseconds. */
 const SMALL_TEXT_CHARS = 1_024
-/** Repairing megabytes takes a fraction of it; later nobody wants the answer any more. */
-const REPAIR_MS = 2_000
+/** Repairing megabytes takes a fraction of it; the first one also starts the worker. */
+const REPAIR_MS = 5_000
 
 export function createResponseHealing({ tasks }: ResponseHealingParts): Plugin<'response-healing'> {
   return {

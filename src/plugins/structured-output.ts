@@ -16,8 +16,8 @@ export interface StructuredOutputParts {
   readonly tasks: Pick<GatewayTasks, 'run'>
 }
 
-/** Schemas come from clients; a decent one takes a hundredth of it. */
-const CHECK_MS = 1_000
+/** Schemas come from clients. A decent one takes milliseconds; the first one also starts the worker. */
+const CHECK_MS = 5_000
 
 /** Ends after which there is no answer to check yet, or no whole one. */
 const UNFINISHED: ReadonlySet<Turn['finish']> = new Set(['length', 'content_filter', 'tool_calls'])

@@ -21,6 +21,8 @@ export interface ByokTools extends SettingsTools {
 
 /** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
 const BODY_MAX_BYTES = 1024 * 1024
+/** Changes of one credential that cross each other this often in a row are no accident. */
+const TRIES = 5
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export function byokRoutes(tools: ByokTools): readonly Route[] {
@@ -73,19 +75,23 @@ function findCredential(tools: ByokTools): Handler {
 function changeCredential(tools: ByokTools): Handler {
   return async (request, reply) => {
     const body = checkCredentialUpdate(request.body)
-    const current = await named(tools, request)
-    const { organizationId, id } = current
-    await checkHashes(tools, organizationId, body.allowed_api_key_hashes)
-    const change = credentialChange(tools, current, body)
-    if (Object.keys(change).length === 0) {
-      reply.json(200, { data: shown(current) })
+    for (let tries = 0; tries < TRIES; tries++) {
+      const current = await named(tools, request)
+      const { organizationId, id } = current
+      await checkHashes(tools, organizationId, body.allowed_api_key_hashes)
+      const change = credentialChange(tools, current, body)
+      if (Object.keys(change).length === 0) {
+        reply.json(200, { data: shown(current) })
+        return
+      }
+      const changed = await tools.store.credentials.change(organizationId, id, change, isoNow(tools), current)
+      // Somebody else changed or deleted it meanwhile: it is checked again against what it is now.
+      if (changed === null) continue
+      publish(tools, changed)
+      reply.json(200, { data: shown(changed) })
       return
     }
-    const changed = await tools.store.credentials.change(organizationId, id, change, isoNow(tools))
-    // Somebody else may have deleted it meanwhile.
-    if (changed === null) throw unknown()
-    publish(tools, changed)
-    reply.json(200, { data: shown(changed) })
+    throw new GatewayError('conflict', 'The credential was changed by other requests meanwhile')
   }
 }
 

@@ -30,6 +30,8 @@ const IDLE_TRANSACTION_MS = 10_000
 /** Migrations wait for those of other processes. Longer than any of ours takes. */
 const MIGRATION_MS = 60_000
 const IDLE_MS = 30_000
+/** How long a pool that is closed waits for what runs. */
+const END_MS = 1_000
 /** Connections are renewed, so that a database that moved is found where it is now. */
 const LIFETIME_SECONDS = 1_800
 const KEEPALIVE_MS = 10_000
@@ -61,6 +63,9 @@ export function openPostgres(url: string): Engine {
     query_timeout: ANSWER_MS,
   }
   const pool = poolOf(everyday)
+  const clients = new Set<pg.PoolClient>()
+  pool.on('connect', client => void clients.add(client))
+  pool.on('remove', client => void clients.delete(client))
   let closing: Promise<void> | null = null
   return {
     name: 'postgres',
@@ -77,7 +82,7 @@ export function openPostgres(url: string): Engine {
     // Old versions of rows are the server's: it overwrites them when it vacuums, and secrets in them are sealed.
     purge: async () => undefined,
     close() {
-      closing ??= pool.end()
+      closing ??= endPool(pool, clients)
       return closing
     },
   }
@@ -145,6 +150,27 @@ function unreachable(error: unknown): StoreError {
   const code = codeOf(error)
   const reason = code === null ? 'the connection failed' : (REASONS[code] ?? code)
   return new StoreError(`storage: PostgreSQL cannot be used (${reason})`, code)
+}
+
+interface Connection {
+  end(): Promise<void>
+  /** It does not keep its thread alive any more. */
+  unref(): void
+}
+
+/** Lets what runs finish. A server that hangs must hold up neither the caller nor the end of its thread. */
+async function endPool(pool: pg.Pool, clients: ReadonlySet<pg.PoolClient>): Promise<void> {
+  const late = Promise.withResolvers<void>()
+  const timer = setTimeout(() => late.resolve(), END_MS)
+  await Promise.race([pool.end(), late.promise])
+  clearTimeout(timer)
+  for (const client of clients) {
+    // The types leave out what every client has.
+    const connection = client as unknown as Connection
+    // With a query still under way it is cut off; otherwise goodbye was said, and nobody waits for an answer.
+    connection.end().catch(() => undefined)
+    connection.unref()
+  }
 }
 
 /** A pool that does not get back what is broken. */

@@ -207,11 +207,16 @@ export interface CredentialStore {
   find(organizationId: string, id: string): Promise<CredentialRecord | null>
   /** Stored with the next sort order of its workspace and provider, which it returns; the one given is ignored. */
   add(record: CredentialRecord): Promise<CredentialRecord>
+  /**
+   * The changed record; null when there is none, or when it no longer has what it is `seen` with: what may be said
+   * together has been checked against that.
+   */
   change(
     organizationId: string,
     id: string,
     change: CredentialChange,
     updatedAt: string,
+    seen?: Pick<CredentialRecord, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion'>,
   ): Promise<CredentialRecord | null>
   /** Whether there was one; its key material is overwritten before the row goes. */
   remove(organizationId: string, id: string): Promise<boolean>

@@ -42,6 +42,9 @@ export interface Launched {
   changed(change: Change): void
 }
 
+/** How long the end waits for the database, after the last request. */
+const CLOSE_MS = 5_000
+
 /** @throws CatalogError, VaultKeyError, StoreError, BootstrapError or StartError, each with a line for the operator. */
 export async function launch(config: Config, log: Log): Promise<Launched> {
   const simulated = config.providers.length === 0
@@ -129,7 +132,7 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
       changed: change => supervisor.changed(change),
       async stop(graceMs) {
         const stopped = await supervisor.drain(graceMs)
-        closing ??= close(stopped)
+        closing ??= inTime(close(stopped))
         await closing
         return stopped
       },
@@ -144,6 +147,14 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
     await sim?.close()
     throw error
   }
+}
+
+/** A database that hangs does not keep the process: what it did not take is on disk, and shipped by the next one. */
+async function inTime(work: Promise<void>): Promise<void> {
+  const late = Promise.withResolvers<void>()
+  const timer = systemClock.after(CLOSE_MS, () => late.resolve())
+  await Promise.race([work, late.promise])
+  timer.cancel()
 }
 
 /** Nothing can be served before the store was there once: no key is known. Afterwards what is remembered goes on. */

@@ -105,7 +105,13 @@ const callerWith = (limit: Partial<SpendingLimit> & { usd: number }): Caller => 
     includeByok: limit.includeByok ?? false,
   },
 })
-const UNLIMITED: Caller = { keyHash: 'k', organizationId: 'o', workspaceId: null, memberId: null, limit: null }
+const UNLIMITED: Caller = {
+  keyHash: 'k',
+  organizationId: 'o',
+  workspaceId: null,
+  memberId: null,
+  limit: null,
+}
 
 const spent = (usd: number, more: { isByok?: boolean; tokens?: number } = {}) => ({
   cost: Math.round(usd * USD),

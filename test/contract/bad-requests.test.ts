@@ -215,7 +215,7 @@ const ROWS: readonly Row[] = [
   })),
   { name: 'plugin of unknown id', status: 400, says: 'plugins[0]', body: plugin({ id: CANARY }) },
   { name: 'plugin without id', status: 400, says: 'plugins[0]', body: plugin({}) },
-  ...['auto-router', 'web', 'moderation', 'file-parser'].map(id => ({
+  ...['auto-router', 'web', 'web-fetch', 'switchyard-router'].map(id => ({
     name: `plugin ${id}`,
     status: 400,
     says: 'plugins[0]',

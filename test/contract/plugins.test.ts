@@ -1,7 +1,10 @@
 /** The plugins that work on content, over real HTTP: what they change, what they refuse, and what they tell. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { Config } from '../../src/config.ts'
+import { type Config, loadConfig } from '../../src/config.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
+import { buildCatalog } from '../../src/threads/build.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { ENCRYPTED, writePdf } from '../support/pdf.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
@@ -287,6 +290,18 @@ t.test('a model that can take half of the input goes before one that cannot', as
   t.equal(told.body.model, 'acme/small')
 })
 
+t.test('a smaller model that takes over gets no more than it can take', async t => {
+  const world = await start(t)
+  world.provider.script('small', [{ status: 500 }])
+  world.provider.script('tiny', [{ text: 'Fine' }])
+  const told = await ask(world, { models: ['acme/small', 'acme/tiny'], input: LONG })
+  t.equal(told.body.model, 'acme/tiny')
+  t.equal(stagesOf(told).length, 2)
+  const [first = '', second = ''] = world.provider.asked.map(({ body }) => said(body['messages']))
+  t.ok(first.length > 512 * 4)
+  t.ok(second.length < 512 * 4)
+})
+
 const MODERATE = { plugins: [{ id: 'moderation' }] }
 const MODERATOR = { model: 'acme/moderator' }
 const verdict = (flagged: boolean, categories: readonly string[] = []): ScriptedReply => ({
@@ -338,6 +353,13 @@ t.test('a request that cannot be moderated is not let through', async t => {
   const zdr = await ask(world, { model: 'acme/model', provider: { zdr: true }, ...MODERATE })
   t.equal(zdr.status, 400)
   t.equal(world.provider.asked.filter(({ model }) => model === 'model').length, 0)
+})
+
+t.test('a moderation model that the catalogue does not have is a mistake of the configuration', async t => {
+  const config = { ...loadConfig([], {}), moderation: { model: 'acme/none' } }
+  t.throws(() => buildCatalog(config, 'http://127.0.0.1:9'), {
+    message: 'moderation.model: there is no such model',
+  })
 })
 
 const PARSE = { plugins: [{ id: 'file-parser' }] }
@@ -402,6 +424,21 @@ t.test('a model that takes files gets the PDF as it is, unless the text engine i
   t.notMatch(said(world.provider.asked[1]?.body), 'application/pdf;base64')
 })
 
+t.test(
+  'a stream has the text of a PDF as well, and refuses one that cannot be read before it begins',
+  async t => {
+    const world = await start(t)
+    world.provider.script('model', [{ text: 'heron' }])
+    const body = { model: 'acme/model', stream: true, ...PARSE }
+    const answer = await world.gateway.respond({ ...body, input: [asking(PDF)] })
+    t.match(parseEventStream(await answer.text()).at(-1), { type: 'response.completed' })
+    t.match(said(world.provider.asked[0]?.body), 'The code is heron')
+    const refused = await world.gateway.respond({ ...body, input: [asking(dataUrl(Buffer.from('hello')))] })
+    t.equal(refused.status, 400)
+    await refused.text()
+  },
+)
+
 t.test('a document that cannot be read is refused by its path', async t => {
   const world = await start(t)
   const cases: readonly (readonly [string, RegExp])[] = [
@@ -422,4 +459,20 @@ t.test('a document that cannot be read is refused by its path', async t => {
   const many = { type: 'message', role: 'user', content: Array(17).fill(asking(PDF).content[1]) }
   t.equal((await ask(world, { model: 'acme/model', input: [many], ...PARSE })).status, 400)
   t.equal(world.provider.asked.length, 0)
+})
+
+t.test('the requests of docs/plugins.md are answered as it says', async t => {
+  const world = await start(t)
+  const page = readFileSync(join(import.meta.dirname, '../../docs/plugins.md'), 'utf8')
+  const requests = [...page.matchAll(/-d '(\{[^']*)'/g)].map(
+    ([, json = '']) => JSON.parse(json) as { readonly plugins: readonly { readonly id: string }[] },
+  )
+  const requestOf = (id: string) => requests.find(({ plugins }) => plugins[0]?.id === id) ?? {}
+  const healed = await ask(world, requestOf('response-healing'))
+  t.equal(textOf(healed), '{"a": 1, "b": [1, 2]}')
+  t.ok(page.includes(`The text is \`${textOf(healed)}\``))
+  const [stage] = stagesOf(healed)
+  t.ok(page.includes(`"original_length": ${stage?.data?.['original_length']}, "healed_length": 21`))
+  const compressed = await ask(world, requestOf('context-compression'))
+  t.equal(textOf(compressed), 'Hello')
 })

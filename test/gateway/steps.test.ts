@@ -176,3 +176,33 @@ t.test('what a step throws is no failure of a provider', async t => {
   const gone = new GatewayError('client_closed', 'gone')
   t.equal(stepFailure(denied, { signal: AbortSignal.abort(gone) }), gone)
 })
+
+t.test('steps order candidates and fit the prompt to an endpoint one after the other', async t => {
+  const exchange = scriptedExchange()
+  const steps = some([
+    healing({
+      order: candidates => candidates.toReversed(),
+      async address(exchange, { modelId }) {
+        exchange.prompt = { ...exchange.prompt, input: `${exchange.prompt.input} for ${modelId}` }
+      },
+    }),
+    compression({
+      order: candidates => candidates.slice(0, 2),
+      address(exchange) {
+        exchange.prompt = { ...exchange.prompt, input: `${exchange.prompt.input} twice` }
+      },
+    }),
+  ])
+  const candidates = ['a', 'b', 'c'].map(modelId => ({
+    endpoint: { ...scriptedEndpoint('openai-chat'), modelId },
+    credential: null,
+  }))
+  t.same(
+    steps.order(candidates, exchange).map(({ endpoint }) => endpoint.modelId),
+    ['c', 'b'],
+  )
+  t.equal(steps.addresses, true)
+  await steps.address(exchange, scriptedEndpoint('openai-chat'))
+  t.equal(exchange.prompt.input, 'hi for acme/scripted twice')
+  t.equal(some([healing({})], { plugins: [{ id: 'response-healing' }] }).addresses, false)
+})

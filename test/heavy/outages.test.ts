@@ -87,7 +87,6 @@ class Load {
   readonly ids: string[] = []
   /** What was not answered as it should be. */
   readonly wrong: string[] = []
-  started = 0
   readonly #gateway: GatewayProcess
   readonly #loops: Promise<void>[]
   #over = false
@@ -117,7 +116,6 @@ class Load {
     const model = at % 2 === 0 ? 'sim/write-60-20' : 'sim/write-90-20'
     const { port } = this.#gateway
     while (!this.#over) {
-      this.started++
       this.#count(await openProbe({ model, input: 'x', stream: true }, { port, apiKey }).result)
     }
   }
@@ -156,6 +154,11 @@ async function accounted(t: Test, url: string, load: Load): Promise<void> {
 
 const worst = (times: readonly number[]): string => `${Math.round(Math.max(...times))} ms at most`
 
+// Measured on two shared cores, at most, in twenty outages of each:
+//   a new key was let in 110 ms after PostgreSQL took queries again
+//   limits were counted in Redis again 577 ms after it answered
+//   a gateway that was started without its database served 888 ms after that took queries
+//   with PostgreSQL hanging, known keys waited 6.08 s once, and then 14 ms
 t.test('PostgreSQL is killed and comes back', { skip: SKIP }, async t => {
   const { postgres, newKeys, limitedKey, managementKey, start } = await world(t)
   const gateway = await start()
@@ -165,10 +168,8 @@ t.test('PostgreSQL is killed and comes back', { skip: SKIP }, async t => {
   // Every thread knows the keys by then.
   t.ok(await eventually(() => load.ids.length > 3 * STREAMS, 20_000))
   const recoveries: number[] = []
-  let startedAway = 0
   for (let round = 0; round < ROUNDS; round++) {
     const newKey = newKeys[round] ?? ''
-    const before = load.started
     await postgres.kill()
     const untilMs = performance.now() + AWAY_MS
     while (performance.now() < untilMs) {
@@ -178,9 +179,9 @@ t.test('PostgreSQL is killed and comes back', { skip: SKIP }, async t => {
         t.match(headers['retry-after'], /^\d+$/)
       }
       t.equal(await named('away'), 503, 'and so is management')
+      for (const apiKey of [gateway.apiKey, limitedKey]) t.equal((await load.ask(apiKey)).status, 200)
       await pause(100)
     }
-    if (load.started > before) startedAway++
     await postgres.start()
     const sinceMs = performance.now()
     t.ok(await eventually(async () => (await load.ask(newKey)).status === 200, RECOVERED_MS))
@@ -190,7 +191,6 @@ t.test('PostgreSQL is killed and comes back', { skip: SKIP }, async t => {
   }
   await load.end()
   t.strictSame(load.wrong, [], 'known keys and streams noticed nothing')
-  t.equal(startedAway, ROUNDS, 'streams began in each of the outages')
   t.ok(Math.max(...recoveries) < RECOVERED_MS)
   t.comment(`${ROUNDS} outages, a new key was let in after ${worst(recoveries)}`)
   await accounted(t, postgres.url, load)
@@ -230,7 +230,10 @@ t.test('PostgreSQL hangs', { skip: SKIP }, async t => {
   postgres.thaw()
   t.ok(await eventually(async () => !(await isDegraded(gateway, 'store')), RECOVERED_MS))
   await askedMs(newKeys[1] ?? '', 200)
+  postgres.freeze()
+  const sinceMs = performance.now()
   t.equal(await gateway.stop(), 0)
+  t.ok(performance.now() - sinceMs < 10_000, 'it ends in order all the same')
 })
 
 t.test('Redis is killed and comes back', { skip: SKIP }, async t => {
@@ -240,7 +243,6 @@ t.test('Redis is killed and comes back', { skip: SKIP }, async t => {
   t.ok(await eventually(() => load.ids.length > STREAMS, 20_000))
   const recoveries: number[] = []
   for (let round = 0; round < ROUNDS; round++) {
-    const before = load.started
     await redis.kill()
     t.ok(
       await eventually(() => isDegraded(gateway, 'redis'), 5000),
@@ -249,7 +251,7 @@ t.test('Redis is killed and comes back', { skip: SKIP }, async t => {
     await pause(AWAY_MS)
     t.equal((await load.ask(newKeys[round] ?? '')).status, 200)
     t.equal((await load.ask(strange())).status, 401)
-    t.ok(load.started > before)
+    for (const apiKey of [gateway.apiKey, limitedKey]) t.equal((await load.ask(apiKey)).status, 200)
     await redis.start()
     const sinceMs = performance.now()
     t.ok(await eventually(async () => !(await isDegraded(gateway, 'redis')), RECOVERED_MS))

@@ -118,6 +118,10 @@ t.test('rules that span fields', t => {
     ['a file by address', parts({ type: 'input_file', file_url: 'https://example.com/a.pdf' })],
     ['configuration updates apart', input(update, hello, update)],
     ['an MCP connector', tools({ type: 'mcp', server_label: 'mail', connector_id: 'connector_gmail' })],
+    ...['alignment', 'context-compression', 'file-parser', 'moderation', 'response-healing'].map(
+      id =>
+        [`the plugin ${id}`, plugins({ id, ...(id === 'alignment' ? { rules: ['Be kind'] } : {}) })] as const,
+    ),
     ['empty search lists', tools({ type: 'web_search', allowed_domains: ['a'], excluded_domains: [] })],
     [
       'exactly the allowed characters of patterns',
@@ -135,13 +139,9 @@ t.test('plugins and server tools are refused until they are built', t => {
   const ids = [
     'auto-beta-router',
     'auto-router',
-    'context-compression',
-    'file-parser',
     'fusion',
     'jev-router',
-    'moderation',
     'pareto-router',
-    'response-healing',
     'switchyard-router',
     'web',
     'web-fetch',

@@ -37,8 +37,17 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
         return added
       })
     },
-    async change(organizationId, id, change, updatedAt) {
+    async change(organizationId, id, change, updatedAt, seen) {
       const { sealed } = change
+      const as =
+        seen === undefined
+          ? {}
+          : {
+              isRequired: flag(seen.isRequired),
+              isFallback: flag(seen.isFallback),
+              isByokOnly: flag(seen.isByokOnly),
+              declaredRegion: seen.declaredRegion,
+            }
       const row = await db
         .updateTable('credentials')
         .set({
@@ -57,7 +66,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
           declaredZdr: flag(change.declaredZdr),
           updatedAt,
         })
-        .where(where => where.and({ organizationId, id }))
+        .where(where => where.and({ organizationId, id, ...as }))
         .returningAll()
         .executeTakeFirst()
       if (row === undefined) return null

@@ -116,6 +116,25 @@ export async function credentialContract(t: Test, opened: Opened): Promise<void>
     t.same(await credentials.find('org_1', other.id), other)
   })
 
+  await t.test('a change of a credential that was changed since it was seen is refused', async t => {
+    const { credentials } = await opened(t)
+    const one = await credentials.add(someCredential({ declaredRegion: null }))
+    const { id } = one
+    t.match(await credentials.change('org_1', id, { isFallback: true }, LATER, one), { isFallback: true })
+    t.equal(await credentials.change('org_1', id, { isRequired: true }, LATER, one), null)
+    const other = { ...one, isFallback: true, declaredRegion: 'us' as const }
+    t.equal(await credentials.change('org_1', id, { name: 'x' }, LATER, other), null)
+    t.match(await credentials.find('org_1', id), { isFallback: true, isRequired: false, name: one.name })
+    const crossing = [{ isRequired: true }, { isByokOnly: true }].map(change =>
+      credentials.change('org_1', id, change, LATER, { ...one, isFallback: true }),
+    )
+    t.equal(
+      (await Promise.all(crossing)).filter(record => record === null).length,
+      1,
+      'of two one is in time',
+    )
+  })
+
   await t.test('a removed credential is gone', async t => {
     const { credentials } = await opened(t)
     const [one, other] = [await credentials.add(someCredential()), await credentials.add(someCredential())]

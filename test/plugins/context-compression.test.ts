@@ -1,0 +1,85 @@
+/** How candidates are ordered and how much room an answer is left. */
+import t from 'tap'
+import type { Candidate } from '../../src/exchange.ts'
+import { createContextCompression } from '../../src/plugins/context-compression.ts'
+import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
+
+/** One token for each letter of the input. */
+const plugin = createContextCompression({
+  tokensOf: values => JSON.stringify(values).replace(/[^x]/g, '').length,
+  hasSmallContext: id => id === 'acme/small',
+})
+const endpointOf = (contextLength: number | null) => ({ ...scriptedEndpoint('openai-chat'), contextLength })
+
+function stepFor(input: string, more: object = {}) {
+  const exchange = scriptedExchange()
+  const request = { ...exchange.request, input, ...more }
+  const step = plugin.step({ id: 'context-compression' }, request)
+  if (step === null) throw new Error('nothing to do')
+  exchange.prompt = request
+  return { step, exchange }
+}
+
+function orderOf(contexts: readonly (number | null)[], letters: number, more: object = {}) {
+  const { step, exchange } = stepFor('x'.repeat(letters), more)
+  const candidates: Candidate[] = contexts.map(context => ({
+    endpoint: endpointOf(context),
+    credential: null,
+  }))
+  return step.order?.(candidates, exchange).map(({ endpoint }) => endpoint.contextLength)
+}
+
+t.test('candidates that take half of the input go first, in their own order', async t => {
+  t.same(orderOf([100, 1_000, 50, 600], 1_000), [1_000, 600, 100, 50])
+  t.same(orderOf([1_000, null], 100), [1_000, null], 'when all do, nothing moves')
+  t.same(orderOf([500, null], 2_000), [null, 500], 'an unknown context is no obstacle')
+  t.same(orderOf([500, 1_000], 600, { max_output_tokens: 600 }), [1_000, 500], 'the answer counts')
+})
+
+t.test('when none does, the largest goes first', async t => {
+  t.same(orderOf([100, 300, 200], 10_000), [300, 200, 100])
+})
+
+t.test('the answer keeps its room, but never more than half', async t => {
+  const lengthFor = (more: object) => {
+    const { step, exchange } = stepFor('x'.repeat(10_000), more)
+    void step.address?.(exchange, endpointOf(4_000))
+    return JSON.stringify(exchange.prompt.input).replace(/[^x]/g, '').length
+  }
+  const room = (tokens: number, more: object) => {
+    const length = lengthFor(more)
+    t.ok(length <= tokens && length > tokens * 0.9, `${length} of ${tokens}`)
+  }
+  room(3_000, {})
+  room(3_500, { max_output_tokens: 500 })
+  room(2_000, { max_output_tokens: 100_000 })
+})
+
+t.test('what fits, and what has no known bound, stays as it is', async t => {
+  for (const context of [20_000, null]) {
+    const { step, exchange } = stepFor('x'.repeat(10_000))
+    const { prompt } = exchange
+    void step.address?.(exchange, endpointOf(context))
+    t.equal(exchange.prompt, prompt)
+    t.same(exchange.pipeline, [])
+  }
+})
+
+t.test('unasked it works for models with a small context alone', async t => {
+  const { request } = scriptedExchange()
+  t.equal(plugin.step(null, { ...request, model: 'acme/large' }), null)
+  t.ok(plugin.step(null, { ...request, model: 'acme/small' }))
+  const { model: _model, ...rest } = request
+  t.ok(plugin.step(null, { ...rest, models: ['acme/large', 'acme/small'] }))
+  t.equal(plugin.step(null, { ...rest, models: ['acme/large'] }), null)
+})
+
+t.test('unasked, the larger endpoint of a request is not compressed for', async t => {
+  const exchange = scriptedExchange()
+  const step = plugin.step(null, { ...exchange.request, model: 'acme/small' })
+  exchange.prompt = { ...exchange.prompt, input: 'x'.repeat(20_000) }
+  void step?.address?.(exchange, endpointOf(10_000))
+  t.same(exchange.pipeline, [])
+  void step?.address?.(exchange, endpointOf(8_192))
+  t.match(exchange.pipeline, [{ type: 'context_compression' }])
+})

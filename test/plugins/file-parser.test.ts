@@ -1,0 +1,78 @@
+/** What becomes of a document when the pool cannot read it; the rest is in test/contract. */
+import t from 'tap'
+import { GatewayError } from '../../src/errors.ts'
+import { createFileParser, type FileParserParts } from '../../src/plugins/file-parser.ts'
+import { TaskError } from '../../src/tasks/failure.ts'
+import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
+
+type Run = FileParserParts['tasks']['run']
+const part = (text: string) => ({
+  type: 'input_file' as const,
+  file_data: `data:application/pdf;base64,${Buffer.from(text).toString('base64')}`,
+})
+
+async function parse(run: Run, parts = [part('one')]) {
+  const scripted = scriptedExchange()
+  const request = { ...scripted.request, input: [{ role: 'user' as const, content: parts }] }
+  const exchange = { ...scripted, request, prompt: request }
+  const step = createFileParser({ tasks: { run }, takesFiles: () => false }).step(
+    { id: 'file-parser' },
+    request,
+  )
+  const address = async () => await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
+  try {
+    await address()
+    // As for the next candidate.
+    await address()
+    return { error: null, prompt: exchange.prompt }
+  } catch (error) {
+    return { error, prompt: exchange.prompt }
+  }
+}
+
+t.test('each way in which the pool fails has its own answer', async t => {
+  const answers: readonly (readonly [TaskError, string, RegExp])[] = [
+    [
+      new TaskError('timeout'),
+      'invalid_request',
+      /^input\[0\]\.content\[0\]\.file_data: .* too long to read$/,
+    ],
+    [new TaskError('crashed'), 'invalid_request', /the document cannot be read$/],
+    [new TaskError('overloaded'), 'service_unavailable', /too many documents/],
+    [
+      new TaskError('failed', { code: 'encrypted', message: 'is encrypted' }),
+      'invalid_request',
+      /: is encrypted$/,
+    ],
+    [
+      new TaskError('failed', { code: 'internal', message: 'TypeError' }),
+      'invalid_request',
+      /cannot be read$/,
+    ],
+  ]
+  for (const [thrown, code, message] of answers) {
+    const { error } = await parse(() => Promise.reject(thrown))
+    t.ok(error instanceof GatewayError)
+    t.match(error, { code, message })
+  }
+})
+
+t.test('each document is read once, however often it is there and whoever is asked next', async t => {
+  let reads = 0
+  const run: Run = (async () => {
+    reads++
+    return { pages: [`text ${reads}`] }
+  }) as unknown as Run
+  const { prompt } = await parse(run, [part('one'), part('two'), part('one')])
+  t.equal(reads, 2)
+  t.match(prompt.input, [{ content: [{ text: 'text 1' }, { text: 'text 2' }, { text: 'text 1' }] }])
+})
+
+t.test('more text than any model reads is refused', async t => {
+  const run = (async () => ({ pages: ['x'.repeat(5 * 1024 * 1024)] })) as unknown as Run
+  const { error } = await parse(run, [part('one'), part('two')])
+  t.match(error, {
+    code: 'invalid_request',
+    message: /^input\[0\]\.content\[1\]\.file_data: .* too much text$/,
+  })
+})
