@@ -77,6 +77,11 @@ export interface Start {
 const running = new Set<Running>()
 let over = false
 
+/** Whether a signal has ended the bench: what it measured until then is no run. */
+export function isBeingEnded(): boolean {
+  return over
+}
+
 /** @throws Error once a signal has ended the bench */
 export function start(command: string, words: readonly string[], how: Start): Running {
   if (over) throw new Error('the bench is being ended')

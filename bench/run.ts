@@ -9,7 +9,7 @@ import { startGateway } from './gateway.ts'
 import { setGuards } from './guards.ts'
 import { commitOf, machine, versions } from './machine.ts'
 import { direct, startHaproxy, startNginx, startPortkey } from './peers.ts'
-import { cacheFolder, endOnSignals } from './processes.ts'
+import { cacheFolder, endOnSignals, isBeingEnded } from './processes.ts'
 import { Progress } from './progress.ts'
 import { report } from './report.ts'
 import type { Row, Run } from './results.ts'
@@ -136,6 +136,7 @@ async function main(): Promise<number> {
     return 0
   }
   const run = await measureAll(scenarios, values['node-probe'] !== true)
+  if (isBeingEnded()) return 1
   if (values.out !== undefined) keep(run, values.out, join(values.out, 'RESULTS.md'))
   else if (whole) keep(run, RESULTS, join(import.meta.dirname, 'RESULTS.md'))
   else process.stdout.write(report(run))

@@ -48,8 +48,8 @@ export interface BufferedLog extends Log {
 
 /** Writes to a pipe are whole up to this size (PIPE_BUF), so that lines of several threads never mix. */
 const PIPE_WRITE_MAX_BYTES = 4096
-/** Appending to a file is whole at any size; this is some hundred lines. */
-const FILE_WRITE_MAX_BYTES = 64 * 1024
+/** Appending to a file is whole at any size; but what waits is measured anew with every line that joins it. */
+const FILE_WRITE_MAX_BYTES = 8 * 1024
 /** How long a line may wait for others. Nobody reads faster. */
 const FLUSH_MS = 100
 /** What may wait for a reader that does not read; more is left out, and counted. About 25,000 lines. */

@@ -1,5 +1,6 @@
 /** The table of scenarios and what a command line makes of it. */
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { chosen, estimateSeconds, SCENARIOS, SUBJECTS } from '../../bench/scenarios.ts'
@@ -75,4 +76,30 @@ t.test('the command lists the scenarios and measures nothing', async t => {
   const wrong = spawnSync(process.execPath, [entry, '--only', 'nonsense'], { encoding: 'utf8' })
   t.equal(wrong.status, 2)
   t.match(wrong.stderr, 'no scenario nonsense')
+})
+
+t.test('a run that a signal ends writes nothing', async t => {
+  const folder = t.testdir({})
+  const out = join(folder, 'out')
+  const child = spawn(
+    process.execPath,
+    [
+      join(import.meta.dirname, '../../bench/run.ts'),
+      '--only',
+      'json-1',
+      '--subjects',
+      'sluice',
+      '--out',
+      out,
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  )
+  child.stderr.setEncoding('utf8')
+  let told = ''
+  for await (const text of child.stderr) {
+    told += text
+    if (told.includes('json-1')) child.kill('SIGTERM')
+  }
+  t.not(child.exitCode, 0)
+  t.notOk(existsSync(out), told)
 })
