@@ -195,6 +195,8 @@ class Workers implements Crew {
       recordTiming: false,
       // Workers compute; the environment, with its secrets, is none of their business.
       env: {},
+      // Nor is what the process was told to load before its own code.
+      execArgv: ['--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
       workerData,
       loadBalancer: (_, workers) => workers.find(({ id }) => id === this.#chosen) ?? null,
