@@ -347,7 +347,7 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 110_000 }, asyn
           })
       }
     // Meanwhile nobody can write to the database: who has to, waits its ten seconds.
-    const lock = new DatabaseSync(join(folder, 'data/gateway.db'))
+    const lock = new DatabaseSync(join(folder, 'data/gateway.db'), { timeout: 10_000 })
     lock.exec('BEGIN IMMEDIATE')
     const writers = [
       manage('POST', '/credits', { amount: 1, note: 'locked' }),
