@@ -471,7 +471,7 @@ t.test('PATCH', async t => {
 
 t.test('a change that was overtaken is 409', async t => {
   const { id } = await made(t)
-  const database = new DatabaseSync(sqlitePath(gateway.storageUrl) ?? '')
+  const database = new DatabaseSync(sqlitePath(gateway.storageUrl) ?? '', { timeout: 10_000 })
   t.teardown(() => database.close())
   database.exec('BEGIN IMMEDIATE')
   const patching = ask('PATCH', `/guardrails/${id}`, { name: 'late' })
