@@ -91,6 +91,14 @@ export class GatewayError extends Error {
   }
 }
 
+/** Nothing is wrong with the request, nothing has been promised: what it needs, mostly the Store, is away or busy. */
+export function serviceUnavailable(cause?: unknown): GatewayError {
+  return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
+    retryAfterSeconds: 1,
+    cause,
+  })
+}
+
 /** Brings anything thrown to a GatewayError; what we did not foresee is `internal` and masked for the client. */
 export function toGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown

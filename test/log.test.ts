@@ -3,24 +3,114 @@ import { once } from 'node:events'
 import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import t from 'tap'
 import { createBufferedLog, createLog, type ExchangeLine } from '../src/log.ts'
+import { EXCHANGE_LINE as LINE } from './support/exchange-line.ts'
 import { eventually } from './support/stream-probe.ts'
-
-const LINE: ExchangeLine = {
-  id: 'gen-1',
-  method: 'POST',
-  route: '/responses',
-  status: 200,
-  outcome: 'completed',
-  durationMs: 1.5,
-}
 
 const linesOf = (file: string): Record<string, unknown>[] =>
   readFileSync(file, 'utf8')
     .split('\n')
     .filter(line => line !== '')
     .map(line => JSON.parse(line) as Record<string, unknown>)
+
+t.test('the line of an exchange reads as pino would write it, of whatever values', async t => {
+  const written: string[] = []
+  const output = { write: (line: string) => void written.push(line) }
+  const log = createLog('info', output)
+  const reference = pino(
+    { base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: level => ({ level }) } },
+    output,
+  )
+  const full: ExchangeLine = {
+    ...LINE,
+    firstTokenMs: 0.001,
+    model: 'acme/scripted',
+    provider: 'acme',
+    attempts: 2,
+    inputTokens: 1e21,
+    outputTokens: 0,
+    finish: 'stop',
+    error: 'upstream_timeout',
+  }
+  const texts = [
+    '',
+    '"',
+    '\\',
+    'a"b\\c',
+    '\n\r\t\0\x1f\x7f',
+    'ä😀\u2028',
+    '</script>',
+    'x'.repeat(300),
+    '__proto__',
+  ]
+  const numbers = [-0, -1.5, 5e-324, 1e300, Number.NaN, Number.POSITIVE_INFINITY, Number.MAX_SAFE_INTEGER]
+  const lines: ExchangeLine[] = [
+    LINE,
+    full,
+    ...texts.map(text => ({ ...full, id: text, route: text, model: text, provider: text, finish: text })),
+    ...numbers.map(number => ({ ...full, durationMs: number, firstTokenMs: number, inputTokens: number })),
+    {
+      ...full,
+      firstTokenMs: null,
+      model: null,
+      provider: null,
+      inputTokens: null,
+      finish: null,
+      error: null,
+    },
+    { ...full, firstTokenMs: undefined, model: undefined, attempts: undefined, error: undefined },
+  ]
+  const time = /"time":"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z"/
+  for (const line of lines) {
+    log.exchange(line)
+    reference.info(line, 'exchange')
+    const [ours = '', theirs = ''] = written.splice(0)
+    t.match(ours, time)
+    t.equal(ours.replace(time, ''), theirs.replace(time, ''))
+  }
+})
+
+t.test('nothing but the fields of a line gets into it, and a quiet log has no lines', async t => {
+  const written: string[] = []
+  const output = { write: (line: string) => void written.push(line) }
+  const line = { ...LINE, prompt: 'secret' }
+  createLog('warn', output).exchange(line)
+  createLog('silent', output).exchange(line)
+  t.same(written, [])
+  createLog('info', output).exchange(line)
+  t.equal(written.length, 1)
+  t.notMatch(written[0], /secret/)
+})
+
+t.test('where to ask is told at any level but silence: whoever started it waits for that line', async t => {
+  for (const level of ['trace', 'info', 'warn', 'error', 'fatal'] as const) {
+    const written: string[] = []
+    createLog(level, { write: text => void written.push(text) }).listening('http://a', 'http://b')
+    t.equal(written.length, 1, level)
+    t.match(JSON.parse(written[0] ?? ''), {
+      level: 'info',
+      msg: 'listening',
+      url: 'http://a',
+      adminUrl: 'http://b',
+    })
+  }
+  createLog('silent', { write: () => t.fail('a line') }).listening('http://a', 'http://b')
+})
+
+t.test('a notice comes after the lines before it', async t => {
+  const file = join(t.testdir(), 'log')
+  const log = createBufferedLog('info', openSync(file, 'a'))
+  t.teardown(() => log.close())
+  log.exchange(LINE)
+  log.notice('something changed')
+  t.ok(await eventually(() => linesOf(file).length === 2, 5_000))
+  t.same(
+    linesOf(file).map(line => line['msg']),
+    ['exchange', 'something changed'],
+  )
+})
 
 t.test('lines of exchanges leave some at a time, in their order', async t => {
   const file = join(t.testdir(), 'log')
@@ -38,7 +128,7 @@ t.test('what is left is written when the log is closed', async t => {
   const file = join(t.testdir(), 'log')
   const log = createBufferedLog('info', openSync(file, 'a'))
   log.exchange(LINE)
-  log.close()
+  await log.close()
   t.match(linesOf(file), [{ id: 'gen-1', msg: 'exchange' }])
 })
 
@@ -79,7 +169,7 @@ t.test('a reader that does not read costs lines, never memory, and the loss is t
     const before = process.memoryUsage().rss
     for (let count = 0; count < 60_000; count++) log.exchange(line)
     const grown = process.memoryUsage().rss - before
-    process.on('message', () => { setTimeout(() => { log.close(); process.exit() }, 2000) })
+    process.on('message', () => { setTimeout(() => log.close().then(() => process.exit()), 2000) })
     process.send(grown)`
   const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'slow.ts')
   writeFileSync(file, script)

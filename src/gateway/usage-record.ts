@@ -1,6 +1,7 @@
 /** The usage record of an exchange that is about to end. Pure. */
 import type { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
+import { isoInstant } from '../instant.ts'
 import type { UsageOutcome, UsageRecord } from '../storage/usage.ts'
 
 /** Texts of providers are kept to this length: ids and names are shorter, anything longer is not meant to be kept. */
@@ -16,10 +17,11 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   const cancelled = error?.code === 'client_closed' || left(exchange)
   return {
     id: exchange.id,
-    createdAt: new Date(exchange.createdAt * 1000).toISOString(),
+    createdAt: isoInstant(exchange.createdAt * 1000),
     organizationId: caller.organizationId,
     workspaceId: caller.workspaceId,
     keyHash: caller.keyHash,
+    ...(caller.memberId === null ? {} : { memberId: caller.memberId }),
     ...(exchange.parent === undefined ? {} : { parent: exchange.parent }),
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,

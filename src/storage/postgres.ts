@@ -38,6 +38,8 @@ const KEEPALIVE_MS = 10_000
 
 /** States that the server tells and that stay with the connection: it shuts down, or it became a read-only replica. */
 const LOST = /^(?:08|57P0)|^25006$/
+/** The server gave a statement up, because it took too long or somebody told it to. The connection goes on. */
+const GIVEN_UP = '57014'
 const DUPLICATE = '23505'
 /** What an operator can do something about, by the server's code. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -47,6 +49,7 @@ const REASONS: Readonly<Record<string, string>> = {
   '42501': 'missing permissions',
   '53300': 'too many connections',
   '57P03': 'it is starting up',
+  [GIVEN_UP]: 'a statement was given up',
 }
 
 /**
@@ -219,6 +222,7 @@ class Lease implements PostgresPoolClient {
     try {
       return (await this.#client.query(text, [...parameters])) as unknown as PostgresQueryResult<Row>
     } catch (error) {
+      if (codeOf(error) === GIVEN_UP) throw unreachable(error)
       if (error instanceof pg.DatabaseError && !LOST.test(error.code ?? '')) throw error
       this.#broken = unreachable(error)
       throw this.#broken

@@ -10,6 +10,7 @@ const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
 
 export interface SpoolFile {
   readonly path: string
+  readonly writer: string
   /** Its writer has gone on to a later file, so nothing will be added. */
   readonly complete: boolean
 }
@@ -39,7 +40,7 @@ export function spoolFiles(folder: string): SpoolFile[] {
   }
   return files
     .toSorted((one, other) => one.sequence - other.sequence)
-    .map(({ path, writer, sequence }) => ({ path, complete: sequence < (newest.get(writer) ?? 0) }))
+    .map(({ path, writer, sequence }) => ({ path, writer, complete: sequence < (newest.get(writer) ?? 0) }))
 }
 
 /** The whole lines from `offset` on, as far as one piece goes. Null when nothing was added since. */

@@ -3,7 +3,8 @@
  * end of its answer. What `write` has handed to the kernel survives a kill of the process (not a power cut); the
  * supervisor ships it into the Store. Hot path: one JSON text and one system call for each exchange, no sync.
  *
- * Files are named `<writer>.<sequence>.jsonl`. Once a later sequence exists, an earlier file is never written again.
+ * Files are named `<writer>.<sequence>.jsonl`, each spool with a writer of its own. Once a later sequence exists, an
+ * earlier file is never written again; the last one is not once its thread has ended, as the supervisor tells.
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,8 +14,11 @@ import type { Log } from '../log.ts'
 import type { UsageRecord } from './usage.ts'
 
 export interface UsageSpool {
-  /** Keeps the record: it survives a kill from here on. Never throws; a disk that refuses it is tried again later. */
-  append(record: UsageRecord): void
+  /**
+   * Keeps the record: it survives a kill from here on. Never throws; a disk that refuses it is tried again later.
+   * Returns it as JSON.
+   */
+  append(record: UsageRecord): string
   /** Writes what still waits, and closes the file. */
   close(): void
 }
@@ -24,6 +28,8 @@ export interface SpoolOptions {
   readonly log: Log
   /** Called for each record that had to be given up because the disk refused it for too long. */
   readonly onLost: (record: UsageRecord) => void
+  /** Letters and digits, of this spool alone: whoever named it can tell its files. Default: a random name. */
+  readonly writer?: string
   /** A file is left for a new one at this size, so that shipped ones can be deleted. About 5,000 records. */
   readonly fileMaxBytes?: number
 }
@@ -43,13 +49,14 @@ export function openSpool(folder: string, options: SpoolOptions): UsageSpool {
 
 interface Waiting {
   readonly record: UsageRecord
+  /** Without its end. */
   readonly line: string
 }
 
 class FileSpool implements UsageSpool {
   readonly #folder: string
   readonly #options: SpoolOptions
-  readonly #writer = randomText(12)
+  readonly #writer: string
   readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES)
   readonly #waiting: Waiting[] = []
   #sequence = 0
@@ -65,18 +72,19 @@ class FileSpool implements UsageSpool {
   constructor(folder: string, options: SpoolOptions) {
     this.#folder = folder
     this.#options = options
+    this.#writer = options.writer ?? randomText(12)
     this.#file = this.#open()
   }
 
-  append(record: UsageRecord): void {
+  append(record: UsageRecord): string {
+    const line = JSON.stringify(record)
     // The number of a closed file may stand for another one by now.
-    if (this.#closed) {
-      this.#options.onLost(record)
-      return
+    if (this.#closed) this.#options.onLost(record)
+    else {
+      if (this.#waiting.length > 0) this.#flush()
+      if (this.#waiting.length > 0 || !this.#write(line)) this.#wait({ record, line })
     }
-    const line = `${JSON.stringify(record)}\n`
-    if (this.#waiting.length > 0) this.#flush()
-    if (this.#waiting.length > 0 || !this.#write(line)) this.#wait({ record, line })
+    return line
   }
 
   close(): void {
@@ -95,11 +103,13 @@ class FileSpool implements UsageSpool {
 
   /** Whether the whole line is in the file. */
   #write(line: string): boolean {
-    // A UTF-16 unit takes at most three bytes.
-    const buffer = line.length * 3 < BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(line.length * 3 + 1)
+    // A UTF-16 unit takes at most three bytes, and there may be a newline on both ends.
+    const most = line.length * 3 + 2
+    const buffer = most <= BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(most)
     let length = 0
     if (this.#torn) buffer[length++] = NEWLINE
     length += buffer.write(line, length)
+    buffer[length++] = NEWLINE
     let written: number
     try {
       written = writeSync(this.#file, buffer, 0, length)

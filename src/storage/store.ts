@@ -105,7 +105,7 @@ export interface WorkspaceStore {
   page(organizationId: string, page: PageRequest): Promise<Page<WorkspaceRecord>>
   find(organizationId: string, id: string): Promise<WorkspaceRecord | null>
   findBySlug(organizationId: string, slug: string): Promise<WorkspaceRecord | null>
-  /** Added with its default guardrail. @throws ConflictError `slug` when the organization has a workspace of that slug. */
+  /** Added with its default guardrail. @throws ConflictError `slug` when the organization has one of that slug. */
   add(record: WorkspaceRecord): Promise<void>
   /** @throws ConflictError `slug` */
   change(
@@ -116,7 +116,8 @@ export interface WorkspaceStore {
   ): Promise<WorkspaceRecord | null>
   /**
    * Whether there was one. Its inference keys are disabled, its credentials wiped and its guardrails removed in the
-   * same transaction; hashes and ids of the first two are told so that caches can drop them. Management keys belong to the organization and go on.
+   * same transaction; hashes and ids of the first two are told so that caches can drop them. Management keys belong to
+   * the organization and go on.
    */
   remove(
     organizationId: string,
@@ -281,7 +282,7 @@ export interface GuardrailAdministration {
   ): Promise<readonly AppliedGuardrail[]>
 }
 
-/** What is assigned to whom: one guardrail at most to each API key and to each member. With a key its assignment goes. */
+/** What is assigned to whom: one guardrail at most to each API key and each member. With a key its assignment goes. */
 export interface GuardrailAssignments {
   /** Oldest first; of one guardrail or of all. */
   assignments(

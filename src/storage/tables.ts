@@ -117,6 +117,8 @@ export interface UsageTable {
   organizationId: string
   workspaceId: string | null
   keyHash: string
+  /** Whom the key was made for: found when the record came in, because keys go and their records stay. */
+  memberId: string | null
   model: string | null
   provider: string | null
   endUser: string | null

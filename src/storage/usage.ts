@@ -34,6 +34,8 @@ export interface UsageRecord {
   readonly workspaceId: string | null
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
+  /** The member whose key it was; absent: nobody's. */
+  readonly memberId?: string
   /** Generation id of the exchange for which the gateway itself asked; absent for what a client asked. */
   readonly parent?: string
   /** Catalogue id of the model that answered or failed last; null when nothing could be routed. */
@@ -119,5 +121,7 @@ export interface UsageFilter {
   readonly since: string
   readonly workspaceId?: string
   readonly keyHash?: string
+  /** Whose the API keys were when the records came in. */
+  readonly memberId?: string
   readonly endUser?: string
 }

@@ -12,6 +12,8 @@ import type { Store } from '../storage/store.ts'
 export interface LedgerShipper {
   /** Where the serve threads of this process spool. */
   readonly folder: string
+  /** Nobody spools under this name any more: its files are shipped and removed, the newest too. */
+  gone(writer: string): void
   /** Ships all that is there now, what dead processes left included. */
   ship(): Promise<void>
   /** The last shipment; call it when no thread writes any more. What the Store refuses stays for the next start. */
@@ -30,6 +32,8 @@ const INTERVAL_MS = 250
 const INTERVAL_AFTER_FAILURE_MS = 5_000
 /** Other processes rarely die; looking for their folders costs a lock for each. */
 const ABANDONED_INTERVAL_MS = 10_000
+
+const NOBODY: ReadonlySet<string> = new Set()
 
 /** @throws StoreError, or the error of the file system when the spool cannot be made. */
 export async function startShipper(options: ShipperOptions): Promise<LedgerShipper> {
@@ -52,6 +56,8 @@ class SpoolShipper implements LedgerShipper {
   readonly #store: Store
   /** By path: how far each file of our own threads is shipped. */
   readonly #offsets = new Map<string, number>()
+  /** Writers that ended, until the files they left are removed. */
+  readonly #gone = new Set<string>()
   #timer: Timer | null = null
   #running: Promise<void> | null = null
   #abandonedMs = Number.NEGATIVE_INFINITY
@@ -70,6 +76,10 @@ class SpoolShipper implements LedgerShipper {
     return this.#own.path
   }
 
+  gone(writer: string): void {
+    this.#gone.add(writer)
+  }
+
   async ship(): Promise<void> {
     await this.#running
     await this.#exclusively(() => this.#shipAll())
@@ -80,7 +90,7 @@ class SpoolShipper implements LedgerShipper {
     this.#timer?.cancel()
     await this.#running
     await this.#exclusively(async () => {
-      await this.#shipFolder(this.#own.path, true)
+      await this.#shipOwn(true)
     })
     this.#own.release()
     await this.#store.close()
@@ -96,7 +106,7 @@ class SpoolShipper implements LedgerShipper {
     void this.#exclusively(async () => {
       const dueMs = this.#abandonedMs + ABANDONED_INTERVAL_MS
       if (clock.monotonicMs() >= dueMs) await this.#shipAll()
-      else await this.#shipFolder(this.#own.path, false)
+      else await this.#shipOwn(false)
     }).then(() => this.#schedule(this.#failing ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
   }
 
@@ -118,10 +128,10 @@ class SpoolShipper implements LedgerShipper {
 
   async #shipAll(): Promise<void> {
     this.#abandonedMs = this.#options.clock.monotonicMs()
-    await this.#shipFolder(this.#own.path, false)
+    await this.#shipOwn(false)
     for (const folder of claimAbandoned(this.#root)) {
       try {
-        await this.#shipFolder(folder.path, true)
+        await this.#shipFolder(folder.path, true, NOBODY)
       } catch (error) {
         // Tried again later; what our own threads write must not wait for it.
         this.#options.log.fault('usage records of an ended process cannot be shipped, kept on disk', error)
@@ -131,9 +141,16 @@ class SpoolShipper implements LedgerShipper {
     }
   }
 
-  /** `abandoned`: nobody writes there any more, so that all can be deleted. */
-  async #shipFolder(folder: string, abandoned: boolean): Promise<void> {
-    for (const { path, complete } of spoolFiles(folder)) {
+  async #shipOwn(abandoned: boolean): Promise<void> {
+    // Those who go while this runs may have written after their files were read.
+    const gone = new Set(this.#gone)
+    await this.#shipFolder(this.#own.path, abandoned, gone)
+    for (const writer of gone) this.#gone.delete(writer)
+  }
+
+  /** `abandoned`: nobody writes there any more, so that all can be deleted; else what writers left that are `gone`. */
+  async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
+    for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
         if (piece.records.length > 0) await this.#store.ledger.add(piece.records)
@@ -142,7 +159,7 @@ class SpoolShipper implements LedgerShipper {
         this.#offsets.set(path, offset)
         if (piece.last) break
       }
-      if (!abandoned && !complete) continue
+      if (!abandoned && !complete && !gone.has(writer)) continue
       const bytes = restBytes(path, offset)
       // Never finished, so its caller never saw the end of that answer.
       if (bytes > 0) this.#options.log.notice('half-written usage record', { bytes })

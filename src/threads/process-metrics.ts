@@ -31,6 +31,11 @@ export function createProcessMetrics() {
     help: '1 while Redis does not answer and limits go on by the share of this instance',
     registers,
   })
+  const storageUp = new Gauge({
+    name: 'gateway_storage_up',
+    help: '1 while the database can be reached, 0 while it cannot',
+    registers,
+  })
   new Gauge({
     name: 'gateway_build_info',
     help: 'Always 1; the label tells which version runs',
@@ -67,7 +72,7 @@ export function createProcessMetrics() {
     labelNames: ['key_id'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, credentials }
+  return { registry, threads, restarts, quotaDegraded, storageUp, credentials }
 }
 
 function fileDescriptors(registers: Registry[]): void {

@@ -14,13 +14,13 @@ import { migrationFiles, someCredential, someKey, someWorkspace } from './record
 const skip = await withoutPostgres()
 
 /** Resolves when a connection of the schema waits for a lock. */
-async function untilBlocked({ client, application }: PostgresSchema): Promise<void> {
+async function untilBlocked({ client, application }: PostgresSchema, statements: number): Promise<void> {
   for (;;) {
     const { rows } = await client.query(
       `select 1 from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
       [application],
     )
-    if (rows.length > 0) return
+    if (rows.length >= statements) return
   }
 }
 
@@ -136,13 +136,42 @@ t.test('connections that break while idle or in use harm nobody but their query'
     t.rejects(store.workspaces.add(workspace), { name: 'StoreError', code: '57P01' }),
     t.rejects(store.workspaces.remove('org_1', workspace.id, workspace.updatedAt), { name: 'StoreError' }),
   ]
-  await untilBlocked(schema)
+  await untilBlocked(schema, refused.length)
   while ((await terminate(schema)) > 0) await new Promise(done => setImmediate(done))
   await Promise.all(refused)
   await unlock()
   await again(t, () => store.workspaces.add(workspace))
   t.same(await store.workspaces.find('org_1', workspace.id), workspace)
 })
+
+t.test(
+  'a statement that the server gives up tells that the database cannot be used now',
+  { skip },
+  async t => {
+    const schema = await postgresSchema(t)
+    const store = await openStore(schema.url)
+    t.teardown(() => store.close())
+    await store.keys.count()
+    const unlock = await schema.lock('workspaces')
+    const workspace = someWorkspace()
+    const refused = [
+      t.rejects(store.workspaces.add(workspace), { name: 'StoreError', code: '57014' }),
+      t.rejects(store.workspaces.remove('org_1', workspace.id, workspace.updatedAt), {
+        name: 'StoreError',
+        message: 'storage: PostgreSQL cannot be used (a statement was given up)',
+      }),
+    ]
+    await untilBlocked(schema, refused.length)
+    await schema.client.query(
+      `select pg_cancel_backend(pid) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
+      [schema.application],
+    )
+    await Promise.all(refused)
+    await unlock()
+    await store.workspaces.add(workspace)
+    t.same(await store.workspaces.find('org_1', workspace.id), workspace)
+  },
+)
 
 t.test('a database that goes away and comes back needs no restart', { skip }, async t => {
   const schema = await postgresSchema(t)

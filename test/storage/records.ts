@@ -11,6 +11,7 @@ import type {
   SealedSecret,
   WorkspaceRecord,
 } from '../../src/storage/store.ts'
+import { credentialOf } from '../support/own-keys.ts'
 
 /** Text that breaks what quotes, folds or counts wrongly. */
 export const ODD_TEXT = `O'Brien; DROP TABLE usage; -- "\u{1F511}" 日本 İı ẞ \\ % _ \n\t end`
@@ -74,25 +75,14 @@ export function someSeal(fields: Partial<SealedSecret> = {}): SealedSecret {
 
 export function someCredential(fields: Partial<CredentialRecord> = {}): CredentialRecord {
   return {
-    id: randomUUID(),
-    organizationId: 'org_1',
-    workspaceId: 'ws_1',
-    provider: 'anthropic',
-    name: null,
-    label: 'sk-...AbCd',
+    ...credentialOf('anthropic', {
+      organizationId: 'org_1',
+      workspaceId: 'ws_1',
+      label: 'sk-...AbCd',
+      createdAt: DAY_ONE,
+      updatedAt: DAY_ONE,
+    }),
     sealed: someSeal(),
-    disabled: false,
-    isRequired: false,
-    isFallback: false,
-    isByokOnly: false,
-    sortOrder: 0,
-    allowedApiKeyHashes: null,
-    allowedModels: null,
-    allowedUserIds: null,
-    declaredRegion: null,
-    declaredZdr: null,
-    createdAt: DAY_ONE,
-    updatedAt: DAY_ONE,
     ...fields,
   }
 }

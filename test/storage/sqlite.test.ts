@@ -206,7 +206,8 @@ t.test('a database of the second schema keeps its records, which gain what came 
   }
   const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
-  for (const column of ['reasoning_tokens', 'is_byok']) old.exec(`alter table usage drop column ${column}`)
+  for (const column of ['reasoning_tokens', 'is_byok', 'member_id'])
+    old.exec(`alter table usage drop column ${column}`)
   old.close()
   const store = await openStore(`sqlite:${path}`)
   t.teardown(() => store.close())
@@ -221,6 +222,32 @@ t.test('a database of the second schema keeps its records, which gain what came 
   })
   t.match(day, { reasoningTokens: 5n, byokCost: BigInt(own.cost), requests: 2 })
   t.ok(await store.workspaces.findBySlug(DEFAULT_ORGANIZATION_ID, 'default'))
+})
+
+t.test('records from before budgets are given the members whose keys they are of', async t => {
+  const path = pathFor(t)
+  const key = someKey({ creatorUserId: 'm' })
+  const newest = await openStore(`sqlite:${path}`)
+  await newest.keys.add(key)
+  await newest.ledger.add([someUsage({ keyHash: key.hash, cost: 5 }), someUsage({ cost: 7 })])
+  await newest.close()
+  const old = new DatabaseSync(path)
+  old.exec('drop index usage_by_member')
+  old.exec('alter table usage drop column member_id')
+  old.exec(`delete from kysely_migration where name >= '0010'`)
+  old.close()
+  const store = await openStore(`sqlite:${path}`)
+  t.teardown(() => store.close())
+  const filter = { organizationId: 'org_1', since: '' }
+  t.match(await store.ledger.usageSince({ ...filter, memberId: 'm' }), { requests: 1, cost: 5n })
+  t.match(await store.ledger.usageSince(filter), { requests: 2, cost: 12n })
+  const plan = new DatabaseSync(path)
+  const steps = plan
+    .prepare(`explain query plan select sum(cost) from usage
+      where created_at >= ? and organization_id = ? and member_id = ?`)
+    .all('', 'org_1', 'm')
+  plan.close()
+  t.match(JSON.stringify(steps), 'usage_by_member', 'and are found by an index')
 })
 
 t.test('a database of a newer version is left alone', async t => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import type { Test } from 'tap'
-import { freePort } from './redis-server.ts'
+import { freePort } from './free-port.ts'
 
 /** Where Debian puts each version; the newest one is used. */
 const VERSIONS = '/usr/lib/postgresql'
@@ -32,7 +32,7 @@ function binaries(): string | null {
   return versions.map(version => join(VERSIONS, String(version), 'bin')).find(existsSync) ?? null
 }
 
-/** Why suites that need a server of their own are left out, or false; where everything has to run, missing it is a failure. */
+/** Why suites that need a server of their own are left out, or false; where all has to run, missing it is a failure. */
 export const WITHOUT_POSTGRES_SERVER: string | false =
   process.env['CI'] === 'true' || binaries() !== null ? false : 'the PostgreSQL server is not installed'
 

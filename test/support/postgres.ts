@@ -8,12 +8,12 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import pg from 'pg'
 import type { Test } from 'tap'
 
-const SERVER = process.env['TEST_POSTGRES_URL'] ?? 'postgres://root@127.0.0.1:5432/test'
+export const POSTGRES_SERVER = process.env['TEST_POSTGRES_URL'] ?? 'postgres://root@127.0.0.1:5432/test'
 
 /** For the `skip` of tests: why there is no PostgreSQL. False when there is one, and in CI, where there has to be. */
 export async function withoutPostgres(): Promise<string | false> {
   if (process.env['CI'] === 'true') return false
-  const client = new pg.Client({ connectionString: SERVER, connectionTimeoutMillis: 2_000 })
+  const client = new pg.Client({ connectionString: POSTGRES_SERVER, connectionTimeoutMillis: 2_000 })
   try {
     await client.connect()
     return false
@@ -41,7 +41,7 @@ export interface PostgresSchema {
 export async function postgresSchema(t: Test): Promise<PostgresSchema> {
   const name = `sluice_test_${randomBytes(6).toString('hex')}`
   const connected = async (): Promise<pg.Client> => {
-    const client = new pg.Client({ connectionString: SERVER })
+    const client = new pg.Client({ connectionString: POSTGRES_SERVER })
     await client.connect()
     await client.query(`set search_path to ${name}`)
     return client
@@ -52,7 +52,7 @@ export async function postgresSchema(t: Test): Promise<PostgresSchema> {
     await client.query(`drop schema ${name} cascade`)
     await client.end()
   })
-  const url = new URL(SERVER)
+  const url = new URL(POSTGRES_SERVER)
   url.searchParams.set('options', `-c search_path=${name}`)
   url.searchParams.set('application_name', name)
   return {
@@ -126,7 +126,7 @@ export class PostgresLink {
   }
 
   #join(socket: Socket): void {
-    const { hostname, port } = new URL(SERVER)
+    const { hostname, port } = new URL(POSTGRES_SERVER)
     const upstream = connect(Number(port || '5432'), hostname)
     for (const [one, other] of [
       [socket, upstream],

@@ -20,12 +20,13 @@ async function setUp(t: Test) {
   const lines: Record<string, unknown>[] = []
   const log = createLog('info', { write: line => void lines.push(JSON.parse(line)) })
   const start = () => startShipper({ storageUrl, clock, log })
-  const spool = (folder: string, fileMaxBytes?: number) =>
+  const spool = (folder: string, fileMaxBytes?: number, writer?: string) =>
     openSpool(folder, {
       clock,
       log,
       onLost: () => t.fail('lost'),
       ...(fileMaxBytes === undefined ? {} : { fileMaxBytes }),
+      ...(writer === undefined ? {} : { writer }),
     })
   return { path, root: join(dirname(path), 'spool'), storageUrl, store, clock, log, lines, start, spool }
 }
@@ -147,5 +148,52 @@ t.test('a line that is no record holds up nothing', async t => {
   await shipper.ship()
   t.equal(await requests(store), 2)
   writer.close()
+  await shipper.close()
+})
+
+t.test('what a writer left that is gone is shipped and removed, and the others go on', async t => {
+  const { store, start, spool, lines } = await setUp(t)
+  const shipper = await start()
+  const [dead, empty, living] = ['dead', 'empty', 'living'].map(name => spool(shipper.folder, 5_000, name))
+  for (let count = 0; count < 7; count++) dead?.append(someUsage())
+  living?.append(someUsage())
+  await shipper.ship()
+  const names = () => readdirSync(shipper.folder).map(name => name.split('.')[0])
+  t.same(new Set(names()), new Set(['dead', 'empty', 'living']), 'they may still write')
+  dead?.append(someUsage())
+  const newest = spoolFiles(shipper.folder).findLast(({ path }) => path.includes('dead.'))
+  appendFileSync(newest?.path ?? '', '{"id":"gen-torn')
+  shipper.gone('dead')
+  shipper.gone('empty')
+  shipper.gone('unheard')
+  await shipper.ship()
+  t.equal(await requests(store), 9)
+  t.same(names(), ['living'])
+  t.match(lines, [{ msg: 'half-written usage record', bytes: 15 }], 'told at once, and once')
+  living?.append(someUsage())
+  await shipper.ship()
+  t.equal(await requests(store), 10)
+  for (const each of [dead, empty, living]) each?.close()
+  await shipper.close()
+  t.equal(lines.length, 1)
+})
+
+t.test('what a gone writer left stays until the storage takes it', async t => {
+  const { store, start, spool, path } = await setUp(t)
+  const shipper = await start()
+  const writer = spool(shipper.folder, undefined, 'dead')
+  const { DatabaseSync } = await import('node:sqlite')
+  const database = new DatabaseSync(path)
+  database.exec('ALTER TABLE usage RENAME TO elsewhere')
+  writer.append(someUsage())
+  writer.close()
+  shipper.gone('dead')
+  await shipper.ship()
+  t.equal(spoolFiles(shipper.folder).length, 1)
+  database.exec('ALTER TABLE elsewhere RENAME TO usage')
+  database.close()
+  await shipper.ship()
+  t.equal(await requests(store), 1)
+  t.same(spoolFiles(shipper.folder), [])
   await shipper.close()
 })

@@ -14,6 +14,7 @@ const HALF = 1_000_000
 export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
   const matching = (filter: UsageFilter | ActivityFilter) => {
     const { organizationId, since, workspaceId, keyHash, endUser } = filter
+    const memberId = 'memberId' in filter ? filter.memberId : undefined
     return db
       .selectFrom('usage')
       .where('createdAt', '>=', since)
@@ -22,6 +23,7 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
           organizationId,
           ...(workspaceId === undefined ? {} : { workspaceId }),
           ...(keyHash === undefined ? {} : { keyHash }),
+          ...(memberId === undefined ? {} : { memberId }),
           ...(endUser === undefined ? {} : { endUser }),
         }),
       )
@@ -61,7 +63,7 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
     async find(id, organizationId) {
       const row = await db
         .selectFrom('usage')
-        .selectAll()
+        .select(COLUMNS)
         .where('id', '=', id)
         .where('organizationId', '=', organizationId)
         .executeTakeFirst()
@@ -145,6 +147,7 @@ const COLUMNS = [
   'organizationId',
   'workspaceId',
   'keyHash',
+  'memberId',
   'model',
   'provider',
   'endUser',
@@ -165,6 +168,7 @@ function rowOf(record: UsageRecord): (string | number | null)[] {
     organizationId,
     workspaceId,
     keyHash,
+    memberId,
     model,
     provider,
     endUser,
@@ -183,6 +187,7 @@ function rowOf(record: UsageRecord): (string | number | null)[] {
     organizationId,
     workspaceId,
     keyHash,
+    memberId ?? null,
     model,
     provider,
     endUser,
@@ -197,10 +202,11 @@ function rowOf(record: UsageRecord): (string | number | null)[] {
   ]
 }
 
-function recordOf({ details, ...columns }: UsageRow): UsageRecord {
+function recordOf({ details, memberId, ...columns }: UsageRow): UsageRecord {
   return {
-    ...(JSON.parse(details) as Omit<UsageRecord, keyof typeof columns>),
+    ...(JSON.parse(details) as Omit<UsageRecord, keyof typeof columns | 'memberId'>),
     ...columns,
+    ...(memberId === null ? {} : { memberId }),
     inputTokens: Number(columns.inputTokens),
     outputTokens: Number(columns.outputTokens),
     reasoningTokens: Number(columns.reasoningTokens),

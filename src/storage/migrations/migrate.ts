@@ -16,6 +16,7 @@ import { credentials } from './0006-credentials.ts'
 import { credits } from './0007-credits.ts'
 import { usageSums } from './0008-usage-sums.ts'
 import { guardrails } from './0009-guardrails.ts'
+import { usageMembers } from './0010-usage-members.ts'
 
 /** In the order of their names, which the database remembers. */
 const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -28,6 +29,7 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0007-credits': credits,
   '0008-usage-sums': usageSums,
   '0009-guardrails': guardrails,
+  '0010-usage-members': usageMembers,
 }
 
 /**

@@ -95,6 +95,32 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     })
   })
 
+  await t.test('sums by member hold all keys of the member, those that are gone included', async t => {
+    const { keys, ledger } = await opened(t)
+    const one = someKey({ creatorUserId: 'm' })
+    await keys.add(one)
+    const [mine, others] = [{ memberId: 'm' }, { memberId: 'n' }]
+    const used = [
+      someUsage({ ...mine, keyHash: one.hash, cost: 1 }),
+      someUsage({ ...mine, cost: 2, workspaceId: 'ws_2', isByok: true }),
+      someUsage({ ...others, cost: 4 }),
+      someUsage({ keyHash: HASH, cost: 8 }),
+      someUsage({ ...mine, keyHash: one.hash, cost: 16, createdAt: '2025-12-31T23:59:59.000Z' }),
+      // As many as go in one statement, and the rest.
+      ...Array.from({ length: 70 }, () => someUsage({ ...mine, cost: 32 })),
+    ]
+    await ledger.add(used)
+    await keys.remove('org_1', one.hash)
+    const member = { organizationId: 'org_1', memberId: 'm' }
+    const since = '2026-01-01T00:00:00.000Z'
+    t.match(await ledger.usageSince({ ...member, since }), { requests: 72, cost: 2_243n, byokCost: 2n })
+    t.match(await ledger.usageSince({ ...member, since: '' }), { cost: 2_259n })
+    t.match(await ledger.usageSince({ ...member, since, workspaceId: 'ws_1' }), { cost: 2_241n })
+    t.match(await ledger.usageSince({ ...member, since, memberId: 'n' }), { requests: 1, cost: 4n })
+    t.match(await ledger.usageSince({ ...member, since, organizationId: 'org_2' }), { requests: 0 })
+    for (const record of used.slice(0, 4)) t.same(await ledger.find(record.id, 'org_1'), record)
+  })
+
   await t.test('what a removed key used stays in the ledger', async t => {
     const { keys, ledger } = await opened(t)
     const key = someKey()

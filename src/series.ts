@@ -1,0 +1,218 @@
+/**
+ * Counters and histograms that cost nearly nothing to add to. prom-client looks the series up anew for each value,
+ * by a text built from its labels, and checks the labels each time; here a caller on the hot path gets its series
+ * once, and adding is a sum. A registry of prom-client takes them like its own. Leaf. Hot path.
+ */
+import type { Metric, Registry } from 'prom-client'
+
+type Labels<Label extends string> = Readonly<Record<Label, string>>
+
+export interface FamilySettings<Label extends string> {
+  readonly name: string
+  readonly help: string
+  /** At most three. Without any there is one series, which is told from the start. */
+  readonly labelNames?: readonly Label[]
+  readonly registry: Registry
+}
+
+/** One sample, as prom-client tells it. */
+interface Told<Label extends string> {
+  readonly value: number
+  readonly labels: Labels<Label> | (Labels<Label> & { readonly le: string | number })
+  readonly metricName?: string
+}
+
+interface Series {
+  /** Something was added since it was made; before that it is not told. */
+  readonly told: boolean
+  clear(): void
+}
+
+/** The series of one name, by their label values. */
+abstract class Family<Label extends string, One extends Series> {
+  readonly name: string
+  readonly help: string
+  readonly labelNames: readonly Label[]
+  readonly aggregator = 'sum'
+  abstract readonly type: string
+  /** By the first label value, then by the others. */
+  readonly #byFirst = new Map<string, Map<string, One>>()
+  readonly #all: { readonly labels: Labels<Label>; readonly series: One }[] = []
+
+  protected constructor({ name, help, labelNames = [] }: FamilySettings<Label>) {
+    this.name = name
+    this.help = help
+    this.labelNames = labelNames
+  }
+
+  protected abstract make(): One
+  protected abstract samples(labels: Labels<Label>, series: One, into: Told<Label>[]): void
+
+  /** The series of these label values, in the order of the label names; the same one for ever. */
+  of(first = '', second = '', third = ''): One {
+    let others = this.#byFirst.get(first)
+    if (others === undefined) {
+      others = new Map()
+      this.#byFirst.set(first, others)
+    }
+    // No label value of ours has a line break.
+    const rest = third === '' ? second : `${second}\n${third}`
+    return others.get(rest) ?? this.#added(others, rest, [first, second, third])
+  }
+
+  /** The same by name, for whoever is not in a hurry. */
+  labels(labels: Labels<Label>): One {
+    const [first, second, third] = this.labelNames
+    return this.of(labelOf(labels, first), labelOf(labels, second), labelOf(labels, third))
+  }
+
+  /** What prom-client asks for a scrape. */
+  async get() {
+    const values: Told<Label>[] = []
+    for (const { labels, series } of this.#all) {
+      if (series.told || this.labelNames.length === 0) this.samples(labels, series, values)
+    }
+    const { name, help, type, aggregator } = this
+    return { name, help, type, values, aggregator }
+  }
+
+  /** Everything is zero again; series that callers hold go on. */
+  reset(): void {
+    for (const { series } of this.#all) series.clear()
+  }
+
+  #added(others: Map<string, One>, rest: string, values: readonly string[]): One {
+    const series = this.make()
+    const labels = Object.fromEntries(this.labelNames.map((name, at) => [name, values[at] ?? '']))
+    others.set(rest, series)
+    this.#all.push({ labels: labels as Labels<Label>, series })
+    return series
+  }
+}
+
+function labelOf<Label extends string>(labels: Labels<Label>, name: Label | undefined): string {
+  return name === undefined ? '' : labels[name]
+}
+
+/** The library's type for what it registers is a union of its own classes; at work it needs what a family has. */
+function register(registry: Registry, family: object): void {
+  registry.registerMetric(family as Metric)
+}
+
+/** One series of a counter. */
+export class Count implements Series {
+  value = 0
+  told = false
+
+  /** @throws RangeError when `by` is negative or not finite. */
+  inc(by = 1): void {
+    if (!(by >= 0 && by < Number.POSITIVE_INFINITY)) throw new RangeError(`cannot count ${by}`)
+    this.value += by
+    this.told = true
+  }
+
+  clear(): void {
+    this.value = 0
+    this.told = false
+  }
+}
+
+export class Counter<Label extends string = never> extends Family<Label, Count> {
+  readonly type = 'counter'
+  readonly #unlabelled: Count | null
+
+  constructor(settings: FamilySettings<Label>) {
+    super(settings)
+    this.#unlabelled = this.labelNames.length === 0 ? this.of() : null
+    register(settings.registry, this)
+  }
+
+  /** Adds to the series of these labels; of a counter without labels, to its only one. */
+  inc(labels: Labels<Label> | number = 1, by = 1): void {
+    if (typeof labels === 'number') this.#unlabelled?.inc(labels)
+    else this.labels(labels).inc(by)
+  }
+
+  protected make(): Count {
+    return new Count()
+  }
+
+  protected samples(labels: Labels<Label>, { value }: Count, into: Told<Label>[]): void {
+    into.push({ value, labels })
+  }
+}
+
+/** One series of a histogram. */
+export class Distribution implements Series {
+  readonly #bounds: readonly number[]
+  /** How many fell into each bucket alone; the last one has no bound. */
+  readonly counts: Float64Array
+  sum = 0
+  count = 0
+
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds
+    this.counts = new Float64Array(bounds.length + 1)
+  }
+
+  get told(): boolean {
+    return this.count > 0
+  }
+
+  /** @throws RangeError when the value is not finite. */
+  observe(value: number): void {
+    if (!Number.isFinite(value)) throw new RangeError(`cannot observe ${value}`)
+    const bounds = this.#bounds
+    let bucket = 0
+    while (bucket < bounds.length && value > (bounds[bucket] ?? 0)) bucket++
+    this.counts[bucket] = (this.counts[bucket] ?? 0) + 1
+    this.sum += value
+    this.count++
+  }
+
+  clear(): void {
+    this.counts.fill(0)
+    this.sum = 0
+    this.count = 0
+  }
+}
+
+export interface HistogramSettings<Label extends string> extends FamilySettings<Label> {
+  /** Upper bounds, rising; one without a bound comes on top. */
+  readonly buckets: readonly number[]
+}
+
+export class Histogram<Label extends string = never> extends Family<Label, Distribution> {
+  readonly type = 'histogram'
+  readonly #bounds: readonly number[]
+  readonly #unlabelled: Distribution | null
+
+  constructor(settings: HistogramSettings<Label>) {
+    super(settings)
+    this.#bounds = settings.buckets
+    this.#unlabelled = this.labelNames.length === 0 ? this.of() : null
+    register(settings.registry, this)
+  }
+
+  /** Adds to the series of these labels; of a histogram without labels, to its only one. */
+  observe(labels: Labels<Label> | number, value = 0): void {
+    if (typeof labels === 'number') this.#unlabelled?.observe(labels)
+    else this.labels(labels).observe(value)
+  }
+
+  protected make(): Distribution {
+    return new Distribution(this.#bounds)
+  }
+
+  protected samples(labels: Labels<Label>, series: Distribution, into: Told<Label>[]): void {
+    const bucketName = `${this.name}_bucket`
+    let upTo = 0
+    for (const [at, le] of this.#bounds.entries()) {
+      upTo += series.counts[at] ?? 0
+      into.push({ metricName: bucketName, value: upTo, labels: { le, ...labels } })
+    }
+    into.push({ metricName: bucketName, value: series.count, labels: { le: '+Inf', ...labels } })
+    into.push({ metricName: `${this.name}_sum`, value: series.sum, labels })
+    into.push({ metricName: `${this.name}_count`, value: series.count, labels })
+  }
+}
