@@ -20,8 +20,8 @@ export interface ModelRequest {
 /** What to send. The path is relative to the provider's base URL and begins with a slash. */
 export interface WireRequest {
   readonly path: string
-  /** Headers the format itself needs (a version, a beta flag); authentication is not among them. */
-  readonly headers: Readonly<Record<string, string>>
+  /** Headers the format itself needs (a version, a beta flag); authentication is not among them. Absent: none. */
+  readonly headers?: Readonly<Record<string, string>>
   readonly body: Readonly<Record<string, unknown>>
 }
 

@@ -27,6 +27,25 @@ const BY_STATUS: Readonly<Record<number, FailureCode>> = {
   529: 'upstream_overloaded',
 }
 
+/** Why a provider could not make use of an image. */
+const IMAGE_CODES = [
+  'invalid_image',
+  'invalid_image_format',
+  'invalid_image_mode',
+  'invalid_image_url',
+  'invalid_base64_image',
+  'image_parse_error',
+  'image_too_large',
+  'image_too_small',
+  'image_file_too_large',
+  'image_file_not_found',
+  'empty_image_file',
+  'failed_to_download_image',
+  'image_download_failed',
+  'unsupported_image_format',
+  'unsupported_image_media_type',
+] as const
+
 /** Codes that say more than the status they came with, and status-less codes of errors inside a stream. */
 const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['context_length_exceeded', 'context_length_exceeded'],
@@ -37,6 +56,7 @@ const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['content_filter', 'content_policy_violation'],
   ['content_policy_violation', 'content_policy_violation'],
   ['invalid_prompt', 'invalid_prompt'],
+  ...IMAGE_CODES.map((code): [string, FailureCode] => [code, 'invalid_image']),
   ['invalid_request_error', 'invalid_request'],
   ['invalid_argument', 'invalid_request'],
   ['failed_precondition', 'invalid_request'],

@@ -180,6 +180,14 @@ t.test('what an error reply means', async t => {
       'Too long',
     ],
     [
+      'an image that is none',
+      400,
+      '{"error":{"message":"Bad image","type":"invalid_request_error","code":"image_parse_error"}}',
+      'invalid_image',
+      400,
+      'Bad image',
+    ],
+    [
       'our key refused',
       401,
       '{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}',

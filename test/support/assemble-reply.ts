@@ -11,7 +11,7 @@ import { SseParser } from '../../src/upstream/sse.ts'
 
 const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null }
 
-/** The events of a reply as a client gets them; a reply that fails ends with response.failed, as it does for a committed stream. */
+/** The events of a reply as a client gets them; one that fails ends with response.failed, as committed streams do. */
 export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
   const events: StreamEvent[] = []
   const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })

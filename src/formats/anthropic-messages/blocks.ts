@@ -192,23 +192,22 @@ class ToolUseBlock implements Block {
 class CompactionBlock implements Block {
   readonly #output: Output
   readonly #item: number
-  #block: Json
+  readonly #fields: Map<string, unknown>
 
   constructor(output: Output, block: Json, index: number) {
     this.#output = output
-    this.#block = block
+    this.#fields = new Map(Object.entries(block))
     const id = `cmp_${output.replyId.replace(/^msg_/, '')}_${index}`
     this.#item = output.open({ type: 'hosted', item: { type: 'compaction', id, encrypted_content: '' } })
   }
 
   delta(type: string, delta: Json): void {
     if (type !== 'compaction_delta') return
-    const { type: _, ...fields } = delta
-    this.#block = { ...this.#block, ...fields }
+    for (const [name, value] of Object.entries(delta)) if (name !== 'type') this.#fields.set(name, value)
   }
 
   stop(): void {
-    const fields = { encrypted_content: sealCompaction(this.#block) }
+    const fields = { encrypted_content: sealCompaction(Object.fromEntries(this.#fields)) }
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
 }

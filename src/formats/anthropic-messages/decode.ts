@@ -18,6 +18,7 @@ import {
   wholeNumber,
 } from '../json.ts'
 import { tidyMessage } from '../provider-failure.ts'
+import { oneMore } from '../reply-bounds.ts'
 import { type Block, IGNORED, impliedBlock, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
@@ -164,8 +165,13 @@ export class MessageDecoder implements Decoder {
     // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
     this.#lastIndex = index
-    const reader = openBlock(this.#output, block, index) ?? this.#hosted.open(block)
-    this.#blocks.set(index, reader ?? IGNORED)
+    this.#begin(index, openBlock(this.#output, block, index) ?? this.#hosted.open(block) ?? IGNORED)
+  }
+
+  /** Blocks that carry nothing count too: until they are stopped they are remembered. */
+  #begin(index: number, block: Block): void {
+    oneMore(this.#blocks.size, 'content blocks')
+    this.#blocks.set(index, block)
   }
 
   #blockDelta(frame: Json): void {
@@ -177,7 +183,7 @@ export class MessageDecoder implements Decoder {
     if (block === undefined) {
       this.#begun()
       block = impliedBlock(this.#output, type, index) ?? IGNORED
-      this.#blocks.set(index, block)
+      this.#begin(index, block)
       this.#lastIndex = index
     }
     block.delta(type, delta)

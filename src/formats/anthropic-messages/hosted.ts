@@ -28,7 +28,7 @@ interface Call {
 
 interface Kind {
   readonly type: HostedItem['type']
-  /** Status of a call that went wrong, and of one whose result is not in this reply: each item kind has its own words. */
+  /** Status of a call that went wrong, and of one whose result is not in this reply: each kind has its own words. */
   readonly wrong: 'failed' | 'incomplete'
   readonly pending: 'incomplete' | 'in_progress'
   /** Progress events: when the call begins, when its input is known, when its result is there. */

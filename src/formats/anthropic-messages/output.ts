@@ -5,6 +5,7 @@
  */
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta, ItemStart } from '../format.ts'
+import { oneMore } from '../reply-bounds.ts'
 
 export class Output {
   readonly #emit: (delta: Delta) => void
@@ -40,7 +41,7 @@ export class Output {
   open(start: ItemStart): number {
     this.endMessage()
     this.#said = true
-    const item = this.#next++
+    const item = this.#number()
     this.#emit({ kind: 'open', item, start })
     return item
   }
@@ -74,9 +75,15 @@ export class Output {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
+  #number(): number {
+    const item = oneMore(this.#next, 'output items')
+    this.#next++
+    return item
+  }
+
   #openMessage(): number {
     if (this.#message === null) {
-      this.#message = this.#next++
+      this.#message = this.#number()
       this.#length = 0
       this.#said = true
       this.#emit({ kind: 'open', item: this.#message, start: { type: 'message', id: null, phase: null } })

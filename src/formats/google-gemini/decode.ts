@@ -8,6 +8,7 @@ import { GatewayError } from '../../errors.ts'
 import type { Logprob } from '../../protocol/items.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, parsedFrame, record, records } from '../json.ts'
+import { oneMore } from '../reply-bounds.ts'
 import { Citations, mayCite, type SaidText } from './citations.ts'
 import { CodeRun, codeItem } from './code.ts'
 import { errorOf, failureOf, promptBlocked } from './errors.ts'
@@ -132,7 +133,8 @@ export class GeminiDecoder implements Decoder {
   }
 
   #open(start: ItemStart): number {
-    const item = this.#items++
+    const item = oneMore(this.#items, 'output items')
+    this.#items++
     // What comes after a finish shows that it was none.
     this.#finish = null
     this.#emit({ kind: 'open', item, start })

@@ -28,7 +28,6 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
   const asked = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
-    headers: {},
     body: {
       ...(texts.length > 0 && contents.length > 0 ? { systemInstruction: { parts: texts } } : {}),
       contents: asked,

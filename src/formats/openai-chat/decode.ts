@@ -8,6 +8,7 @@ import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Decoder, Delta, FinishReason } from '../format.ts'
 import { filled, type Json, list, parsedFrame, record } from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
+import { oneMore } from '../reply-bounds.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './error.ts'
 import { ChatHosted, chatAnnotation, replyCitations } from './hosted.ts'
@@ -71,7 +72,7 @@ export class ChatDecoder implements Decoder {
 
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
-    const next = () => this.#items++
+    const next = () => this.#nextItem()
     this.#reasoning = new ChatReasoning(emit, next, () => this.#closeMessage())
     this.#calls = new ChatCalls(emit, next)
     this.#hosted = new ChatHosted(emit, next)
@@ -107,6 +108,12 @@ export class ChatDecoder implements Decoder {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was finished')
     }
     this.#complete()
+  }
+
+  #nextItem(): number {
+    const item = oneMore(this.#items, 'output items')
+    this.#items++
+    return item
   }
 
   #certain(): boolean {
@@ -246,7 +253,7 @@ export class ChatDecoder implements Decoder {
     this.#spoke = true
     this.#reasoning.close()
     if (this.#message === null) {
-      this.#message = this.#items++
+      this.#message = this.#nextItem()
       this.#part = -1
       this.#partKind = null
       this.#emit({ kind: 'open', item: this.#message, start: { type: 'message', id: null, phase: null } })
@@ -310,8 +317,8 @@ export class ChatDecoder implements Decoder {
   #keepLogprobs(choice: Json): void {
     const content = list(record(choice['logprobs'])?.['content'])
     if (content === null || content.length === 0) return
-    const tokens = content.filter(isLogprob)
-    this.#logprobs = this.#logprobs === null ? tokens : this.#logprobs.concat(tokens)
+    this.#logprobs ??= []
+    for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
   }
 
   #spokeAtAll(): boolean {

@@ -113,7 +113,7 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   }
   // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
   const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
-  return { path: '/chat/completions', headers: {}, body }
+  return { path: '/chat/completions', body }
 }
 
 function refuse(request: ResponsesRequest): void {

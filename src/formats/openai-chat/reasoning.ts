@@ -59,7 +59,7 @@ export class ChatReasoning {
   text(text: string | null): boolean {
     if (text === null) return false
     if (this.#known(text, 'plain')) return true
-    this.#say('text', text, 'plain', this.#current(null, null))
+    this.#say('text', text, 'plain', this.#unsealed() ?? this.#next(null, null))
     return true
   }
 
@@ -85,7 +85,7 @@ export class ChatReasoning {
     const id = filled(detail['id'])
     const format = filled(detail['format'])
     if (text !== null && !this.#known(text, 'details')) {
-      const open = this.#current(id ?? idAhead(all, at), format)
+      const open = this.#unsealed() ?? this.#next(id ?? idAhead(all, at), format)
       const index = detail['index'] ?? null
       if (isSummary) {
         if (open.summaryPart === -1 || open.summaryIndex !== index) open.summaryPart++
@@ -117,9 +117,13 @@ export class ChatReasoning {
     this.#emit({ kind: 'reasoning', item: open.item, form, part, text })
   }
 
-  /** The item that takes more words: the open one unless it is sealed. */
-  #current(id: string | null, format: string | null): Open {
-    if (this.#open !== null && !this.#open.sealed) return this.#open
+  /** The open item, unless it takes no more words. */
+  #unsealed(): Open | null {
+    return this.#open === null || this.#open.sealed ? null : this.#open
+  }
+
+  /** Another item for more words. */
+  #next(id: string | null, format: string | null): Open {
     this.#beforeWords()
     return this.#begin(id, format)
   }

@@ -297,7 +297,7 @@ export class ResponsesDecoder implements Decoder {
     if (index !== NO_INDEX) return this.#byIndex.get(index) ?? null
     const id = filled(event['item_id'])
     if (id === null) return this.#latest
-    return this.#slots.all.find(slot => slot.id === id) ?? null
+    return this.#slots.byId(id)
   }
 
   /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
@@ -355,6 +355,11 @@ function match(
   pass(final => ids.get(filled(final['id']) ?? ''))
   pass(final => calls.get(filled(final['call_id']) ?? ''))
   pass((_, at) => byIndex.get(at))
-  pass(final => [...left].find(slot => (slot.form['type'] ?? 'message') === (final['type'] ?? 'message')))
+  const byKind = Map.groupBy(left, slot => kindOf(slot.type, slot.form))
+  pass(final => byKind.get(kindOf(startType(final), final))?.shift())
   return matches
+}
+
+function kindOf(type: Slot['type'] | null, form: Json): string {
+  return `${type} ${form['type'] ?? 'message'}`
 }

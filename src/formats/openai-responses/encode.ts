@@ -93,7 +93,7 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   body.set('stream', model.stream)
   body.set('store', false)
   if (model.endUser !== null) body.set('safety_identifier', model.endUser)
-  return { path: '/responses', headers: {}, body: Object.fromEntries(body) }
+  return { path: '/responses', body: Object.fromEntries(body) }
 }
 
 /** Probabilities come only when they are asked for by name, and a number of them alone is an error. */

@@ -9,6 +9,7 @@ import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, records, remainder } from '../json.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning-format.ts'
+import { oneMore } from '../reply-bounds.ts'
 
 /** Which deltas a part is told in. */
 export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
@@ -83,6 +84,10 @@ export class Slots {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ReasoningFormat | null
   readonly #all: Slot[] = []
+  /** An id that was given twice stands for the item that had it first. */
+  readonly #byId = new Map<string, Slot>()
+  /** Parts of all items. */
+  #parts = 0
 
   /** `reasoning` names the provider's own reasoning, for items that do not say. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
@@ -95,9 +100,14 @@ export class Slots {
     return this.#all
   }
 
+  byId(id: string): Slot | null {
+    return this.#byId.get(id) ?? null
+  }
+
+  /** @throws GatewayError `provider_unavailable` when there are absurdly many items; `part` does so too. */
   open(type: ItemStart['type'], item: Json): Slot {
     const slot: Slot = {
-      item: this.#all.length,
+      item: oneMore(this.#all.length, 'output items'),
       type,
       id: filled(item['id']) ?? filled(item['item_id']),
       callId: filled(item['call_id']),
@@ -108,6 +118,7 @@ export class Slots {
       closed: false,
     }
     this.#all.push(slot)
+    if (slot.id !== null && !this.#byId.has(slot.id)) this.#byId.set(slot.id, slot)
     this.#emit({ kind: 'open', item: slot.item, start: this.#start(slot, item) })
     return slot
   }
@@ -168,6 +179,7 @@ export class Slots {
 
   part(slot: Slot, form: Form, index: number): Part {
     for (const one of slot.parts) if (one.form === form && one.index === index) return one
+    this.#parts = oneMore(this.#parts, 'content parts') + 1
     const kind = numbering(form)
     let part = 0
     for (const one of slot.parts) if (numbering(one.form) === kind) part++

@@ -781,7 +781,7 @@ t.test('structured output', async t => {
   const format = { type: 'json_schema', name: 'answer', schema, strict: true, description: 'x' }
   const sent = wire({ text: { format, verbosity: 'low' } })
   t.same(sent.body['output_config'], { format: { type: 'json_schema', schema } })
-  t.equal(sent.headers['anthropic-beta'], undefined, 'it is no beta any more')
+  t.equal(sent.headers?.['anthropic-beta'], undefined, 'it is no beta any more')
   const both = body({ text: { format }, reasoning: { effort: 'high' } }, { upstreamModel: 'claude-opus-4-8' })
   t.same(both['output_config'], { format: { type: 'json_schema', schema }, effort: 'high' })
   t.equal(body({ text: { format: { type: 'text' } } })['output_config'], undefined)
@@ -856,7 +856,7 @@ t.test('a compaction goes back as it came, with the flag it needs', async t => {
   const item = { type: 'compaction', id: 'cmp_1', encrypted_content: closed?.fields['encrypted_content'] }
   const sent = wire({ input: [item, { role: 'user', content: 'A' }] })
   t.same(sent.body['messages'], [assistant(block), user(text('A'))])
-  t.equal(sent.headers['anthropic-beta'], 'compact-2026-01-12')
+  t.equal(sent.headers?.['anthropic-beta'], 'compact-2026-01-12')
 })
 
 t.test('what was decoded can be sent back', async t => {
