@@ -1,8 +1,9 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
 /** Process entry: configuration, launch, first steps on the screen, signals, exit codes. */
 import { ConfigError, loadConfig, processEnvironment } from './config.ts'
-import { createLog } from './log.ts'
+import { type BufferedLog, createBufferedLog, createLog, type LogLevel } from './log.ts'
 import { terminalLines } from './terminal.ts'
+import { lowerHelpers } from './threads/helper-priority.ts'
 import { type Launched, launch } from './threads/launch.ts'
 import { startFailure } from './threads/start-failure.ts'
 
@@ -11,12 +12,14 @@ const EXIT_BAD_CONFIGURATION = 2
 const EXIT_IN_HASTE = 1
 
 async function main(): Promise<void> {
+  lowerHelpers()
   const config = readConfig()
-  const log = createLog(config.logLevel, process.stdout.isTTY ? terminalLines(process.stdout) : undefined)
+  const log = openLog(config.logLevel)
   let launched: Launched
   try {
     launched = await launch(config, log)
   } catch (error) {
+    await log.close()
     const failure = startFailure(error)
     if (failure === null) throw error
     return complain(failure.line, failure.exitCode)
@@ -28,9 +31,10 @@ async function main(): Promise<void> {
       exitCode = EXIT_IN_HASTE
       return true
     })
+    if (!stopped) log.notice('a serve thread does not end, ending the process')
+    await log.close()
     if (stopped) process.exit(exitCode)
     // With a thread that does not end, an ordinary exit would be an abort, with a dump of all that is in memory.
-    log.notice('a serve thread does not end, ending the process')
     process.kill(process.pid, 'SIGKILL')
   }
   let signals = 0
@@ -52,6 +56,13 @@ async function main(): Promise<void> {
   // Last: whoever waits for this line may send a signal the moment it comes.
   log.listening(launched.url, launched.adminUrl)
   void launched.firstKeys.then(keys => showFirstSteps(launched, keys))
+}
+
+function openLog(level: LogLevel): BufferedLog {
+  // A terminal that went away or a full disk takes along what is shown, not the gateway.
+  process.stdout.on('error', () => undefined)
+  if (!process.stdout.isTTY) return createBufferedLog(level)
+  return { ...createLog(level, terminalLines(process.stdout)), close: () => Promise.resolve() }
 }
 
 function readConfig() {

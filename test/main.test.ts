@@ -92,6 +92,7 @@ t.test('a fresh folder: keys and a curl line are shown once, and the request in 
   t.equal(parseEventStream(await reply.text()).at(-1)?.type, 'response.completed')
 
   t.match(await (await fetch(`${first.adminUrl}/metrics`)).text(), /gateway_requests_total\{.*\} 1/)
+  t.match(await (await fetch(`${first.adminUrl}/metrics`)).text(), /^gateway_storage_up 1$/m)
   t.same(await (await fetch(`${first.adminUrl}/readyz`)).json(), { status: 'ready' })
   t.equal((await fetch(`${first.adminUrl}/healthz`)).status, 200)
   t.equal((await fetch(`${first.url}/metrics`)).status, 404, 'not on the public port')

@@ -57,16 +57,20 @@ export function route(request: ResponsesRequest, catalog: Catalog, scope: Scope 
   const filters = filtersFor(wish)
   const excludedBy = new Set<string>()
   const perModel = models.map(model => modelTiers(model, wish, scope, filters, excludedBy))
-  const tiers =
-    typeof preferences.sort === 'object' && preferences.sort?.partition === 'none'
-      ? [acrossModels(perModel, preferences)]
-      : perModel
+  const tiers = isAcrossModels(request) ? [acrossModels(perModel, preferences)] : perModel
   const candidates = tiers.flatMap(({ own, shared, fallback }) => [...own, ...shared, ...fallback])
   if (candidates.length === 0) throw nothingLeft(models, wish, filters, excludedBy)
   return {
     candidates,
     fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
   }
+}
+
+/** One order over all models of the request, or those of the first model first. `route` is how it was once said. */
+export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
+  const sort = provider?.sort
+  const partition = typeof sort === 'object' ? sort?.partition : null
+  return partition == null ? route === 'sort' : partition === 'none'
 }
 
 /** `model` first, then `models`, each once. */

@@ -1,4 +1,4 @@
-/** Where the events of an exchange go: an event stream, one JSON body, or a batch item. Hot path. */
+/** Where the events of an exchange go: an event stream or one JSON body. Hot path. */
 import type { GatewayError } from '../errors.ts'
 import type { ExchangeLine } from '../log.ts'
 import type { StreamEvent } from '../protocol/events.ts'

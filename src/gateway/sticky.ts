@@ -12,6 +12,7 @@ import type { Usage } from '../formats/format.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { RouteCandidate } from './candidate.ts'
+import { isAcrossModels } from './route.ts'
 
 /** Where pins are kept. Neither verb throws or rejects: what is lost costs a cache miss, no request. */
 export interface Pins {
@@ -115,10 +116,8 @@ export class Stickiness {
 const NONE: readonly string[] = []
 
 /** An order of the caller's own stands, over all models too. */
-function mayStick({ provider }: ResponsesRequest): boolean {
-  if (provider == null) return true
-  const isGlobal = typeof provider.sort === 'object' && provider.sort?.partition === 'none'
-  return (provider.order?.length ?? 0) === 0 && !isGlobal
+function mayStick(request: ResponsesRequest): boolean {
+  return (request.provider?.order?.length ?? 0) === 0 && !isAcrossModels(request)
 }
 
 /** The models that have a choice between candidates of one kind, a cache worth staying for among them. */

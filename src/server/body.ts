@@ -68,6 +68,9 @@ export function parseJson(bytes: Uint8Array): unknown {
   }
 }
 
+/** After this many bytes of a string the native search is faster, if what it finds is the end. */
+const SHORT_STRING_BYTES = 64
+
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const OPEN_BRACKET = 0x5b
@@ -81,16 +84,13 @@ const COLON = 0x3a
  * parsing: JSON.parse takes millions of either, but what walks its result later does not, and nobody is served
  * meanwhile. Every byte of a longer UTF-8 sequence is above 0x7f.
  */
-export function excessOf(bytes: Uint8Array, maxDepth: number, maxParts: number): 'depth' | 'parts' | null {
+export function excessOf(body: Uint8Array, maxDepth: number, maxParts: number): 'depth' | 'parts' | null {
+  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
   let depth = 0
   let parts = 0
-  let inString = false
   for (let index = 0; index < bytes.length; index++) {
     const byte = bytes[index]
-    if (inString) {
-      if (byte === BACKSLASH) index++
-      else if (byte === QUOTE) inString = false
-    } else if (byte === QUOTE) inString = true
+    if (byte === QUOTE) index = closingQuote(bytes, index + 1)
     else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
       if (++depth > maxDepth) return 'depth'
       if (++parts > maxParts) return 'parts'
@@ -98,4 +98,25 @@ export function excessOf(bytes: Uint8Array, maxDepth: number, maxParts: number):
     else if (byte === COLON && ++parts > maxParts) return 'parts'
   }
   return null
+}
+
+/** Where the string ends whose content begins at `from`; past the end of the bytes when it does not. */
+function closingQuote(bytes: Buffer, from: number): number {
+  let at = from
+  for (;;) {
+    // Escapes come in crowds, and each of them would cost a search.
+    const until = Math.min(bytes.length, at + SHORT_STRING_BYTES)
+    while (at < until) {
+      const byte = bytes[at]
+      if (byte === QUOTE) return at
+      at += byte === BACKSLASH ? 2 : 1
+    }
+    if (at >= bytes.length) return bytes.length
+    const quote = bytes.indexOf(QUOTE, at)
+    if (quote === -1) return bytes.length
+    let backslashes = 0
+    while (quote - backslashes > at && bytes[quote - backslashes - 1] === BACKSLASH) backslashes++
+    if (backslashes % 2 === 0) return quote
+    at = quote + 1
+  }
 }

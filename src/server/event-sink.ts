@@ -23,7 +23,12 @@ export interface StreamSettings {
 
 const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
 const DONE = 'data: [DONE]\n\n'
-/** What may pile up for a slow reader after the sink said so. Callers stop at once; this holds those that do not. */
+/**
+ * What may pile up for a slow reader in turns after the one in which the sink said so. Callers stop with the turn; this
+ * holds those that do not. A turn is never cut in the middle: one event may be an image of many megabytes, and an end
+ * repeats all that was said. So the turn in which the reader turned slow counts for nothing, and a later one is only
+ * refused when those before it have filled this. What one turn brings has its bound where the reply is read.
+ */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
 /** What is held for one write at most; it then leaves in several. */
@@ -37,7 +42,10 @@ export class EventSink implements Sink {
   #resume: (() => void) | null = null
   #over = false
   #stalled = false
+  /** Written to a slow reader since the turn in which it turned slow. */
   #backlogBytes = 0
+  /** Whether this turn has been let write to a slow reader. */
+  #admitted = false
   /** Monotonic milliseconds of the last write or, while the reader is slow, of the last sign of life of it. */
   #activeMs: number
   #events = 0
@@ -45,7 +53,8 @@ export class EventSink implements Sink {
   readonly #frames = new FrameWriter()
   #holding = false
   #held = ''
-  #wroteThisTurn = false
+  /** Whether something has left since `hold`. */
+  #wrote = false
 
   constructor(reply: Reply, settings: StreamSettings) {
     this.#reply = reply
@@ -65,18 +74,22 @@ export class EventSink implements Sink {
   relay(frames: Buffer, events: number): boolean {
     if (this.#over) return true
     this.#events += events
-    if (this.#held === '' && !this.#gathers()) return this.#send(frames)
+    if (this.#held === '' && !this.#gathers()) {
+      this.#wrote = true
+      return this.#send(frames)
+    }
     this.#held += frames.toString()
     return this.#held.length < HELD_MAX_CHARACTERS || this.#release()
   }
 
   hold(): void {
     this.#holding = true
+    this.#wrote = false
   }
 
   flush(): boolean {
     this.#holding = false
-    return this.#over || this.#held === '' || this.#gathers() || this.#release()
+    return this.#over || this.#held === '' || this.#release()
   }
 
   onDrain(resume: () => void): void {
@@ -125,15 +138,9 @@ export class EventSink implements Sink {
     this.#settings.metrics.streamBytes.inc(this.#bytes)
   }
 
-  /** What comes as several pieces in one read of the socket leaves in two writes: the first at once, then the rest. */
+  /** What comes as several pieces in one read leaves in two writes: the first at once, then the rest. */
   #gathers(): boolean {
-    return this.#wroteThisTurn && !this.#stalled
-  }
-
-  /** When the read is over: Node runs these before it polls again. */
-  readonly #onReadOver = (): void => {
-    if (this.#held !== '' && !this.#over) this.#release()
-    this.#wroteThisTurn = false
+    return this.#holding && this.#wrote && !this.#stalled
   }
 
   #release(): boolean {
@@ -147,18 +154,13 @@ export class EventSink implements Sink {
     this.#bytes += bytes
     const wasStalled = this.#stalled
     if (!wasStalled) this.#activeMs = this.#settings.clock.monotonicMs()
-    if (!this.#wroteThisTurn) {
-      this.#wroteThisTurn = true
-      process.nextTick(this.#onReadOver)
-    }
     const flowing = this.#reply.started ? this.#reply.writeStream(frames) : this.#open(frames)
     if (flowing) {
       if (wasStalled) this.#drained()
       return true
     }
-    if (!wasStalled) this.#stall()
-    this.#backlogBytes += bytes
-    if (this.#backlogBytes > BACKLOG_MAX_BYTES) this.#reply.abort()
+    if (wasStalled) this.#pileUp(bytes)
+    else this.#stall()
     return false
   }
 
@@ -169,9 +171,31 @@ export class EventSink implements Sink {
 
   #stall(): void {
     this.#stalled = true
-    this.#backlogBytes = 0
     this.#timer.cancel()
     this.#timer = this.#settings.clock.after(this.#settings.stallMs, this.#tick)
+    this.#admitted = true
+    setImmediate(EventSink.#stallTurnOver, this)
+  }
+
+  static #stallTurnOver(sink: EventSink): void {
+    sink.#backlogBytes = 0
+    sink.#admitted = false
+  }
+
+  #pileUp(bytes: number): void {
+    if (!this.#admitted) {
+      if (this.#backlogBytes > BACKLOG_MAX_BYTES) {
+        this.#reply.abort()
+        return
+      }
+      this.#admitted = true
+      setImmediate(EventSink.#turnOver, this)
+    }
+    this.#backlogBytes += bytes
+  }
+
+  static #turnOver(sink: EventSink): void {
+    sink.#admitted = false
   }
 
   readonly #progress = (drained: boolean): void => {

@@ -1,6 +1,6 @@
 /**
  * The HTTP front end of one thread, and the only importer of the HTTP library. It owns every callback of the
- * library: an exception that escapes one ends the process. Hot path: `write`.
+ * library, those of an answer in `uws-wire.ts`: an exception that escapes one ends the process.
  */
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js'
 import type { Clock } from '../clock.ts'
@@ -14,7 +14,7 @@ import { HEADER_LIMIT_VARIABLE, REQUEST_HEAD_MAX_BYTES } from './head-limit.ts'
 import { Intake } from './intake.ts'
 import { Load, type LoadLimits } from './load.ts'
 import { createRouter } from './router.ts'
-import type { Wire } from './wire.ts'
+import { UwsWire, type WireHouse } from './uws-wire.ts'
 
 // Read once, when the library is loaded. In a worker this reaches the library only under SHARE_ENV.
 process.env[HEADER_LIMIT_VARIABLE] ??= String(REQUEST_HEAD_MAX_BYTES)
@@ -28,7 +28,7 @@ export interface ServerOptions extends LoadLimits {
   readonly keys: KeyRing
   /**
    * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
-   * spins, so keep the sum over all threads below 80 % of it.
+   * spins, so the sum over all threads has to stay below half of it: threads/descriptor-limit.ts sees to that.
    */
   readonly maxConnections: number
   /** From the head of a request to the last byte of its body. */
@@ -81,8 +81,6 @@ export class ListenError extends Error {
 
 /** How long an answer that did not leave at once may take; the library cuts readers that take nothing for longer. */
 const LEAVING_MS = 15_000
-/** An answer above this may not have left at once; 64 KiB fit into the send buffer of any connection. */
-const PROMPT_MAX_CHARS = 65_536
 /** When the client may send again after it was turned away. Strain passes within seconds, or not at all. */
 const RETRY_AFTER_SECONDS = 1
 /** The library's value for a port of its own; anything else lets other sockets share it. */
@@ -240,14 +238,6 @@ class UwsServer implements HttpServer {
   }
 }
 
-interface WireHouse {
-  countStream(change: 1 | -1): void
-  /** Bytes that the library keeps for a slow reader; negative when they are let go. */
-  hold(bytes: number): void
-  /** An answer is complete; prompt when it has left the process as well. */
-  ended(prompt: boolean): void
-}
-
 /** The library lends the request for the length of its callback only. */
 function copyHead(request: HttpRequest) {
   const headers: string[] = []
@@ -259,181 +249,5 @@ function copyHead(request: HttpRequest) {
     path: request.getUrl(),
     query: request.getQuery() ?? '',
     headers,
-  }
-}
-
-/** One answer of the library. Using it after its end or after an abort throws, so `#dead` guards every call. */
-class UwsWire implements Wire {
-  readonly #response: HttpResponse
-  readonly #log: Log
-  readonly #house: WireHouse
-  #intake: Intake | null = null
-  #dead = false
-  #streaming = false
-  #closesStream = false
-  #heldBytes = 0
-  #chunk: string | Buffer = ''
-  #flowing = true
-  #progress: ((drained: boolean) => void) | null = null
-
-  constructor(response: HttpResponse, log: Log, house: WireHouse) {
-    this.#response = response
-    this.#log = log
-    this.#house = house
-    // First of all: a request whose callback returns without it ends the process.
-    response.onAborted(() => this.#guard(() => this.#aborted()))
-  }
-
-  get dead(): boolean {
-    return this.#dead
-  }
-
-  /** Connects the request that is answered here; still inside the library's callback. */
-  attach(intake: Intake): void {
-    this.#intake = intake
-    if (!intake.wantsBody) return
-    this.#response.onData((chunk, isLast) => this.#guard(() => intake.chunk(chunk, isLast)))
-  }
-
-  send(status: string, headers: readonly string[], body: string, close: boolean): void {
-    if (this.#dead) return
-    this.#dead = true
-    this.#guard(() =>
-      this.#response.cork(() => {
-        this.#writeHead(status, headers)
-        // Adds Content-Length and, when closing, the Connection header.
-        this.#response.end(body, close)
-      }),
-    )
-    this.#house.ended(body.length <= PROMPT_MAX_CHARS)
-  }
-
-  open(status: string, headers: readonly string[], chunk: string | Buffer, close: boolean): boolean {
-    if (this.#dead) return true
-    this.#closesStream = close
-    this.#streaming = true
-    this.#house.countStream(1)
-    this.#guard(() => {
-      this.#response.onWritable(this.#onWritable)
-      this.#chunk = chunk
-      this.#response.cork(() => {
-        this.#writeHead(status, headers)
-        if (close) this.#response.writeHeader('Connection', 'close')
-        this.#writeChunk()
-      })
-    })
-    return this.#flowing
-  }
-
-  write(chunk: string | Buffer): boolean {
-    if (this.#dead) return true
-    this.#chunk = chunk
-    try {
-      this.#response.cork(this.#writeChunk)
-    } catch (thrown) {
-      this.#broken(thrown)
-    }
-    // Bytes are lent, and a stream may be silent for long.
-    this.#chunk = ''
-    return this.#flowing
-  }
-
-  end(chunk: string): void {
-    if (this.#dead) return
-    this.#dead = true
-    this.#endStream()
-    this.#guard(() =>
-      this.#response.cork(() => {
-        // `end(chunk, true)` would write a Connection header into the middle of the body here. A paused socket
-        // reads nothing any more, and the library closes it when its idle time is over, if the client has not.
-        if (this.#closesStream) this.#response.pause()
-        this.#response.end(chunk)
-      }),
-    )
-    this.#house.ended(this.#flowing)
-  }
-
-  onProgress(callback: (drained: boolean) => void): void {
-    this.#progress = callback
-  }
-
-  abort(): void {
-    // Calls back into #aborted.
-    if (!this.#dead) this.#guard(() => this.#response.close())
-  }
-
-  /**
-   * The closing line end of a chunk leaves only with the next one. A blank line of its own, which readers of event
-   * streams skip, takes it along, so that no client sees an event one late.
-   */
-  readonly #writeChunk = (): void => {
-    const taken = this.#response.write(this.#chunk)
-    this.#flowing = this.#response.write('\n') && taken
-    if (!this.#flowing) this.#keep(this.#chunk.length)
-  }
-
-  /** Counts what the library keeps for a slow reader, so that the thread knows how much it holds in all. */
-  #keep(size: number): void {
-    this.#heldBytes += size
-    this.#house.hold(size)
-  }
-
-  #letGo(): void {
-    this.#house.hold(-this.#heldBytes)
-    this.#heldBytes = 0
-  }
-
-  /** The library does not send on by itself what waits once this is registered; the next write does. */
-  readonly #onWritable = (): boolean => {
-    if (this.#dead) return true
-    this.#chunk = ''
-    try {
-      this.#response.cork(this.#writeChunk)
-      if (this.#flowing) this.#letGo()
-      this.#progress?.(this.#flowing)
-    } catch (thrown) {
-      this.#broken(thrown)
-    }
-    return this.#flowing
-  }
-
-  #writeHead(status: string, headers: readonly string[]): void {
-    this.#response.writeStatus(status)
-    for (let index = 0; index + 1 < headers.length; index += 2) {
-      this.#response.writeHeader(headers[index] ?? '', headers[index + 1] ?? '')
-    }
-  }
-
-  #aborted(): void {
-    if (this.#dead) return
-    this.#dead = true
-    this.#endStream()
-    this.#intake?.gone()
-  }
-
-  #endStream(): void {
-    if (this.#streaming) this.#house.countStream(-1)
-    this.#streaming = false
-    this.#letGo()
-  }
-
-  #guard(action: () => void): void {
-    try {
-      action()
-    } catch (thrown) {
-      this.#broken(thrown)
-    }
-  }
-
-  /** Something of ours threw where the library would have let the process die of it. */
-  #broken(thrown: unknown): void {
-    this.#log.fault('answer failed', thrown)
-    if (this.#dead) return
-    try {
-      this.#response.close()
-    } catch (second) {
-      this.#log.fault('connection could not be dropped', second)
-      this.#aborted()
-    }
   }
 }

@@ -37,7 +37,7 @@ const UNSAFE_VALUE = /[^\t\x20-\x7e]/g
  * Makes a header value safe: the library writes CR, LF and NUL as they are, and text beyond ASCII in an encoding
  * that clients do not expect.
  */
-export function safeHeaderValue(value: string): string {
+function safeHeaderValue(value: string): string {
   return value.replace(UNSAFE_VALUE, '').trim()
 }
 

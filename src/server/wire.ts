@@ -11,7 +11,7 @@ export interface Wire {
   send(status: string, headers: readonly string[], body: string, close: boolean): void
   /** Begins an answer of unknown length with its first chunk. False: the reader is slow. */
   open(status: string, headers: readonly string[], chunk: string | Buffer, close: boolean): boolean
-  /** One more chunk of an opened answer; bytes are copied. False: the reader is slow, the chunk was taken all the same. */
+  /** One more chunk of an opened answer; bytes are copied. False: the reader is slow, but the chunk was taken. */
   write(chunk: string | Buffer): boolean
   /** The last chunk of an opened answer. */
   end(chunk: string): void

@@ -1,10 +1,11 @@
 /**
  * Word of changed records between instances: by Redis, or by PostgreSQL where there is no Redis. Main thread. While the
  * way is cut nothing waits; when it is back, everybody reads anew what they remember, since word may have been missed.
+ * A change that could not be told is owed, and made up for by a change of everything as soon as something gets out.
  */
 import { randomBytes } from 'node:crypto'
 import type { Change, Changes } from '../access/changes.ts'
-import type { Clock } from '../clock.ts'
+import type { Clock, Timer } from '../clock.ts'
 import type { Config } from '../config.ts'
 import type { Log } from '../log.ts'
 import type { Wire, WireOptions } from './change-wire.ts'
@@ -26,6 +27,8 @@ export interface ChangeFeed extends Changes {
 const EVERYTHING: Change = { kind: 'all' }
 /** What PostgreSQL takes, in bytes, is 7,999; what is longer is told as a change of everything. */
 const MESSAGE_MAX_CHARS = 2_000
+/** A server that takes connections but refuses words is not asked at each of them. */
+const OWED_INTERVAL_MS = 1_000
 
 /** Null when there is nobody to tell: one instance with a database of its own. */
 export function startChangeFeed(options: ChangeFeedOptions): ChangeFeed | null {
@@ -47,37 +50,73 @@ class WiredFeed implements ChangeFeed {
   readonly #wire: Wire
   readonly #onChange: (change: Change) => void
   readonly #self = randomBytes(8).toString('hex')
-  /** Something could not be said. */
-  #owing = false
+  readonly #clock: Clock
+  /** How many changes were said so far, heard or not. */
+  #said = 0
+  /** The number of the last one that failed, until everything is told anew; 0: nothing is owed. */
+  #owed = 0
+  /** Monotonic: when the way was back and what is owed was told for that reason. */
+  #triedMs = Number.NEGATIVE_INFINITY
+  #again: Timer | null = null
+  #closed = false
 
   constructor(
     { clock, log, onChange }: ChangeFeedOptions,
     open: (options: Omit<WireOptions, 'url' | 'channel'>) => Wire,
   ) {
     this.#onChange = onChange
+    this.#clock = clock
     this.#wire = open({
       clock,
       log,
       onMessage: text => this.#hear(text),
-      onReady: () => {
-        onChange(EVERYTHING)
-        if (this.#owing) this.publish(EVERYTHING)
-      },
+      onReady: () => onChange(EVERYTHING),
+      onSayable: () => this.#sayable(),
     })
   }
 
   publish(change: Change): void {
-    const whole = JSON.stringify({ from: this.#self, change })
-    const text =
-      whole.length > MESSAGE_MAX_CHARS ? JSON.stringify({ from: this.#self, change: EVERYTHING }) : whole
-    this.#owing = false
-    this.#wire.say(text).catch(() => {
-      this.#owing = true
-    })
+    const one = this.#owed === 0 ? this.#text(change) : ''
+    const tellsAll = one === '' || one.length > MESSAGE_MAX_CHARS
+    const number = ++this.#said
+    this.#wire.say(tellsAll ? this.#text(EVERYTHING) : one).then(
+      () => {
+        // What failed after this was said is not in it.
+        if (tellsAll && number > this.#owed) this.#owed = 0
+      },
+      () => this.#owe(number),
+    )
   }
 
   close(): Promise<void> {
+    this.#closed = true
+    this.#again?.cancel()
     return this.#wire.close()
+  }
+
+  /** It is tried again with the next change, when the way is back, or after a while. */
+  #owe(number: number): void {
+    this.#owed = Math.max(this.#owed, number)
+    if (this.#closed) return
+    this.#again ??= this.#clock.after(OWED_INTERVAL_MS, () => {
+      this.#again = null
+      this.#pay()
+    })
+  }
+
+  #sayable(): void {
+    const nowMs = this.#clock.monotonicMs()
+    if (this.#owed === 0 || nowMs - this.#triedMs < OWED_INTERVAL_MS) return
+    this.#triedMs = nowMs
+    this.#pay()
+  }
+
+  #pay(): void {
+    if (this.#owed !== 0) this.publish(EVERYTHING)
+  }
+
+  #text(change: Change): string {
+    return JSON.stringify({ from: this.#self, change })
   }
 
   #hear(text: string): void {

@@ -15,6 +15,8 @@ export interface WireOptions {
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly onMessage: (text: string) => void
-  /** It stands, for the first time or again. */
+  /** It hears, for the first time or again. */
   readonly onReady: () => void
+  /** What is said gets out, for the first time or again. */
+  readonly onSayable: () => void
 }

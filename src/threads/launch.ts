@@ -112,6 +112,7 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
       endUserKey: endUserKey(keys).toString('base64'),
       vaultKeys: formatVaultKeys(keys),
       spoolFolder: ledger.folder,
+      writerGone: writer => ledger.gone(writer),
       log,
       counters: counted.counters,
       onChange: change => changes?.publish(change),
@@ -121,6 +122,8 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
         ...(watch.state === 'away' ? ['store'] : []),
         ...(counted.counters.degraded ? ['redis'] : []),
       ],
+      // A preparation that went wrong for another reason has reached it.
+      storageUp: () => watch.state === 'there' || watch.wrong !== null,
       sealedCounts: () => sealed.current(),
     })
     started = supervisor

@@ -17,6 +17,8 @@ export interface ServeSettings {
   readonly vaultKeys: string
   /** Where usage records are spooled. */
   readonly spoolFolder: string
+  /** Names its files there; another one after a restart. */
+  readonly spoolWriter: string
   /** Port to bind; every thread after the first shares the first one's port. */
   readonly port: number
   /** Whether the store was there and made ready for use; otherwise a message tells when it is. */

@@ -48,7 +48,7 @@ class PostgresWire implements Wire {
   }
 
   async #connect(): Promise<void> {
-    const { url, channel, clock, log, onMessage, onReady } = this.#options
+    const { url, channel, clock, log, onMessage, onReady, onSayable } = this.#options
     const client = new pg.Client({
       connectionString: url,
       keepAlive: true,
@@ -73,6 +73,7 @@ class PostgresWire implements Wire {
     this.#told = false
     this.#timer = clock.after(PROBE_MS, () => this.#probe(client))
     onReady()
+    onSayable()
   }
 
   #probe(client: pg.Client): void {

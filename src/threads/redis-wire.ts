@@ -8,7 +8,8 @@ const PROBE_MS = 2_000
 /** Nobody waits for an answer. */
 const SILENCE_MS = 1_000
 
-export function openRedisWire({ url, channel, clock, log, onMessage, onReady }: WireOptions): Wire {
+export function openRedisWire(options: WireOptions): Wire {
+  const { url, channel, clock, log, onMessage, onReady, onSayable } = options
   const listener = openRedis({
     url,
     clock,
@@ -18,7 +19,7 @@ export function openRedisWire({ url, channel, clock, log, onMessage, onReady }: 
     silenceMs: SILENCE_MS,
   })
   const quiet = { fault: () => undefined, notice: () => undefined }
-  const speaker = openRedis({ url, clock, log: quiet, silenceMs: SILENCE_MS })
+  const speaker = openRedis({ url, clock, log: quiet, onReady: onSayable, silenceMs: SILENCE_MS })
   let timer: Timer
   const probe = (): void => {
     if (listener.isReady) listener.send(['PING']).catch(() => undefined)

@@ -1,4 +1,4 @@
-/** A serve thread as the supervisor sees it: a worker that listens, tells its pulse and counts, and ends. Main thread. */
+/** A serve thread as its supervisor sees it: a worker that listens, tells pulse and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { Change } from '../access/changes.ts'
 import type {
@@ -26,10 +26,7 @@ export class StartError extends Error {
 const SCRAPE_MS = 2_000
 
 /** The production entry; unbuilt sources and the built ones have different endings. */
-export const SERVE_ENTRY = new URL(
-  import.meta.url.endsWith('.ts') ? './serve.ts' : './serve.js',
-  import.meta.url,
-)
+const SERVE_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './serve.ts' : './serve.js', import.meta.url)
 
 /** Who hears what the thread says of its own accord. */
 export interface Hears {

@@ -7,6 +7,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import type { Change } from '../access/changes.ts'
 import type { Counters } from '../access/counters.ts'
 import type { Config } from '../config.ts'
+import { randomText } from '../ids.ts'
 import type { Log } from '../log.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
 import { CounterDesk } from './counter-desk.ts'
@@ -35,6 +36,8 @@ export interface SupervisorOptions {
   readonly vaultKeys: string
   /** Where the threads spool their usage records. */
   readonly spoolFolder: string
+  /** Called when a thread has ended, with the name of its spool files: nobody writes them any more. */
+  readonly writerGone?: (writer: string) => void
   readonly log: Log
   /** Called with each record that a thread changed, once all threads here are told: for other instances. */
   readonly onChange?: (change: Change) => void
@@ -46,6 +49,8 @@ export interface SupervisorOptions {
   readonly unreadyReason?: () => string | null
   /** What is away although traffic may come. */
   readonly degraded?: () => readonly string[]
+  /** Whether the Store can be reached. Default: it can. */
+  readonly storageUp?: () => boolean
   /** How many credentials each master key wraps; null when it is not known. */
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** What a serve thread runs; default: serve.ts. Another one must do as it does. */
@@ -139,6 +144,7 @@ class ThreadSupervisor {
       this.#admin = await openAdmin(config, {
         metrics: () => {
           this.#process.quotaDegraded.set(this.#options.counters?.degraded === true ? 1 : 0)
+          this.#process.storageUp.set(this.#options.storageUp?.() === false ? 0 : 1)
           this.#showSealedCounts()
           return this.#scraper.page()
         },
@@ -181,6 +187,7 @@ class ThreadSupervisor {
     const { config, simUrl, endUserKey, vaultKeys, spoolFolder, entry, log } = this.#options
     const { counters = NO_COUNTERS } = this.#options
     const shared = config.listen.shared || config.threads.serve > 1
+    const spoolWriter = randomText(12)
     const desk = new CounterDesk(counters, log, answers => thread.counted(answers))
     const thread: ServeThread = new ServeThread(
       {
@@ -190,6 +197,7 @@ class ThreadSupervisor {
         endUserKey,
         vaultKeys,
         spoolFolder,
+        spoolWriter,
         port: this.port,
         prepared: this.#prepared,
         shared,
@@ -198,7 +206,10 @@ class ThreadSupervisor {
       entry,
     )
     this.#alive.add(thread)
-    void thread.exited().then(() => this.#alive.delete(thread))
+    void thread.exited().then(() => {
+      this.#alive.delete(thread)
+      this.#options.writerGone?.(spoolWriter)
+    })
     await thread.listening()
     const sinceMs = performance.now()
     this.#threads.push(thread)

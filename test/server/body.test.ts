@@ -62,6 +62,24 @@ t.test('nesting and parts are counted as the parser would find them', async t =>
   t.pass('500 documents')
 })
 
+t.test(
+  'strings end where they end, however long they are and wherever quotes and backslashes stand in them',
+  async t => {
+    for (let length = 50; length < 140; length++) {
+      for (const end of ['', '\\\\', '\\"', '\\\\\\"', '\\\\'.repeat(40), '\\"'.repeat(40)]) {
+        const string = `"${'['.repeat(length)}${end}${'{'.repeat(length)}${end}"`
+        const bytes = Buffer.from(`{"a":${string},"b":[${string}]}`)
+        JSON.parse(bytes.toString())
+        if (excessOf(bytes, 2, 4) !== null) t.fail(`${length}, ${end}: more was found than there is`)
+        if (excessOf(bytes, 2, 3) !== 'parts' || excessOf(bytes, 1, 4) !== 'depth')
+          t.fail(`${length}, ${end}: less`)
+        if (excessOf(bytes.subarray(0, -4), 2, 4) !== null) t.fail(`${length}, ${end}: cut`)
+      }
+    }
+    t.pass('540 strings')
+  },
+)
+
 t.test('a body of many levels is refused at once', async t => {
   const bomb = Buffer.alloc(20 * 1024 * 1024, '[')
   t.throws(() => parseJson(bomb), { code: 'invalid_request' })

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { codeOf } from '../../src/storage/store-error.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/main.ts')
 const CLI = join(import.meta.dirname, '../../src/cli.ts')
@@ -79,12 +80,27 @@ export class CanaryProcess {
   /** Every file below the folder. */
   files(): readonly string[] {
     return readdirSync(this.folder, { recursive: true, encoding: 'utf8' })
-      .filter(name => statSync(join(this.folder, name)).isFile())
+      .filter(name => statSync(join(this.folder, name), { throwIfNoEntry: false })?.isFile() === true)
       .sort()
   }
 
   read(name: string): Buffer {
     return readFileSync(join(this.folder, name))
+  }
+
+  /** Every file below a folder. One that a running gateway has removed meanwhile is left out. */
+  *contents(folder: string): Generator<readonly [name: string, content: Buffer]> {
+    for (const name of this.files()) {
+      if (!name.startsWith(folder)) continue
+      let content: Buffer
+      try {
+        content = this.read(name)
+      } catch (error) {
+        if (codeOf(error) === 'ENOENT') continue
+        throw error
+      }
+      yield [name, content]
+    }
   }
 
   /** Ends what still runs. */

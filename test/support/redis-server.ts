@@ -1,8 +1,9 @@
 /** A Redis of the test's own, on a free port, that can be stopped, frozen and started again. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import type { Test } from 'tap'
+import { freePort } from './free-port.ts'
 
 export interface RedisServer {
   readonly url: string
@@ -48,26 +49,6 @@ export async function ownRedis(t: Pick<Test, 'teardown'>): Promise<RedisServer> 
     kill,
     freeze: () => void child?.kill('SIGSTOP'),
     thaw: () => void child?.kill('SIGCONT'),
-  }
-}
-
-/**
- * A port below those that the system hands out by itself: it has to stay free until Redis is started, and while it is
- * stopped.
- */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000)
-    const probe = createServer()
-    try {
-      probe.listen(port, '127.0.0.1')
-      await once(probe, 'listening')
-      return port
-    } catch {
-      // Taken: another one.
-    } finally {
-      probe.close()
-    }
   }
 }
 

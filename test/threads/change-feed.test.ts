@@ -1,10 +1,12 @@
 /** Word of changes between instances, by Redis and by PostgreSQL, over connections that are cut. */
 import { randomBytes } from 'node:crypto'
+import { createClient } from '@redis/client'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import type { Change } from '../../src/access/changes.ts'
 import { systemClock } from '../../src/clock.ts'
 import { type ChangeFeed, startChangeFeed } from '../../src/threads/change-feed.ts'
+import { POSTGRES_SERVER, withoutPostgres } from '../support/postgres.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
 
@@ -15,8 +17,6 @@ const KEY: Change = { kind: 'key', hash: 'a'.repeat(64) }
 const CREDENTIALS: Change = { kind: 'credentials', organizationId: 'o', workspaceId: 'w', ids: ['1', '2'] }
 const GUARDRAILS: Change = { kind: 'guardrails', organizationId: 'o' }
 const MANY: Change = { ...CREDENTIALS, ids: Array.from({ length: 1000 }, (_, at) => `credential-${at}`) }
-
-const POSTGRES = 'postgres://root@127.0.0.1:5432/test'
 
 interface Where {
   readonly redisUrl: string | null
@@ -111,11 +111,76 @@ t.test('changes are told by Redis that comes after the start', { skip: WITHOUT_R
   t.ok(await eventually(() => told(one.feed, two, KEY), 5000))
 })
 
+/** What one asks of Redis beside the instances. */
+async function operator(t: Test, url: string) {
+  const client = createClient({ url })
+  client.on('error', () => undefined)
+  await client.connect()
+  t.teardown(() => client.destroy())
+  return {
+    ask: (...command: string[]) => client.sendCommand(command),
+    /** Cuts the connections that speak; those that listen stay. */
+    async silence() {
+      const list = String(await client.sendCommand(['CLIENT', 'LIST']))
+      const own = Number(await client.sendCommand(['CLIENT', 'ID']))
+      for (const line of list.split('\n')) {
+        const id = Number(/^id=(\d+)/.exec(line)?.[1] ?? own)
+        if (id !== own && / sub=0 /.test(line)) await client.sendCommand(['CLIENT', 'KILL', 'ID', String(id)])
+      }
+    },
+  }
+}
+
+/** Two instances on a Redis of their own, of which the one has told the other something. */
+async function talking(t: Test) {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const where = { redisUrl: redis.url, redisPrefix: 'test:', storageUrl: 'sqlite:x' }
+  const [one, two] = [instance(t, where), instance(t, where)]
+  t.ok(await connected([one, two]))
+  t.ok(await eventually(() => told(one.feed, two, GUARDRAILS), 5000), 'it speaks')
+  return { one, two, url: redis.url }
+}
+
+const everything = ({ heard }: Instance) => heard.some(change => change.kind === 'all')
+
+t.test('a change that met a cut speaking connection is made up for', { skip: WITHOUT_REDIS }, async t => {
+  const { one, two, url } = await talking(t)
+  const { silence } = await operator(t, url)
+  for (let round = 0; round < 3; round++) {
+    forget([one, two])
+    await silence()
+    one.feed.publish(KEY)
+    t.ok(await eventually(() => everything(two), 5000), 'nobody had to publish again')
+    t.same(one.heard, [], 'the listening connection was not cut')
+  }
+  forget([one, two])
+  t.ok(await told(one.feed, two, CREDENTIALS))
+  t.same(two.heard, [CREDENTIALS], 'what is paid is not paid again')
+})
+
+t.test('what cannot be told stays owed until it is told', { skip: WITHOUT_REDIS }, async t => {
+  const { one, two, url } = await talking(t)
+  forget([one, two])
+  const { ask, silence } = await operator(t, url)
+  const refused = async () =>
+    Number(/cmdstat_publish:.*rejected_calls=(\d+)/.exec(String(await ask('INFO', 'commandstats')))?.[1] ?? 0)
+  await ask('ACL', 'SETUSER', 'default', '-publish')
+  one.feed.publish(KEY)
+  t.ok(await eventually(async () => (await refused()) >= 2, 5000), 'it is tried again by itself')
+  one.feed.publish(CREDENTIALS)
+  await silence()
+  t.same(two.heard, [])
+  await ask('ACL', 'SETUSER', 'default', '+publish')
+  t.ok(await eventually(() => everything(two), 5000))
+  t.ok(two.heard.every(change => change.kind === 'all'))
+})
+
 t.test(
   'changes are told by PostgreSQL where there is no Redis',
   { skip: await withoutPostgres() },
   async t => {
-    const admin = new pg.Client({ connectionString: POSTGRES })
+    const admin = new pg.Client({ connectionString: POSTGRES_SERVER })
     await admin.connect()
     const name = `feed_${randomBytes(6).toString('hex')}`
     await admin.query(`CREATE DATABASE ${name}`)
@@ -126,7 +191,9 @@ t.test(
       void (await admin.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1', [
         name,
       ]))
-    const storageUrl = POSTGRES.replace(/test$/, name)
+    const own = new URL(POSTGRES_SERVER)
+    own.pathname = name
+    const storageUrl = own.href
     await t.test('over a connection that is cut', async t => {
       await suite(
         t,
@@ -153,15 +220,3 @@ t.test('one instance with a database of its own has nobody to tell', async t => 
   })
   t.equal(feed, null)
 })
-
-async function withoutPostgres(): Promise<string | false> {
-  if (process.env['CI'] === 'true') return false
-  const client = new pg.Client({ connectionString: POSTGRES, connectionTimeoutMillis: 1000 })
-  try {
-    await client.connect()
-    await client.end()
-    return false
-  } catch {
-    return 'PostgreSQL does not answer'
-  }
-}

@@ -1,6 +1,6 @@
 /** The threads of the product, in this process: one that dies, one that hangs, keys that change, and the end. */
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
+import { mkdtempSync, readdirSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,12 +14,16 @@ import { createLog } from '../../src/log.ts'
 import { simModel, simProvider } from '../../src/sim/rows.ts'
 import { createSim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { spoolFiles } from '../../src/storage/spool-reader.ts'
+import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
+import { startShipper } from '../../src/threads/ledger-shipper.ts'
 import { type SupervisorOptions, startSupervisor } from '../../src/threads/supervisor.ts'
 import { FAULT_CHANNEL, type Order } from '../support/faulty-thread.ts'
 import { eventually, openProbe, type ProbeResult } from '../support/stream-probe.ts'
+import { TestClock } from '../support/test-clock.ts'
 
-// Ten threads are started one after the other.
-t.setTimeout(60_000)
+// Fourteen threads are started one after the other, some of them after a wait.
+t.setTimeout(120_000)
 
 const ENTRY = new URL('../support/faulty-thread.ts', import.meta.url)
 
@@ -177,9 +181,65 @@ t.test('readiness goes first, then the listener; a second order to stop cuts the
   t.ok((await stream('sim/write-3').result).cut, 'nobody listens')
 })
 
+t.test('a scrape tells whether the storage can be reached now', async t => {
+  let reached = true
+  const { admin } = await start(t, { threads: 1 }, { storageUp: () => reached })
+  t.match((await admin('/metrics')).text, /^gateway_storage_up 1$/m)
+  reached = false
+  t.match((await admin('/metrics')).text, /^gateway_storage_up 0$/m)
+})
+
 t.test('a thread that does not stop is told apart', async t => {
   const { supervisor, order, stream } = await start(t, { threads: 1 }, { stopMs: 200 })
   t.equal(ends([await stream('sim/write-3').result], 'response.completed'), 1)
   order({ thread: 'serve-0', fault: { blockMs: 1500 } })
   t.equal(await supervisor.drain(1), false)
+})
+
+t.test('a thread that dies again and again leaves no files, and all it recorded arrives', async t => {
+  const root = mkdtempSync(join(tmpdir(), 'sluice-shipped-'))
+  const clock = new TestClock()
+  const shipper = await startShipper({
+    storageUrl: `sqlite:${join(root, 'ledger.db')}`,
+    clock,
+    log: createLog('silent', { write: () => undefined }),
+  })
+  const ledger = await openStore(`sqlite:${join(root, 'ledger.db')}`)
+  t.teardown(async () => {
+    await shipper.close()
+    await ledger.close()
+  })
+  const { order, stream, supervisor } = await start(
+    t,
+    { threads: 1 },
+    { spoolFolder: shipper.folder, writerGone: writer => shipper.gone(writer) },
+  )
+  const ids: string[] = []
+  const ask = async () => {
+    const results = await Promise.all(Array.from({ length: 8 }, () => stream('sim/write-3').result))
+    for (const { status, headers } of results)
+      if (status === 200) ids.push(String(headers['x-generation-id']))
+    return ends(results, 'response.completed') === results.length
+  }
+  for (let deaths = 0; deaths < 3; deaths++) {
+    t.ok(await eventually(ask, 10_000))
+    const running = Array.from({ length: 4 }, () => stream('sim/write-60-20'))
+    t.ok(await eventually(() => running.every(probe => probe.events > 3), 5_000))
+    const writers = new Set(readdirSync(shipper.folder))
+    order({ thread: 'serve-0', fault: 'throw' })
+    for (const { result } of running) {
+      const { status, headers } = await result
+      if (status === 200) ids.push(String(headers['x-generation-id']))
+    }
+    t.ok(await eventually(() => readdirSync(shipper.folder).some(name => !writers.has(name)), 10_000))
+  }
+  t.ok(await eventually(ask, 10_000), 'it serves again')
+  await shipper.ship()
+  t.equal(spoolFiles(shipper.folder).length, 1, 'only the living writer has a file')
+  t.ok(ids.length >= 44, `${ids.length} answers`)
+  const kept = await Promise.all(ids.map(id => ledger.ledger.find(id, DEFAULT_ORGANIZATION_ID)))
+  t.equal(kept.filter(record => record === null).length, 0, 'nothing is missing')
+  await supervisor.drain(0)
+  await shipper.ship()
+  t.same(readdirSync(shipper.folder), [])
 })

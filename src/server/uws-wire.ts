@@ -1,0 +1,276 @@
+/**
+ * One answer of the HTTP library, made safe: it owns the callbacks of the answer, and nothing is called after the end.
+ * One of the serve threads. Hot path: `write`.
+ */
+import type { Log } from '../log.ts'
+import type { Intake } from './intake.ts'
+import type { Wire } from './wire.ts'
+
+/** What is longer may not leave at once, and is followed until it has; this fits into any send buffer. */
+const PROMPT_MAX_CHARS = 65_536
+const NOTHING = Buffer.alloc(0)
+
+/** What is used of the library's answer, so that only `http.ts` has to know the library. */
+interface LibraryResponse {
+  writeStatus(status: string): unknown
+  writeHeader(name: string, value: string): unknown
+  /** False when the connection takes no more for now. */
+  write(chunk: string | Buffer): boolean
+  end(body: string, closeConnection?: boolean): unknown
+  /** Sends what the connection takes. Over: so many bytes have been sent in all, and it is as after `end`. */
+  tryEnd(rest: Buffer, endsAt: number): [isTaken: boolean, isOver: boolean]
+  cork(callback: () => void): unknown
+  pause(): void
+  close(): unknown
+  onAborted(callback: () => void): unknown
+  onData(callback: (chunk: ArrayBuffer, isLast: boolean) => void): unknown
+  onWritable(callback: (offset: number) => boolean): unknown
+}
+
+/** Who is told what answers do to their thread. */
+export interface WireHouse {
+  countStream(change: 1 | -1): void
+  /** Bytes that are kept for a slow reader, also of a complete answer; negative when they are let go. */
+  hold(bytes: number): void
+  /** An answer is complete; prompt when it has left the process as well. */
+  ended(prompt: boolean): void
+}
+
+/**
+ * One answer of the library. Using it after its end or after an abort throws, so `#dead` guards every call. The library
+ * tells nothing of an answer that it was given the end of; so that bytes which wait for a slow reader stay counted, the
+ * end is given only when all before it has left.
+ */
+export class UwsWire implements Wire {
+  readonly #response: LibraryResponse
+  readonly #log: Log
+  readonly #house: WireHouse
+  #intake: Intake | null = null
+  #dead = false
+  /** Nothing is added any more; what there is may still be leaving. */
+  #complete = false
+  #streaming = false
+  #closesStream = false
+  #heldBytes = 0
+  #chunk: string | Buffer = ''
+  /** What a stream that is complete ends with. */
+  #last = ''
+  #flowing = true
+  #progress: ((drained: boolean) => void) | null = null
+
+  constructor(response: LibraryResponse, log: Log, house: WireHouse) {
+    this.#response = response
+    this.#log = log
+    this.#house = house
+    // First of all: a request whose callback returns without it ends the process.
+    response.onAborted(() => this.#guard(() => this.#aborted()))
+  }
+
+  get dead(): boolean {
+    return this.#dead || this.#complete
+  }
+
+  /** Connects the request that is answered here; still inside the library's callback. */
+  attach(intake: Intake): void {
+    this.#intake = intake
+    if (!intake.wantsBody) return
+    this.#response.onData((chunk, isLast) => this.#guard(() => intake.chunk(chunk, isLast)))
+  }
+
+  send(status: string, headers: readonly string[], body: string, close: boolean): void {
+    if (this.dead) return
+    this.#complete = true
+    if (body.length > PROMPT_MAX_CHARS) {
+      this.#sendLong(status, headers, Buffer.from(body), close)
+      return
+    }
+    this.#dead = true
+    this.#guard(() =>
+      this.#response.cork(() => {
+        this.#writeHead(status, headers)
+        // Adds Content-Length and, when closing, the Connection header.
+        this.#response.end(body, close)
+      }),
+    )
+    this.#house.ended(true)
+  }
+
+  open(status: string, headers: readonly string[], chunk: string | Buffer, close: boolean): boolean {
+    if (this.dead) return true
+    this.#closesStream = close
+    this.#streaming = true
+    this.#house.countStream(1)
+    this.#guard(() => {
+      this.#response.onWritable(this.#onWritable)
+      this.#chunk = chunk
+      this.#response.cork(() => {
+        this.#writeHead(status, headers)
+        if (close) this.#response.writeHeader('Connection', 'close')
+        this.#writeChunk()
+      })
+    })
+    this.#chunk = ''
+    return this.#flowing
+  }
+
+  write(chunk: string | Buffer): boolean {
+    if (this.dead) return true
+    this.#chunk = chunk
+    try {
+      this.#response.cork(this.#writeChunk)
+    } catch (thrown) {
+      this.#broken(thrown)
+    }
+    // Bytes are lent, and a stream may be silent for long.
+    this.#chunk = ''
+    return this.#flowing
+  }
+
+  end(chunk: string): void {
+    if (this.dead) return
+    this.#complete = true
+    this.#progress = null
+    this.#countStreamOut()
+    if (chunk.length > PROMPT_MAX_CHARS) {
+      this.#chunk = chunk
+      this.#guard(() => this.#response.cork(this.#writeChunk))
+      this.#chunk = ''
+    } else this.#last = chunk
+    if (this.#flowing && !this.#dead) this.#endStream()
+    this.#house.ended(this.#dead)
+  }
+
+  onProgress(callback: (drained: boolean) => void): void {
+    this.#progress = callback
+  }
+
+  abort(): void {
+    // Calls back into #aborted.
+    if (!this.dead) this.#guard(() => this.#response.close())
+  }
+
+  /**
+   * The closing line end of a chunk leaves only with the next one. A blank line of its own, which readers of event
+   * streams skip, takes it along, so that no client sees an event one late.
+   */
+  readonly #writeChunk = (): void => {
+    const taken = this.#response.write(this.#chunk)
+    this.#flowing = this.#response.write('\n') && taken
+    if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
+    else if (this.#heldBytes > 0) this.#hold(0)
+  }
+
+  /** So much waits for a slow reader now. */
+  #hold(bytes: number): void {
+    this.#house.hold(bytes - this.#heldBytes)
+    this.#heldBytes = bytes
+  }
+
+  /** The library does not send on by itself what waits once this is registered; the next write does. */
+  readonly #onWritable = (): boolean => {
+    if (this.#dead) return true
+    this.#chunk = ''
+    try {
+      this.#response.cork(this.#writeChunk)
+      if (this.#complete && this.#flowing) this.#endStream()
+      else this.#progress?.(this.#flowing)
+    } catch (thrown) {
+      this.#broken(thrown)
+    }
+    return this.#flowing
+  }
+
+  #endStream(): void {
+    this.#dead = true
+    this.#guard(() =>
+      this.#response.cork(() => {
+        // `end(chunk, true)` would write a Connection header into the middle of the body here. A paused socket
+        // reads nothing any more, and the library closes it when its idle time is over, if the client has not.
+        if (this.#closesStream) this.#response.pause()
+        this.#response.end(this.#last)
+      }),
+    )
+  }
+
+  /** A whole answer that waits here, not in the library, for the connection to take it. */
+  #sendLong(status: string, headers: readonly string[], body: Buffer, close: boolean): void {
+    this.#hold(body.length)
+    // After an end by pieces the library closes nothing. So it is not let see the end where we have to close.
+    const endsAt = close ? body.length + 1 : body.length
+    this.#guard(() => {
+      this.#response.onWritable(offset => this.#sendRest(body.subarray(offset), endsAt))
+      this.#response.cork(() => {
+        this.#writeHead(status, headers)
+        if (close) this.#response.writeHeader('Connection', 'close')
+        // Announces the length.
+        this.#response.tryEnd(NOTHING, body.length)
+      })
+      this.#sendRest(body, endsAt)
+    })
+    this.#house.ended(this.#dead)
+  }
+
+  #sendRest(rest: Buffer, endsAt: number): boolean {
+    if (this.#dead) return true
+    try {
+      const taken = this.#tryEnd(rest, endsAt)
+      // Taken is also what still waits in the library, if it is little; then it takes nothing more, not even nothing.
+      if (taken && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#response.close()
+    } catch (thrown) {
+      this.#broken(thrown)
+    }
+    return this.#dead
+  }
+
+  #tryEnd(rest: Buffer, endsAt: number): boolean {
+    let taken = false
+    this.#response.cork(() => {
+      const [isTaken, isOver] = this.#response.tryEnd(rest, endsAt)
+      taken = isTaken
+      if (!isOver) return
+      this.#dead = true
+      this.#hold(0)
+    })
+    return taken
+  }
+
+  #writeHead(status: string, headers: readonly string[]): void {
+    this.#response.writeStatus(status)
+    for (let index = 0; index + 1 < headers.length; index += 2) {
+      this.#response.writeHeader(headers[index] ?? '', headers[index + 1] ?? '')
+    }
+  }
+
+  #aborted(): void {
+    if (this.#dead) return
+    this.#dead = true
+    this.#countStreamOut()
+    this.#hold(0)
+    if (!this.#complete) this.#intake?.gone()
+  }
+
+  #countStreamOut(): void {
+    if (this.#streaming) this.#house.countStream(-1)
+    this.#streaming = false
+  }
+
+  #guard(action: () => void): void {
+    try {
+      action()
+    } catch (thrown) {
+      this.#broken(thrown)
+    }
+  }
+
+  /** Something of ours threw where the library would have let the process die of it. */
+  #broken(thrown: unknown): void {
+    this.#log.fault('answer failed', thrown)
+    if (this.#dead) return
+    try {
+      this.#response.close()
+    } catch (second) {
+      this.#log.fault('connection could not be dropped', second)
+      this.#aborted()
+    }
+  }
+}

@@ -1,0 +1,160 @@
+/** What piles up for a reader that is slow: whole turns, however large, and few of them. */
+import t, { type Test } from 'tap'
+import { HeldSink } from '../../src/gateway/held-sink.ts'
+import type { StreamEvent } from '../../src/protocol/events.ts'
+import { EventSink } from '../../src/server/event-sink.ts'
+import type { HttpRequest } from '../../src/server/handler.ts'
+import { RawClient, request, turns } from '../support/raw-http.ts'
+import { TestClock } from '../support/test-clock.ts'
+import { INFERENCE, startFrontEnd } from './front-end.ts'
+
+const MIB = 1024 * 1024
+const STALL_MS = 10_000
+const STREAM_END = '\r\n0\r\n\r\n'
+
+const event = (sequence_number: number, characters: number): StreamEvent => ({
+  type: 'response.output_text.delta',
+  sequence_number,
+  item_id: 'msg_1',
+  output_index: 0,
+  content_index: 0,
+  delta: 'x'.repeat(characters),
+  logprobs: [],
+})
+
+/** A handler that writes what it is told to a client that does not read yet. */
+async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) => void | Promise<void>) {
+  const clock = new TestClock()
+  const front = await startFrontEnd(
+    t,
+    [
+      {
+        method: 'GET',
+        path: '/stream',
+        bodyLimitBytes: 0,
+        key: 'inference',
+        handler: async (handled, reply) => {
+          const { metrics } = front
+          const sink = new EventSink(reply, { heartbeatMs: 15_000, stallMs: STALL_MS, clock, metrics })
+          try {
+            await script(sink, handled)
+          } finally {
+            sink.close()
+          }
+        },
+      },
+    ],
+    { clock },
+  )
+  const client = new RawClient(front.port)
+  t.teardown(() => client.destroy())
+  client.socket.pause()
+  await client.send(request('GET', '/v1/stream', { Authorization: INFERENCE }))
+  return { ...front, clock, client }
+}
+
+/** Keeps the stream until the client or the deadline ends it. */
+const untilAborted = ({ signal }: HttpRequest): Promise<void> =>
+  new Promise(resolve => signal.addEventListener('abort', () => resolve()))
+
+t.test('the turn in which a reader turns slow may bring any number of large events', async t => {
+  const front = await start(t, sink => {
+    for (let number = 0; number < 4; number++) sink.write(event(number, 8 * MIB))
+    sink.end()
+  })
+  await front.logged(1)
+  t.equal(front.lines[0]?.outcome, 'completed')
+  front.client.socket.resume()
+  await front.client.untilEnd(STREAM_END)
+  t.ok(front.client.bytes > 32 * MIB)
+  t.match(front.client.text.slice(-200), 'data: [DONE]')
+})
+
+t.test('so may the turn that ends a stream whose reader is slow', async t => {
+  const front = await start(t, async sink => {
+    sink.write(event(0, 8 * MIB))
+    await turns(3)
+    for (let number = 1; number < 4; number++) sink.write(event(number, 3 * MIB))
+    sink.end()
+  })
+  await front.logged(1)
+  t.equal(front.lines[0]?.outcome, 'completed')
+  front.client.socket.resume()
+  await front.client.untilEnd(STREAM_END)
+  t.ok(front.client.bytes > 17 * MIB)
+})
+
+t.test('who goes on turn after turn for a slow reader is stopped when 4 MiB have piled up', async t => {
+  let written = 0
+  const front = await start(t, async (sink, { signal }) => {
+    sink.write(event(0, 8 * MIB))
+    while (!signal.aborted && written < 100) {
+      await turns(2)
+      sink.write(event(++written, MIB / 2))
+    }
+  })
+  await front.logged(1)
+  t.equal(front.lines[0]?.outcome, 'aborted')
+  t.ok(written >= 8 && written <= 10, `after ${written} events of half a MiB`)
+  t.equal(front.server.load.bufferedBytes, 0)
+})
+
+t.test('large events that were held back reach a reader that is slow at first', async t => {
+  const front = await start(t, async (sink, { signal }) => {
+    const held = new HeldSink(sink)
+    for (let number = 0; number < 3; number++) held.write(event(number, 6 * MIB))
+    const passed = held.pass(signal)
+    await turns(5)
+    front.client.socket.resume()
+    await passed
+    held.end()
+  })
+  await front.client.untilEnd(STREAM_END)
+  t.ok(front.client.bytes > 18 * MIB)
+  await front.logged(1)
+  t.equal(front.lines[0]?.outcome, 'completed')
+})
+
+t.test('what piles up is forgotten when the reader has taken all', async t => {
+  const resumed = Promise.withResolvers<void>()
+  const front = await start(t, async sink => {
+    sink.onDrain(resumed.resolve)
+    sink.write(event(0, 8 * MIB))
+    await turns(2)
+    sink.write(event(1, 5 * MIB))
+    front.client.socket.resume()
+    await resumed.promise
+    for (let number = 2; number < 4; number++) {
+      sink.write(event(number, 8 * MIB))
+      await turns(2)
+    }
+    sink.end()
+  })
+  await front.client.untilEnd(STREAM_END)
+  t.ok(front.client.bytes > 29 * MIB)
+  await front.logged(1)
+  t.equal(front.lines[0]?.outcome, 'completed')
+})
+
+t.test('a reader that takes nothing of a large event is dropped by its deadline', async t => {
+  const written = Promise.withResolvers<boolean>()
+  const front = await start(t, async (sink, handled) => {
+    const { signal } = handled
+    const aborted = untilAborted(handled)
+    written.resolve(sink.write(event(0, 8 * MIB)))
+    await aborted
+    t.equal(signal.aborted, true)
+  })
+  t.equal(await written.promise, false)
+  await turns(5)
+  const held = front.server.load.bufferedBytes
+  t.ok(held >= 8 * MIB && held < 8.1 * MIB, `${held} bytes are held`)
+  front.clock.advance(STALL_MS - 1)
+  t.equal(front.server.openStreams, 1)
+  front.clock.advance(1)
+  t.equal(front.server.openStreams, 0)
+  await front.logged(1)
+  t.match(front.lines[0], { outcome: 'aborted', status: 499 })
+  t.equal(front.server.load.bufferedBytes, 0)
+  t.equal(front.clock.armed, 0)
+})
