@@ -1,6 +1,7 @@
 /** API keys: how they look, how they are made, what is kept of them. Pure but for randomness. */
 import { hash, randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
+import { isoInstant } from '../instant.ts'
 import {
   DEFAULT_ORGANIZATION_ID,
   DEFAULT_WORKSPACE_ID,
@@ -48,7 +49,7 @@ export interface KeySettings {
 
 /** The record of a key of valid form. */
 export function keyRecord(key: string, kind: KeyKind, settings: KeySettings): KeyRecord {
-  const now = new Date(settings.clock.nowMs()).toISOString()
+  const now = isoInstant(settings.clock.nowMs())
   const secret = key.slice(PREFIXES[kind].length)
   return {
     hash: hashKey(key),

@@ -7,7 +7,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock, Timer } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { Metrics } from '../metrics.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../storage/store.ts'
 import { within } from './keys.ts'
@@ -174,7 +174,7 @@ class OpenedKeys implements CredentialCache {
     const name = nameOf(credential)
     const lookup = lookups.get(name)
     if (lookup !== undefined) return lookup.result
-    if (this.#running >= this.#settings.maxLookups) return Promise.reject(unavailable())
+    if (this.#running >= this.#settings.maxLookups) return Promise.reject(serviceUnavailable())
     this.#running++
     // What is read of a credential that was forgotten meanwhile may be the old state, and is not kept.
     const current = (): boolean => lookups.get(name)?.result === result
@@ -193,7 +193,7 @@ class OpenedKeys implements CredentialCache {
       const asked = store.credentials.find(credential.organizationId, credential.id)
       record = await within(clock, lookupMs, asked)
     } catch (error) {
-      throw unavailable(error)
+      throw serviceUnavailable(error)
     }
     if (record === null || record.disabled) throw unusable('is not there any more')
     const opened = this.#opened(credential, record.sealed, true)
@@ -254,13 +254,6 @@ function isOf(owner: SecretOwner, credential: CredentialRef): boolean {
 
 function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): string {
   return `${id}\n${organizationId}\n${workspaceId}\n${provider}`
-}
-
-function unavailable(cause?: unknown): GatewayError {
-  return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-    retryAfterSeconds: 1,
-    cause,
-  })
 }
 
 /** Another key or endpoint may still serve. */

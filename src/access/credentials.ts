@@ -5,7 +5,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../log.ts'
 import { type CredentialRecord, DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import { within } from './keys.ts'
@@ -166,12 +166,7 @@ export class Credentials {
   #lastKnown(name: string, cause?: unknown): OwnKeys {
     const entry = this.#known.get(name)
     const nowMs = this.#clock.monotonicMs()
-    if (entry === undefined || nowMs >= entry.staleUntilMs) {
-      throw new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-        retryAfterSeconds: 1,
-        cause,
-      })
-    }
+    if (entry === undefined || nowMs >= entry.staleUntilMs) throw serviceUnavailable(cause)
     entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
     entry.failing = true
     return entry.ownKeys

@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import { hashKey, keyKind } from './api-key.ts'
@@ -175,7 +175,7 @@ class CachedKeyRing implements KeyRing {
   #lastKnown(hash: string, cause?: unknown): KeyRecord {
     const entry = this.#known.get(hash)
     const nowMs = this.#clock.monotonicMs()
-    if (entry === undefined || nowMs >= entry.staleUntilMs) throw unavailable(cause)
+    if (entry === undefined || nowMs >= entry.staleUntilMs) throw serviceUnavailable(cause)
     entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
     entry.failing = true
     return this.#admitted(entry)
@@ -204,13 +204,6 @@ function bearerKey(authorization: string | undefined): string {
 
 function invalid(): GatewayError {
   return new GatewayError('authentication', 'Invalid API key')
-}
-
-function unavailable(cause?: unknown): GatewayError {
-  return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-    retryAfterSeconds: 1,
-    cause,
-  })
 }
 
 /** @throws when the time is over first; the promise's own outcome is then ignored. */

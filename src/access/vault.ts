@@ -48,7 +48,7 @@ export interface Vault {
 /** A sealed form that does not open. Says which of the two ways, and nothing of the material. */
 export class VaultError extends Error {
   override readonly name = 'VaultError'
-  /** `unknown_key`: its master key is not in the ring; `damaged`: it was changed, or belongs to another owner or ring. */
+  /** `unknown_key`: its master key is not in the ring; `damaged`: it was changed, or is of another owner or ring. */
   readonly reason: 'unknown_key' | 'damaged'
 
   constructor(reason: VaultError['reason']) {

@@ -20,7 +20,7 @@ export interface VertexKey {
 }
 
 /** Where a signed assertion is exchanged for a token: fixed, so that nobody can have one sent elsewhere. */
-export const VERTEX_TOKEN_URI = 'https://oauth2.googleapis.com/token'
+const VERTEX_TOKEN_URI = 'https://oauth2.googleapis.com/token'
 
 const EMAIL = /^[A-Za-z0-9._-]{1,128}@(?:[a-z0-9-]{1,64}\.){1,8}gserviceaccount\.com$/
 /** Some old projects belong to a domain: `example.com:project`. */

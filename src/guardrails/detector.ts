@@ -41,15 +41,15 @@ const NONE: readonly Shape[] = []
 export const noShapes = (): readonly Shape[] => NONE
 
 /**
- * Tells the hits of several shapes from the left, without overlaps: of those that start at the same place the longest.
- * Returns where it came to: the end of the last hit, or `from`.
+ * Tells the hits of several shapes from the left, without overlaps: of those that start at the same place the longest;
+ * no more once `tell` says false. Returns where it came to: the end of the last hit, or `from`.
  */
 export function sweep(
   shapes: readonly Shape[],
   text: string,
   from: number,
   until: number,
-  tell: (hit: Hit, shape: Shape) => void,
+  tell: (hit: Hit, shape: Shape) => boolean,
 ): number {
   const next: (Hit | null | undefined)[] = shapes.map(() => undefined)
   let at = from
@@ -69,8 +69,8 @@ export function sweep(
       }
     }
     if (best === null || by === null) break
-    tell(best, by)
     at = best.end
+    if (!tell(best, by)) break
   }
   return at
 }

@@ -1,16 +1,28 @@
 /** Whether guardrails can run a pattern that a user wrote: in time linear in the text, whatever the pattern. Pure. */
 import { RE2JS, RE2JSSyntaxException } from 're2js'
-import { FILTER_PATTERN_MAX_CHARS } from '../protocol/limits.ts'
+import { FILTER_PATTERN_MAX_CHARS, FILTERS_MAX_POSITIONS } from '../protocol/limits.ts'
 import { PATTERN_MAX_POSITIONS, readPattern } from './pattern-syntax.ts'
 
-/** Why the pattern cannot be run, in words that follow the name of its field; null when it can. */
-export function patternProblem(pattern: string): string | null {
+/** Places of the patterns of one list, those looked at so far. */
+export interface ListedPlaces {
+  positions: number
+}
+
+/**
+ * Why the pattern cannot be run, in words that follow the name of its field; null when it can. `listed` counts what the
+ * patterns before it in its list stand for, and is added to.
+ */
+export function patternProblem(pattern: string, listed?: ListedPlaces): string | null {
   if (pattern.length === 0) return 'must not be empty'
   if (pattern.length > FILTER_PATTERN_MAX_CHARS) {
     return `must have at most ${FILTER_PATTERN_MAX_CHARS} characters`
   }
-  const { problem, literal } = readPattern(pattern)
+  const { problem, literal, positions } = readPattern(pattern)
   if (problem !== null) return problem
+  if (listed !== undefined) {
+    listed.positions += positions
+    if (listed.positions > FILTERS_MAX_POSITIONS) return TOO_MANY_LISTED
+  }
   if (literal !== null) return null
   try {
     const size = RE2JS.compile(pattern).programSize()
@@ -24,4 +36,5 @@ export function patternProblem(pattern: string): string | null {
 /** Twice the positions: alternatives and repeats need some instructions that read nothing. */
 const PROGRAM_MAX_INSTRUCTIONS = 2 * PATTERN_MAX_POSITIONS + 100
 const TOO_LARGE = `must compile to at most ${PROGRAM_MAX_INSTRUCTIONS} instructions: split it into several patterns`
+const TOO_MANY_LISTED = `must not have all patterns of its list stand for more than ${FILTERS_MAX_POSITIONS} characters, repeats written out`
 const SYNTAX = 'must be a regular expression in RE2 syntax'

@@ -17,6 +17,12 @@ export interface PatternFacts {
   readonly problem: string | null
   /** The text it stands for, when it has no syntax at all; only then may it be of any size. */
   readonly literal: string | null
+  /** Places that read a character, repeats written out; none for a literal, which is no automaton. */
+  readonly positions: number
+  /** Characters of the shortest match. */
+  readonly shortest: number
+  /** Holds a repeat without an end. */
+  readonly unbounded: boolean
 }
 
 class Refusal extends Error {}
@@ -26,16 +32,19 @@ interface Part {
   readonly positions: number
   /** Holds a repeat without an end. */
   readonly unbounded: boolean
+  readonly shortest: number
 }
 
 export function readPattern(pattern: string): PatternFacts {
-  if (!/[\\^$.|?*+()[\]{}]/.test(pattern)) return { problem: null, literal: pattern }
+  if (!/[\\^$.|?*+()[\]{}]/.test(pattern)) {
+    return { problem: null, literal: pattern, positions: 0, shortest: pattern.length, unbounded: false }
+  }
   try {
     const reader = new Reader(pattern)
-    const { positions } = reader.alternatives(0)
-    return { problem: positions > PATTERN_MAX_POSITIONS ? TOO_MANY : null, literal: null }
+    const part = reader.alternatives(0)
+    return { ...part, problem: part.positions > PATTERN_MAX_POSITIONS ? TOO_MANY : null, literal: null }
   } catch (error) {
-    if (error instanceof Refusal) return { problem: error.message, literal: null }
+    if (error instanceof Refusal) return { ...NOTHING, problem: error.message, literal: null }
     throw error
   }
 }
@@ -54,19 +63,24 @@ class Reader {
     if (depth > GROUPS_MAX_DEPTH) throw new Refusal(`must nest groups at most ${GROUPS_MAX_DEPTH} deep`)
     let positions = 0
     let unbounded = false
+    let shortest = 0
+    let shortestBefore = Number.POSITIVE_INFINITY
     while (this.#at < this.#text.length && this.#text[this.#at] !== ')') {
       if (this.#text[this.#at] === '|') {
         this.#at++
+        shortestBefore = Math.min(shortestBefore, shortest)
+        shortest = 0
         continue
       }
       const part = this.#repeated(this.#one(depth))
       positions += part.positions
       unbounded ||= part.unbounded
+      shortest += part.shortest
       if (positions > PATTERN_MAX_POSITIONS) throw new Refusal(TOO_MANY)
     }
     if (depth === 0 && this.#at < this.#text.length)
       throw new Refusal('must close only groups that it opened')
-    return { positions, unbounded }
+    return { positions, unbounded, shortest: Math.min(shortestBefore, shortest) }
   }
 
   #one(depth: number): Part {
@@ -128,7 +142,7 @@ class Reader {
       const stop = end < 0 ? this.#text.length : end
       const positions = stop - this.#at
       this.#at = end < 0 ? stop : stop + 2
-      return { positions, unbounded: false }
+      return { positions, unbounded: false, shortest: positions }
     }
     const braces = /^(?:[pP]\{[^}]{0,60}\}|x\{[0-9a-fA-F]{0,8}\}|x[0-9a-fA-F]{2}|[pP].)/.exec(
       this.#text.slice(this.#at - 1, this.#at + 64),
@@ -150,12 +164,17 @@ class Reader {
     const times = sign === undefined ? Math.max(Number(least), Number(most ?? 0), 1) : 1
     if (times > REPEAT_MAX) throw new Refusal(`must repeat at most ${REPEAT_MAX} times`)
     if (part.unbounded && (unbounded || times > 1)) throw new Refusal(NESTED)
-    return { positions: part.positions * times, unbounded: part.unbounded || unbounded }
+    const fewest = sign === undefined ? Number(least) : sign === '+' ? 1 : 0
+    return {
+      positions: part.positions * times,
+      unbounded: part.unbounded || unbounded,
+      shortest: part.shortest * fewest,
+    }
   }
 }
 
-const NOTHING: Part = { positions: 0, unbounded: false }
-const ONE: Part = { positions: 1, unbounded: false }
+const NOTHING: Part = { positions: 0, unbounded: false, shortest: 0 }
+const ONE: Part = { positions: 1, unbounded: false, shortest: 1 }
 const BACKREFERENCE = 'must not use backreferences, such as \\1, \\k<name> or (?P=name)'
 const NESTED =
   'must not nest quantifiers: what is repeated without an end, such as a+, must not be repeated again, such as (a+)+'

@@ -16,15 +16,18 @@ export type { Action, Author, BuiltinRule, CustomRule, Finding, RuleSet } from '
 export { isStricter, NO_RULES } from './rule.ts'
 export type { Scanner } from './scanner.ts'
 
-export const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
+const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
+
+/** Where the body of a guardrail has its own patterns. */
+export type FilterField = 'content_filters' | 'output.content_filters'
 
 /** A pattern that cannot be run: 400, with the code above in its metadata. */
 export class InvalidPattern extends GatewayError {
   /** Place in `custom`. */
   readonly index: number
 
-  constructor(index: number, reason: string) {
-    super('invalid_request', `content_filters[${index}].pattern: ${reason}`, {
+  constructor(index: number, reason: string, field: FilterField = 'content_filters') {
+    super('invalid_request', `${field}[${index}].pattern: ${reason}`, {
       metadata: { code: INVALID_PATTERN_CODE },
     })
     this.name = 'InvalidPattern'
@@ -33,10 +36,10 @@ export class InvalidPattern extends GatewayError {
 }
 
 /** Some milliseconds for many or long patterns: to be done once for each rule set. @throws InvalidPattern */
-export function compileRules(rules: RuleSet): Scanner {
+export function compileRules(rules: RuleSet, field: FilterField = 'content_filters'): Scanner {
   for (const [index, { pattern }] of rules.custom.entries()) {
     const reason = patternProblem(pattern)
-    if (reason !== null) throw new InvalidPattern(index, reason)
+    if (reason !== null) throw new InvalidPattern(index, reason, field)
   }
   const lanes: Lane[] = []
   for (const [rule, { slug, action, scope }] of rules.builtins.entries()) {

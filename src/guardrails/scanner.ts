@@ -33,16 +33,18 @@ export class Scanner {
 
   /** Everything that the rules name, sorted by start; `who` wrote the text. */
   scan(text: string, who: Author): readonly Finding[] {
+    return this.scanUpTo(Number.POSITIVE_INFINITY, text, who) ?? []
+  }
+
+  /** The same, but null where there is more to find than `most`: looking on takes longer with each. */
+  scanUpTo(most: number, text: string, who: Author): readonly Finding[] | null {
     const found: Finding[] = []
     if (text === '') return found
     for (const lane of this.#builtins) {
       if (lane.userOnly && who !== 'user') continue
-      const shapes = lane.detect(text)
-      if (shapes.length > 0) sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)))
+      if (!gather(lane, text, most, found)) return null
     }
-    for (const lane of this.#custom.candidates(text)) {
-      sweep(lane.detect(text), text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)))
-    }
+    for (const lane of this.#custom.candidates(text)) if (!gather(lane, text, most, found)) return null
     return inOrder(found)
   }
 
@@ -85,6 +87,7 @@ export class Scanner {
         found.push(findingOf(lane, hit, base))
         last = hit.end
         progress.open[index] = hit.end === piece.length && by.goesOn !== undefined ? by : null
+        return true
       })
       if (last >= 0) progress.ends[index] = base + last
     }
@@ -93,6 +96,14 @@ export class Scanner {
 }
 
 const NOTHING: ReturnType<Detect> = []
+
+/** Adds what one rule finds; false when that makes more than `most`. */
+function gather(lane: Lane, text: string, most: number, found: Finding[]): boolean {
+  const shapes = lane.detect(text)
+  if (shapes.length === 0) return true
+  sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)) <= most)
+  return found.length <= most
+}
 
 function findingOf(lane: Lane, hit: { start: number; end: number; name: string }, base: number): Finding {
   return {

@@ -3,8 +3,8 @@
  *
  * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so how the text was cut cannot
  * matter. Window n holds bytes [n·s, n·s + w), s = w − overlap: once it is full, everything that starts in its first s
- * bytes is decided and let go. What is at most `overlap` bytes long is found as in the whole text; what is longer is found
- * as far as the window in which it starts reaches, and private keys to their end, however long.
+ * bytes is decided and let go. What is at most `overlap` bytes long is found as in the whole text; what is longer is
+ * found as far as the window in which it starts reaches, and private keys to their end, however long.
  */
 import { CONTEXT_CHARS } from './detector.ts'
 import { type Finding, isStricter } from './rules.ts'

@@ -9,7 +9,7 @@ import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from './
 import { maybe, oneOf, text } from './schema.ts'
 
 /** Elements of each list of restrictions. */
-export const RESTRICTION_MAX_ITEMS = 100
+const RESTRICTION_MAX_ITEMS = 100
 /** `vendor/model`, `~` before the vendor of an alias; variants after colons. */
 const MODEL_SLUG_PATTERN =
   '^~?[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)+(:[A-Za-z0-9][A-Za-z0-9._-]*)*$'

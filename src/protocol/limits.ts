@@ -82,7 +82,9 @@ export const FILTERS_MAX_ITEMS = 100
 export const FILTER_PATTERN_MAX_CHARS = 100_000
 export const FILTER_LABEL_MAX_CHARS = 100
 export const FILTER_PATTERNS_TOTAL_MAX_CHARS = 200_000
-/** What is looked at together of a model's output, in bytes, and how much of it is looked at again with what follows. */
+/** Places that read a character in all own patterns of one side, repeats written out: two hundred of each pattern. */
+export const FILTERS_MAX_POSITIONS = 20_000
+/** What is looked at together of a model's output, in bytes, and how much of it again with what follows. */
 export const OUTPUT_WINDOW_MIN_BYTES = 256
 export const OUTPUT_WINDOW_MAX_BYTES = 16_384
 export const OUTPUT_WINDOW_DEFAULT_BYTES = 1024
@@ -96,3 +98,8 @@ export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
 /** Context of an endpoint, in tokens, up to which long inputs are compressed without being asked to. */
 export const SMALL_CONTEXT_TOKENS = 8_192
+/**
+ * Tokens of output that a request counts with, and leaves room for, where the caller names none. Most answers are
+ * shorter; more would refuse callers who have enough left.
+ */
+export const ORDINARY_OUTPUT_TOKENS = 1_024

@@ -186,6 +186,6 @@ export interface GatewayMetadata {
   pipeline?: PipelineStage[]
   /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
   timings_ms?: Readonly<Record<string, number>>
-  /** Milliseconds from dispatch to the end of the upstream body; only in batch results. */
+  /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
   generation_time?: number
 }

@@ -4,6 +4,7 @@ import { periodStart } from '../access/periods.ts'
 import { chargedOf } from '../access/spent.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { microToUsd, sumToUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { CreditCreation } from '../protocol/credits.ts'
@@ -90,7 +91,7 @@ function newEntry(request: HttpRequest, clock: Clock): CreditEntry {
     organizationId: request.key.organizationId,
     amount,
     note: body.note ?? null,
-    createdAt: new Date(clock.nowMs()).toISOString(),
+    createdAt: isoInstant(clock.nowMs()),
   }
 }
 

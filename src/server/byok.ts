@@ -5,6 +5,7 @@
 import type { Changes } from '../access/changes.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { CredentialRecord, Store } from '../storage/store.ts'
@@ -134,7 +135,7 @@ function publish({ changes }: ByokTools, { organizationId, workspaceId, id }: Cr
 }
 
 function isoNow({ clock }: ByokTools): string {
-  return new Date(clock.nowMs()).toISOString()
+  return isoInstant(clock.nowMs())
 }
 
 function shown(record: CredentialRecord) {

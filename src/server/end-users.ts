@@ -1,6 +1,7 @@
 /** /end-users: tracking strings of the caller's own, registered per organization. They never decide on inference. */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/end-users.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
@@ -119,7 +120,7 @@ function found(record: EndUserRecord | null): EndUserRecord {
 }
 
 function isoNow(clock: Clock): string {
-  return new Date(clock.nowMs()).toISOString()
+  return isoInstant(clock.nowMs())
 }
 
 function shown({ user, isActive, createdAt, updatedAt }: EndUserRecord) {

@@ -2,6 +2,7 @@
 import type { Changes } from '../access/changes.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'
 import type { AssignmentPlace, Store } from '../storage/store.ts'
@@ -109,7 +110,7 @@ function assign(
     if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
     const assigned = await store.guardrails.assign(placeOf(guardrail, kind), assignees, {
       assignedBy: request.key.creatorUserId,
-      createdAt: new Date(clock.nowMs()).toISOString(),
+      createdAt: isoInstant(clock.nowMs()),
     })
     // Somebody else may have deleted it meanwhile.
     if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')

@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Changes } from '../access/changes.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { microToUsd } from '../money.ts'
 import {
   BUILTIN_LABELS,
@@ -158,7 +159,7 @@ function publish({ changes }: GuardrailTools, organizationId: string): void {
 }
 
 function isoNow({ clock }: GuardrailTools): string {
-  return new Date(clock.nowMs()).toISOString()
+  return isoInstant(clock.nowMs())
 }
 
 function shown(guardrail: GuardrailRecord) {

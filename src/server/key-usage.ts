@@ -1,4 +1,4 @@
-/** What a key has used, as its record shows it: sums over the ledger, which lags behind the answers by about a second. */
+/** What a key has used, as its record shows it: sums over the ledger, which is about a second behind the answers. */
 import { LRUCache } from 'lru-cache'
 import { periodStart } from '../access/periods.ts'
 import { chargedOf, countedOf, PICOS_PER_MICRO } from '../access/spent.ts'

@@ -1,9 +1,13 @@
-/** GET, POST /keys, GET, PATCH, DELETE /keys/{hash}: inference keys made and all keys managed. GET /key: the caller's own. */
+/**
+ * GET, POST /keys, GET, PATCH, DELETE /keys/{hash}: inference keys are made, and all keys are managed.
+ * GET /key: what the caller's own key may do and has used.
+ */
 import { setImmediate as turn } from 'node:timers/promises'
 import { createKey } from '../access/api-key.ts'
 import type { Changes } from '../access/changes.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { type MicroUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { parseInstant } from '../protocol/instants.ts'
@@ -88,7 +92,7 @@ export function keyRoutes(tools: KeyTools): readonly Route[] {
           throw refused('disabled', 'a key must not lock itself out')
         }
         if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
-        const record = found(await store.keys.change(organizationId, hash, change, iso(clock)))
+        const record = found(await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())))
         changes.publish({ kind: 'key', hash })
         reply.json(200, { data: shown(record, await usage.shown(record)) })
       },
@@ -193,10 +197,6 @@ function found(record: KeyRecord | null): KeyRecord {
 
 function unknown(): GatewayError {
   return new GatewayError('not_found', 'API key not found')
-}
-
-function iso(clock: Clock): string {
-  return new Date(clock.nowMs()).toISOString()
 }
 
 type UsageFields = Awaited<ReturnType<KeyUsage['shown']>>

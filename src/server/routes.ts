@@ -23,7 +23,7 @@ import { workspaceRoutes } from './workspaces.ts'
  * Largest body of POST /responses, in bytes: 20 MiB. It has to hold a full context of text (some megabytes) and
  * images or files in base64; more belongs behind a URL.
  */
-export const RESPONSES_BODY_MAX_BYTES = 20 * 1024 * 1024
+const RESPONSES_BODY_MAX_BYTES = 20 * 1024 * 1024
 
 export interface RouteTools {
   readonly gateway: Gateway

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { Changes } from '../access/changes.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../protocol/workspaces.ts'
@@ -24,7 +25,7 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export function workspaceRoutes({ store, clock, changes }: WorkspaceTools): readonly Route[] {
   const { workspaces } = store
-  const now = (): string => new Date(clock.nowMs()).toISOString()
+  const now = (): string => isoInstant(clock.nowMs())
   const find = async (request: HttpRequest): Promise<WorkspaceRecord> => {
     const { organizationId } = request.key
     const ref = request.params.get('ref') ?? ''

@@ -72,7 +72,7 @@ function middleFirst(groups: readonly Group[], length: number): Group[] {
     .toSorted((a, b) => distance(a) - distance(b) || first(a) - first(b))
 }
 
-/** A call goes with its result, and the reasoning before an item with that item: providers refuse one without the other. */
+/** A call goes with its result, the reasoning before an item with that item: providers refuse one without the other. */
 function groupsOf(items: readonly InputItem[]): Group[] {
   const groups: Group[] = []
   const byCall = new Map<string, Group>()

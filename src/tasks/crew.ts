@@ -13,7 +13,7 @@ export interface Hand {
 export interface Crew {
   /** The workers that take jobs now; starts them when there are none. */
   hands(): ReadonlySet<Hand>
-  /** Whether somebody waits for an outcome: then the thread stays alive, also between a worker's end and the next one. */
+  /** Whether somebody waits for an outcome: then the thread stays alive, also between one worker and the next. */
   hold(held: boolean): void
   close(): Promise<void>
 }

@@ -1,4 +1,4 @@
-/** Cuts the middle out of the longest texts of a conversation until it fits, where leaving items out was not enough. Pure. */
+/** Cuts the middle out of a conversation's longest texts until it fits, where leaving items out is not enough. Pure. */
 import type { InputItem } from '../protocol/items.ts'
 
 export interface CutTextsInput {

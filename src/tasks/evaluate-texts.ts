@@ -6,6 +6,7 @@ import { LRUCache } from 'lru-cache'
 import {
   type Author,
   compileRules,
+  type FilterField,
   type Finding,
   InvalidPattern,
   type RuleSet,
@@ -17,6 +18,8 @@ export interface EvaluateTextsInput {
   readonly rules: RuleSet
   /** Stands for the rules: a hash of them. Equal keys are taken for equal rules. */
   readonly key: string
+  /** Where a body has the patterns, for what is told of one that cannot be run; absent: `content_filters`. */
+  readonly field?: FilterField
   readonly texts: readonly { readonly text: string; readonly who: Author }[]
 }
 
@@ -29,10 +32,10 @@ const COMPILED_MAX = 64
 /** The task with a memory of its own. It throws TaskFailure `bad_rules`. */
 export function createEvaluator(): (input: EvaluateTextsInput) => EvaluateTextsOutput {
   const compiled = new LRUCache<string, Scanner>({ max: COMPILED_MAX })
-  return ({ rules, key, texts }) => {
+  return ({ rules, key, field, texts }) => {
     let scanner = compiled.get(key)
     if (scanner === undefined) {
-      scanner = compile(rules)
+      scanner = compile(rules, field)
       compiled.set(key, scanner)
     }
     const scan = scanner
@@ -40,9 +43,9 @@ export function createEvaluator(): (input: EvaluateTextsInput) => EvaluateTextsO
   }
 }
 
-function compile(rules: RuleSet): Scanner {
+function compile(rules: RuleSet, field?: FilterField): Scanner {
   try {
-    return compileRules(rules)
+    return compileRules(rules, field)
   } catch (error) {
     if (error instanceof InvalidPattern) throw new TaskFailure('bad_rules', error.message)
     throw error

@@ -14,7 +14,7 @@ export const ANSWER_MAX_CHARS = 32_768
 /** Objects that are looked at: prose has few braces. */
 const OBJECTS_MAX = 64
 
-/** Null when there is no verdict, or more than one and they differ: a message may have talked the evaluator into quoting one. */
+/** Null when there is no verdict, or several that differ: a message may have talked the evaluator into quoting one. */
 export function judgeAnswer({ text, rules }: JudgeAnswer): readonly number[] | null {
   if (text.length > ANSWER_MAX_CHARS) return null
   let found: readonly number[] | null = null

@@ -12,7 +12,7 @@ import type { PoolName, TaskReply } from './task.ts'
 
 /** A job past its deadline may be about to end: so long its worker is left alone. Starting another takes longer. */
 const GRACE_MS = 25
-/** A worker that has answered nothing for so long while jobs lie there untouched will not begin them; it never started. */
+/** A worker that answers nothing for so long, while jobs lie there untouched, will not begin them; it never started. */
 const STALLED_MS = 5_000
 
 export interface LineOptions {

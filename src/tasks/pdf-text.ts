@@ -3,6 +3,7 @@
  * bounded, no code in them runs, and what takes too long ends by the deadline of the pool. Pure; task worker, bulk.
  */
 import { getDocumentProxy } from 'unpdf'
+import { type BufferLimits, withBoundedBuffers } from './bounded-buffers.ts'
 import { TaskFailure } from './failure.ts'
 
 export interface PdfTextInput {
@@ -21,28 +22,38 @@ const PAGES_MAX = 2_000
 /** Of all pages together: more than any model reads. */
 const CHARS_MAX = 16 * 1024 * 1024
 
+/** A page holds some hundred kilobytes, a large drawing some megabytes; and the whole document has to fit as well. */
+const BUFFERS: BufferLimits = {
+  singleBytes: 64 * 1024 * 1024,
+  countedBytes: 1024 * 1024,
+  totalBytes: 768 * 1024 * 1024,
+}
+
 type Document = Awaited<ReturnType<typeof getDocumentProxy>>
 
 /** @throws TaskFailure `not_a_pdf`, `encrypted`, `broken`, `too_large` or `too_many_pages` */
 export async function pdfText({ bytes, pagesMax = PAGES_MAX }: PdfTextInput): Promise<PdfTextOutput> {
   if (bytes.byteLength > BYTES_MAX) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
   if (!hasHeader(bytes)) throw new TaskFailure('not_a_pdf', 'the document is not a PDF')
-  const document = await open(bytes)
-  try {
-    const most = Math.min(pagesMax, PAGES_MAX)
-    if (document.numPages > most)
-      throw new TaskFailure('too_many_pages', `the document has more than ${most} pages`)
-    return { pages: await readPages(document) }
-  } finally {
-    await document.destroy()
-  }
+  return await withBoundedBuffers(BUFFERS, async check => {
+    const document = await open(bytes)
+    try {
+      const most = Math.min(pagesMax, PAGES_MAX)
+      if (document.numPages > most)
+        throw new TaskFailure('too_many_pages', `the document has more than ${most} pages`)
+      return { pages: await readPages(document, check) }
+    } finally {
+      await document.destroy()
+    }
+  })
 }
 
-async function readPages(document: Document): Promise<string[]> {
+async function readPages(document: Document, check: () => void): Promise<string[]> {
   const pages: string[] = []
   let chars = 0
   for (let number = 1; number <= document.numPages; number++) {
     const text = await readPage(document, number)
+    check()
     chars += text.length
     if (chars > CHARS_MAX) throw new TaskFailure('too_large', 'the document holds too much text')
     pages.push(text)

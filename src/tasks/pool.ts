@@ -1,6 +1,6 @@
 /**
  * The pools of task workers: who asks for a task gets its output or a TaskError within the deadline. The only file
- * that knows Piscina, which starts, feeds, limits and replaces the workers. Serve and batch threads.
+ * that knows Piscina, which starts, feeds, limits and replaces the workers. Serve threads.
  */
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'

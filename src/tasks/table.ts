@@ -16,4 +16,3 @@ export const TASKS = {
   'check-schema': evaluation(async () => (await import('./check-schema.ts')).checkSchema),
   'pdf-text': bulk(async () => (await import('./pdf-text.ts')).pdfText),
 }
-export type TaskName = keyof typeof TASKS

@@ -1,4 +1,4 @@
-/** Time must grow with the length of a text and not with its square, whatever the text. Ratios only: no limits in ms. */
+/** Time must grow with the length of a text, not with its square, whatever the text. Ratios only: no limits in ms. */
 import t from 'tap'
 import { compileRules } from '../../src/guardrails/rules.ts'
 import { ALL_SLUGS, rulesOf } from '../support/guardrail-texts.ts'

@@ -16,24 +16,9 @@ import {
   redact,
   strictest,
 } from '../../src/guardrails/rules.ts'
+import { NO_RULES } from '../../src/storage/guardrails.ts'
 
-const NOTHING: GuardrailRules = {
-  id: 'g0',
-  name: 'nothing',
-  allowedModels: null,
-  ignoredModels: null,
-  allowedProviders: null,
-  ignoredProviders: null,
-  enforceZdr: { anthropic: null, openai: null, google: null, xai: null, other: null },
-  enableFreeModelTraining: null,
-  enableFreeModelPublication: null,
-  enablePaidModelTraining: null,
-  allowedDataRegions: null,
-  contentFilterBuiltins: [],
-  contentFilters: [],
-  output: null,
-  failMode: 'closed',
-}
+const NOTHING: GuardrailRules = { id: 'g0', name: 'nothing', ...NO_RULES }
 const guardrail = (scope: Applied['scope'], rules: Partial<GuardrailRules>): Applied => ({
   scope,
   guardrail: { ...NOTHING, id: `id-${scope}`, name: `name-${scope}`, ...rules },

@@ -1,8 +1,9 @@
 /** Credentials for tests: records sealed by a real vault, and where they are kept while no database is wanted. */
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { ownerOf, type Vault } from '../../src/access/vault.ts'
 import type { VaultKey } from '../../src/access/vault-keys.ts'
 import type { CredentialRecord } from '../../src/storage/store.ts'
+import { credentialOf } from './own-keys.ts'
 
 /** A random master key. */
 export function someVaultKey(id: string): VaultKey {
@@ -15,26 +16,13 @@ export function someCredential(
   key: string,
   fields: Partial<CredentialRecord> = {},
 ): CredentialRecord {
-  const bare = {
-    id: randomUUID(),
+  const bare = credentialOf('anthropic', {
     organizationId: 'org_1',
     workspaceId: 'ws_1',
-    provider: 'anthropic',
-    name: null,
     label: 'sk-...AbCd',
-    disabled: false,
-    isRequired: false,
-    isFallback: false,
-    isByokOnly: false,
-    sortOrder: 0,
-    allowedApiKeyHashes: null,
-    allowedModels: null,
-    allowedUserIds: null,
-    declaredRegion: null,
-    declaredZdr: null,
     createdAt: '2026-01-01T00:00:00.000Z',
     updatedAt: '2026-01-01T00:00:00.000Z',
     ...fields,
-  }
+  })
   return { sealed: vault.seal(Buffer.from(key), ownerOf(bare)), ...bare }
 }

@@ -1,4 +1,4 @@
-/** A provider in the openai-chat format that writes down which keys it is called with, and refuses those it is told to. */
+/** A provider in the openai-chat format that notes which keys it is called with, and refuses those it is told to. */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

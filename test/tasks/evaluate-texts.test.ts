@@ -53,13 +53,15 @@ t.test('rules are compiled once for their key', async t => {
 t.test('rules that cannot be compiled are told as such, each time', async t => {
   const evaluate = createEvaluator()
   const rules: RuleSet = { builtins: [], custom: [{ pattern: '(', action: 'flag', label: null }] }
-  for (let n = 0; n < 2; n++) {
+  for (const field of [undefined, undefined, 'output.content_filters'] as const) {
     try {
-      evaluate({ rules, key: 'bad', texts: [] })
+      evaluate({ rules, key: 'bad', ...(field === undefined ? {} : { field }), texts: [] })
       t.fail('it was compiled')
     } catch (error) {
       t.ok(error instanceof TaskFailure)
-      t.match(error, { code: 'bad_rules', message: /pattern/ })
+      const place = `${field ?? 'content_filters'}[0].pattern: `
+      t.ok(error instanceof TaskFailure && error.message.startsWith(place), place)
+      t.match(error, { code: 'bad_rules' })
     }
   }
 })

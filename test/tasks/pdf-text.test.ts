@@ -1,5 +1,6 @@
 /** Text of PDFs, and of files that only claim to be some. */
-import { deflateSync } from 'node:zlib'
+import { once } from 'node:events'
+import { createDeflate, deflateSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics.ts'
@@ -58,6 +59,59 @@ t.test('what cannot be read is told by its reason', async t => {
   t.equal(await codeOf(new Uint8Array(50 * 1024 * 1024 + 1)), 'too_large')
   t.equal(await codeOf(writePdf({ pages: ['1', '2', '3'] }), 2), 'too_many_pages')
   t.equal(await codeOf(Buffer.from('%PDF-1.7\nnothing of the kind')), 'broken')
+})
+
+t.test('a large page is no bomb', async t => {
+  const drawing = Buffer.concat([
+    Buffer.from('BT /F1 12 Tf 72 700 Td (Drawn) Tj ET\n'),
+    Buffer.from('0 0 m 9 9 l S\n'.repeat(700_000)),
+  ])
+  const stream = { dictionary: '/Filter /FlateDecode', bytes: deflateSync(drawing) }
+  const bytes = writePdf({ pages: ['', 'Second'], stream })
+  t.same(await pdfText({ bytes }), { pages: ['Drawn', 'Second'] })
+})
+
+/** So many times 16 MiB, without ever having them. */
+async function foldSpaces(times: number): Promise<Buffer> {
+  const deflating = createDeflate({ level: 1 })
+  const folded: Buffer[] = []
+  deflating.on('data', (chunk: Buffer) => folded.push(chunk))
+  const spaces = Buffer.alloc(16 * 1024 * 1024, 0x20)
+  for (let written = 0; written < times; written++)
+    await new Promise<void>(done => deflating.write(spaces, () => done()))
+  deflating.end()
+  await once(deflating, 'end')
+  return Buffer.concat(folded)
+}
+
+t.test('a document that unfolds without end is given up before it fills the memory', async t => {
+  const folded = await foldSpaces(32)
+  const bombs: Readonly<Record<string, readonly [string, Buffer]>> = {
+    once: ['/Filter /FlateDecode', folded],
+    twice: ['/Filter [/FlateDecode /FlateDecode]', deflateSync(folded)],
+    'by runs': [
+      '/Filter [/FlateDecode /RunLengthDecode]',
+      // 128 spaces for every two bytes.
+      deflateSync(Buffer.alloc(8 * 1024 * 1024, Buffer.from([129, 0x20])), { level: 1 }),
+    ],
+  }
+  const pool = startPool(t)
+  const deadlineMs = 30_000
+  await pool.run('pdf-text', { bytes: writePdf({ pages: ['sound'] }) }, { deadlineMs })
+  for (const [name, [dictionary, bytes]] of Object.entries(bombs)) {
+    const before = process.memoryUsage.rss()
+    let peak = before
+    const sampling = setInterval(() => {
+      peak = Math.max(peak, process.memoryUsage.rss())
+    }, 5)
+    const bomb = writePdf({ pages: ['one'], stream: { dictionary, bytes } })
+    const telling = pool.run('pdf-text', { bytes: bomb }, { deadlineMs })
+    await t.rejects(telling, { failure: { code: 'too_large' } } as unknown as Error, name)
+    clearInterval(sampling)
+    const grownMb = (peak - before) / 1024 ** 2
+    t.comment(`${name}: ${bomb.length} bytes, ${grownMb.toFixed(0)} MB more`)
+    t.ok(grownMb < 320, name)
+  }
 })
 
 function startPool(t: Test) {

@@ -1,4 +1,4 @@
-/** Payment card numbers: an issuer's range, a length of that issuer, the check digit (Luhn), one kind of separator. Pure. */
+/** Payment card numbers: range and length of an issuer, the check digit (Luhn), one kind of separator. Pure. */
 import { type Detect, type Hit, noShapes, type Shape } from '../detector.ts'
 
 interface Issuer {

@@ -1,6 +1,6 @@
 /**
- * Text as a reader sees it: lower case, look-alike letters as the ASCII they look like, invisible characters gone, blanks
- * as one blank. Pure; linear. Positions in the folded text can be told in the original.
+ * Text as a reader sees it: lower case, look-alike letters as the ASCII they look like, invisible characters gone,
+ * blanks as one blank. Pure; linear. Positions in the folded text can be told in the original.
  */
 
 export interface Folded {

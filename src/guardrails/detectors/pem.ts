@@ -1,4 +1,4 @@
-/** Private keys in PEM form, of any length: the one thing that is found across windows, since it tells its end. Pure. */
+/** Private keys in PEM form, of any length: the one thing found across windows, since it tells its end. Pure. */
 import type { Hit, Shape } from '../detector.ts'
 
 const BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/g

@@ -55,7 +55,7 @@ const assigned: Shape = {
 const trailing = (value: string): number => /[.!?:]+$/.exec(value)?.[0].length ?? 0
 
 /** Whether a value is not a word, a path, a variable or a stand-in: mixed kinds of characters, and little repeated. */
-export function isRandom(value: string): boolean {
+function isRandom(value: string): boolean {
   const stripped = value.slice(0, value.length - trailing(value))
   if (stripped.length < 6) return false
   if (/^(?:\$|process\.|os\.|env\.|https?:|\/|\.\/|\*+$|x+$)/i.test(stripped)) return false

@@ -1,6 +1,6 @@
 /**
- * One walk over a folded text that says which patterns and disguises of prompt injection are worth a look. Pure; this is
- * what a text without any of them costs.
+ * One walk over a folded text that says which patterns and disguises of prompt injection are worth a look: all that a
+ * text without any of them costs. Pure.
  */
 
 export interface Survey {
@@ -25,7 +25,7 @@ function head(text: string, start: number, end: number): number {
   return packed
 }
 
-/** `starts`: the first four letters of words, or whole shorter words. `disguised`: words whose middles get scrambled. */
+/** `starts`: the first four letters of words, shorter words whole. `disguised`: words whose middles get scrambled. */
 export function surveyor(
   starts: readonly string[],
   disguised: readonly string[],
