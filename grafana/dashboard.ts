@@ -48,7 +48,7 @@ const quantiles = (histogram: string): Query[] =>
   [0.5, 0.95, 0.99].map(q => ({ expr: quantile(q, histogram), legend: `p${q * 100}` }))
 
 /** Stages in which the gateway itself is at work; in the others it waits for a provider or the client. */
-const OWN_STAGES = 'parse|auth|guard|route|encode|flush'
+const OWN_STAGES = 'parse|auth|guard|route|admit|encode|flush'
 
 export const ROWS: readonly Row[] = [
   {
@@ -138,7 +138,7 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Added by the gateway, mean',
         description:
-          'Mean time per exchange in the stages in which the gateway itself is at work: parse, auth, guard, route, encode and flush.',
+          'Mean time per exchange in the stages in which the gateway itself is at work: parse, auth, guard, route, admit, encode and flush.',
         unit: 's',
         queries: [
           {
@@ -485,6 +485,12 @@ export const ROWS: readonly Row[] = [
         description: '1 while Redis does not answer an instance, and limits go on by its share.',
         unit: 'short',
         queries: [{ expr: `sum by (instance) (${of('gateway_quota_degraded')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Database reached',
+        description: '1 while an instance can reach its database, 0 while it goes on from what it knows.',
+        unit: 'short',
+        queries: [{ expr: `min by (instance) (${of('gateway_storage_up')})`, legend: '{{instance}}' }],
       },
       {
         title: 'Thread restarts',

@@ -1,6 +1,6 @@
 /**
- * Configuration: YAML file, then environment on top, checked and frozen. The only reader of the environment.
- * docs/configuration.md is the reference. Leaf.
+ * Configuration: YAML file, then environment on top, checked and frozen. docs/configuration.md is the reference. The
+ * only reader of the environment, but for the variable in which server/http.ts gives the HTTP library a limit. Leaf.
  */
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -19,7 +19,7 @@ export type { Config, ModelRow, ProviderRow } from './settings.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The process environment; nothing else in the code reads it. */
+/** The process environment, for all who need it. */
 export function processEnvironment(): Environment {
   return process.env
 }
@@ -170,9 +170,15 @@ function resolve(file: Static<typeof FileSchema>, environment: Environment): Con
     credentials: { ...DEFAULTS.credentials, ...file.credentials },
     alignment: {
       evaluator: file.alignment?.evaluator ?? null,
+      hipaaWorkspaces: file.alignment?.hipaaWorkspaces ?? [],
       timeoutMs: file.alignment?.timeoutMs ?? DEFAULTS.alignment.timeoutMs,
     },
     moderation: file.moderation ?? null,
+    files: {
+      links: { ...DEFAULTS.files.links, ...file.files?.links },
+      ocr:
+        file.files?.ocr === undefined ? null : { timeoutMs: DEFAULTS.files.ocrTimeoutMs, ...file.files.ocr },
+    },
     onAbort: file.accounting?.onAbort ?? 'cancel',
     regions: regionHosts(file.regions),
     byok: { feePercent: file.byok?.feePercent ?? DEFAULTS.feePercent },

@@ -4,6 +4,7 @@
 import type { GatewayError } from './errors.ts'
 import type { FinishReason, Usage } from './formats/format.ts'
 import type { PicoUsd } from './money.ts'
+import type { ParsedFileAnnotation } from './protocol/parts.ts'
 import type { Accounting, Caller, Reservation } from './protocol/records.ts'
 import type { ResponsesRequest } from './protocol/request.ts'
 import type { AlignmentReport, PipelineStage, ResponseResource, ResponseUsage } from './protocol/response.ts'
@@ -30,14 +31,15 @@ export interface Call {
 
 export interface AskTerms {
   /** The exchange on whose behalf the gateway asks. */
-  readonly parent: Pick<Call, 'id' | 'signal'>
+  readonly parent: Pick<Call, 'id' | 'signal' | 'caller'>
   /** Milliseconds from now until it is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
 
 /**
- * Asks a model of the catalogue for the gateway itself: no plugins, no guardrails, no own credentials, none of the
- * caller's limits, and at the service's own expense. Ends with the parent. Rejects with a GatewayError.
+ * Asks a model of the catalogue for the gateway itself: no plugins, no own credentials, none of the caller's limits,
+ * at the service's own expense. Of the guardrails of the parent's caller those about where data goes hold. Ends with
+ * the parent. Rejects with a GatewayError.
  */
 export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<ResponseResource>
 
@@ -86,6 +88,8 @@ export interface Exchange extends Call {
   zeroRetention: boolean
   /** What guardrails and plugins did, in order. */
   readonly pipeline: PipelineStage[]
+  /** Documents that were read for it: they go with the first text of its answer, or with its error. */
+  readonly parsedFiles: ParsedFileAnnotation[]
   /** What the alignment plugin found; null where it did not run. */
   alignment: AlignmentReport | null
   /** Unix seconds. */
@@ -112,6 +116,11 @@ export interface Exchange extends Call {
   accounting: Accounting
   /** What was set aside for it; null before it is admitted. */
   reservation: Reservation | null
+  /**
+   * For a plugin that has questions asked before routing: resolves when somebody may serve the request and the caller's
+   * limits allow it, so that nothing is spent on one that would be refused. Rejects with why it is.
+   */
+  admitted?: () => Promise<void>
   /** Its usage record has been written; there is exactly one for each exchange. */
   accounted: boolean
 }

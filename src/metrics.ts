@@ -4,8 +4,9 @@
  * names, and a test holds the two equal. Leaf.
  */
 import { getHeapStatistics } from 'node:v8'
-import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-import { type Marks, STAGES, stageTimes } from './stages.ts'
+import { Gauge, Registry } from 'prom-client'
+import { bounded, modelSeries, providerSeries, stageSeries } from './exchange-series.ts'
+import { Counter, Histogram } from './series.ts'
 
 /** Seconds. Fine at the low end, where a gateway's own work is; up to the ten minutes a request may take. */
 const DURATION_BUCKETS = [
@@ -18,8 +19,8 @@ const STAGE_BUCKETS = [
 ]
 
 // Counted from zero, so that the first event of a kind shows as an increase.
-export const ALIGNMENT_MODES = ['enforce', 'audit'] as const
-export const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable'] as const
+const ALIGNMENT_MODES = ['enforce', 'audit'] as const
+const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable'] as const
 const SHED_REASONS = ['in_flight', 'lag', 'buffered']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 
@@ -29,13 +30,7 @@ export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replac
 const CREDENTIAL_AGE_BUCKETS = [1, 5, 15, 30, 60, 120, 180, 240, 300, 330]
 
 /** What a guardrail may have decided. */
-export const GUARDRAIL_ACTIONS = [
-  'blocked',
-  'redacted',
-  'flagged',
-  'passed_unchecked',
-  'refused_unchecked',
-] as const
+const GUARDRAIL_ACTIONS = ['blocked', 'redacted', 'flagged', 'passed_unchecked', 'refused_unchecked'] as const
 export type GuardrailAction = (typeof GUARDRAIL_ACTIONS)[number]
 
 /** Seconds. A short task takes microseconds; a document, seconds. */
@@ -44,8 +39,6 @@ const TASK_BUCKETS = [
   30, 60,
 ]
 
-/** The label value of everything beyond the bounds. */
-const OTHER = 'other'
 /** At most this many models have series of their own: two each, so that thousands of rows do not fill a scrape. */
 const MODELS_MAX = 200
 /** At most this many providers: some fifty series each. */
@@ -70,95 +63,91 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
   const registers = [registry]
   const metrics = {
     registry,
-    /** The label value for a model id. */
-    model: bounded(labels.models, MODELS_MAX),
-    /** The label value for a provider slug. */
-    provider: bounded(labels.providers, PROVIDERS_MAX),
     requests: new Counter({
       name: 'gateway_requests_total',
       help: 'Requests answered, by route template, status class and how they ended',
       labelNames: ['route', 'status_class', 'outcome'] as const,
-      registers,
+      registry,
     }),
     requestDuration: new Histogram({
       name: 'gateway_request_duration_seconds',
       help: 'From the request line to the last byte of the answer',
       labelNames: ['route'] as const,
       buckets: DURATION_BUCKETS,
-      registers,
+      registry,
     }),
     timeToFirstToken: new Histogram({
       name: 'gateway_time_to_first_token_seconds',
       help: 'From the request line to the first content handed to the client',
       buckets: DURATION_BUCKETS,
-      registers,
+      registry,
     }),
     overhead: new Histogram({
       name: 'gateway_overhead_seconds',
       help: 'Time of each stage of an exchange; the stages of one add up to its duration',
       labelNames: ['stage'] as const,
       buckets: STAGE_BUCKETS,
-      registers,
+      registry,
     }),
     shed: new Counter({
       name: 'gateway_shed_total',
       help: 'Requests turned away with 503 because the thread had enough to do',
       labelNames: ['reason'] as const,
-      registers,
+      registry,
     }),
     openStreams: new Gauge({ name: 'gateway_open_streams', help: 'Event streams being sent now', registers }),
     streamChunks: new Counter({
       name: 'gateway_stream_chunks_total',
       help: 'Events written to event streams',
-      registers,
+      registry,
     }),
     streamBytes: new Counter({
       name: 'gateway_stream_bytes_total',
       help: 'Bytes written to event streams',
-      registers,
+      registry,
     }),
     tokens: new Counter({
       name: 'gateway_tokens_total',
       help: 'Tokens read and written by models',
       labelNames: ['direction', 'model'] as const,
-      registers,
+      registry,
     }),
     cost: new Counter({
       name: 'gateway_cost_usd_total',
       help: 'Cost of answered requests in USD, at the prices of the catalogue',
       labelNames: ['model'] as const,
-      registers,
+      registry,
     }),
     alignmentOutcomes: new Counter({
       name: 'gateway_alignment_outcomes_total',
       help: 'Messages of models that the alignment plugin had judged, by mode and outcome',
       labelNames: ['mode', 'outcome'] as const,
-      registers,
+      registry,
     }),
     usageRecords: new Counter({
       name: 'gateway_usage_records_total',
       help: 'Usage records, by how their tokens are known; `lost` ones could not be kept because the disk refused them',
       labelNames: ['accounting'] as const,
-      registers,
+      registry,
     }),
     upstreamRequests: new Counter({
       name: 'gateway_upstream_requests_total',
       help: 'Attempts at providers, by how they ended',
       labelNames: ['provider', 'outcome'] as const,
-      registers,
+      registry,
     }),
     upstreamLatency: new Histogram({
       name: 'gateway_upstream_latency_seconds',
       help: 'From sending a request to a provider to its response headers',
       labelNames: ['provider'] as const,
       buckets: DURATION_BUCKETS,
-      registers,
+      registry,
     }),
     guardrailDecisions: new Counter({
       name: 'gateway_guardrail_decisions_total',
       help: 'Decisions of guardrails on requests and replies, by detector and action',
       labelNames: ['guardrail', 'action'] as const,
-      registers,
+      registry,
     }),
     credentialEntries: new Gauge({
       name: 'gateway_credential_cache_entries',
@@ -173,24 +162,24 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
     credentialHits: new Counter({
       name: 'gateway_credential_cache_hits_total',
       help: 'Provider keys that were in memory when asked for',
-      registers,
+      registry,
     }),
     credentialMisses: new Counter({
       name: 'gateway_credential_cache_misses_total',
       help: 'Provider keys that had to be opened, or that a request waited for',
-      registers,
+      registry,
     }),
     credentialEvictions: new Counter({
       name: 'gateway_credential_cache_evictions_total',
       help: 'Opened provider keys that left memory, by why',
       labelNames: ['reason'] as const,
-      registers,
+      registry,
     }),
     credentialAge: new Histogram({
       name: 'gateway_credential_cache_age_seconds',
       help: 'How long an opened provider key was in memory when it left',
       buckets: CREDENTIAL_AGE_BUCKETS,
-      registers,
+      registry,
     }),
     taskQueueDepth: new Gauge({
       name: 'gateway_task_queue_depth',
@@ -203,20 +192,20 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
       help: 'From asking for a task to its outcome, without its run',
       labelNames: ['pool'] as const,
       buckets: TASK_BUCKETS,
-      registers,
+      registry,
     }),
     taskRun: new Histogram({
       name: 'gateway_task_run_seconds',
       help: 'Run of a task in its worker',
       labelNames: ['task'] as const,
       buckets: TASK_BUCKETS,
-      registers,
+      registry,
     }),
     taskOutcomes: new Counter({
       name: 'gateway_task_outcomes_total',
       help: 'Tasks that were asked for, by what became of them',
       labelNames: ['task', 'outcome'] as const,
-      registers,
+      registry,
     }),
     eventLoopLag: new Gauge({
       name: 'gateway_event_loop_lag_seconds',
@@ -246,25 +235,12 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
   }
   for (const accounting of ACCOUNTINGS) metrics.usageRecords.inc({ accounting }, 0)
   for (const reason of CREDENTIAL_EVICTIONS) metrics.credentialEvictions.inc({ reason }, 0)
-  return metrics
-}
-
-/** Observes the stages of an exchange that is over; of a request that never became one, nothing. */
-export function observeStages({ overhead }: Pick<Metrics, 'overhead'>, marks: Marks, endedMs: number): void {
-  if (Number.isNaN(marks.validatedMs)) return
-  const times = stageTimes(marks, endedMs)
-  for (const stage of STAGES) {
-    const ms = times.get(stage)
-    if (ms !== undefined) overhead.observe({ stage }, ms / 1000)
+  return {
+    ...metrics,
+    /** The series of a model, by its id. */
+    ofModel: bounded(labels.models, MODELS_MAX, model => modelSeries(model, metrics)),
+    /** The series of a provider, by its slug. */
+    ofProvider: bounded(labels.providers, PROVIDERS_MAX, provider => providerSeries(provider, metrics)),
+    stages: stageSeries(metrics.overhead),
   }
-}
-
-/** Known values stand for themselves, up to a limit; all others are one. */
-function bounded(values: Iterable<string>, limit: number): (value: string) => string {
-  const known = new Set<string>()
-  for (const value of values) {
-    if (known.size === limit) break
-    known.add(value)
-  }
-  return value => (known.has(value) ? value : OTHER)
 }

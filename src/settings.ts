@@ -128,12 +128,42 @@ export const FileSchema = Type.Object(
       Type.Object(
         {
           evaluator: Type.Optional(Type.Object({ model: Type.String({ minLength: 1 }) }, closed)),
+          hipaaWorkspaces: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { maxItems: 10_000 })),
           timeoutMs: Type.Optional(Milliseconds),
         },
         closed,
       ),
     ),
     moderation: Type.Optional(Type.Object({ model: Type.String({ minLength: 1 }) }, closed)),
+    files: Type.Optional(
+      Type.Object(
+        {
+          links: Type.Optional(
+            Type.Object(
+              {
+                enabled: Type.Optional(Type.Boolean()),
+                allowHttp: Type.Optional(Type.Boolean()),
+                allowPrivate: Type.Optional(Type.Boolean()),
+                maxBytes: Type.Optional(Type.Integer({ minimum: 1, maximum: 52_428_800 })),
+                timeoutMs: Type.Optional(Milliseconds),
+              },
+              closed,
+            ),
+          ),
+          ocr: Type.Optional(
+            Type.Object(
+              {
+                provider: Slug,
+                model: Type.String({ minLength: 1, maxLength: 256 }),
+                timeoutMs: Type.Optional(Milliseconds),
+              },
+              closed,
+            ),
+          ),
+        },
+        closed,
+      ),
+    ),
     regions: Type.Optional(
       Type.Object({ europe: Type.Optional(Type.Array(Host)), us: Type.Optional(Type.Array(Host)) }, closed),
     ),
@@ -240,10 +270,25 @@ export interface Config {
   readonly alignment: {
     /** The model of the catalogue that judges; null: the plugin is refused. */
     readonly evaluator: { readonly model: string } | null
+    /** Ids of workspaces whose messages may go to no evaluator. */
+    readonly hipaaWorkspaces: readonly string[]
     readonly timeoutMs: number
   }
   /** The model of the catalogue that moderates; null: the plugin is refused. */
   readonly moderation: { readonly model: string } | null
+  readonly files: {
+    /** How links to documents are followed; `enabled` false: not at all. */
+    readonly links: {
+      readonly enabled: boolean
+      readonly allowHttp: boolean
+      /** Addresses of our own network, any port, and plain HTTP. */
+      readonly allowPrivate: boolean
+      readonly maxBytes: number
+      readonly timeoutMs: number
+    }
+    /** The provider that reads scans; null: the engine is refused. */
+    readonly ocr: { readonly provider: string; readonly model: string; readonly timeoutMs: number } | null
+  }
   readonly onAbort: 'cancel' | 'drain'
   /** Values of the Host header by the region in which the data of their requests has to stay. */
   readonly regions: { readonly europe: readonly string[]; readonly us: readonly string[] }
@@ -289,6 +334,12 @@ export const DEFAULTS = {
   },
   // A judgement is a short answer of a small model; a caller waits for it after everything else.
   alignment: { timeoutMs: 5_000 },
+  files: {
+    // Whoever can make the gateway ask inside its own network can read there; a thread follows 16 links at once.
+    links: { enabled: true, allowHttp: false, allowPrivate: false, maxBytes: 10_485_760, timeoutMs: 10_000 },
+    // A long scan takes a minute, and says nothing until it is read.
+    ocrTimeoutMs: 120_000,
+  },
   // The provider bills the caller itself; what the service adds is for its operator to decide.
   feePercent: 0,
   redisPrefix: 'sluice:',

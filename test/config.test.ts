@@ -257,3 +257,22 @@ t.test('no message repeats what may be a key in the wrong place', t => {
     t.end()
   })
 })
+
+t.test('links and OCR have their own settings', async t => {
+  t.same(load('').files, {
+    links: { enabled: true, allowHttp: false, allowPrivate: false, maxBytes: 10_485_760, timeoutMs: 10_000 },
+    ocr: null,
+  })
+  const yaml = 'files: { links: { enabled: false, maxBytes: 1 }, ocr: { provider: mistral, model: ocr-1 } }'
+  t.match(load(yaml).files, {
+    links: { enabled: false, allowPrivate: false, maxBytes: 1 },
+    ocr: { provider: 'mistral', model: 'ocr-1', timeoutMs: 120_000 },
+  })
+  for (const [text, path] of [
+    ['files: { links: { allowPrivate: 1 } }', 'files.links.allowPrivate'],
+    ['files: { links: { maxBytes: 52428801 } }', 'files.links.maxBytes'],
+    ['files: { ocr: { provider: mistral } }', 'files.ocr.model'],
+    ['files: { link: {} }', 'files.link'],
+  ] as const)
+    t.throws(() => load(text), { message: new RegExp(`^${path}: `) }, text)
+})

@@ -2,7 +2,8 @@
 import { request as send } from 'node:http'
 import t from 'tap'
 import { FAILURES } from '../src/errors.ts'
-import { createMetrics, observeStages } from '../src/metrics.ts'
+import { observeStages } from '../src/exchange-series.ts'
+import { createMetrics } from '../src/metrics.ts'
 import { openMarks, STAGES } from '../src/stages.ts'
 import { TASK_OUTCOMES } from '../src/tasks/failure.ts'
 import { TASKS } from '../src/tasks/table.ts'
@@ -30,15 +31,16 @@ function fullMetrics() {
         metrics.requests.inc({ route, status_class, outcome })
   }
   for (const slug of [...providers, 'not-in-the-catalogue']) {
-    const provider = metrics.provider(slug)
-    metrics.upstreamLatency.observe({ provider }, 1)
-    for (const outcome of ['ok', ...Object.keys(FAILURES)])
-      metrics.upstreamRequests.inc({ provider, outcome })
+    const provider = metrics.ofProvider(slug)
+    provider.latency.observe(1)
+    provider.answered.inc()
+    for (const code of Object.keys(FAILURES)) provider.failed(code).inc()
   }
   for (const id of [...models, 'not-in-the-catalogue']) {
-    const model = metrics.model(id)
-    for (const direction of ['input', 'output']) metrics.tokens.inc({ direction, model }, 3)
-    metrics.cost.inc({ model }, 0.5)
+    const model = metrics.ofModel(id)
+    model.inputTokens.inc(3)
+    model.outputTokens.inc(3)
+    model.cost.inc(0.5)
   }
   for (const stage of STAGES) metrics.overhead.observe({ stage }, 1)
   for (const pool of POOLS) {

@@ -1,11 +1,14 @@
 /**
- * What metrics cost: one observation of each kind on the path of a request, all that one exchange observes, and a
- * scrape at the bound of the series, in processor time: `npx node bench/micro/metrics.ts`. Compare only figures of
- * one run.
+ * What metrics and the log cost: one observation of each kind on the path of a request, all that one exchange
+ * observes, its log line, and a scrape at the bound of the series, in processor time:
+ * `npx node bench/micro/metrics.ts`. Compare only figures of one run.
  */
 import assert from 'node:assert/strict'
+import { openSync } from 'node:fs'
 import { FAILURES } from '../../src/errors.ts'
-import { createMetrics, observeStages } from '../../src/metrics.ts'
+import { observeStages } from '../../src/exchange-series.ts'
+import { createBufferedLog } from '../../src/log.ts'
+import { createMetrics } from '../../src/metrics.ts'
 import { markAttempt, openMarks, STAGES, serverTiming } from '../../src/stages.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 import { Scraper } from '../../src/threads/scrape.ts'
@@ -61,37 +64,61 @@ function marksOf(n: number) {
   return marks
 }
 
-time('counter, three labels', () =>
+const held = metrics.overhead.of('stream')
+
+time('counter, three labels', () => metrics.requests.of('/responses', '2xx', 'completed').inc())
+time('the same by an object of labels', () =>
   metrics.requests.inc({ route: '/responses', status_class: '2xx', outcome: 'completed' }),
 )
-time('counter, two labels, of many series', n =>
-  metrics.tokens.inc({ direction: 'input', model: metrics.model(models[n % 200] ?? '') }, 12),
-)
+time('counter, of many series', n => metrics.ofModel(models[n % 200] ?? '').inputTokens.inc(12))
 time('counter, no label', () => metrics.streamChunks.inc(100))
-time('histogram, one label', n => metrics.requestDuration.observe({ route: '/responses' }, (n % 9) / 10))
-time('label value of an unknown model', () => metrics.model('nobody/knows'))
+time('histogram, one label', n => metrics.requestDuration.of('/responses').observe((n % 9) / 10))
+time('histogram, its series held', n => held.observe((n % 9) / 10))
+time('series of an unknown model', () => metrics.ofModel('nobody/knows'))
 time('a mark', () => performance.now())
 time('marks of an exchange', n => marksOf(n))
 time('stages of an exchange', n => observeStages(metrics, marksOf(n), 1001))
 time('stages as a Server-Timing header', n => serverTiming(marksOf(n)))
 time('all that one exchange observes', n => {
   const marks = marksOf(n)
-  metrics.upstreamLatency.observe({ provider: metrics.provider('provider-1') }, 0.1)
-  metrics.upstreamRequests.inc({ provider: metrics.provider('provider-1'), outcome: 'ok' })
+  const provider = metrics.ofProvider('provider-1')
+  provider.latency.observe(0.1)
+  provider.answered.inc()
   metrics.timeToFirstToken.observe(0.02)
-  const model = metrics.model('vendor-1/model-1')
-  metrics.tokens.inc({ direction: 'input', model }, 12)
-  metrics.tokens.inc({ direction: 'output', model }, 34)
-  metrics.cost.inc({ model }, 0.000012)
-  metrics.usageRecords.inc({ accounting: 'exact' })
+  const model = metrics.ofModel('vendor-1/model-1')
+  model.inputTokens.inc(12)
+  model.outputTokens.inc(34)
+  model.cost.inc(0.000012)
+  metrics.usageRecords.of('exact').inc()
   metrics.openStreams.inc(1)
   metrics.streamChunks.inc(100)
   metrics.streamBytes.inc(20_000)
   metrics.openStreams.inc(-1)
-  metrics.requests.inc({ route: '/responses', status_class: '2xx', outcome: 'completed' })
-  metrics.requestDuration.observe({ route: '/responses' }, 1)
+  metrics.requests.of('/responses', '2xx', 'completed').inc()
+  metrics.requestDuration.of('/responses').observe(1)
   observeStages(metrics, marks, 1001)
 })
+
+const log = createBufferedLog('info', openSync('/dev/null', 'a'))
+time('log line of an exchange', n =>
+  log.exchange({
+    id: 'gen-1767225600-0123456789abcdefghij',
+    method: 'POST',
+    route: '/responses',
+    status: 200,
+    outcome: 'completed',
+    durationMs: (n % 1000) / 10,
+    firstTokenMs: (n % 100_000) / 1000,
+    model: 'vendor-1/model-1',
+    provider: 'provider-1',
+    attempts: 1,
+    inputTokens: 12,
+    outputTokens: n % 300,
+    finish: 'stop',
+    error: null,
+  }),
+)
+log.close()
 
 /** Times of `ROUNDS` rounds after a warm-up, in milliseconds. */
 async function rounds(step: () => unknown): Promise<number[]> {

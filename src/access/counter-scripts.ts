@@ -64,8 +64,8 @@ return 0`
 
 /**
  * KEYS one counter; ARGV node, prefix of the signs of life, what the ledger says was used, what the node has reserved
- * (-1: as Redis has it), milliseconds to keep it. The total is at least what the ledger says, since what it lists may still be reserved.
- * Gives the total.
+ * (-1: as Redis has it), milliseconds to keep it. Gives the total, which is at least what the ledger says, since what
+ * it lists may still be reserved.
  */
 export const ALIGN = `${READ}
 local key, spent, own = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])

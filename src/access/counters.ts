@@ -8,6 +8,10 @@ export interface Origin {
   readonly organizationId: string
   /** SHA-256 of the key; null: all keys of the organization. */
   readonly keyHash: string | null
+  /** Only what keys of this member spent. */
+  readonly memberId?: string
+  /** Only what was spent in this workspace. */
+  readonly workspaceId?: string
   /** ISO 8601 UTC, inclusive. */
   readonly since: string
   /** Whether requests on own provider credentials count. */

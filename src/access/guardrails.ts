@@ -5,11 +5,12 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
+import { type Budget, budgetsOf } from './budgets.ts'
 import { within } from './keys.ts'
 
 /** Whom guardrails are looked up for. */
@@ -52,6 +53,7 @@ const RETRY_MS = 1_000
 interface Entry<Prepared> {
   readonly organizationId: string
   readonly prepared: Prepared | null
+  readonly budgets: readonly Budget[] | null
   /** Monotonic; until then the store is not asked. */
   freshUntilMs: number
   /** Monotonic; until then what is known holds although the store fails. */
@@ -62,8 +64,11 @@ interface Entry<Prepared> {
 
 interface Lookup<Prepared> {
   readonly organizationId: string
-  readonly result: Promise<Prepared | null>
+  readonly result: Promise<Held<Prepared>>
 }
+
+/** What an entry tells. */
+type Held<Prepared> = Pick<Entry<Prepared>, 'prepared' | 'budgets'>
 
 export class Guardrails<Prepared extends object> {
   readonly #settings: Pick<GuardrailsSettings<Prepared>, 'store' | 'clock' | 'log' | 'prepare'>
@@ -96,7 +101,17 @@ export class Guardrails<Prepared extends object> {
       this.#ask(caller).catch(() => undefined)
       return entry.prepared
     }
-    return this.#ask(caller)
+    return this.#ask(caller).then(held => held.prepared)
+  }
+
+  /**
+   * The budgets of the caller, null: none; for requests that came by `of`, so that what is known is new enough. Rejects
+   * as `of` does, where it was forgotten in between.
+   */
+  budgets(caller: Guarded): readonly Budget[] | null | Promise<readonly Budget[] | null> {
+    const entry = this.#known.get(caller.keyHash)
+    if (entry !== undefined) return entry.budgets
+    return this.#ask(caller).then(held => held.budgets)
   }
 
   /** Drops what is remembered of the callers of an organization, after its guardrails or assignments were changed. */
@@ -119,7 +134,7 @@ export class Guardrails<Prepared extends object> {
     this.#lookups.clear()
   }
 
-  #ask(caller: Guarded): Promise<Prepared | null> {
+  #ask(caller: Guarded): Promise<Held<Prepared>> {
     const lookups = this.#lookups
     const { keyHash, organizationId } = caller
     const running = lookups.get(keyHash)
@@ -128,14 +143,14 @@ export class Guardrails<Prepared extends object> {
     if (lookups.size >= this.#limits.maxLookups) return (async () => this.#lastKnown(keyHash))()
     // What is read for a caller that was forgotten meanwhile may be the old state, and is not kept.
     const current = (): boolean => lookups.get(keyHash)?.result === result
-    const result: Promise<Prepared | null> = this.#refresh(caller, current).finally(() => {
+    const result: Promise<Held<Prepared>> = this.#refresh(caller, current).finally(() => {
       if (current()) lookups.delete(keyHash)
     })
     lookups.set(keyHash, { organizationId, result })
     return result
   }
 
-  async #refresh(caller: Guarded, current: () => boolean): Promise<Prepared | null> {
+  async #refresh(caller: Guarded, current: () => boolean): Promise<Held<Prepared>> {
     const { store, clock, log } = this.#settings
     const { lookupMs, freshMs, staleMs } = this.#limits
     const { organizationId, workspaceId, keyHash, memberId } = caller
@@ -154,18 +169,18 @@ export class Guardrails<Prepared extends object> {
       this.#storeFails = false
       log?.notice('guardrails can be looked up again')
     }
-    const prepared = this.#prepare(applied)
+    const held = { prepared: this.#prepare(applied), budgets: budgetsOf(applied) }
     const nowMs = clock.monotonicMs()
     if (current()) {
       this.#known.set(keyHash, {
         organizationId,
-        prepared,
+        ...held,
         freshUntilMs: nowMs + freshMs,
         staleUntilMs: nowMs + freshMs + staleMs,
         failing: false,
       })
     }
-    return prepared
+    return held
   }
 
   #prepare(applied: readonly AppliedGuardrail[]): Prepared | null {
@@ -180,17 +195,12 @@ export class Guardrails<Prepared extends object> {
     return prepared
   }
 
-  #lastKnown(keyHash: string, cause?: unknown): Prepared | null {
+  #lastKnown(keyHash: string, cause?: unknown): Held<Prepared> {
     const entry = this.#known.get(keyHash)
     const nowMs = this.#settings.clock.monotonicMs()
-    if (entry === undefined || nowMs >= entry.staleUntilMs) {
-      throw new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-        retryAfterSeconds: 1,
-        cause,
-      })
-    }
+    if (entry === undefined || nowMs >= entry.staleUntilMs) throw serviceUnavailable(cause)
     entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
     entry.failing = true
-    return entry.prepared
+    return entry
   }
 }

@@ -1,11 +1,13 @@
 /** What a caller is told who may not make one more request: which limit it was, and how much of it is left. Pure. */
 import { GatewayError } from '../errors.ts'
 import type { SpendingLimit } from '../protocol/records.ts'
+import type { Budget } from './budgets.ts'
 import type { Refusal } from './counters.ts'
 
 /** What an entry counts. */
 export type Counted =
   | { readonly kind: 'limit'; readonly limit: SpendingLimit }
+  | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
   | { readonly kind: 'credits' | 'requests' | 'tokens' }
 
 const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
@@ -28,6 +30,16 @@ export function refusalError(
       return new GatewayError(
         'payment_required',
         `The ${name} does not allow this request: it may cost up to ${usd(amount)} USD, and ${usd(left)} of ${usd(refusal.ceiling)} USD are left`,
+      )
+    }
+    case 'budget': {
+      const { budget, spender } = counted
+      const whose = spender === 'key' ? 'this API key' : 'the member of this API key'
+      // The documented answer of guardrails, whatever of them it is that forbids.
+      return new GatewayError(
+        'permission_denied',
+        `The ${budget.reset} budget that guardrail ${budget.name} gives ${whose} does not allow this request: it may cost up to ${usd(amount)} USD, and ${usd(left)} of ${usd(refusal.ceiling)} USD are left`,
+        { metadata: { guardrail_id: budget.guardrailId } },
       )
     }
     case 'credits':

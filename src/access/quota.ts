@@ -1,12 +1,13 @@
 /**
- * Whether a key may make one more request: its own spending limit, the credits of its organization, requests and tokens
- * per minute. What a request may come to is set aside when it is admitted and settled with what it came to. Hot path:
- * a key that nothing limits costs two comparisons.
+ * Whether a key may make one more request: its own spending limit, the budgets that guardrails give it or its member,
+ * the credits of its organization, requests and tokens per minute. What a request may come to is set aside when it is
+ * admitted and settled with what it came to. Hot path: a key that nothing limits costs two comparisons and one lookup.
  */
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Caller, Reservation, SpendingLimit, Spent } from '../protocol/records.ts'
+import { type Budget, budgetEntry, spenderOf } from './budgets.ts'
 import type { CounterEntry, Counters, Refusal } from './counters.ts'
 import { periodEndMs, periodStart } from './periods.ts'
 import { type Counted, refusalError } from './quota-refusal.ts'
@@ -20,6 +21,14 @@ export interface QuotaSettings {
   /** For each key; null: no limit. */
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
+  /** Default: there are no budgets. */
+  readonly budgets?: Budgets
+}
+
+/** Where the budgets of callers are known. */
+export interface Budgets {
+  /** Null: none; a promise only when somebody has to be asked. */
+  budgets(caller: Caller): readonly Budget[] | null | Promise<readonly Budget[] | null>
 }
 
 /** What a request may come to, by the dearest way of serving it. */
@@ -36,8 +45,8 @@ export interface Quota {
   limits(caller: Caller): boolean
   /**
    * Sets aside what the request may come to; a promise only when somebody has to be asked.
-   * @throws (or rejects with) GatewayError `payment_required`, `rate_limit_exceeded`, or `service_unavailable` when
-   * nobody knows what has been spent.
+   * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` when it is a budget,
+   * `rate_limit_exceeded`, or `service_unavailable` when nobody knows what has been spent.
    */
   admit(caller: Caller, estimate: Estimate): Reservation | Promise<Reservation>
 }
@@ -48,9 +57,14 @@ export const FREE: Reservation = { settle: () => undefined }
 const MINUTE_MS = 60_000
 
 export function createQuota(settings: QuotaSettings): Quota {
-  const { counters, clock, enforceCredits, requestsPerMinute, tokensPerMinute } = settings
+  const { counters, clock, enforceCredits, requestsPerMinute, tokensPerMinute, budgets } = settings
   const always = enforceCredits || requestsPerMinute !== null || tokensPerMinute !== null
-  const admit = (caller: Caller, estimate: Estimate): Reservation | Promise<Reservation> => {
+  const admit = (
+    caller: Caller,
+    estimate: Estimate,
+    budgeted: readonly Budget[] | null,
+  ): Reservation | Promise<Reservation> => {
+    if (!always && caller.limit === null && budgeted === null) return FREE
     const nowMs = clock.nowMs()
     const counted: Counted[] = []
     const entries: CounterEntry[] = []
@@ -60,6 +74,12 @@ export function createQuota(settings: QuotaSettings): Quota {
     }
     if (caller.limit !== null) {
       add({ kind: 'limit', limit: caller.limit }, limitEntry(caller, caller.limit, estimate, nowMs))
+    }
+    for (const budget of budgeted ?? []) {
+      add(
+        { kind: 'budget', budget, spender: spenderOf(budget, caller) },
+        budgetEntry(budget, caller, estimate, nowMs),
+      )
     }
     if (enforceCredits) add({ kind: 'credits' }, creditEntry(caller, estimate))
     if (requestsPerMinute !== null) {
@@ -77,18 +97,25 @@ export function createQuota(settings: QuotaSettings): Quota {
     return taken instanceof Promise ? taken.catch(unknown).then(answered) : answered(taken)
   }
   return {
-    limits: caller => always || caller.limit !== null,
-    admit: (caller, estimate) => (always || caller.limit !== null ? admit(caller, estimate) : FREE),
+    limits(caller) {
+      if (always || caller.limit !== null) return true
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      // Who waits for it is told why it failed: admit asks again.
+      if (budgeted instanceof Promise) budgeted.catch(() => undefined)
+      return budgeted !== null
+    },
+    admit(caller, estimate) {
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      if (budgeted instanceof Promise) return budgeted.then(known => admit(caller, estimate, known))
+      return admit(caller, estimate, budgeted)
+    },
   }
 }
 
 /** Nobody may spend what nobody knows is there. */
 function unknown(cause: unknown): never {
   if (cause instanceof GatewayError) throw cause
-  throw new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-    retryAfterSeconds: 1,
-    cause,
-  })
+  throw serviceUnavailable(cause)
 }
 
 /** Another way of counting is another counter, so that a changed key begins with what the ledger says. */
@@ -155,6 +182,8 @@ class Held implements Reservation {
 
 function used(counted: Counted, spent: Spent): number {
   switch (counted.kind) {
+    case 'budget':
+      return spent.isByok && !counted.budget.includeByok ? 0 : picoToNano(spent.cost)
     case 'limit':
       return spent.isByok && !counted.limit.includeByok ? 0 : picoToNano(spent.cost)
     case 'credits':

@@ -1,4 +1,4 @@
-/** The counters of an instance as they are built: in its memory or in Redis, with credits, kept in line with the ledger. */
+/** The counters of an instance as they are built: in memory or in Redis, with credits, kept in line with the ledger. */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log.ts'
 import type { Counters, Spending } from './counters.ts'

@@ -1,4 +1,4 @@
-/** What has been spent and what there is, from the Store. Main thread; asked when a counter begins, and rarely after. */
+/** What was spent and what there is, from the Store. Main thread; asked when a counter begins, and rarely after. */
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { Store } from '../storage/store.ts'
 import type { Spending } from './counters.ts'
@@ -24,12 +24,14 @@ export function createSpending(
   shipped: () => Promise<void>,
 ): Spending {
   return {
-    async spent({ organizationId, keyHash, since, includeByok }) {
+    async spent({ organizationId, keyHash, memberId, workspaceId, since, includeByok }) {
       await shipped()
       const sums = await store.ledger.usageSince({
         organizationId,
         since,
         ...(keyHash === null ? {} : { keyHash }),
+        ...(memberId === undefined ? {} : { memberId }),
+        ...(workspaceId === undefined ? {} : { workspaceId }),
       })
       const cost = includeByok ? sums.cost : sums.cost - sums.byokCost
       return Math.ceil(Number(cost) / PICOS_PER_NANO)

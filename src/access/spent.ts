@@ -1,4 +1,4 @@
-/** What sums of the ledger mean for balances and limits: the one place that tells credits from own credentials. Pure. */
+/** What the ledger's sums mean for balances and limits: the one place that tells credits from own credentials. Pure. */
 import type { KeyRecord } from '../storage/store.ts'
 import type { UsageTotals } from '../storage/usage.ts'
 

@@ -45,7 +45,8 @@ export function billedOf(
   finish: Finish | null,
 ): Billed | null {
   const { earlier } = exchange
-  if (usage === null && finish === null && exchange.outputCharacters === 0) return earlier
+  const isSilent = usage === null && finish === null && exchange.outputCharacters === 0
+  if (isSilent && !isStoppedHere(attempt)) return earlier
   const exact = usage !== null && finish !== null
   const used = exact ? usage : estimateUsage(exchange.prompt, usage, exchange.outputCharacters)
   const { input, output, total } = priceUsage(used, attempt.endpoint.pricing)
@@ -53,7 +54,16 @@ export function billedOf(
   return earlier === null ? billed : withEarlier(earlier, billed)
 }
 
-/** Nothing was delivered, so nothing is charged. */
+/**
+ * Whether a guardrail has ended what the model was saying, which its provider bills all the same. No failure of a
+ * provider has these codes, and before it has answered there is no status.
+ */
+export function isStoppedHere({ status, error }: Attempt): boolean {
+  if (status === null || error === null) return false
+  return error.code === 'permission_denied' || error.code === 'guardrail_unavailable'
+}
+
+/** Nothing was said or its provider failed, so nothing is charged. */
 export function waive(exchange: Exchange): void {
   exchange.accounting = 'none'
   exchange.usage = null
@@ -62,8 +72,8 @@ export function waive(exchange: Exchange): void {
 }
 
 /**
- * Writes the one usage record of the exchange, settles what was set aside for it, and counts it; later calls do nothing. Comes before the end is told
- * to the caller. `error` is why it failed; null when the reply ended well.
+ * Writes the one usage record of the exchange, settles what was set aside for it and counts it; later calls do nothing.
+ * Comes before the end is told to the caller. `error` is why it failed; null when the reply ended well.
  */
 export function account(
   tools: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
@@ -77,12 +87,11 @@ export function account(
   tools.ledger.append(record)
   const { cost, isByok, inputTokens, outputTokens } = record
   exchange.reservation?.settle({ cost, isByok, tokens: inputTokens + outputTokens })
-  metrics.usageRecords.inc({ accounting: exchange.accounting })
+  metrics.usageRecords.of(exchange.accounting).inc()
   for (const attempt of exchange.attempts) {
-    metrics.upstreamRequests.inc({
-      provider: metrics.provider(attempt.endpoint.provider.slug),
-      outcome: attempt.error?.code ?? 'ok',
-    })
+    const provider = metrics.ofProvider(attempt.endpoint.provider.slug)
+    const counted = attempt.error === null ? provider.answered : provider.failed(attempt.error.code)
+    counted.inc()
   }
   // What the gateway asked for itself has no client who waits for a first token.
   if (exchange.firstTokenMs !== null && exchange.parent === undefined) {
@@ -90,10 +99,10 @@ export function account(
   }
   const modelId = exchange.attempts.at(-1)?.endpoint.modelId
   if (exchange.usage !== null && modelId !== undefined) {
-    const model = metrics.model(modelId)
-    metrics.tokens.inc({ direction: 'input', model }, exchange.usage.inputTokens)
-    metrics.tokens.inc({ direction: 'output', model }, exchange.usage.outputTokens)
-    if (exchange.cost !== null) metrics.cost.inc({ model }, toUsd(exchange.cost))
+    const model = metrics.ofModel(modelId)
+    model.inputTokens.inc(exchange.usage.inputTokens)
+    model.outputTokens.inc(exchange.usage.outputTokens)
+    if (exchange.cost !== null) model.cost.inc(toUsd(exchange.cost))
   }
 }
 

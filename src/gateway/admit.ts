@@ -12,9 +12,9 @@ export async function admit(
   tools: { readonly quota: Quota; readonly clock: Clock },
   exchange: Exchange,
 ): Promise<void> {
-  const { caller, request, candidates, marks } = exchange
+  const { caller, prompt, candidates, marks } = exchange
   try {
-    const reserved = tools.quota.admit(caller, estimateRequest(request, candidates))
+    const reserved = tools.quota.admit(caller, estimateRequest(prompt, candidates))
     exchange.reservation = reserved instanceof Promise ? await reserved : reserved
   } catch (refused) {
     // Only admitted requests are accounted.

@@ -1,7 +1,8 @@
 /**
  * Questions that the gateway asks on its own behalf, through its own pipeline: routed, encoded, retried and accounted
- * as everything else, but without plugins and guardrails, on shared keys, and under nobody's limits. Their usage
- * records belong to the service itself and name the exchange they were asked for.
+ * as everything else, but without plugins, on shared keys, and under nobody's limits. Of the guardrails of whoever they
+ * are asked for only those hold that say where data may go: what is asked quotes the caller. Their usage records belong
+ * to the service itself and name the exchange they were asked for.
  */
 import { NO_OWN_KEYS } from '../access/own-keys.ts'
 import { FREE, type Quota } from '../access/quota.ts'
@@ -12,8 +13,9 @@ import { generationId } from '../ids.ts'
 import type { Caller } from '../protocol/records.ts'
 import { openMarks } from '../stages.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
-import { NO_GUARD } from './guard.ts'
+import { type Guard, NO_GUARD } from './guard.ts'
 import { createGateway, type GatewayTools } from './respond.ts'
+import type { Restrictions } from './restrictions.ts'
 import { FinalSink } from './sink.ts'
 import { NO_STEPS } from './steps.ts'
 
@@ -27,16 +29,22 @@ const SERVICE: Caller = {
 const UNLIMITED: Quota = { limits: () => false, admit: () => FREE }
 
 /** What of the gateway's tools does not depend on a caller. */
-export type AskTools = Omit<GatewayTools, 'stepsOf' | 'quota' | 'credentials' | 'guard'>
+export type SharedTools = Omit<GatewayTools, 'stepsOf' | 'quota' | 'credentials' | 'guard'>
+
+export interface AskTools extends SharedTools {
+  readonly guard: Pick<Guard, 'restrictions'>
+}
 
 export function createAsk(tools: AskTools): Ask {
-  const gateway = createGateway({
-    ...tools,
-    stepsOf: NO_STEPS,
-    guard: NO_GUARD,
-    quota: UNLIMITED,
-    credentials: { of: () => NO_OWN_KEYS },
-  })
+  const gatewayWith = (guard: Guard) =>
+    createGateway({
+      ...tools,
+      stepsOf: NO_STEPS,
+      guard,
+      quota: UNLIMITED,
+      credentials: { of: () => NO_OWN_KEYS },
+    })
+  const unguarded = gatewayWith(NO_GUARD)
   const { clock } = tools
   return async (request, { parent, deadlineMs }) => {
     const ending = new AbortController()
@@ -48,6 +56,8 @@ export function createAsk(tools: AskTools): Ask {
     else parent.signal.addEventListener('abort', leave, { once: true })
     const sink = new FinalSink()
     try {
+      const restrictions = await tools.guard.restrictions(parent.caller)
+      const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
       const outcome = await gateway.respond(
         {
           id: generationId(unixSeconds(clock)),
@@ -71,5 +81,14 @@ export function createAsk(tools: AskTools): Ask {
       timer.cancel()
       parent.signal.removeEventListener('abort', leave)
     }
+  }
+}
+
+/** Keeps what is asked where the caller's own requests may go. */
+function dataGuard(all: Restrictions): Guard {
+  const restrictions: Restrictions = { ...all, refusal: all.dataRefusal }
+  return {
+    request: () => ({ restrictions, look: null, reply: null }),
+    restrictions: () => restrictions,
   }
 }

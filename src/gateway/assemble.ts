@@ -7,7 +7,7 @@
 import type { GatewayError } from '../errors.ts'
 import type { Delta, FinishReason } from '../formats/format.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import type { OutputItem } from '../protocol/items.ts'
+import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type {
   AlignmentReport,
   GatewayMetadata,
@@ -52,6 +52,8 @@ export class Assembler {
   /** By output index; an item stands here in its begun form until it is done. */
   #output: OutputItem[] = []
   readonly #emit = (event: StreamEvent) => this.#number(event)
+  /** What goes with the first text and was not said by the model. */
+  #notes: readonly Annotation[] = []
   #sequence = 0
   #silent = false
   #begun = false
@@ -85,6 +87,11 @@ export class Assembler {
     }
   }
 
+  /** Gives the first text that will be said these annotations. To be called before anything is said. */
+  annotate(annotations: readonly Annotation[]): void {
+    this.#notes = annotations
+  }
+
   /** Writes the opening events. `debug` holds the upstream bodies to echo, one for each attempt so far. */
   begin(debug: readonly Readonly<Record<string, unknown>>[]): void {
     this.#begun = true
@@ -98,6 +105,7 @@ export class Assembler {
     switch (delta.kind) {
       case 'text':
         this.#item(delta.item).text(delta.part, delta.text, delta.logprobs)
+        if (this.#notes.length > 0) this.#note(this.#item(delta.item), delta.part)
         break
       case 'arguments':
         this.#item(delta.item).arguments(delta.text)
@@ -205,6 +213,12 @@ export class Assembler {
     const item = this.#open.get(key)
     if (item === undefined) throw new TypeError(`decoder addressed item ${key}, which is not open`)
     return item
+  }
+
+  #note(item: ItemBuilder, part: number): void {
+    const notes = this.#notes
+    this.#notes = []
+    for (const note of notes) item.annotation(part, note)
   }
 
   #close(key: number, fields: ClosingFields, status: ClosingStatus): void {

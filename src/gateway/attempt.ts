@@ -11,30 +11,27 @@ import type { Attempt, Exchange } from '../exchange.ts'
 import type { Decoder, Delta, FinishReason, Format, Usage } from '../formats/format.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
-import { type Endpoint, type FormatName, ownKeyScheme } from '../providers/provider.ts'
-import { authHeaders } from '../upstream/auth.ts'
+import type { Endpoint, FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/client.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
-import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
+import { SseParser } from '../upstream/sse.ts'
 import { Assembler, type Content } from './assemble.ts'
 import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, type Drains } from './drains.ts'
 import { echoRequest } from './echo.ts'
 import { OutputGuard, type ReplyGuarding } from './guard-output.ts'
-import { fitRequest } from './parameters.ts'
+import { type ProviderRequestTools, secretsOf, upstreamRequest, wireRequest } from './provider-request.ts'
 import { Relay } from './relay.ts'
+import { ERROR_MAX_BYTES, frameLimit, JSON_MAX_BYTES, replyKind } from './reply-kind.ts'
 import type { Sink } from './sink.ts'
 
-export interface AttemptTools {
+export interface AttemptTools extends ProviderRequestTools {
   readonly client: UpstreamClient
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
   readonly drains: Drains
-  /** Keyed hash under which a provider may know the end user. */
-  readonly hashEndUser: (organizationId: string, user: string) => string
 }
 
 /** What a finished attempt leaves for the terminal event. */
@@ -44,16 +41,8 @@ export interface Finish {
   readonly serviceTier: string | null
 }
 
-/** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
-const JSON_MAX_BYTES = 64 * 1024 * 1024
-/** Where images are drawn an event may hold one whole: a few megabytes of base64 each. */
-const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
-/** An error page is only read for its message. */
-const ERROR_MAX_BYTES = 64 * 1024
 /** After the finish the provider gets this long to end its body, so that the connection can be used again. */
 const TRAILING_MS = 1_000
-
-const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
 
 type Mode = 'undecided' | 'sse' | 'json' | 'error' | 'over'
 
@@ -176,46 +165,21 @@ export class AttemptRun implements UpstreamHandler {
   }
 
   #start(): void {
-    const { exchange, endpoint } = { exchange: this.#exchange, endpoint: this.#attempt.endpoint }
-    const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
-    const wire = this.#format.encode(
-      {
-        request: fitRequest(exchange.prompt, endpoint),
-        stream: exchange.request.stream === true,
-        endUser: user === null ? null : this.#tools.hashEndUser(exchange.caller.organizationId, user),
-      },
-      endpoint,
-    )
+    const exchange = this.#exchange
+    const wire = wireRequest(this.#tools, exchange, this.#attempt, this.#format)
     if (exchange.request.debug?.echo_upstream_body === true && this.#attempt.again !== true)
       this.#debug.push(wire.body)
-    const body = JSON.stringify(wire.body)
+    const request = upstreamRequest(this.#tools, this.#attempt, wire)
     exchange.marks.sentMs = this.#tools.clock.monotonicMs()
-    this.#call = this.#tools.client.start(
-      {
-        url: endpointUrl(endpoint, wire.path),
-        headers: {
-          ...endpoint.provider.headers,
-          ...wire.headers,
-          ...this.#authHeaders(),
-        },
-        body,
-        headersTimeoutMs: this.#tools.timeouts.upstreamHeadersMs,
-        idleTimeoutMs: this.#tools.timeouts.upstreamIdleMs,
-        isolation: this.#attempt.credential?.id,
-      },
-      this,
-    )
+    this.#call = this.#tools.client.start(request, this)
   }
 
   onHead(head: UpstreamHead): void {
     this.#attempt.status = head.status
     const { marks } = this.#exchange
     marks.headMs = this.#tools.clock.monotonicMs()
-    const { metrics } = this.#tools
-    metrics.upstreamLatency.observe(
-      { provider: metrics.provider(this.#attempt.endpoint.provider.slug) },
-      (marks.headMs - marks.sentMs) / 1000,
-    )
+    const { latency } = this.#tools.metrics.ofProvider(this.#attempt.endpoint.provider.slug)
+    latency.observe((marks.headMs - marks.sentMs) / 1000)
     if (head.status < 200 || head.status > 299) {
       this.#mode = 'error'
       this.#refusal = head
@@ -228,7 +192,7 @@ export class AttemptRun implements UpstreamHandler {
     this.#sink.hold?.()
     this.#guard?.freshTurn()
     try {
-      if (this.#mode === 'undecided') this.#mode = looksLikeJson(chunk)
+      if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
       if (this.#mode === 'sse') this.#read(chunk)
       else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
@@ -278,7 +242,7 @@ export class AttemptRun implements UpstreamHandler {
   #notUnderstood(thrown: unknown): void {
     if (thrown instanceof GatewayError) {
       const { name: providerName } = this.#attempt.endpoint.provider
-      this.#fail(failureInReply(thrown, { providerName, secrets: this.#secrets() }))
+      this.#fail(failureInReply(thrown, { providerName, secrets: secretsOf(this.#attempt) }))
       return
     }
     this.#tools.log.fault('reply not understood', thrown)
@@ -390,29 +354,16 @@ export class AttemptRun implements UpstreamHandler {
         status: this.#refusal?.status ?? 0,
         headers: this.#refusal?.headers ?? {},
         body: this.#body.text(),
-        secrets: this.#secrets(),
+        secrets: secretsOf(this.#attempt),
         providerName: provider.name,
         clock: this.#tools.clock,
       }),
     )
   }
 
-  /** An own attempt without its key must not go out with the shared one. */
-  #authHeaders(): Record<string, string> {
-    const { credential, ownKey, endpoint } = this.#attempt
-    if (credential === null) return authHeaders(endpoint.provider.auth, endpoint.provider.apiKey)
-    return authHeaders(ownKeyScheme(endpoint), ownKey?.text ?? null)
-  }
-
-  #secrets(): readonly string[] {
-    const { endpoint, ownKey } = this.#attempt
-    if (ownKey !== null) return ownKey.secrets
-    return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
-  }
-
   /** A name that the provider chose and we keep or show: none that repeats its key. */
   #named(name: string | null): string | null {
-    return name === null || holdsSecret(name, this.#secrets()) ? null : name
+    return name === null || holdsSecret(name, secretsOf(this.#attempt)) ? null : name
   }
 
   #isOver(): boolean {
@@ -420,36 +371,13 @@ export class AttemptRun implements UpstreamHandler {
   }
 }
 
-/** Relay or general way: bytes may go on as they are where provider and client speak alike and nothing has to see them. */
+/** Relay or general way: bytes may go on as they are where provider and client speak alike and nobody has to look. */
 function isRelayed(endpoint: Endpoint, sink: Sink): sink is Sink & Required<Pick<Sink, 'relay'>> {
   return (
     endpoint.format === 'openai-responses' &&
     sink.relay !== undefined &&
     !endpoint.provider.quirks.includes('no-relay')
   )
-}
-
-function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
-  const draws = endpoint.drawsImages || exchange.request.tools?.some(tool => tool.type === 'image_generation')
-  return draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
-}
-
-/** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
-function looksLikeJson(chunk: Buffer): Mode {
-  for (const byte of chunk) {
-    if (byte === SPACE || byte === TAB || byte === LF || byte === CR) continue
-    return byte === OPEN_BRACE || byte === OPEN_BRACKET ? 'json' : 'sse'
-  }
-  return 'undecided'
-}
-
-/** @throws GatewayError when the operator has not said where the provider is. */
-function endpointUrl(endpoint: Endpoint, path: string): URL {
-  const { baseUrl, name } = endpoint.provider
-  if (baseUrl === null) {
-    throw new GatewayError('provider_unavailable', `No base URL is configured for provider ${name}`)
-  }
-  return new URL(baseUrl + path)
 }
 
 function cutShort(): GatewayError {

@@ -101,7 +101,7 @@ export function filtersFor(wish: Wish): readonly Filter[] {
 }
 
 /** A base slug names every region and variant of a provider; display names are accepted too. */
-export function namesProvider(name: string, endpoint: Endpoint): boolean {
+export function namesProvider(name: string, endpoint: Pick<Endpoint, 'provider'>): boolean {
   const { slug, name: displayName } = endpoint.provider
   const asked = name.toLowerCase()
   return asked === slug || slug.startsWith(`${asked}/`) || asked === displayName.toLowerCase()

@@ -1,8 +1,8 @@
 /**
  * Where rules are evaluated: here when that is cheap whatever the text says, otherwise in the task pool within a
- * deadline. Serve and batch threads.
+ * deadline. Serve threads.
  */
-import { estimateMicros, whereToScan } from '../guardrails/cost.ts'
+import { INLINE_MAX_FOUND } from '../guardrails/cost.ts'
 import type { Finding } from '../guardrails/rules.ts'
 import type { Progress, Scanner } from '../guardrails/scanner.ts'
 import type { Seen, Window } from '../guardrails/window.ts'
@@ -17,32 +17,83 @@ const REQUEST_DEADLINE_MS = 2_000
 /** The reader of a reply waits for each window; looking at one takes a few milliseconds at most. */
 const WINDOW_DEADLINE_MS = 1_000
 
-/** What each text holds, in its place; a promise only where the pool is asked, which rejects with a TaskError. */
+/** Why not everything could be looked for. */
+export interface Failure {
+  readonly cause: unknown
+}
+
+export interface TextsSeen {
+  /** Of each text, in its place. */
+  readonly findings: readonly (readonly Finding[])[]
+  /** Null: everything was looked for. */
+  readonly failure: Failure | null
+}
+
+/** What the texts hold; a promise, which never rejects, only where the pool is asked. */
 export function evaluateTexts(
   tasks: GuardTasks,
-  { all }: GuardRules,
+  rules: GuardRules,
   texts: readonly RequestText[],
   signal: AbortSignal,
-): readonly (readonly Finding[])[] | Promise<readonly (readonly Finding[])[]> {
+): TextsSeen | Promise<TextsSeen> {
+  const { all } = rules
+  try {
+    const seen = seenHere(all, texts, INLINE_MAX_FOUND)
+    if (seen !== null) return { findings: seen, failure: null }
+    return tasks
+      .run(
+        'evaluate-texts',
+        { rules: all.set, key: all.key, field: all.field, texts },
+        { deadlineMs: REQUEST_DEADLINE_MS, signal },
+      )
+      .then(
+        findings => ({ findings, failure: null }),
+        cause => seenInPart(rules, texts, cause),
+      )
+  } catch (cause) {
+    return seenInPart(rules, texts, cause)
+  }
+}
+
+/** What the gateway's own detectors find here, where that is cheap. */
+function seenInPart({ builtin }: GuardRules, texts: readonly RequestText[], cause: unknown): TextsSeen {
+  return { findings: seenHere(builtin, texts, Number.POSITIVE_INFINITY) ?? [], failure: { cause } }
+}
+
+/** Null where it would take too long, or there is more to find than `most`. */
+function seenHere(
+  rules: Rules,
+  texts: readonly RequestText[],
+  most: number,
+): readonly (readonly Finding[])[] | null {
   let characters = 0
   for (const { text } of texts) characters += text.length
-  if (whereToScan(all.set, characters) === 'inline') {
-    const { scanner } = all
-    return texts.map(({ text, who }) => scanner.scan(text, who))
+  if (rules.cost.where(characters, texts.length, most) !== 'inline') return null
+  const { scanner } = rules
+  const seen: (readonly Finding[])[] = []
+  let left = most
+  for (const { text, who } of texts) {
+    const found = scanner.scanUpTo(left, text, who)
+    if (found === null) return null
+    left -= found.length
+    seen.push(found)
   }
-  return tasks.run(
-    'evaluate-texts',
-    { rules: all.set, key: all.key, texts },
-    { deadlineMs: REQUEST_DEADLINE_MS, signal },
-  )
+  return seen
+}
+
+/** What a window holds. */
+export interface WindowSeen extends Seen {
+  /** Null: everything was looked for. */
+  readonly failure: Failure | null
 }
 
 /** What looks at the windows of one text of a reply, in their order. */
 export interface WindowEvaluator {
   readonly scanner: Scanner
-  /** What looking at it takes of this thread, estimated. */
-  micros(window: Window): number
-  see(window: Window, signal: AbortSignal): Seen | Promise<Seen>
+  /** What looking at it takes of this thread where so much was found, estimated. */
+  micros(window: Window, found: number): number
+  /** A promise never rejects. */
+  see(window: Window, signal: AbortSignal): WindowSeen | Promise<WindowSeen>
 }
 
 export function windowEvaluator(tasks: GuardTasks, { rules, inline }: OutputGuardRules): WindowEvaluator {
@@ -61,12 +112,13 @@ class Here implements WindowEvaluator {
     this.#progress = this.scanner.begin()
   }
 
-  micros({ text }: Window): number {
-    return estimateMicros(this.#rules.set, text.length)
+  micros({ text }: Window, found: number): number {
+    return this.#rules.cost.windowMicros(text.length, found)
   }
 
-  see({ text, base, from, until }: Window): Seen {
-    return this.scanner.scanPiece(text, base, from, until, this.#progress)
+  see({ text, base, from, until }: Window): WindowSeen {
+    const { findings, continued } = this.scanner.scanPiece(text, base, from, until, this.#progress)
+    return { findings, continued, failure: null }
   }
 }
 
@@ -88,21 +140,28 @@ class Shared implements WindowEvaluator {
     return this.#own.scanner
   }
 
-  micros(window: Window): number {
-    return this.#own.micros(window)
+  micros(window: Window, found: number): number {
+    return this.#own.micros(window, found)
   }
 
-  see(window: Window, signal: AbortSignal): Seen | Promise<Seen> {
+  see(window: Window, signal: AbortSignal): WindowSeen | Promise<WindowSeen> {
     const own = this.#own.see(window)
-    const { set, key } = this.#rules.custom
-    if (set.custom.length === 0) return own
+    if (this.#rules.custom.set.custom.length === 0) return own
+    return this.#found(window, signal).then(
+      found => ({ ...own, findings: [...own.findings, ...found].sort(inOrder) }),
+      cause => ({ ...own, failure: { cause } }),
+    )
+  }
+
+  async #found(window: Window, signal: AbortSignal): Promise<readonly Finding[]> {
+    const { set, key, field } = this.#rules.custom
     const texts = [{ text: window.text, who: 'other' as const }]
-    return this.#tasks
-      .run('evaluate-texts', { rules: set, key, texts }, { deadlineMs: WINDOW_DEADLINE_MS, signal })
-      .then(([found = []]) => ({
-        findings: [...own.findings, ...found.flatMap(each => this.#placed(each, window))].sort(inOrder),
-        continued: own.continued,
-      }))
+    const input = { rules: set, key, field, texts }
+    const [found = []] = await this.#tasks.run('evaluate-texts', input, {
+      deadlineMs: WINDOW_DEADLINE_MS,
+      signal,
+    })
+    return found.flatMap(each => this.#placed(each, window))
   }
 
   /** In the whole text and the whole set; nothing that an earlier window has told of. */

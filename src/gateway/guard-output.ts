@@ -5,22 +5,16 @@
  */
 import type { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange.ts'
-import { strictest } from '../guardrails/rules.ts'
-import { type Seen, TextWindow, type Window } from '../guardrails/window.ts'
+import type { Window } from '../guardrails/window.ts'
 import type { Metrics } from '../metrics.ts'
+import type { Annotation } from '../protocol/items.ts'
 import type { Content } from './assemble.ts'
-import { type GuardTasks, windowEvaluator } from './guard-evaluate.ts'
+import type { GuardTasks, WindowSeen } from './guard-evaluate.ts'
+import { type Fields, fieldTexts, isRunByProvider, withFieldTexts, withoutLogprobs } from './guard-fields.ts'
+import { Looker } from './guard-look.ts'
 import { noteLogprobs, type Part, partName, type Spoken, saying, takeLogprobs } from './guard-part.ts'
-import {
-  blocked,
-  countMatches,
-  cutOff,
-  type Match,
-  stagesOf,
-  unchecked,
-  uncheckedStages,
-} from './guard-report.ts'
 import type { OutputGuardRules } from './guard-rules.ts'
+import { Verdicts } from './guard-verdicts.ts'
 
 /** What guards replies of one caller. */
 export interface ReplyGuarding {
@@ -42,44 +36,53 @@ export interface GuardedAttempt {
   resume(): void
 }
 
+type Opening = Extract<Content, { kind: 'open' }>
+type Closing = Extract<Content, { kind: 'close' }>
+type HostedOpening = Opening & { readonly start: { readonly type: 'hosted' } }
+
 type Step =
   | { readonly kind: 'take'; readonly delta: Content; pushed: boolean }
   | { readonly kind: 'end'; readonly done: () => void }
 
 /** What may wait for a verdict before the provider is asked to be slower. */
 const WAITING_MAX_CHARS = 64 * 1024
-/** Looking at windows may take so long of one turn of the event loop, estimated. A whole answer can have hundreds. */
-const TURN_MAX_MICROS = 1_000
 
 export class OutputGuard {
-  readonly #guarding: ReplyGuarding
+  readonly #looker: Looker
+  readonly #verdicts: Verdicts
   readonly #exchange: Exchange
   readonly #attempt: GuardedAttempt
   readonly #parts = new Map<number, Part>()
+  /** Parts that have begun, by item and name. */
+  readonly #told = new Set<string>()
   /** Items that have begun with no word said; they leave with the first thing that does. */
   readonly #opening: Content[] = []
+  /** By item that has begun: its type. */
+  readonly #types = new Map<number, string>()
+  /** An item that the client is to run: it leaves when it is whole. */
+  #withheld: HostedOpening | null = null
+  /** What belongs to items that began after it; they keep their order. */
+  #behind: Step[] = []
+  /** Fields of the first step, when they have been looked at. */
+  #clean: Fields | null = null
   /** What came while a verdict was awaited. */
-  readonly #waiting: Step[] = []
+  #waiting: Step[] = []
   #waitingChars = 0
   #paused = false
   /** A verdict is awaited. */
   #pending = false
   #closed = false
-  readonly #matches = new Map<string, Match>()
-  #unchecked = false
-  /** Spent in this turn, estimated. */
-  #micros = 0
-  readonly #abort = new AbortController()
 
-  constructor(guarding: ReplyGuarding, exchange: Exchange, attempt: GuardedAttempt) {
-    this.#guarding = guarding
+  constructor({ rules, tasks, metrics }: ReplyGuarding, exchange: Exchange, attempt: GuardedAttempt) {
+    this.#looker = new Looker(rules, tasks)
+    this.#verdicts = new Verdicts(rules.rules, metrics)
     this.#exchange = exchange
     this.#attempt = attempt
   }
 
   /** The event loop has been elsewhere. */
   freshTurn(): void {
-    this.#micros = 0
+    this.#looker.freshTurn()
   }
 
   take(delta: Content): void {
@@ -106,19 +109,23 @@ export class OutputGuard {
   /** The attempt is over: what is held goes nowhere. What was decided is told if the client has seen some of it. */
   close(): void {
     if (this.#closed) return
-    if (this.#attempt.committed) this.#report()
+    if (this.#attempt.committed) this.#verdicts.report(this.#exchange)
     this.#closed = true
-    this.#abort.abort()
+    this.#looker.abort()
   }
 
   /** As far as it goes without waiting. */
   #pump(): void {
     for (let step = this.#waiting[0]; step !== undefined && !this.#closed; step = this.#waiting[0]) {
+      if (step.kind === 'end' && this.#withheld !== null) {
+        if (!this.#letGo(this.#withheld, null)) return
+        continue
+      }
       const isOver = step.kind === 'end' ? this.#endAll() : this.#process(step)
       if (!isOver || this.#closed) return
       this.#waiting.shift()
       if (step.kind !== 'end') continue
-      this.#report()
+      this.#verdicts.report(this.#exchange)
       this.#closed = true
       step.done()
     }
@@ -131,6 +138,10 @@ export class OutputGuard {
   /** False: a verdict has to be awaited, and the step taken again. */
   #process(step: Extract<Step, { kind: 'take' }>): boolean {
     const { delta } = step
+    if (this.#withheld !== null && this.#withheld.item !== delta.item && !this.#types.has(delta.item)) {
+      this.#behind.push(step)
+      return true
+    }
     switch (delta.kind) {
       case 'text':
       case 'refusal':
@@ -138,25 +149,95 @@ export class OutputGuard {
       case 'arguments':
         return this.#speak(step, delta)
       case 'open':
-        if (this.#attempt.committed) this.#attempt.deliver(delta)
-        else this.#opening.push(delta)
-        return true
-      case 'annotation': {
-        const part = this.#parts.get(delta.item)
-        if (part === undefined || part.window.heldBytes === 0) this.#deliver(delta)
-        else part.marks.push({ at: part.window.length, delta })
-        return true
-      }
-      case 'close': {
-        const part = this.#parts.get(delta.item)
-        if (part !== undefined && !this.#finish(part)) return false
-        this.#deliver(delta)
-        return true
-      }
+        return this.#begun(delta)
+      case 'annotation':
+        return this.#annotate(delta)
+      case 'close':
+        return this.#ended(delta)
       case 'progress':
-        this.#deliver(delta)
+        if (this.#withheld?.item !== delta.item) this.#deliver(delta)
         return true
     }
+  }
+
+  #begun(delta: Opening): boolean {
+    const { item, start } = delta
+    if (start.type === 'hosted') {
+      this.#types.set(item, start.item.type)
+      if (!isRunByProvider(start.item.type)) {
+        this.#withheld = { ...delta, start }
+        return true
+      }
+    }
+    let opening = delta
+    if ('extra' in start && start.extra !== null) {
+      const extra = this.#cleaned(start.extra)
+      if (extra === null) return false
+      opening = { ...delta, start: { ...start, extra } }
+    }
+    if (start.type !== 'hosted') this.#types.set(item, start.type)
+    if (this.#attempt.committed) this.#attempt.deliver(opening)
+    else this.#opening.push(opening)
+    return true
+  }
+
+  #annotate(delta: Extract<Content, { kind: 'annotation' }>): boolean {
+    const { annotation } = delta
+    const fields = this.#cleaned({ ...annotation })
+    if (fields === null) return false
+    const clean = { ...delta, annotation: fields as unknown as Annotation }
+    const part = this.#parts.get(delta.item)
+    if (part === undefined || part.window.heldBytes === 0) this.#deliver(clean)
+    else part.marks.push({ at: part.window.length, delta: clean })
+    return true
+  }
+
+  #ended(delta: Closing): boolean {
+    const { item, fields } = delta
+    if (this.#withheld?.item === item) return this.#letGo(this.#withheld, delta)
+    const part = this.#parts.get(item)
+    if (part !== undefined && !this.#finish(part)) return false
+    if (fields === null || isRunByProvider(this.#types.get(item) ?? '')) {
+      this.#deliver(delta)
+      return true
+    }
+    const clean = this.#cleaned(fields)
+    if (clean === null) return false
+    this.#deliver({ ...delta, fields: clean })
+    return true
+  }
+
+  /** The item that the client is to run, in its last form, and then what began after it. */
+  #letGo({ start, ...opening }: HostedOpening, closing: Closing | null): boolean {
+    const { type, status } = start.item
+    const clean = this.#cleaned({ ...start.item, ...closing?.fields })
+    if (clean === null) return false
+    this.#withheld = null
+    const begun = { ...clean, type, ...(status === undefined ? {} : { status }) }
+    this.#deliver({ ...opening, start: { ...start, item: begun } })
+    if (closing !== null) this.#deliver({ ...closing, fields: clean })
+    if (this.#behind.length > 0) {
+      // Behind the step that is being taken, which is its close or comes again.
+      const at = closing === null ? 0 : 1
+      this.#waiting = [...this.#waiting.slice(0, at), ...this.#behind, ...this.#waiting.slice(at)]
+      this.#behind = []
+    }
+    return true
+  }
+
+  /** The fields without what is redacted; null: a verdict has to be awaited, and the step taken again. */
+  #cleaned(fields: Fields): Fields | null {
+    const known = this.#clean
+    this.#clean = null
+    if (known !== null) return known
+    const told = withoutLogprobs(fields)
+    const texts = fieldTexts(told)
+    if (texts.length === 0) return told
+    const looking = this.#looker.seeAll(texts, seen => this.#verdicts.isEnd(seen))
+    this.#await(looking, ({ seen, said }) => {
+      if (seen.every(each => this.#admits(each))) this.#clean = withFieldTexts(told, said)
+    })
+    return null
   }
 
   #speak(step: Extract<Step, { kind: 'take' }>, delta: Spoken): boolean {
@@ -180,17 +261,10 @@ export class OutputGuard {
   }
 
   #begin(name: string, like: Spoken): Part {
-    const { rules, tasks } = this.#guarding
-    const evaluator = windowEvaluator(tasks, rules)
-    return {
-      name,
-      item: like.item,
-      window: new TextWindow(evaluator.scanner, rules.size),
-      evaluator,
-      like,
-      logprobs: [],
-      marks: [],
-    }
+    const told = `${like.item} ${name}`
+    const isAgain = this.#told.has(told)
+    this.#told.add(told)
+    return { ...this.#looker.begin(), name, item: like.item, isAgain, like, logprobs: [], marks: [] }
   }
 
   #endAll(): boolean {
@@ -203,6 +277,9 @@ export class OutputGuard {
   #finish(part: Part): boolean {
     part.window.finish()
     if (!this.#advance(part)) return false
+    // They may have come when all of the text had left.
+    const logprobs = takeLogprobs(part, Number.POSITIVE_INFINITY)
+    if (logprobs !== null && logprobs.length > 0) this.#deliver(saying(part.like, '', logprobs))
     this.#letMarks(part, Number.POSITIVE_INFINITY)
     this.#parts.delete(part.item)
     return true
@@ -211,9 +288,9 @@ export class OutputGuard {
   /** Looks at all windows that are whole. */
   #advance(part: Part): boolean {
     for (let window = part.window.next(); window !== null; window = part.window.next()) {
-      const seen = this.#micros < TURN_MAX_MICROS ? this.#see(part, window) : this.#seeLater(part, window)
+      const seen = this.#looker.see(part, window)
       if (seen instanceof Promise) {
-        this.#await(part, window, seen)
+        this.#await(seen, later => this.#release(part, window, later))
         return false
       }
       this.#release(part, window, seen)
@@ -222,56 +299,34 @@ export class OutputGuard {
     return true
   }
 
-  #see({ evaluator }: Part, window: Window): Seen | Promise<Seen> {
-    this.#micros += evaluator.micros(window)
-    try {
-      return evaluator.see(window, this.#abort.signal)
-    } catch (failed) {
-      return this.#unseen(failed)
-    }
-  }
-
-  async #seeLater(part: Part, window: Window): Promise<Seen> {
-    await new Promise(resolve => setImmediate(resolve))
-    this.freshTurn()
-    return this.#see(part, window)
-  }
-
-  #await(part: Part, window: Window, promise: Promise<Seen>): void {
+  #await<T>(promise: Promise<T>, use: (value: T) => void): void {
     this.#pending = true
-    const goOn = (seenOf: () => Seen): void => {
+    const goOn = (seen: () => T): void => {
       this.#pending = false
       if (this.#closed) return
       this.#attempt.turn(() => {
-        this.#release(part, window, seenOf())
+        use(seen())
         if (!this.#closed) this.#pump()
       })
     }
     promise.then(
-      seen => goOn(() => seen),
-      failed => goOn(() => this.#unseen(failed)),
+      value => goOn(() => value),
+      fault =>
+        goOn(() => {
+          throw fault
+        }),
     )
   }
 
-  /** The text of a window that could not be looked at goes on, unless one of the guardrails refuses that. */
-  #unseen(cause: unknown): Seen {
-    const { rules } = this.#guarding.rules
-    this.#unchecked = true
-    const refusing = rules.owners.find(({ failMode }) => failMode === 'closed')
-    if (refusing !== undefined) this.#stop(unchecked(refusing, 'reply', cause))
-    return { findings: [], continued: [] }
+  /** Takes note of what was seen; false: it goes nowhere, and nothing after it. */
+  #admits(seen: WindowSeen): boolean {
+    const error = this.#verdicts.note(seen, this.#attempt.committed)
+    if (error !== null) this.#stop(error)
+    return error === null
   }
 
-  #release(part: Part, window: Window, seen: Seen): void {
-    if (this.#closed) return
-    for (const { rule, action, pattern, detector } of seen.findings) {
-      this.#matches.set(`${rule} ${pattern}`, { rule, action, pattern, detector })
-    }
-    if (strictest(seen.findings) === 'block') {
-      const matches = [...this.#matches.values()]
-      this.#stop(this.#attempt.committed ? cutOff(matches) : blocked(matches, 'reply'))
-      return
-    }
+  #release(part: Part, window: Window, seen: WindowSeen): void {
+    if (this.#closed || !this.#admits(seen)) return
     const text = part.window.release(window, seen)
     const end = part.window.released
     const logprobs = part.like.kind === 'text' ? takeLogprobs(part, end) : null
@@ -287,9 +342,9 @@ export class OutputGuard {
   }
 
   #stop(error: GatewayError): void {
-    this.#report()
+    this.#verdicts.report(this.#exchange)
     this.#closed = true
-    this.#abort.abort()
+    this.#looker.abort()
     this.#attempt.fail(error)
   }
 
@@ -300,20 +355,5 @@ export class OutputGuard {
 
   #open(): void {
     for (const delta of this.#opening.splice(0)) this.#attempt.deliver(delta)
-  }
-
-  #report(): void {
-    const { rules, metrics } = this.#guarding
-    const { pipeline } = this.#exchange
-    const matches = [...this.#matches.values()]
-    pipeline.push(...stagesOf(rules.rules, matches, 'reply'))
-    countMatches(metrics, rules.rules, matches)
-    if (!this.#unchecked) return
-    const refused = rules.rules.owners.some(({ failMode }) => failMode === 'closed')
-    if (!refused) pipeline.push(...uncheckedStages(rules.rules, 'reply'))
-    metrics.guardrailDecisions.inc({
-      guardrail: 'all',
-      action: refused ? 'refused_unchecked' : 'passed_unchecked',
-    })
   }
 }

@@ -1,20 +1,19 @@
 /**
  * One text of a guarded reply: a part of an item, with what belongs to places in it. Pure. Hot path of guarded replies.
  */
-import type { TextWindow } from '../guardrails/window.ts'
 import type { Logprob } from '../protocol/items.ts'
 import type { Content } from './assemble.ts'
-import type { WindowEvaluator } from './guard-evaluate.ts'
+import type { Look } from './guard-look.ts'
 
 /** Deltas that are text. */
 export type Spoken = Extract<Content, { kind: 'text' | 'refusal' | 'reasoning' | 'arguments' }>
 
 /** One text of the reply: a part of an item. */
-export interface Part {
+export interface Part extends Look {
   readonly name: string
   readonly item: number
-  readonly window: TextWindow
-  readonly evaluator: WindowEvaluator
+  /** Whether it goes on after another one; what was said of it before is not in the window. */
+  readonly isAgain: boolean
   /** The last delta of it, as the pattern of those that leave. */
   like: Spoken
   /** With their places in the text, as they came. */
@@ -32,23 +31,29 @@ export function saying(like: Spoken, text: string, logprobs: readonly Logprob[] 
   return like.kind === 'text' ? { ...like, text, logprobs } : { ...like, text }
 }
 
-/** Where tokens do not add up to the text, they are as one. */
+/**
+ * In the order of their ends. Where tokens do not spell the text, they are as one, and of all that was said so far:
+ * some providers tell those of a whole part at its end.
+ */
 export function noteLogprobs(part: Part, text: string, logprobs: readonly Logprob[]): void {
+  if (logprobs.length === 0) return
   const from = part.window.length
-  let at = from
+  let at = 0
+  let spells = true
   const each = logprobs.map(said => {
     const start = at
+    spells &&= text.startsWith(said.token, start)
     at += said.token.length
-    return { start, end: at, said: [said] }
+    return { start: from + start, end: from + at, said: [said] }
   })
-  if (at === from + text.length) part.logprobs.push(...each)
-  else if (logprobs.length > 0) part.logprobs.push({ start: from, end: from + text.length, said: logprobs })
+  if (spells && at === text.length) part.logprobs = part.logprobs.concat(each)
+  else if (!part.isAgain) part.logprobs.push({ start: 0, end: from + text.length, said: logprobs })
 }
 
 /** Those of what left, without what was redacted: they would tell it. */
 export function takeLogprobs(part: Part, end: number): readonly Logprob[] | null {
-  const leaving = part.logprobs.filter(entry => entry.end <= end)
+  const first = part.logprobs.findIndex(entry => entry.end > end)
+  const leaving = part.logprobs.splice(0, first < 0 ? part.logprobs.length : first)
   if (leaving.length === 0) return null
-  part.logprobs = part.logprobs.filter(entry => entry.end > end)
   return leaving.flatMap(({ start, end: until, said }) => (part.window.covers(start, until) ? [] : said))
 }

@@ -3,9 +3,10 @@
  * they are evaluated, and what happens when they cannot be. Pure.
  */
 import { createHash } from 'node:crypto'
-import { whereToScan } from '../guardrails/cost.ts'
+import { Cost } from '../guardrails/cost.ts'
+import { CONTEXT_CHARS } from '../guardrails/detector.ts'
 import type { Policy, SourcedRules } from '../guardrails/policy.ts'
-import { compileRules, type RuleSet, type Scanner } from '../guardrails/rules.ts'
+import { compileRules, type FilterField, type RuleSet, type Scanner } from '../guardrails/rules.ts'
 import type { WindowSize } from '../guardrails/window.ts'
 import type { BuiltinSlug } from '../protocol/guardrails.ts'
 import type { AppliedGuardrail, GuardrailScope } from '../storage/guardrails.ts'
@@ -49,15 +50,20 @@ export class Rules {
   readonly set: RuleSet
   /** Equal for equal rules: workers remember compiled rules by it. */
   readonly key: string
+  readonly cost: Cost
+  /** Where a body has the patterns: what a pattern that cannot be run is told by. */
+  readonly field: FilterField
   #scanner: Scanner | null = null
 
-  constructor(set: RuleSet) {
+  constructor(set: RuleSet, field: FilterField) {
     this.set = set
+    this.field = field
+    this.cost = new Cost(set)
     this.key = createHash('sha256').update(JSON.stringify(set)).digest('base64')
   }
 
   get scanner(): Scanner {
-    this.#scanner ??= compileRules(this.set)
+    this.#scanner ??= compileRules(this.set, this.field)
     return this.#scanner
   }
 }
@@ -65,28 +71,32 @@ export class Rules {
 /** Null: nothing to look for in requests. */
 export function inputRulesOf(policy: Policy, applied: readonly AppliedGuardrail[]): GuardRules | null {
   const owners = applied.filter(({ guardrail }) => hasRules(guardrail))
-  return rulesOf(policy.input, owners)
+  return rulesOf(policy.input, owners, 'content_filters')
 }
 
 /** Null: nothing to look for in replies. */
 export function outputRulesOf(policy: Policy, applied: readonly AppliedGuardrail[]): OutputGuardRules | null {
   if (policy.output === null) return null
   const owners = applied.filter(({ guardrail: { output } }) => output !== null && hasRules(output))
-  const rules = rulesOf(policy.output, owners)
+  const rules = rulesOf(policy.output, owners, 'output.content_filters')
   if (rules === null) return null
   const { windowBytes, overlapBytes } = policy.output
   // Of two guardrails one may have the wider window, the other the wider overlap.
   const size = { windowBytes: Math.max(windowBytes, overlapBytes + 1), overlapBytes }
-  return { rules, size, inline: whereToScan(rules.all.set, size.windowBytes) === 'inline' }
+  return { rules, size, inline: rules.all.cost.where(size.windowBytes + CONTEXT_CHARS) === 'inline' }
 }
 
-function rulesOf({ rules, sources }: SourcedRules, owners: readonly AppliedGuardrail[]): GuardRules | null {
+function rulesOf(
+  { rules, sources }: SourcedRules,
+  owners: readonly AppliedGuardrail[],
+  field: FilterField,
+): GuardRules | null {
   if (sources.length === 0) return null
   const scopes = new Map(owners.map(({ scope, guardrail }) => [`${guardrail.id} ${scope}`, scope]))
   return {
-    all: new Rules(rules),
-    builtin: new Rules({ builtins: rules.builtins, custom: [] }),
-    custom: new Rules({ builtins: [], custom: rules.custom }),
+    all: new Rules(rules, field),
+    builtin: new Rules({ builtins: rules.builtins, custom: [] }, field),
+    custom: new Rules({ builtins: [], custom: rules.custom }, field),
     sources: sources.map(({ id, scope }, rule) => ({
       guardrailId: id,
       scope: scopes.get(`${id} ${scope}`) ?? 'workspace',

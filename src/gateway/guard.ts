@@ -1,7 +1,6 @@
 /**
  * Guardrails at work on a request, before it is routed: its texts are looked at, and it is refused, rewritten or only
- * reported on; what holds for its candidates and its reply is handed on. Hot path: a caller without guardrails costs one
- * lookup.
+ * reported on; what holds for its candidates and reply is handed on. Hot path: a caller without them costs a lookup.
  */
 import type { Guardrails } from '../access/guardrails.ts'
 import { GatewayError } from '../errors.ts'
@@ -9,12 +8,14 @@ import type { Exchange } from '../exchange.ts'
 import { mergeGuardrails } from '../guardrails/policy.ts'
 import { type Finding, redact, strictest } from '../guardrails/rules.ts'
 import type { Metrics } from '../metrics.ts'
+import type { Caller } from '../protocol/records.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
 import type { AppliedGuardrail } from '../storage/guardrails.ts'
-import { evaluateTexts, type GuardTasks } from './guard-evaluate.ts'
+import { evaluateTexts, type GuardTasks, type TextsSeen } from './guard-evaluate.ts'
 import type { ReplyGuarding } from './guard-output.ts'
 import { blocked, countMatches, type Match, stagesOf, unchecked, uncheckedStages } from './guard-report.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './guard-rules.ts'
-import { type RequestText, textsOf, withTexts } from './guard-texts.ts'
+import { type RequestText, textsOf, unseenTexts, withTexts } from './guard-texts.ts'
 import { type Restrictions, restrictionsOf } from './restrictions.ts'
 
 /** All guardrails of a caller together, ready for use. */
@@ -27,16 +28,26 @@ export interface Guardrail {
 /** What holds for the rest of an exchange. */
 export interface Guarding {
   readonly restrictions: Restrictions | null
+  /** Null: nothing to look for in what is sent. */
+  readonly look: Look | null
   /** Null: replies may be passed on unseen. */
   readonly reply: ReplyGuarding | null
 }
 
+/**
+ * Looks at what the prompt holds that it did not hold before, as at the request itself; a promise only where something
+ * has to be waited for. Throws as Guard.request does.
+ */
+export type Look = (exchange: Exchange, before: ResponsesRequest) => Promise<void> | null
+
 export interface Guard {
   /**
    * Looks at the request; null where no guardrail holds; a promise only where something has to be waited for.
-   * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` where it cannot be looked at.
+   * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` where nobody can look at it.
    */
   request(exchange: Exchange): Guarding | null | Promise<Guarding | null>
+  /** What holds for the candidates of the caller's requests, whatever they say; null: nothing. */
+  restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
 }
 
 export interface GuardTools {
@@ -64,11 +75,16 @@ export function createGuard(tools: GuardTools): Guard {
       }
       return guardRequest(tools, known, exchange)
     },
+    restrictions(caller) {
+      const known = tools.guardrails.of(caller)
+      if (known instanceof Promise) return known.then(guardrail => guardrail?.restrictions ?? null)
+      return known?.restrictions ?? null
+    },
   }
 }
 
 /** For exchanges of the gateway itself. */
-export const NO_GUARD: Guard = { request: () => null }
+export const NO_GUARD: Guard = { request: () => null, restrictions: () => null }
 
 function guardRequest(
   tools: GuardTools,
@@ -82,49 +98,46 @@ function guardRequest(
   }
   const guarding: Guarding = {
     restrictions,
+    look:
+      input === null
+        ? null
+        : (looked, before) => guardTexts(tools, input, looked, unseenTexts(looked.prompt, before)),
     reply: output === null ? null : { rules: output, tasks, metrics },
   }
-  const looked = input === null ? null : guardTexts(tools, input, exchange)
+  const looked = input === null ? null : guardTexts(tools, input, exchange, textsOf(exchange.prompt))
   return looked === null ? guarding : looked.then(() => guarding)
 }
 
-/** A promise only where the pool is asked. */
-function guardTexts(tools: GuardTools, rules: GuardRules, exchange: Exchange): Promise<void> | null {
-  const texts = textsOf(exchange.prompt)
-  let found: ReturnType<typeof evaluateTexts>
-  try {
-    found = evaluateTexts(tools.tasks, rules, texts, exchange.signal)
-  } catch (cause) {
-    passUnseen(tools, rules, exchange, cause)
-    return null
-  }
-  if (found instanceof Promise) {
-    return found.then(
-      findings => decide(tools, rules, exchange, texts, findings),
-      cause => passUnseen(tools, rules, exchange, cause),
-    )
-  }
-  decide(tools, rules, exchange, texts, found)
+/** `texts` are those of the prompt in their places; empty ones stay empty. A promise only where the pool is asked. */
+function guardTexts(
+  tools: GuardTools,
+  rules: GuardRules,
+  exchange: Exchange,
+  texts: readonly RequestText[],
+): Promise<void> | null {
+  const seen = evaluateTexts(tools.tasks, rules, texts, exchange.signal)
+  if (seen instanceof Promise) return seen.then(later => decide(tools, rules, exchange, later))
+  decide(tools, rules, exchange, seen)
   return null
 }
 
 function decide(
-  { metrics }: GuardTools,
+  tools: GuardTools,
   rules: GuardRules,
   exchange: Exchange,
-  texts: readonly RequestText[],
-  findings: readonly (readonly Finding[])[],
+  { findings, failure }: TextsSeen,
 ): void {
+  if (failure !== null) passUnseen(tools, rules, exchange, failure.cause)
   const matches = matchesOf(findings)
   if (matches.length === 0) return
   exchange.pipeline.push(...stagesOf(rules, matches, 'request'))
-  countMatches(metrics, rules, matches)
+  countMatches(tools.metrics, rules, matches)
   if (strictest(matches) === 'block') throw blocked(matches, 'request')
-  const rewritten = texts.map(({ text }, at) => redact(text, findings[at] ?? []))
+  const rewritten = textsOf(exchange.prompt).map(({ text }, at) => redact(text, findings[at] ?? []))
   exchange.prompt = withTexts(exchange.prompt, rewritten)
 }
 
-/** The texts could not be looked at: whether the request goes on is for its guardrails to say. */
+/** Not everything could be looked for: whether the request goes on is for its guardrails to say. */
 function passUnseen({ metrics }: GuardTools, rules: GuardRules, exchange: Exchange, cause: unknown): void {
   exchange.signal.throwIfAborted()
   const refusing = rules.owners.find(({ failMode }) => failMode === 'closed')

@@ -99,7 +99,7 @@ export class HeldSink implements Sink {
   }
 }
 
-/** Bytes of memory, roughly. Whole texts in later events are those of the deltas again; hosted items bring their own. */
+/** Bytes of memory, roughly. Whole texts in later events are those of the deltas; hosted items bring their own. */
 function weigh(event: StreamEvent): number {
   let bytes = EVENT_BYTES
   if ('delta' in event && typeof event.delta === 'string') return bytes + event.delta.length

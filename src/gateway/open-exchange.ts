@@ -8,6 +8,7 @@ export function openExchange(clock: Clock, call: Call): Exchange {
     prompt: call.request,
     zeroRetention: false,
     pipeline: [],
+    parsedFiles: [],
     alignment: null,
     createdAt: unixSeconds(clock),
     startedMs: call.marks.acceptedMs,

@@ -1,19 +1,20 @@
 /**
- * The pipeline of one request: prepare, route, admit, try the candidates in order until one is committed or done, judge
- * what it said, finish, account. The only place that decides what a failure or a verdict means for the exchange.
+ * The pipeline of one request: guard, prepare, route, admit, try the candidates in order until one is committed or
+ * done, judge what it said, finish, account. The only place that decides what a failure or a verdict means for the
+ * exchange.
  */
 import type { Credentials } from '../access/credentials.ts'
 import type { Credential } from '../access/own-keys.ts'
 import type { Quota } from '../access/quota.ts'
 import { unixSeconds } from '../clock.ts'
-import { type FailureCode, GatewayError, toGatewayError } from '../errors.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Attempt, Exchange, SentKey } from '../exchange.ts'
 import type { Turn, Verdict } from '../plugins/plugin.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Endpoint } from '../providers/provider.ts'
 import { markAttempt } from '../stages.ts'
-import { account, billedOf, settle, summarize, waive } from './account.ts'
+import { account, billedOf, isStoppedHere, settle, summarize, waive } from './account.ts'
 import { admit } from './admit.ts'
 import { Assembler, type Ending } from './assemble.ts'
 import { AttemptRun, type AttemptTools, type Finish } from './attempt.ts'
@@ -26,7 +27,9 @@ import { HeldSink } from './held-sink.ts'
 import type { Ledger } from './ledger.ts'
 import { routingMetadata } from './metadata.ts'
 import { openExchange } from './open-exchange.ts'
-import { route } from './route.ts'
+import type { Restrictions } from './restrictions.ts'
+import { type Route, route } from './route.ts'
+import { servable } from './servable.ts'
 import type { Charged, Outcome, Sink } from './sink.ts'
 import { type Steps, type StepsOf, stepFailure } from './steps.ts'
 import type { Stickiness } from './sticky.ts'
@@ -68,24 +71,26 @@ async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promi
     exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
   }
   const steps = tools.stepsOf(exchange.request)
-  if (steps !== null) await steps.prepare(exchange)
-  const { organizationId, workspaceId, keyHash } = exchange.caller
-  const known = tools.credentials.of(organizationId, workspaceId)
+  const look = guarding === null ? null : guarding.look
+  const restrictions = guarding === null ? null : guarding.restrictions
+  if (steps !== null) {
+    let early: Promise<void> | null = null
+    exchange.admitted = () => {
+      early ??= admitEarly(tools, exchange, restrictions)
+      return early
+    }
+    await steps.prepare(exchange, look)
+  }
   // Only what has to be waited for is: a turn of the event loop is dearer than all of routing.
-  const ownKeys = known instanceof Promise ? await known : known
-  const routed = route(exchange.prompt, tools.catalog, {
-    ownKeys,
-    keyHash,
-    dataRegion: exchange.dataRegion,
-    restrictions: guarding === null ? null : guarding.restrictions,
-  })
+  const routing = routeOf(tools, exchange, restrictions)
+  const routed = routing instanceof Promise ? await routing : routing
   const finding = tools.stickiness.order(exchange, routed.candidates)
   const { candidates: found, stay } = finding instanceof Promise ? await finding : finding
   const candidates = steps === null ? found : steps.order(found, exchange)
   marks.routedMs = tools.clock.monotonicMs()
   exchange.candidates = candidates
   marks.admittedMs = marks.routedMs
-  if (tools.quota.limits(exchange.caller)) await admit(tools, exchange)
+  if (exchange.reservation === null && tools.quota.limits(exchange.caller)) await admit(tools, exchange)
   const debug: Readonly<Record<string, unknown>>[] = []
   let turns = 0
   let next = candidates[0]
@@ -114,7 +119,10 @@ async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promi
         const opened = tools.openKey(credential, endpoint)
         attempt.ownKey = opened instanceof Promise ? await opened : opened
       }
-      if (steps?.addresses === true) await steps.address(exchange, endpoint)
+      if (steps?.addresses === true) {
+        await steps.address(exchange, endpoint, look)
+        run.assembler.annotate(exchange.parsedFiles)
+      }
       finish = await run.run()
       stay?.succeeded(next, run.usage)
       settle(exchange, attempt, run.usage, finish, tools.byokFeePercent)
@@ -132,7 +140,8 @@ async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promi
           continue
         }
         if (verdict.kind !== 'pass') {
-          return refuse(tools, exchange, sink, run, verdict.kind === 'refuse' ? verdict.error : misjudged())
+          const why = verdict.kind === 'refuse' ? verdict.error : misjudged()
+          return refuse(tools, exchange, sink, run, debug, why)
         }
         if (held !== null) {
           // To the client nothing was said before now.
@@ -160,10 +169,36 @@ async function serve(tools: GatewayTools, exchange: Exchange, sink: Sink): Promi
       if (run.committed) return failLive(tools, exchange, target, run, error)
       // The model has answered: nobody else would do better.
       if (finish !== null) throw error
-      next = routed.fallbacks ? candidateAfter(candidates, next, exchange, error) : undefined
+      // Nobody else is asked for a caller who has gone, or whose request was ended here.
+      const goesOn = routed.fallbacks && !exchange.signal.aborted
+      next = goesOn ? candidateAfter(candidates, next, exchange, error) : undefined
     }
   }
   throw lastError(exchange.attempts)
+}
+
+/** Who may serve the prompt as it stands; a promise only where the own keys have to be waited for. */
+function routeOf(
+  { credentials, catalog }: GatewayTools,
+  { prompt, caller, dataRegion }: Exchange,
+  restrictions: Restrictions | null,
+): Route | Promise<Route> {
+  const { organizationId, workspaceId, keyHash } = caller
+  const known = credentials.of(organizationId, workspaceId)
+  return known instanceof Promise
+    ? known.then(ownKeys => route(prompt, catalog, { ownKeys, keyHash, dataRegion, restrictions }))
+    : route(prompt, catalog, { ownKeys: known, keyHash, dataRegion, restrictions })
+}
+
+/** Before routing, for a step whose questions cost; when all steps are done it is routed as they leave it. */
+async function admitEarly(
+  tools: GatewayTools,
+  exchange: Exchange,
+  restrictions: Restrictions | null,
+): Promise<void> {
+  const { candidates } = await routeOf(tools, exchange, restrictions)
+  exchange.candidates = candidates
+  if (tools.quota.limits(exchange.caller)) await admit(tools, exchange)
 }
 
 /** The final items. What closing them says goes to the sink, as all before it. */
@@ -193,9 +228,11 @@ function refuse(
   exchange: Exchange,
   sink: Sink,
   run: AttemptRun,
-  error: GatewayError,
+  debug: readonly Readonly<Record<string, unknown>>[],
+  why: GatewayError,
 ): Outcome {
-  if (run.committed) return failLive(tools, exchange, sink, run, error)
+  if (run.committed) return failLive(tools, exchange, sink, run, why)
+  const error = reported(exchange, why)
   account(tools, exchange, error)
   if (!sink.live) return { answered: false, error, ...told(exchange) }
   const { id, createdAt, attempts } = exchange
@@ -205,7 +242,7 @@ function refuse(
     sink.write(event)
   })
   sink.hold?.()
-  assembler.begin([])
+  assembler.begin(debug)
   assembler.fail(error, ending(tools, exchange, null))
   sink.end()
   return { answered: true, refused: error }
@@ -221,7 +258,7 @@ function failLive(
 ): Outcome {
   account(tools, exchange, error)
   sink.hold?.()
-  run.assembler.fail(error, ending(tools, exchange, null))
+  run.assembler.fail(reported(exchange, error), ending(tools, exchange, null))
   sink.end()
   return { answered: true, refused: error }
 }
@@ -236,18 +273,28 @@ function ending(tools: GatewayTools, exchange: Exchange, finish: Finish | null):
   }
 }
 
-function refusal(tools: GatewayTools, exchange: Exchange, thrown: unknown): Outcome {
+async function refusal(tools: GatewayTools, exchange: Exchange, thrown: unknown): Promise<Outcome> {
   const error = reported(exchange, advised(exchange, foreseen(tools, thrown)))
   // A model that has answered is charged for, whatever kept its answer from leaving.
-  if (exchange.finish === null && exchange.earlier === null) waive(exchange)
+  const answered = exchange.finish !== null || exchange.earlier !== null
+  const last = exchange.attempts.at(-1)
+  if (!answered && (last === undefined || !isStoppedHere(last))) waive(exchange)
+  const { withMetadata, candidates, pipeline } = exchange
+  if (withMetadata && candidates.length === 0 && pipeline.length > 0)
+    exchange.candidates = await servable(tools, exchange)
   return { answered: false, error, ...told(exchange) }
 }
 
-/** What was judged before the exchange failed is told with the failure. */
-function reported({ alignment }: Exchange, error: GatewayError): GatewayError {
-  if (alignment === null || alignment.calls.length === 0 || error.metadata?.['alignment'] !== undefined)
-    return error
-  return rewritten(error, error.message, { ...error.metadata, alignment })
+/** What was judged and read before the exchange failed is told with the failure. */
+function reported({ alignment, parsedFiles }: Exchange, error: GatewayError): GatewayError {
+  const judged =
+    alignment !== null && alignment.calls.length > 0 && error.metadata?.['alignment'] === undefined
+  if (!judged && parsedFiles.length === 0) return error
+  return rewritten(error, error.message, {
+    ...error.metadata,
+    ...(judged ? { alignment } : {}),
+    ...(parsedFiles.length === 0 ? {} : { file_annotations: parsedFiles }),
+  })
 }
 
 /** A provider that finds an input too long does not know what could be done about it here. */
@@ -287,7 +334,6 @@ function told(exchange: Exchange): { metadata: GatewayMetadata | null; charged: 
 /** The thrown value as a GatewayError; one we did not foresee is logged with where it came from. */
 function foreseen(tools: GatewayTools, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
-  const masked: FailureCode = 'internal'
-  if (error.code === masked) tools.log.fault('exchange failed', error.cause ?? error)
+  if (error.code === 'internal') tools.log.fault('exchange failed', error.cause ?? error)
   return error
 }

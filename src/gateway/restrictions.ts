@@ -3,7 +3,7 @@
  */
 import { retainsNothing } from '../access/own-keys.ts'
 import type { Restrictions as Rules, ZdrGroup } from '../guardrails/policy.ts'
-import type { DataRegion, Endpoint } from '../providers/provider.ts'
+import type { DataRegion, Endpoint, Provider } from '../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { namesProvider } from './filters.ts'
 
@@ -21,6 +21,13 @@ export type Restriction = (typeof RESTRICTIONS)[number]
 export interface Restrictions {
   /** Null: it may serve. */
   refusal(candidate: RouteCandidate): Restriction | null
+  /**
+   * As `refusal`, for what the gateway asks on behalf of the caller: which model that is was not the caller's choice,
+   * but what the caller says goes no further for it.
+   */
+  dataRefusal(candidate: RouteCandidate): Restriction | null
+  /** As `dataRefusal`, for a service beside the catalogue: nobody has said what its provider keeps. */
+  providerRefusal(provider: Provider): Restriction | null
   /** Nothing may be kept of what is sent, wherever that is said for. */
   readonly zeroRetention: boolean
   /** Whether requests may come by the host of this region; null: the global one. */
@@ -41,16 +48,37 @@ interface Test {
   readonly admits: (candidate: RouteCandidate) => boolean
 }
 
+/** About the choice of models; all others are about where data goes. */
+const ABOUT_MODELS: ReadonlySet<Restriction> = new Set([
+  'guardrail:allowed_models',
+  'guardrail:ignored_models',
+])
+/** About what becomes of data where it went: only who keeps nothing is certain to meet these. */
+const ABOUT_USE: ReadonlySet<Restriction> = new Set(['guardrail:zdr', 'guardrail:training'])
+
 /** Null where they restrict nothing. */
 export function restrictionsOf(rules: Rules): Restrictions | null {
   const tests = testsOf(rules)
   const regions = rules.regions === null ? null : new Set<string>(rules.regions)
   if (tests.length === 0 && regions === null) return null
+  const dataTests = tests.filter(({ restriction }) => !ABOUT_MODELS.has(restriction))
   return {
     zeroRetention: tests.some(({ restriction }) => restriction === 'guardrail:zdr'),
-    refusal: candidate => tests.find(({ admits }) => !admits(candidate))?.restriction ?? null,
+    refusal: candidate => firstRefusal(tests, candidate),
+    dataRefusal: candidate => firstRefusal(dataTests, candidate),
+    providerRefusal(provider) {
+      const { allowedProviders, ignoredProviders } = rules
+      if (allowedProviders !== null && !isNamed(allowedProviders, { provider }))
+        return 'guardrail:allowed_providers'
+      if (isNamed(ignoredProviders, { provider })) return 'guardrail:ignored_providers'
+      return dataTests.find(({ restriction }) => ABOUT_USE.has(restriction))?.restriction ?? null
+    },
     admitsRegion: region => regions === null || regions.has(region ?? 'global'),
   }
+}
+
+function firstRefusal(tests: readonly Test[], candidate: RouteCandidate): Restriction | null {
+  return tests.find(({ admits }) => !admits(candidate))?.restriction ?? null
 }
 
 function testsOf(rules: Rules): readonly Test[] {
@@ -91,7 +119,7 @@ function testsOf(rules: Rules): readonly Test[] {
   return tests
 }
 
-function isNamed(names: readonly string[], endpoint: Endpoint): boolean {
+function isNamed(names: readonly string[], endpoint: Pick<Endpoint, 'provider'>): boolean {
   return names.some(name => namesProvider(name, endpoint))
 }
 

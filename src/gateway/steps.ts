@@ -7,6 +7,8 @@ import type { Attempt, Candidate, Exchange } from '../exchange.ts'
 import type { AnyPlugin, Step, Turn, Verdict } from '../plugins/plugin.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import type { Look } from './guard.ts'
+import { textsOf, unseenTexts } from './guard-texts.ts'
 
 /** The steps of a request; null when no plugin has to do with it. */
 export type StepsOf = (request: ResponsesRequest) => Steps | null
@@ -53,13 +55,29 @@ export class Steps {
     this.addresses = steps.some(step => step.address !== undefined)
   }
 
-  /** Each in its turn, since one may build on what another has written. Rejects with why the request is refused. */
-  async prepare(exchange: Exchange): Promise<void> {
+  /**
+   * Each in its turn, since one may build on what another has written; what it has written is looked at before the next
+   * one works on it. Rejects with why the request is refused.
+   */
+  async prepare(exchange: Exchange, look: Look | null = null): Promise<void> {
     for (const step of this.#steps) {
-      const preparing = step.prepare?.(exchange)
+      const before = exchange.prompt
+      const preparing = step.prepare?.(exchange, text => this.#inspect(text, exchange, look))
       if (preparing !== undefined) await preparing
       exchange.signal.throwIfAborted()
+      if (exchange.prompt !== before) await this.#look(step, exchange, before, look)
     }
+  }
+
+  /** The text stands as a system message in a prompt of its own, whose findings are those of the exchange. */
+  async #inspect(text: string, exchange: Exchange, look: Look | null): Promise<string> {
+    const before: ResponsesRequest = { input: [] }
+    const alone: Exchange = { ...exchange, prompt: { input: [{ role: 'system', content: text }] } }
+    const looking = look?.(alone, before) ?? null
+    if (looking !== null) await looking
+    const left = textsOf(alone.prompt)[0]?.text ?? ''
+    if (left !== '') await this.#show([left], exchange)
+    return left
   }
 
   /** The candidates as all steps order them. */
@@ -67,11 +85,36 @@ export class Steps {
     return this.#steps.reduce((ordered, step) => step.order?.(ordered, exchange) ?? ordered, candidates)
   }
 
-  /** Makes the prompt fit the endpoint that is asked next. Rejects with why it cannot be asked. */
-  async address(exchange: Exchange, endpoint: Attempt['endpoint']): Promise<void> {
+  /** Makes the prompt fit the endpoint that is asked next, as in `prepare`. Rejects with why it cannot be asked. */
+  async address(exchange: Exchange, endpoint: Attempt['endpoint'], look: Look | null = null): Promise<void> {
     for (const step of this.#steps) {
+      const before = exchange.prompt
       const addressing = step.address?.(exchange, endpoint)
       if (addressing !== undefined) await addressing
+      exchange.signal.throwIfAborted()
+      if (exchange.prompt !== before) await this.#look(step, exchange, before, look)
+    }
+  }
+
+  /** Guardrails and the other steps look at what a step has brought into the prompt, such as the text of a file. */
+  async #look(step: Step, exchange: Exchange, before: ResponsesRequest, look: Look | null): Promise<void> {
+    if (step.bringsNothing === true) return
+    try {
+      const looking = look?.(exchange, before) ?? null
+      if (looking !== null) await looking
+      if (this.#steps.every(other => other.look === undefined)) return
+      const texts = unseenTexts(exchange.prompt, before).flatMap(({ text }) => (text === '' ? [] : [text]))
+      if (texts.length > 0) await this.#show(texts, exchange)
+    } catch (refused) {
+      // An error never repeats what was refused, and it tells of files what was read of them.
+      exchange.parsedFiles.length = 0
+      throw refused
+    }
+  }
+
+  async #show(texts: readonly string[], exchange: Exchange): Promise<void> {
+    for (const step of this.#steps) {
+      await step.look?.(exchange, texts)
       exchange.signal.throwIfAborted()
     }
   }

@@ -13,7 +13,7 @@ import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
 import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
-import type { Plugin, Step, Turn, Verdict } from './plugin.ts'
+import type { Inspect, Plugin, RuleAgainst, Step, Turn, Verdict } from './plugin.ts'
 
 export interface AlignmentParts {
   readonly ask: Ask
@@ -22,6 +22,9 @@ export interface AlignmentParts {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
   /** Null: nobody is admitted. */
   readonly evaluator: { readonly model: string } | null
+  /** Ids of workspaces under HIPAA, whose messages may go to no evaluator. */
+  readonly hipaaWorkspaces: readonly string[]
+  readonly ruleAgainst: RuleAgainst
   /** For the judgement of one message. */
   readonly timeoutMs: number
 }
@@ -44,11 +47,14 @@ export function createAlignment(parts: AlignmentParts): Plugin<'alignment'> {
 
 class AlignmentStep implements Step {
   readonly id = 'alignment'
+  readonly bringsNothing = true
   readonly holds: boolean
   readonly #parts: AlignmentParts
   readonly #settings: Settings
   readonly #mode: 'enforce' | 'audit'
   readonly #threshold: number
+  /** As guardrails leave them, from `prepare` on: the caller's own form of them goes to nobody. */
+  #rules: readonly string[] = []
   readonly #report: AlignmentReport = { calls: [] }
   /** Of the message that is being written; each new one may be tried as often. */
   #retriesLeft: number
@@ -62,14 +68,19 @@ class AlignmentStep implements Step {
     this.holds = this.#mode === 'enforce'
   }
 
-  prepare(exchange: Exchange): void {
-    const obstacle = obstacleTo(exchange, this.#parts)
+  async prepare(exchange: Exchange, inspect: Inspect): Promise<void> {
+    const { workspaceId } = exchange.caller
+    if (workspaceId !== null && this.#parts.hipaaWorkspaces.includes(workspaceId)) {
+      throw new GatewayError('permission_denied', 'Alignment plugin: not for requests of a HIPAA workspace')
+    }
+    const obstacle = await obstacleTo(exchange, this.#parts)
     if (obstacle !== null) {
       throw new GatewayError(
         'invalid_request',
         `Alignment plugin: the request cannot be evaluated: ${obstacle}`,
       )
     }
+    this.#rules = await inspected(this.#settings.rules, inspect)
     exchange.alignment = this.#report
     exchange.pipeline.push({
       type: 'plugin',
@@ -80,7 +91,7 @@ class AlignmentStep implements Step {
       data: { mode: this.#mode, buffered: this.holds },
     })
     if (this.#settings.instruct !== false) {
-      exchange.prompt = instructed(exchange.prompt, this.#settings.rules)
+      exchange.prompt = instructed(exchange.prompt, this.#rules)
     }
   }
 
@@ -97,7 +108,7 @@ class AlignmentStep implements Step {
       this.#retriesLeft = this.#retries
       return { kind: 'pass' }
     }
-    const { rules } = this.#settings
+    const rules = this.#rules
     const broken = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
     if (this.#retriesLeft-- > 0) {
       const named = broken.map(index => rules[index] ?? '')
@@ -128,7 +139,7 @@ class AlignmentStep implements Step {
 
   async #judgement({ output }: Turn, exchange: Exchange): Promise<Judgement> {
     const { ask, clock, evaluator, tasks, timeoutMs } = this.#parts
-    const { rules } = this.#settings
+    const rules = this.#rules
     const extract = extractMessage(output)
     if (extract === null || evaluator === null) return { reason: 'cut' }
     const dueMs = clock.monotonicMs() + timeoutMs
@@ -155,20 +166,31 @@ class AlignmentStep implements Step {
     }
   }
 
-  /** Nobody is there to read on, or nothing may be delivered any more. What was delivered already is told to its end. */
+  /** Nobody is there to read on, or nothing may be delivered any more. What was delivered is told to its end. */
   #isOver({ signal }: Exchange): boolean {
     return signal.aborted && (this.holds || (signal.reason as GatewayError).code === 'client_closed')
   }
 }
 
-/** Why a request cannot be evaluated: what is said in it may go to no other model, or there is none. */
-function obstacleTo(
-  { request, dataRegion, zeroRetention }: Exchange,
-  { evaluator }: AlignmentParts,
-): string | null {
+/** The rules as one text, which is how a model reads them: nothing hides between two of them. */
+async function inspected(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
+  const left = (await inspect(rules.join('\n'))).split('\n')
+  if (left.length === rules.length) return left
+  throw new GatewayError(
+    'permission_denied',
+    'Alignment plugin: a guardrail redacts a text that reaches over several rules',
+  )
+}
+
+/** Why a request cannot be evaluated: what is said in it may not go to the evaluator, or there is none. */
+async function obstacleTo(
+  { request, caller, dataRegion, zeroRetention }: Exchange,
+  { evaluator, ruleAgainst }: AlignmentParts,
+): Promise<string | null> {
   if (evaluator === null) return 'not_admitted'
   if (zeroRetention || request.provider?.zdr === true) return 'zero_data_retention'
-  return dataRegion === null ? null : 'regional_host'
+  if (dataRegion !== null) return 'regional_host'
+  return await ruleAgainst(caller, evaluator)
 }
 
 function reasonFor(thrown: unknown): Reason {

@@ -5,7 +5,7 @@
 import { GatewayError } from '../errors.ts'
 import type { Attempt, Candidate, Exchange } from '../exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
-import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
+import { ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { compressContext } from '../tasks/compress-context.ts'
 import type { Plugin, Step } from './plugin.ts'
@@ -18,9 +18,6 @@ export interface ContextCompressionParts {
 }
 
 type Endpoint = Attempt['endpoint']
-
-/** Room for the answer where the caller names none. */
-const ORDINARY_OUTPUT_TOKENS = 1_024
 
 export function createContextCompression(parts: ContextCompressionParts): Plugin<'context-compression'> {
   return {
@@ -43,6 +40,7 @@ function namesSmall(
 
 class CompressionStep implements Step {
   readonly id = 'context-compression'
+  readonly bringsNothing = true
   readonly #parts: ContextCompressionParts
   readonly #asked: boolean
 

@@ -1,33 +1,38 @@
 /**
- * File parser: PDFs as text for models that take none. They are read in the task pool for documents; models that take
- * files get them as they are. What was read goes back with the answer, and is not read again when it is sent back.
+ * File parser: PDFs as text for models that take none; models that take files get them as they are. What was read goes
+ * back with the answer, and is not read again when it is sent back. Serve threads.
  */
-import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors.ts'
 import type { Attempt, Exchange } from '../exchange.ts'
-import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
-import { TaskError } from '../tasks/failure.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
-import { withTextParts } from './answer-text.ts'
-import { bytesOf, knownTexts, type PdfPart, pdfsOf, withTexts } from './file-parts.ts'
-import type { Plugin, Step, Turn } from './plugin.ts'
+import {
+  documentsOf,
+  type FoundDocument,
+  inputParts,
+  type ReadContent,
+  textsOf,
+  withDocuments,
+} from './file-parts.ts'
+import { FileReader, type FileReaderParts, type ReadingEngine, unreadable } from './file-reader.ts'
+import type { Plugin, RuleAgainst, Step } from './plugin.ts'
 
-export interface FileParserParts {
-  readonly tasks: Pick<GatewayTasks, 'run'>
+export interface FileParserParts extends FileReaderParts {
   /** Whether the model reads files itself. */
   readonly takesFiles: (modelId: string) => boolean
+  /** Whether it sees pictures, those in a document among them. */
+  readonly takesImages: (modelId: string) => boolean
+  readonly ruleAgainst: RuleAgainst
 }
 
 type Settings = Extract<PluginSettings, { id: 'file-parser' }>
-type Annotation = Extract<OutputTextPart['annotations'][number], { type: 'file' }>
+type Endpoint = Attempt['endpoint']
 
 /** Documents of one request. */
 const FILES_MAX = 16
 /** Of all documents of a request together: more than any model reads. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
-/** For one document; some thousand pages take a tenth of it. */
-const PARSE_MS = 20_000
+/** Formats in which a file cannot be named by its address. */
+const LINKLESS: ReadonlySet<Endpoint['format']> = new Set<Endpoint['format']>(['openai-chat'])
 
 export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> {
   return {
@@ -39,96 +44,85 @@ export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> 
 class FileParserStep implements Step {
   readonly id = 'file-parser'
   readonly #parts: FileParserParts
-  readonly #engine: NonNullable<NonNullable<Settings['pdf']>['engine']> | null
-  /** By the data URL. */
-  readonly #texts = new Map<string, string>()
-  readonly #annotations: Annotation[] = []
+  readonly #engine: 'native' | ReadingEngine | null
+  #reader: FileReader | null = null
 
   constructor(parts: FileParserParts, settings: Settings) {
     this.#parts = parts
-    this.#engine = settings.pdf?.engine ?? null
+    const engine = settings.pdf?.engine ?? null
+    this.#engine = engine === 'cloudflare-ai' ? 'pdf-text' : engine
   }
 
-  prepare({ request }: Exchange): void {
-    if (this.#engine === 'mistral-ocr')
-      throw new GatewayError('invalid_request', 'file-parser: pdf.engine: mistral-ocr is not configured')
-    if (pdfsOf(request).length > FILES_MAX)
-      throw new GatewayError('invalid_request', `file-parser: expected at most ${FILES_MAX} PDF files`)
-  }
-
-  async address(exchange: Exchange, { modelId }: Attempt['endpoint']): Promise<void> {
-    const native = this.#engine === null ? this.#parts.takesFiles(modelId) : this.#engine === 'native'
-    const pdfs = native ? [] : pdfsOf(exchange.request)
-    const known = knownTexts(exchange.request)
-    let chars = 0
-    for (const { part, path } of pdfs) {
-      const text = this.#texts.get(part.file_data) ?? (await this.#read(part, path, known, exchange))
-      this.#texts.set(part.file_data, text)
-      chars += text.length
-      if (chars > TEXT_MAX_CHARS) throw unreadable(path, 'the documents hold too much text')
-    }
-    exchange.prompt = withTexts(exchange.prompt, part =>
-      native ? null : (this.#texts.get(part.file_data) ?? null),
-    )
-  }
-
-  async finish({ output }: Turn): Promise<readonly OutputItem[]> {
-    const notes = this.#annotations.splice(0)
-    // The first text carries them all; the others have nothing to do with it.
-    return await withTextParts(output, part => ({
-      ...part,
-      annotations: [...part.annotations, ...notes.splice(0)],
-    }))
-  }
-
-  async #read(
-    part: PdfPart,
-    path: string,
-    known: ReadonlyMap<string, string>,
-    exchange: Exchange,
-  ): Promise<string> {
-    const bytes = bytesOf(part)
-    const hash = createHash('sha256').update(bytes).digest('hex')
-    const before = known.get(hash)
-    if (before !== undefined) return before
-    const pages = await this.#parse(bytes, path, exchange)
-    const texts = pages.filter(page => page !== '')
-    if (texts.length === 0)
-      throw unreadable(
-        path,
-        'the document holds no text; of a scan only a model that takes files can read it',
-      )
-    exchange.pipeline.push({
-      type: 'plugin',
-      name: 'file-parser',
-      summary: 'a document was read as text',
-      data: { engine: 'pdf-text', pages: pages.length },
-    })
-    const content = texts.map(text => ({ type: 'text', text }))
-    const name = part.filename == null ? {} : { name: part.filename }
-    this.#annotations.push({ type: 'file', file: { hash, ...name, content } })
-    return texts.join('\n\n')
-  }
-
-  async #parse(bytes: Uint8Array, path: string, { signal }: Exchange): Promise<readonly string[]> {
-    try {
-      const { pages } = await this.#parts.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
-      return pages
-    } catch (thrown) {
-      signal.throwIfAborted()
-      if (!(thrown instanceof TaskError)) throw thrown
-      if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') {
-        throw new GatewayError('service_unavailable', 'file-parser: too many documents are being read', {
-          cause: thrown,
-        })
+  async prepare(exchange: Exchange): Promise<void> {
+    const { request } = exchange
+    if (this.#engine === 'mistral-ocr') {
+      const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
+      if (this.#parts.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
+      if (staysHere(exchange))
+        throw unreadable(field, 'mistral-ocr: the data of this request may go to no other provider')
+      const rule = await this.#parts.ruleAgainst(exchange.caller, 'ocr')
+      if (rule !== null) {
+        throw unreadable(field, `mistral-ocr: a guardrail of this API key forbids its provider (${rule})`)
       }
-      if (thrown.outcome === 'timeout') throw unreadable(path, 'the document takes too long to read')
-      const known = thrown.failure !== null && thrown.failure.code !== 'internal'
-      throw unreadable(path, known ? thrown.message : 'the document cannot be read')
     }
+    if (documentsOf(request).length > FILES_MAX)
+      throw new GatewayError('invalid_request', `file-parser: expected at most ${FILES_MAX} files`)
+  }
+
+  async address(exchange: Exchange, endpoint: Endpoint): Promise<void> {
+    const engine = await this.#engineFor(exchange, endpoint)
+    const documents = documentsOf(exchange.request)
+    this.#reader ??= new FileReader(this.#parts, exchange)
+    const reader = this.#reader
+    if (engine === 'native') {
+      await this.#pass(documents, exchange, endpoint, reader)
+      return
+    }
+    const takesImages = this.#parts.takesImages(endpoint.modelId)
+    const contents = new Map<string, ReadContent>()
+    let chars = 0
+    for (const document of documents) {
+      const content = await reader.read(document, engine)
+      for (const text of textsOf(content)) chars += text.length
+      if (chars > TEXT_MAX_CHARS) throw unreadable(document.path, 'the documents hold too much text')
+      contents.set(document.source.text, content)
+    }
+    exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
+      const content = contents.get(text)
+      return content === undefined ? null : inputParts(part, content, takesImages)
+    })
+  }
+
+  async #engineFor(exchange: Exchange, { modelId }: Endpoint): Promise<'native' | ReadingEngine> {
+    const { takesFiles, ocr, ruleAgainst } = this.#parts
+    if (this.#engine !== null) return this.#engine
+    if (takesFiles(modelId)) return 'native'
+    if (ocr === null || staysHere(exchange)) return 'pdf-text'
+    return (await ruleAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
+  }
+
+  /** The files as they are, or where the format has no place for links, with their bytes instead. */
+  async #pass(
+    documents: readonly FoundDocument[],
+    exchange: Exchange,
+    { format }: Endpoint,
+    reader: FileReader,
+  ): Promise<void> {
+    const inlined = new Map<string, string>()
+    if (LINKLESS.has(format) && this.#parts.fetchPage !== null) {
+      for (const document of documents)
+        if (document.source.kind === 'link') inlined.set(document.source.text, await reader.inlined(document))
+    }
+    exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
+      const file_data = inlined.get(text)
+      if (file_data === undefined) return null
+      return [{ type: 'input_file', filename: part.filename ?? 'document.pdf', file_data }]
+    })
   }
 }
 
-function unreadable(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
+/** What is said in it may go to no provider that the caller did not ask for. */
+function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
+  const { zdr, data_collection } = request.provider ?? {}
+  return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null
 }

@@ -1,78 +1,151 @@
-/** PDFs in a request: where they stand, what was read of them before, and the request with their text instead. Pure. */
+/** Documents in a request: where they stand, what was read of them before, and the request with that instead. Pure. */
 import type { InputItem } from '../protocol/items.ts'
+import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
-/** A document as the caller sent it. */
-export interface PdfPart {
+/** A file as the caller sent it. */
+export interface FilePart {
   readonly type: 'input_file'
-  /** Data URL. */
-  readonly file_data: string
+  readonly file_data?: string | null
+  readonly file_url?: string | null
+  readonly file_id?: string | null
   readonly filename?: string | null
 }
 
-const PDF_DATA = /^data:application\/pdf(?:;[^,;]*)*;base64,/i
-const HEAD_MAX = 256
+/** Where the bytes of a document are: in a data URL, behind a link, or with somebody else under an id. */
+export interface Source {
+  readonly kind: 'data' | 'link' | 'id'
+  readonly field: 'file_data' | 'file_url' | 'file_id'
+  readonly text: string
+}
 
-export function isPdf(part: unknown): part is PdfPart {
-  if (typeof part !== 'object' || part === null) return false
-  const { type, file_data } = part as { type?: unknown; file_data?: unknown }
-  return type === 'input_file' && typeof file_data === 'string' && PDF_DATA.test(file_data.slice(0, HEAD_MAX))
+export interface FoundDocument {
+  readonly part: FilePart
+  readonly source: Source
+  /** The field under which the caller knows it. */
+  readonly path: string
+}
+
+/** What was read of a document, in its order, as annotations carry it: text, and pictures by data URL. */
+export type ReadContent = ParsedFileAnnotation['file']['content']
+
+const PDF_DATA = /^data:application\/pdf(?:;[^,;]*)*;base64,/i
+const LINK = /^https?:\/\//i
+const HEAD_MAX = 256
+/** Readers accept some bytes of something else before the header. */
+const HEADER_WITHIN_BYTES = 1_024
+
+/** Where a part's document is; null for what is no file, and for data that is no PDF. */
+export function sourceOf(part: unknown): Source | null {
+  if (typeof part !== 'object' || part === null) return null
+  const { type, file_data, file_url, file_id } = part as Readonly<Record<string, unknown>>
+  if (type !== 'input_file') return null
+  if (isFilled(file_data)) return told('file_data', file_data, LINK)
+  if (isFilled(file_url)) return told('file_url', file_url, /^(?!data:)/i)
+  return isFilled(file_id) ? { kind: 'id', field: 'file_id', text: file_id } : null
+}
+
+function told(field: 'file_data' | 'file_url', text: string, link: RegExp): Source | null {
+  const head = text.slice(0, HEAD_MAX)
+  if (PDF_DATA.test(head)) return { kind: 'data', field, text }
+  return link.test(head) ? { kind: 'link', field, text } : null
+}
+
+function isFilled(value: unknown): value is string {
+  return typeof value === 'string' && value !== ''
 }
 
 /** The bytes that a data URL stands for; what is no base64 is left out, and then they are no document. */
-export function bytesOf({ file_data }: PdfPart): Uint8Array {
-  const base64 = file_data.slice(file_data.indexOf(',') + 1)
+export function bytesOf(dataUrl: string): Uint8Array {
+  const base64 = dataUrl.slice(dataUrl.indexOf(',') + 1)
   // An own buffer: small ones would share a pool, which does not travel to another thread.
   return new Uint8Array(Buffer.from(base64, 'base64'))
 }
 
-/** All PDFs, in their order, with the paths under which the caller knows them. */
-export function pdfsOf({ input }: ResponsesRequest): { readonly part: PdfPart; readonly path: string }[] {
+/** Whether it is worth a question to somebody else; what reads it here finds out by itself. */
+export function looksLikePdf(bytes: Uint8Array): boolean {
+  const { buffer, byteOffset, byteLength } = bytes
+  return Buffer.from(buffer, byteOffset, Math.min(byteLength, HEADER_WITHIN_BYTES)).includes('%PDF-')
+}
+
+export function pdfDataUrl(bytes: Uint8Array): string {
+  const { buffer, byteOffset, byteLength } = bytes
+  return `data:application/pdf;base64,${Buffer.from(buffer, byteOffset, byteLength).toString('base64')}`
+}
+
+/** All documents, in their order. */
+export function documentsOf({ input }: ResponsesRequest): FoundDocument[] {
   if (typeof input === 'string') return []
-  const found: { part: PdfPart; path: string }[] = []
+  const found: FoundDocument[] = []
   for (const [at, item] of input.entries()) {
     const { field, parts } = partsOf(item)
-    for (const [index, part] of parts.entries())
-      if (isPdf(part)) found.push({ part, path: `input[${at}].${field}[${index}].file_data` })
+    for (const [index, part] of parts.entries()) {
+      const source = sourceOf(part)
+      if (source === null) continue
+      found.push({
+        part: part as FilePart,
+        source,
+        path: `input[${at}].${field}[${index}].${source.field}`,
+      })
+    }
   }
   return found
 }
 
-/** Texts by the hash of their document, from annotations that the caller sent back. */
-export function knownTexts({ input }: ResponsesRequest): ReadonlyMap<string, string> {
-  const known = new Map<string, string>()
+/** What was read by the hash of its document, from annotations that the caller sent back. */
+export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, ReadContent> {
+  const known = new Map<string, ReadContent>()
   if (typeof input === 'string') return known
   for (const item of input)
     for (const part of partsOf(item).parts)
       for (const { file } of annotationsOf(part)) {
-        const texts = file.content.map(textIn).filter(text => text !== '')
-        if (texts.length > 0) known.set(file.hash, texts.join('\n\n'))
+        const content = file.content.map(contentIn).filter(piece => piece !== null)
+        if (content.length > 0) known.set(file.hash, content)
       }
   return known
 }
 
-/** The request with what `textOf` knows of each PDF in its place, and without the annotations, which no model reads. */
-export function withTexts(
+/**
+ * The request with the parts that `partsFor` gives in the place of each document (null: it stays), and without the
+ * annotations, which no model reads.
+ */
+export function withDocuments(
   request: ResponsesRequest,
-  textOf: (part: PdfPart) => string | null,
+  partsFor: (part: FilePart, source: Source) => readonly object[] | null,
 ): ResponsesRequest {
   const { input } = request
   if (typeof input === 'string') return request
-  const changed = (part: unknown): unknown => {
-    if (isPdf(part)) {
-      const text = textOf(part)
-      return text === null ? part : { type: 'input_text', text: framed(part, text) }
-    }
+  const changed = (part: unknown): readonly unknown[] => {
+    const source = sourceOf(part)
+    if (source !== null) return partsFor(part as FilePart, source) ?? [part]
     const dropped = new Set<unknown>(annotationsOf(part))
-    if (dropped.size === 0) return part
+    if (dropped.size === 0) return [part]
     const { annotations } = part as { annotations: unknown[] }
-    return { ...(part as object), annotations: annotations.filter(note => !dropped.has(note)) }
+    return [{ ...(part as object), annotations: annotations.filter(note => !dropped.has(note)) }]
   }
   const items = input.map(item => {
     const { field, parts } = partsOf(item)
-    return parts.length === 0 ? item : ({ ...item, [field]: parts.map(changed) } as InputItem)
+    return parts.length === 0 ? item : ({ ...item, [field]: parts.flatMap(changed) } as InputItem)
   })
   return { ...request, input: items }
+}
+
+/** What was read as parts of a message; pictures only for models that take them. */
+export function inputParts(
+  { filename }: FilePart,
+  content: ReadContent,
+  takesImages: boolean,
+): readonly object[] {
+  const text = textsOf(content).join('\n\n')
+  const images = takesImages ? content.map(imageIn).filter(url => url !== '') : []
+  return [
+    { type: 'input_text', text: filename == null ? text : `File: ${filename}\n\n${text}` },
+    ...images.map(image_url => ({ type: 'input_image', detail: 'auto', image_url })),
+  ]
+}
+
+export function textsOf(content: ReadContent): string[] {
+  return content.map(textIn).filter(text => text !== '')
 }
 
 interface FileNote {
@@ -92,13 +165,23 @@ function isFileNote(note: unknown): note is FileNote {
   return type === 'file' && typeof file?.hash === 'string' && Array.isArray(file.content)
 }
 
+function contentIn(content: unknown): ReadContent[number] | null {
+  const text = textIn(content)
+  if (text !== '') return { type: 'text', text }
+  const url = imageIn(content)
+  return url === '' ? null : { type: 'image_url', image_url: { url } }
+}
+
 function textIn(content: unknown): string {
   const { type, text } = (content ?? {}) as { type?: unknown; text?: unknown }
   return type === 'text' && typeof text === 'string' ? text : ''
 }
 
-function framed({ filename }: PdfPart, text: string): string {
-  return filename == null ? text : `File: ${filename}\n\n${text}`
+/** Data only: an annotation is no way to have an address asked. */
+function imageIn(content: unknown): string {
+  const { type, image_url } = (content ?? {}) as { type?: unknown; image_url?: { url?: unknown } | null }
+  const url = type === 'image_url' ? image_url?.url : null
+  return typeof url === 'string' && url.startsWith('data:image/') ? url : ''
 }
 
 function partsOf(item: object): { readonly field: 'content' | 'output'; readonly parts: readonly unknown[] } {

@@ -1,5 +1,6 @@
 /** What the moderation model is shown of a request, how it is asked, and how its answer is read. Pure. */
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { mapSaid } from '../protocol/request-texts.ts'
 
 export interface Moderated {
   readonly flagged: boolean
@@ -21,13 +22,20 @@ hate, harassment, threats, self-harm, sexual content, sexual content with minors
 weapons, violence or crime. Answer with nothing but a JSON object {"flagged": boolean, "categories": [...]} that names \
 the categories in lower case, none when nothing is flagged.`
 
-/** Everything that the caller says, in pieces of bounded length; null: more than may be judged. */
-export function textsToModerate({ instructions, input }: ResponsesRequest): readonly string[] | null {
+/** Everything that is said in the request, in pieces of bounded length; null: more than may be judged. */
+export function textsToModerate(request: ResponsesRequest): readonly string[] | null {
   const said: string[] = []
-  if (typeof instructions === 'string') said.push(instructions)
-  if (typeof input === 'string') said.push(input)
-  else for (const item of input) collect(item, said)
-  const text = said.filter(each => each !== '').join('\n\n')
+  // Whoever said it: a caller writes the assistant's as well. Declarations of tools are nobody's words.
+  mapSaid(request, text => {
+    said.push(text)
+    return text
+  })
+  return piecesOf(said)
+}
+
+/** As textsToModerate, of any texts. */
+export function piecesOf(texts: readonly string[]): readonly string[] | null {
+  const text = texts.filter(each => each !== '').join('\n\n')
   const pieces: string[] = []
   for (let from = 0; from < text.length; from += TEXT_MAX - OVERLAP) {
     if (pieces.length === TEXTS_MAX) return null
@@ -35,22 +43,6 @@ export function textsToModerate({ instructions, input }: ResponsesRequest): read
     if (from + TEXT_MAX >= text.length) break
   }
   return pieces
-}
-
-/** Texts of messages and of what tools gave back, whoever said them: a caller writes the assistant's as well. */
-function collect(item: object, said: string[]): void {
-  for (const field of ['content', 'output', 'arguments', 'input', 'summary'] as const) {
-    const value = (item as Partial<Record<typeof field, unknown>>)[field]
-    if (typeof value === 'string') said.push(value)
-    else if (Array.isArray(value)) for (const part of value) collectPart(part, said)
-  }
-}
-
-function collectPart(part: unknown, said: string[]): void {
-  if (typeof part !== 'object' || part === null) return
-  const { text, refusal } = part as { text?: unknown; refusal?: unknown }
-  if (typeof text === 'string') said.push(text)
-  if (typeof refusal === 'string') said.push(refusal)
 }
 
 export function moderating(model: string, text: string, isPrivate: boolean): ResponsesRequest {

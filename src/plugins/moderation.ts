@@ -1,18 +1,20 @@
 /**
- * Moderation: a configured model looks at what goes in, before anything is routed. What it flags is refused; when it
- * cannot say, the request is refused as well, because whoever asks for moderation does not want to go without.
+ * Moderation: a configured model looks at what goes in, before any other is asked. What it flags is refused; when it
+ * cannot say, the request is refused as well, because whoever asks for moderation does not want to go without. The
+ * service pays for it, so it is only done for requests that the limits of their caller allow.
  */
 import { GatewayError } from '../errors.ts'
 import type { Ask, Exchange } from '../exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
-import { moderating, readModeration, textsToModerate } from './moderation-question.ts'
-import type { Plugin, Step } from './plugin.ts'
+import { moderating, piecesOf, readModeration, textsToModerate } from './moderation-question.ts'
+import type { Plugin, RuleAgainst, Step } from './plugin.ts'
 
 export interface ModerationParts {
   readonly ask: Ask
   /** Null: nobody moderates. */
   readonly moderation: { readonly model: string } | null
+  readonly ruleAgainst: RuleAgainst
 }
 
 /** For all of a request; a caller waits for it before anything else. */
@@ -43,9 +45,25 @@ class ModerationStep implements Step {
     if (zeroRetention || prompt.provider?.zdr === true)
       throw refused('a request with zero data retention cannot be moderated')
     if (dataRegion !== null) throw refused('a request by the host of a region cannot be moderated')
-    const texts = textsToModerate(prompt)
+    const rule = await this.#parts.ruleAgainst(exchange.caller, moderation)
+    if (rule !== null) {
+      throw refused(
+        `a guardrail of this API key forbids that the input goes to the moderation model (${rule})`,
+      )
+    }
+    await this.#moderate(moderation.model, textsToModerate(prompt), exchange)
+  }
+
+  /** What was read out of files, or stands in settings of plugins, is moderated as the request that holds it. */
+  async look(exchange: Exchange, texts: readonly string[]): Promise<void> {
+    const { moderation } = this.#parts
+    if (moderation !== null) await this.#moderate(moderation.model, piecesOf(texts), exchange)
+  }
+
+  async #moderate(model: string, texts: readonly string[] | null, exchange: Exchange): Promise<void> {
     if (texts === null) throw refused('the input is too long to be moderated')
-    const found = await Promise.all(texts.map(text => this.#judge(moderation.model, text, exchange)))
+    await exchange.admitted?.()
+    const found = await Promise.all(texts.map(text => this.#judge(model, text, exchange)))
     const at = found.findIndex(({ flagged }) => flagged)
     exchange.pipeline.push({
       type: 'guardrail',

@@ -6,6 +6,7 @@ import type { GatewayError } from '../errors.ts'
 import type { Attempt, Candidate, Exchange } from '../exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
+import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 export type PluginId = PluginSettings['id']
@@ -27,15 +28,38 @@ export type Verdict =
   /** Nothing of the turn is delivered; the exchange ends with this. */
   | { readonly kind: 'refuse'; readonly error: GatewayError }
 
+/**
+ * A text that the caller sent outside of the prompt, as its guardrails leave it once the steps with `look` have seen it
+ * too. Rejects with why the request is refused. What a plugin passes on of such texts has to come from here.
+ */
+export type Inspect = (text: string) => Promise<string>
+
+/**
+ * Null: what the caller says may go to that model, or to the provider of OCR, which the gateway would ask by itself.
+ * Otherwise what forbids it among the rules of the caller's guardrails, such as `guardrail:training`.
+ */
+export type RuleAgainst = (
+  caller: Caller,
+  helper: { readonly model: string } | 'ocr',
+) => string | null | Promise<string | null>
+
 /** A plugin at work on one exchange; may keep state from call to call. All verbs are optional. */
 export interface Step {
   readonly id: PluginId | HouseRule['id']
-  /** Before routing. May rewrite `exchange.prompt` and add to `exchange.pipeline`. A GatewayError refuses the request. */
-  prepare?(exchange: Exchange): void | Promise<void>
+  /** Before routing. May rewrite `exchange.prompt`, add to `exchange.pipeline`. A GatewayError refuses the request. */
+  prepare?(exchange: Exchange, inspect: Inspect): void | Promise<void>
   /** After routing: the same candidates in another order. */
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
   /** Before each call of a model: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   address?(exchange: Exchange, endpoint: Attempt['endpoint']): void | Promise<void>
+  /**
+   * What it writes into the prompt is the gateway's own, stood there before, or was given to `inspect`. Without it
+   * guardrails and steps with `look` look at everything new that `prepare` and `address` leave in the prompt, before
+   * any provider is called.
+   */
+  readonly bringsNothing?: boolean
+  /** Texts that another step brings, as guardrails leave them. A GatewayError refuses the request. */
+  look?(exchange: Exchange, texts: readonly string[]): void | Promise<void>
   /** Nothing of a turn leaves before `judge` has passed it; heartbeats do. */
   readonly holds?: boolean
   /** After each call of the model, before the terminal event. Without `holds` the turn has been delivered by then. */

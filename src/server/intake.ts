@@ -3,10 +3,11 @@
  * nothing of the HTTP library. What runs inside the library's callbacks only takes notes; all answers leave later.
  */
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
-import { GatewayError, toGatewayError } from '../errors.ts'
+import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { observeStages } from '../exchange-series.ts'
 import { generationId } from '../ids.ts'
 import type { Log } from '../log.ts'
-import { type Metrics, observeStages } from '../metrics.ts'
+import type { Metrics } from '../metrics.ts'
 import { type Marks, openMarks } from '../stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import { isAway } from '../storage/store-error.ts'
@@ -49,6 +50,8 @@ export interface IntakeTools extends GateRules {
 const LAST_WORD_MS = 1000
 /** Label of what matched no route, and method of what is none. */
 const OTHER = 'other'
+/** Label by the first digit of the status. */
+const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 export class Intake {
@@ -256,7 +259,7 @@ export class Intake {
   }
 
   #fail(thrown: unknown): void {
-    const error = isAway(thrown) ? unavailable(thrown) : toGatewayError(thrown)
+    const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#tools.log.fault('request failed', thrown)
     if (this.#over || this.#wire.dead) return
     if (this.#reply.started) {
@@ -283,9 +286,11 @@ export class Intake {
     const outcome = this.#outcome()
     const sent = this.#reply.status === 0 ? (this.#reason?.status ?? 500) : this.#reply.status
     const status = outcome === 'aborted' ? 499 : sent
-    metrics.requests.inc({ route, status_class: `${Math.floor(status / 100)}xx`, outcome })
-    metrics.requestDuration.observe({ route }, durationMs / 1000)
+    metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
+    metrics.requestDuration.of(route).observe(durationMs / 1000)
     observeStages(metrics, this.#marks, endedMs)
+    const { summary } = this.#reply
+    // Field by field: copying the summary over would look each of them up by name.
     log.exchange({
       id: this.#id,
       method: KNOWN_METHODS.has(this.#method) ? this.#method : OTHER,
@@ -293,8 +298,14 @@ export class Intake {
       status,
       outcome,
       durationMs: Math.round(durationMs * 10) / 10,
-      ...this.#reply.summary,
-      error: this.#reply.error?.code ?? this.#reply.summary?.error ?? null,
+      firstTokenMs: summary?.firstTokenMs,
+      model: summary?.model,
+      provider: summary?.provider,
+      attempts: summary?.attempts,
+      inputTokens: summary?.inputTokens,
+      outputTokens: summary?.outputTokens,
+      finish: summary?.finish,
+      error: this.#reply.error?.code ?? summary?.error ?? null,
     })
     this.#tools.onOver(this)
   }
@@ -310,12 +321,4 @@ export class Intake {
 /** Statuses that are the client's doing: not a request that took too long, but a method that nobody has. */
 function isRefusal(status: number): boolean {
   return (status >= 400 && status <= 499 && status !== 408) || status === 501
-}
-
-/** Nothing is wrong with the request, and nothing has been promised. */
-function unavailable(cause: unknown): GatewayError {
-  return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-    retryAfterSeconds: 1,
-    cause,
-  })
 }

@@ -16,7 +16,7 @@ import { parseVaultKeys } from '../access/vault-keys.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config.ts'
 import { FORMATS } from '../formats/table.ts'
-import { type AskTools, createAsk } from '../gateway/ask.ts'
+import { createAsk, type SharedTools } from '../gateway/ask.ts'
 import { Drains } from '../gateway/drains.ts'
 import { estimateInput } from '../gateway/estimate.ts'
 import { createGuard, prepareGuardrail } from '../gateway/guard.ts'
@@ -24,6 +24,7 @@ import { createLedger } from '../gateway/ledger.ts'
 import { createListing } from '../gateway/listing.ts'
 import { openKey } from '../gateway/own-key.ts'
 import { createGateway } from '../gateway/respond.ts'
+import { createRuleAgainst } from '../gateway/rule-against.ts'
 import { createSteps } from '../gateway/steps.ts'
 import { createPins, Stickiness } from '../gateway/sticky.ts'
 import { patternProblem } from '../guardrails/pattern-problem.ts'
@@ -32,7 +33,7 @@ import { createMetrics, type MetricLabels, type Metrics } from '../metrics.ts'
 import { createPlugins } from '../plugins/table.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import { type Catalog, CatalogError, createCatalog } from '../providers/catalog.ts'
-import type { Model } from '../providers/provider.ts'
+import type { Model, Provider } from '../providers/provider.ts'
 import { createDataRegions } from '../server/data-region.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { createRoutes } from '../server/routes.ts'
@@ -41,7 +42,10 @@ import { openStore, StoreError } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool } from '../tasks/pool.ts'
-import { createUndiciClient } from '../upstream/undici-client.ts'
+import type { UpstreamClient } from '../upstream/client.ts'
+import { createPageFetcher } from '../upstream/fetch-page.ts'
+import { createHttpClient } from '../upstream/http-client.ts'
+import { createOcr } from '../upstream/ocr.ts'
 import { connectionCap, descriptorLimit } from './descriptor-limit.ts'
 
 export interface ServeOptions {
@@ -56,6 +60,8 @@ export interface ServeOptions {
   readonly log: Log
   /** Where usage records are spooled; the folder of a LedgerShipper. */
   readonly spoolFolder: string
+  /** Names the files there; default: a random name. */
+  readonly spoolWriter?: string
   /** Told of each record that this instance changed, after it has dropped its own memory of it. */
   readonly publish?: (change: Change) => void
   /** What quotas count with; default: counters of this instance alone. */
@@ -96,6 +102,10 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
   if (config.moderation !== null && catalog.model(config.moderation.model) === undefined) {
     throw new CatalogError('moderation.model', 'there is no such model')
   }
+  const { ocr } = config.files
+  if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
+    throw new CatalogError('files.ocr.provider', 'there is no such provider with a base URL')
+  }
   return catalog
 }
 
@@ -112,9 +122,25 @@ function modelFacts(catalog: Catalog) {
     endpoints.some(({ contextLength }) => contextLength !== null && contextLength <= SMALL_CONTEXT_TOKENS),
   )
   const reading = ids(({ inputModalities }) => inputModalities.includes('file'))
+  const seeing = ids(({ inputModalities }) => inputModalities.includes('image'))
   return {
     hasSmallContext: (id: string) => small.has(id),
     takesFiles: (id: string) => reading.has(id),
+    takesImages: (id: string) => seeing.has(id),
+  }
+}
+
+function ocrProviderOf({ ocr }: Config['files'], catalog: Catalog): Provider | null {
+  return ocr === null ? null : (catalog.provider(ocr.provider) ?? null)
+}
+
+/** How documents are got at. */
+function fileReading(files: Config['files'], catalog: Catalog, client: UpstreamClient, clock: Clock) {
+  const { links, ocr } = files
+  const provider = ocrProviderOf(files, catalog)
+  return {
+    fetchPage: links.enabled ? createPageFetcher({ clock, ...links }) : null,
+    ocr: ocr === null || provider === null ? null : createOcr({ client, ...ocr, provider }),
   }
 }
 
@@ -142,26 +168,31 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
   const store = await openStore(config.storageUrl, { wait: false })
-  const client = createUndiciClient({ clock, log })
+  const client = createHttpClient({ clock, log })
   const endUserKey = Buffer.from(options.endUserKey, 'base64')
   const spool = openSpool(options.spoolFolder, {
     clock,
     log,
     onLost: () => metrics.usageRecords.inc({ accounting: 'lost' }),
+    ...(options.spoolWriter === undefined ? {} : { writer: options.spoolWriter }),
   })
   const ledger = createLedger(spool, store.ledger)
   const drains = new Drains()
-  const tasks = createTaskPool({ threads: config.threads.tasks, clock, metrics })
+  // Of the whole process, so that more serve threads do not multiply them.
+  const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
+  const tasks = createTaskPool({ threads: workers, clock, metrics })
   const vault = createVault(parseVaultKeys(options.vaultKeys))
   const credentials = new Credentials({ store, clock, log })
   const ownKeys = createCredentialCache({ store, vault, clock, metrics, ...config.credentials })
   const counting = countingOf(options, store, clock)
+  const guardrails = new Guardrails({ store, clock, log, prepare: prepareGuardrail })
   const quota = createQuota({
     counters: counting.counters,
     clock,
     enforceCredits: config.credits.enforced,
     requestsPerMinute: config.quotas.requestsPerMinute,
     tokensPerMinute: config.quotas.tokensPerMinute,
+    budgets: guardrails,
   })
   const upstream = {
     catalog,
@@ -177,19 +208,20 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     byokFeePercent: config.byok.feePercent,
     stickiness: new Stickiness(createPins(clock)),
     hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
-  } satisfies AskTools
+  } satisfies SharedTools
+  const guard = createGuard({ guardrails, tasks, metrics })
   const plugins = createPlugins({
-    ask: createAsk(upstream),
+    ask: createAsk({ ...upstream, guard }),
     clock,
     metrics,
     tasks,
     ...config.alignment,
     moderation: config.moderation,
+    ...fileReading(config.files, catalog, client, clock),
+    ruleAgainst: createRuleAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     ...modelFacts(catalog),
   })
-  const guardrails = new Guardrails({ store, clock, log, prepare: prepareGuardrail })
-  const guard = createGuard({ guardrails, tasks, metrics })
   const gateway = createGateway({ ...upstream, credentials, quota, stepsOf: createSteps(plugins), guard })
   let prepared = options.prepared ?? true
   const keys = createKeyRing({

@@ -4,8 +4,13 @@ import { systemClock } from '../clock.ts'
 import { createBufferedLog } from '../log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
-import type { MetricSnapshot } from './messages.ts'
-import { type FromThread, PULSE_MS, type ServeSettings, type ToThread } from './messages.ts'
+import {
+  type FromThread,
+  type MetricSnapshot,
+  PULSE_MS,
+  type ServeSettings,
+  type ToThread,
+} from './messages.ts'
 import { RemoteCounters } from './remote-counters.ts'
 
 const settings = workerData as ServeSettings
@@ -91,7 +96,7 @@ async function leave(drained: Promise<void>): Promise<void> {
     server.close()
   }
   clearInterval(pulse)
-  log.close()
+  await log.close()
   // A thread may only end with its sockets closed, which takes the event loop a turn more: otherwise the HTTP
   // library takes the whole process along.
   await new Promise(resolve => setImmediate(resolve))

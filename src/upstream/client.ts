@@ -4,6 +4,7 @@
  */
 import type { GatewayError } from '../errors.ts'
 
+/** URL and headers are not changed once they were handed in; the same ones again cost less. */
 export interface UpstreamRequest {
   /** Absolute URL; host and scheme come from configuration only. */
   readonly url: URL

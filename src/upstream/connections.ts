@@ -1,16 +1,18 @@
 /**
- * Connections to providers, pooled per origin and isolation. One undici Client is one connection carrying one call
- * at a time; the newest idle one is taken first. A connection whose call did not end cleanly is never used again.
+ * Connections to providers, pooled per origin and isolation. One carries one call at a time; the newest idle one is
+ * taken first. A connection whose call did not end cleanly is never used again. Hot path: what is read goes from the
+ * one buffer of the thread through the parser to the call, without a stream in between.
  */
-import type { EventEmitter } from 'node:events'
 import type { Socket } from 'node:net'
-import { Client, type Dispatcher } from 'undici'
+import type { Clock, Timer } from '../clock.ts'
 import { openSocket, type SessionMemory, type Target, targetOf } from './connect.ts'
+import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
+  readonly clock: Clock
   /** How long an unused connection is kept; below the usual 5 s of servers, which would close it under our hands. */
   readonly keepAliveMs: number
-  /** Bytes of all header names and values of one reply. */
+  /** Bytes of status line and headers of one reply. */
   readonly maxHeaderBytes: number
   readonly maxResponseBytes: number
   /** Idle connections kept in one pool. */
@@ -21,110 +23,238 @@ export interface ConnectionLimits {
   readonly ca: string | undefined
 }
 
-export class Connection {
+/** Who sends a request on a connection and is told what becomes of it. */
+export interface Caller {
+  /** The request has been handed to the connected socket. Never from inside `send`. */
+  onSent(): void
+  onHead(head: ReplyHead): void
+  /** The bytes are only valid during the call. */
+  onBody(bytes: Buffer): void
+  /** The reply is whole. The connection has already gone back to its pool, or was closed. */
+  onDone(): void
+  /**
+   * There will be no reply, or no more of it. Never from inside `send`. `unsent` is the request when a kept connection
+   * broke before anything was written to it: not a failed request, only a stale connection.
+   */
+  onLost(error: unknown, unsent: string | null): void
+}
+
+/** What one read may bring; the kernel seldom has more for us. */
+const READ_BYTES = 64 * 1024
+/** After one as large as this more is likely to lie ready. */
+const FULL_READ_BYTES = 16 * 1024
+/** Of what lies ready on one connection, before the others get their turn; the library reads up to 32 times as much. */
+const TURN_BYTES = 64 * 1024
+/** What a provider says it keeps a connection for is cut by this, so that ours is the shorter time. */
+const HINT_MARGIN_MS = 1_000
+
+export class Connection implements ReplyReceiver {
+  /** Monotonic; when an idle one has been unused for too long. */
+  expiresMs = 0
   readonly #pool: Pool
-  readonly #client: Client
-  #socket: Socket | null = null
-  #busy = false
-  #gone = false
-  /** Whether a call was completed on it before. */
-  used = false
+  readonly #parser: ReplyParser
+  readonly #socket: Socket
+  #caller: Caller | null = null
+  /** Until the socket is connected: what is to be written then. A certificate is checked before anything leaves. */
+  #waiting: string | null = null
+  #isOpen = false
+  #isUsed = false
+  #isGone = false
+  #isPaused = false
+  /** Bytes of full reads, one after the other. */
+  #turnBytes = 0
+  #keepMs: number
+  #error: unknown = null
 
-  constructor(pool: Pool, limits: ConnectionLimits) {
+  constructor(pool: Pool, limits: ConnectionLimits, buffer: Buffer) {
     this.#pool = pool
-    this.#client = new Client(pool.origin, {
-      pipelining: 1,
-      allowH2: false,
-      // Deadlines are the call's own: they follow the injected clock and stand still while we pause.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: limits.keepAliveMs,
-      // A server's own hint may shorten the time, never lengthen it.
-      keepAliveMaxTimeout: limits.keepAliveMs,
-      maxHeaderSize: limits.maxHeaderBytes,
-      maxResponseSize: limits.maxResponseBytes,
-      connect: (_options, callback) => {
-        const socket = openSocket(pool.target, limits.ca, pool.memory, error => {
-          if (error === null) callback(null, socket)
-          else callback(error, null)
-        })
-        this.#socket = socket
-        pool.track(socket)
+    this.#keepMs = limits.keepAliveMs
+    this.#parser = new ReplyParser(this, limits)
+    const reading = {
+      buffer,
+      callback: (length: number) => {
+        this.#read(buffer, length)
+        return this.#mayGoOn(length)
       },
+    }
+    this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))
+    this.#socket.on('end', () => this.#closed())
+    this.#socket.on('close', () => this.#closed())
+    this.#socket.on('error', error => {
+      this.#error = error
     })
-    this.#client.on('drain', () => this.#idle())
-    this.#client.on('disconnect', () => {
-      if (!this.#busy) this.discard()
-    })
-    // Only a defect inside the client gets here; without a listener it would end the process.
-    const emitter: EventEmitter = this.#client
-    emitter.on('error', () => this.discard())
+    pool.track(this.#socket)
   }
 
-  /** Sends one request. The caller ends it with `release` or `discard`. */
-  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    this.#busy = true
-    this.#client.dispatch(options, handler)
+  /** Writes one request as soon as the connection stands. The caller ends it early with `discard`. */
+  send(request: string, caller: Caller): void {
+    this.#caller = caller
+    this.#waiting = request
+    // A kept connection is looked at once more: what the provider has sent or closed meanwhile is seen before that.
+    if (this.#isOpen) setImmediate(writeTo, this)
   }
 
-  /** The call has ended cleanly; the connection goes back to its pool when the client is ready for the next. */
-  release(): void {
-    if (this.#gone) return
-    this.#busy = false
-    this.used = true
-    // A reply that overtook its request leaves bytes of the old request in front of the next one.
-    if (this.#socket === null || this.#socket.writableLength > 0) this.discard()
+  /** Of `send`, in its own time. */
+  write(): void {
+    const request = this.#waiting
+    if (request === null) return
+    this.#waiting = null
+    this.#parser.begin()
+    this.#socket.write(request)
+    this.#caller?.onSent()
   }
 
-  /** Closes the socket at once, connected or not. */
+  /** Stops reading. What has been read and not yet decrypted may still come. */
+  pause(): void {
+    this.#isPaused = true
+    this.#socket.pause()
+  }
+
+  /** Reads on; nothing is handed over from inside. */
+  resume(): void {
+    if (!this.#isPaused || this.#isGone) return
+    this.#isPaused = false
+    this.#socket.resume()
+  }
+
+  /** Closes the socket at once, connected or not; the caller is told nothing more. */
   discard(): void {
-    if (this.#gone) return
-    this.#gone = true
-    this.#busy = false
+    if (this.#isGone) return
+    this.#isGone = true
+    this.#caller = null
+    this.#waiting = null
+    this.#parser.stop()
     this.#pool.forget(this)
-    this.#socket?.destroy()
-    this.#client.destroy().catch(() => undefined)
+    this.#socket.destroy()
   }
 
-  #idle(): void {
-    if (this.#gone || this.#busy) return
-    if (!this.#pool.keep(this)) this.discard()
+  /** Closes the socket at once; the caller is told. */
+  close(): void {
+    this.#lose(new Error('closed by the gateway'))
+  }
+
+  onHead(head: ReplyHead): void {
+    const hint = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(head.headers['keep-alive'] ?? '')
+    // A server's own hint may shorten the time, never lengthen it.
+    if (hint !== null) this.#keepMs = Math.min(this.#keepMs, Number(hint[1]) * 1000 - HINT_MARGIN_MS)
+    this.#caller?.onHead(head)
+  }
+
+  onBody(bytes: Buffer): void {
+    this.#caller?.onBody(bytes)
+  }
+
+  onDone(isReusable: boolean): void {
+    const caller = this.#caller
+    this.#caller = null
+    this.#isUsed = true
+    // A reply that overtook its request leaves bytes of the old request in front of the next one.
+    if (!isReusable || this.#keepMs <= 0 || this.#socket.writableLength > 0) this.discard()
+    else {
+      this.resume()
+      if (!this.#pool.keep(this, this.#keepMs)) this.discard()
+    }
+    caller?.onDone()
+  }
+
+  #opened(error: Error | null): void {
+    // An error is followed by the closing of the socket.
+    if (error !== null || this.#isGone) return
+    this.#isOpen = true
+    this.write()
+  }
+
+  #read(buffer: Buffer, length: number): void {
+    if (this.#caller === null || this.#waiting !== null) {
+      // Nobody asked: it would be taken for the reply to the next request.
+      this.close()
+      return
+    }
+    try {
+      this.#parser.push(buffer, length)
+    } catch (thrown) {
+      this.#lose(thrown)
+    }
+  }
+
+  /** False: reading stops until the event loop has been round. */
+  #mayGoOn(length: number): boolean {
+    this.#turnBytes = length < FULL_READ_BYTES ? 0 : this.#turnBytes + length
+    if (this.#turnBytes < TURN_BYTES) return true
+    this.#turnBytes = 0
+    setImmediate(readOn, this)
+    return false
+  }
+
+  /** Of reading, in its own time. */
+  readOn(): void {
+    if (!this.#isPaused && !this.#isGone) this.#socket.resume()
+  }
+
+  /** By the provider, by an error, or by us, in which case nobody has to be told any more. */
+  #closed(): void {
+    if (this.#isGone || (this.#caller !== null && this.#parser.end())) return
+    this.#lose(this.#error ?? new Error('closed by the provider'))
+  }
+
+  #lose(error: unknown): void {
+    const caller = this.#caller
+    const unsent = this.#isUsed ? this.#waiting : null
+    this.discard()
+    caller?.onLost(error, unsent)
   }
 }
 
+function writeTo(connection: Connection): void {
+  connection.write()
+}
+
+function readOn(connection: Connection): void {
+  connection.readOn()
+}
+
 class Pool {
-  readonly origin: string
   readonly target: Target
   readonly memory: SessionMemory = { session: undefined }
   readonly #limits: ConnectionLimits
-  readonly #track: (socket: Socket) => void
+  readonly #house: Connections
   readonly #idle: Connection[] = []
   readonly #all = new Set<Connection>()
   #retired = false
 
-  constructor(url: URL, limits: ConnectionLimits, track: (socket: Socket) => void) {
-    this.origin = url.origin
+  constructor(url: URL, limits: ConnectionLimits, house: Connections) {
     this.target = targetOf(url)
     this.#limits = limits
-    this.#track = track
+    this.#house = house
   }
 
   take(): Connection {
-    const idle = this.#idle.pop()
-    return idle ?? this.fresh()
+    return this.#idle.pop() ?? this.fresh()
   }
 
   fresh(): Connection {
-    const connection = new Connection(this, this.#limits)
+    const connection = new Connection(this, this.#limits, this.#house.buffer)
     this.#all.add(connection)
     return connection
   }
 
   /** False when there is no place for one more idle connection. */
-  keep(connection: Connection): boolean {
+  keep(connection: Connection, keepMs: number): boolean {
     if (this.#retired || this.#idle.length >= this.#limits.maxIdle) return false
-    if (!this.#idle.includes(connection)) this.#idle.push(connection)
+    connection.expiresMs = this.#limits.clock.monotonicMs() + keepMs
+    this.#idle.push(connection)
+    this.#house.sweepAt(connection.expiresMs)
     return true
+  }
+
+  /** Closes what has been idle for too long; returns when the next one will have been. */
+  sweep(nowMs: number): number {
+    let next = Number.POSITIVE_INFINITY
+    for (const connection of [...this.#idle]) {
+      if (connection.expiresMs <= nowMs) connection.discard()
+      else next = Math.min(next, connection.expiresMs)
+    }
+    return next
   }
 
   forget(connection: Connection): void {
@@ -134,7 +264,7 @@ class Pool {
   }
 
   track(socket: Socket): void {
-    this.#track(socket)
+    this.#house.watch(socket)
   }
 
   /** Closes what is idle; what is busy is closed when its call ends. */
@@ -145,17 +275,21 @@ class Pool {
 
   closeAll(): void {
     this.retire()
-    for (const connection of [...this.#all]) connection.discard()
+    for (const connection of [...this.#all]) connection.close()
   }
 }
 
 export class Connections {
+  /** Of every read of this thread: what a read brings is dealt with before the next one begins. */
+  readonly buffer = Buffer.allocUnsafeSlow(READ_BYTES)
   readonly #limits: ConnectionLimits
   /** In order of use, oldest first. */
   readonly #pools = new Map<string, Pool>()
   readonly #sockets = new Set<Socket>()
   #drained: (() => void) | null = null
   #closing: Promise<void> | null = null
+  #sweeping: Timer | null = null
+  #sweepsAtMs = 0
 
   constructor(limits: ConnectionLimits) {
     this.#limits = limits
@@ -167,6 +301,23 @@ export class Connections {
     return fresh ? pool.fresh() : pool.take()
   }
 
+  /** One timer for all idle connections: set anew only when it would fire too late. */
+  sweepAt(atMs: number): void {
+    if (this.#sweeping !== null && this.#sweepsAtMs <= atMs) return
+    this.#sweeping?.cancel()
+    this.#sweepsAtMs = atMs
+    const delayMs = Math.max(1, Math.ceil(atMs - this.#limits.clock.monotonicMs()))
+    this.#sweeping = this.#limits.clock.after(delayMs, () => this.#sweep())
+  }
+
+  watch(socket: Socket): void {
+    this.#sockets.add(socket)
+    socket.once('close', () => {
+      this.#sockets.delete(socket)
+      if (this.#sockets.size === 0) this.#drained?.()
+    })
+  }
+
   /** Resolves when the last socket is closed; calls that are still running fail. */
   close(): Promise<void> {
     this.#closing ??= this.#closeAll()
@@ -174,6 +325,7 @@ export class Connections {
   }
 
   #closeAll(): Promise<void> {
+    this.#sweeping?.cancel()
     for (const pool of this.#pools.values()) pool.closeAll()
     this.#pools.clear()
     return new Promise(resolve => {
@@ -189,7 +341,7 @@ export class Connections {
     const key = isolation === undefined ? url.origin : `${url.origin} ${isolation}`
     let pool = this.#pools.get(key)
     if (pool === undefined) {
-      pool = new Pool(url, this.#limits, socket => this.#watch(socket))
+      pool = new Pool(url, this.#limits, this)
       this.#evict()
     } else {
       this.#pools.delete(key)
@@ -207,11 +359,11 @@ export class Connections {
     }
   }
 
-  #watch(socket: Socket): void {
-    this.#sockets.add(socket)
-    socket.once('close', () => {
-      this.#sockets.delete(socket)
-      if (this.#sockets.size === 0) this.#drained?.()
-    })
+  #sweep(): void {
+    this.#sweeping = null
+    const nowMs = this.#limits.clock.monotonicMs()
+    let next = Number.POSITIVE_INFINITY
+    for (const pool of this.#pools.values()) next = Math.min(next, pool.sweep(nowMs))
+    if (next !== Number.POSITIVE_INFINITY) this.sweepAt(next)
   }
 }

@@ -3,8 +3,6 @@
  * same from frame to frame. A frame that matches is proven, without decoding it, to be whole, proper, and to say the
  * same as its forerunner with another piece of text. Pure. Hot path: `match` runs per delta and makes no objects.
  */
-import { isUtf8 } from 'node:buffer'
-
 const SPACE = 32
 const QUOTE = 34
 const BACKSLASH = 92
@@ -120,7 +118,7 @@ export class FramePattern {
     return frame.slice(`event: ${this.event}\ndata: `.length, -2)
   }
 
-  /** Where the frame at `at` ends, when it is one of this kind numbered `sequence`; -1 otherwise, and when it is cut. */
+  /** Where the frame at `at` ends, if it is of this kind and numbered `sequence`; -1 otherwise, and when it is cut. */
   match(bytes: Buffer, at: number, sequence: number): number {
     const fixed = this.#fixed
     const slots = this.#slots
@@ -164,16 +162,22 @@ function numberEnd(bytes: Buffer, at: number, expected: number): number {
   return end > at && value === expected ? end : -1
 }
 
-/** Where the quote stands that closes the JSON string whose content begins at `at`; -1 when it is none, or cut. */
+/**
+ * Where the quote stands that closes the JSON string whose content begins at `at`; -1 when it is none, or cut, or no
+ * UTF-8.
+ */
 function stringEnd(bytes: Buffer, at: number): number {
   const { length } = bytes
-  let ascii = true
   for (let end = at; end < length; end++) {
     const byte = bytes[end] as number
-    if (byte === QUOTE) return ascii || isUtf8(bytes.subarray(at, end)) ? end : -1
+    if (byte === QUOTE) return end
     if (byte < SPACE) return -1
-    if (byte > 127) ascii = false
-    else if (byte === BACKSLASH) {
+    if (byte > 127) {
+      const more = continuation(byte, bytes[end + 1] ?? 0)
+      if (more === 0) return -1
+      for (let offset = 2; offset <= more; offset++) if (!isContinuing(bytes[end + offset] ?? 0)) return -1
+      end += more
+    } else if (byte === BACKSLASH) {
       end++
       const escaped = bytes[end] ?? 0
       if (escaped === LOWER_U) {
@@ -183,6 +187,23 @@ function stringEnd(bytes: Buffer, at: number): number {
     }
   }
   return -1
+}
+
+/** How many bytes follow the first of a character, given the second; 0 when the two begin none (RFC 3629). */
+function continuation(first: number, second: number): number {
+  if (!isContinuing(second)) return 0
+  if (first >= 0xc2 && first <= 0xdf) return 1
+  // Overlong forms, surrogates, and what lies beyond the last character.
+  if (first === 0xe0) return second >= 0xa0 ? 2 : 0
+  if (first === 0xed) return second <= 0x9f ? 2 : 0
+  if (first >= 0xe1 && first <= 0xef) return 2
+  if (first === 0xf0) return second >= 0x90 ? 3 : 0
+  if (first === 0xf4) return second <= 0x8f ? 3 : 0
+  return first >= 0xf1 && first <= 0xf3 ? 3 : 0
+}
+
+function isContinuing(byte: number): boolean {
+  return (byte & 0xc0) === 0x80
 }
 
 function isHex(byte: number): boolean {

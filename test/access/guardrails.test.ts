@@ -112,6 +112,26 @@ t.test('a change is seen when what is known is no longer fresh, or at once after
   t.same(await Promise.all(all), ['c1', 'c1', 'c1', 'c1'])
 })
 
+t.test('budgets are known with what holds, and asked for again after word of a change', async t => {
+  const { guardrails, state, asked } = setup()
+  const caller = callerOf('k')
+  const [plain] = state.applied
+  if (plain === undefined) return
+  const guardrail = { ...plain.guardrail, limit: 5, resetInterval: 'daily' as const, revision: 2 }
+  await guardrails.of(caller)
+  t.equal(guardrails.budgets(caller), null, 'at once')
+  t.equal(asked.length, 1)
+  state.applied = [{ ...plain, guardrail }]
+  guardrails.forget('o')
+  const [first, second] = [guardrails.budgets(caller), guardrails.budgets(caller)]
+  t.match(await first, [{ guardrailId: guardrail.id, amount: 5, reset: 'daily' }])
+  t.match(await second, [{ amount: 5 }])
+  t.equal(asked.length, 2, 'the store is asked once, however many wait')
+  t.match(guardrails.budgets(caller), [{ amount: 5 }])
+  state.store = 'fails'
+  await t.rejects(Promise.resolve(guardrails.budgets(callerOf('unknown'))), { code: 'service_unavailable' })
+})
+
 t.test('what was read before a change is not kept after word of it', async t => {
   const { guardrails, asked, state } = setup()
   const early = names(guardrails.of(callerOf('k')))

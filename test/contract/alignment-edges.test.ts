@@ -4,7 +4,7 @@ import { loadConfig } from '../../src/config.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
+import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { SERVICE_ORGANIZATION_ID } from '../../src/storage/usage.ts'
 import { buildCatalog } from '../../src/threads/build.ts'
 import { BACKED, MODEL, startAligned, TIMEOUT_MS } from '../support/aligned-gateway.ts'
@@ -56,13 +56,40 @@ t.test('where nothing can be evaluated, nothing is asked', async t => {
     { plugins: [ALIGNMENT, ALIGNMENT] },
     'plugins[1].id: the plugin alignment is already in the list',
   )
-  const none = await start(t, { alignment: { evaluator: null, timeoutMs: 5 } })
+  const none = await start(t, { alignment: { evaluator: null, hipaaWorkspaces: [], timeoutMs: 5 } })
   const reply = await none.ask({ stream: true })
   t.equal(reply.status, 400)
   t.match(await reply.json(), {
     error: { message: 'Alignment plugin: the request cannot be evaluated: not_admitted' },
   })
   t.equal(provider.asked.length + none.provider.asked.length, 0)
+})
+
+t.test('requests of a HIPAA workspace are refused with the plugin, and with it alone', async t => {
+  const hipaaWorkspaces = ['another', DEFAULT_WORKSPACE_ID]
+  const evaluator = { model: 'acme/judge' }
+  const { ask, provider, script } = await start(t, {
+    alignment: { evaluator, timeoutMs: TIMEOUT_MS, hipaaWorkspaces },
+  })
+  for (const stream of [false, true]) {
+    const reply = await ask({ stream })
+    t.equal(reply.status, 403)
+    t.match(await reply.json(), {
+      error: {
+        code: 403,
+        message: 'Alignment plugin: not for requests of a HIPAA workspace',
+        metadata: { error_type: 'permission_denied' },
+      },
+    })
+  }
+  t.equal(provider.asked.length, 0)
+  script([GOOD], [])
+  t.equal((await ask({ plugins: [] })).status, 200)
+  const other = await start(t, {
+    alignment: { evaluator, timeoutMs: TIMEOUT_MS, hipaaWorkspaces: ['another'] },
+  })
+  other.script([GOOD], [KEPT])
+  t.equal((await other.ask()).status, 200)
 })
 
 t.test('on the host of a region nothing is evaluated', async t => {
@@ -188,6 +215,13 @@ t.test('the bodies that are echoed for debugging do not quote what was withheld'
   const text = await (await ask({ stream: true, debug: { echo_upstream_body: true } })).text()
   t.equal(parseEventStream(text).filter(({ type }) => type === 'response.debug').length, 1)
   t.notMatch(text, CANARY)
+  script([BAD, BAD], [BROKEN, BROKEN])
+  const refused = await (await ask({ stream: true, debug: { echo_upstream_body: true } })).text()
+  t.same(
+    parseEventStream(refused).map(({ type }) => type),
+    ['response.debug', 'response.created', 'response.in_progress', 'response.failed'],
+  )
+  t.notMatch(JSON.stringify(parseEventStream(refused)[0]), CANARY)
 })
 
 t.test('one record has the sum of all calls; the evaluator is the service’s own expense', async t => {
@@ -362,7 +396,9 @@ t.test('the simulated evaluator judges models of every format, in any dress of i
     ['sim/judge-fenced', 403, 200],
     ['sim/chat-judge-short', 503, 503],
   ] as const) {
-    const gateway = await startGateway({ alignment: { evaluator: { model: judge }, timeoutMs: TIMEOUT_MS } })
+    const gateway = await startGateway({
+      alignment: { evaluator: { model: judge }, hipaaWorkspaces: [], timeoutMs: TIMEOUT_MS },
+    })
     for (const format of ['', 'chat-', 'messages-', 'gemini-']) {
       const ask = (word: string, mode: string, stream = false) =>
         gateway.respond({
@@ -382,7 +418,10 @@ t.test('the simulated evaluator judges models of every format, in any dress of i
 })
 
 t.test('an evaluator that the catalogue does not have is a mistake of the configuration', async t => {
-  const config = { ...loadConfig([], {}), alignment: { evaluator: { model: 'acme/none' }, timeoutMs: 1 } }
+  const config = {
+    ...loadConfig([], {}),
+    alignment: { evaluator: { model: 'acme/none' }, hipaaWorkspaces: [], timeoutMs: 1 },
+  }
   t.throws(() => buildCatalog(config, 'http://127.0.0.1:9'), {
     message: 'alignment.evaluator.model: there is no such model',
   })

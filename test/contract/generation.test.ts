@@ -377,6 +377,23 @@ t.test('however many providers were tried, there is one record, of the one that 
   t.equal((await ledger.usageSince({ organizationId: 'org_default', since: '' })).requests, 2)
 })
 
+t.test('a request that a shutdown ends is told to nobody else', async t => {
+  const own = await startGateway()
+  const asking = own.respond({ model: 'sim/fail-no-headers', models: ['sim/echo'], input: 'go' })
+  await own.sim.until(state => state.openReplies === 1)
+  await own.serving.server.drain(0)
+  const answer = await asking
+  t.equal(answer.status, 503)
+  const { error } = (await answer.json()) as { error: { metadata?: Record<string, unknown> } }
+  t.equal(error.metadata?.['previous_errors'], undefined)
+  await own.close()
+  const { store, close } = await storeOf(own.storageUrl)
+  t.teardown(close)
+  const id = answer.headers.get('x-generation-id') ?? ''
+  t.match(await store.ledger.find(id, 'org_default'), { attempts: [{ error: 'service_unavailable' }] })
+  t.equal((await store.ledger.find(id, 'org_default'))?.attempts.length, 1)
+})
+
 t.test('where the provider is drained, a caller who leaves is charged what the provider told', async t => {
   const sim = createSim()
   t.teardown(() => sim.close())

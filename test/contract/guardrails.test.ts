@@ -370,6 +370,29 @@ t.test('a pattern that cannot be run is refused by its place and reason, without
     t.ok(await made(t, filter({ pattern })), pattern)
 })
 
+t.test(
+  'all patterns of a list may stand for twenty thousand characters, and the one too many is named',
+  async t => {
+    const { id } = await made(t)
+    const list = (count: number) =>
+      many(count, at => ({ ...WORD, pattern: `a{1000}${at % 10}?`, label: null }))
+    for (const [field, fields] of [
+      ['content_filters[19].pattern', (count: number) => ({ content_filters: list(count) })],
+      [`${OUTPUT_FILTERS}[19].pattern`, (count: number) => within({ content_filters: list(count) })],
+    ] as const) {
+      t.ok(await made(t, fields(19)), 'nineteen thousand and nineteen')
+      for (const answer of [await create(fields(20)), await ask('PATCH', `/guardrails/${id}`, fields(20))]) {
+        refusedBy(t, answer, field, 'twenty thousand and twenty')
+        t.match(answer.document, { error: { metadata: { code: 'invalid_regex_pattern' } } })
+      }
+    }
+    const both = { content_filters: list(19), ...within({ content_filters: list(19) }) }
+    t.ok(await made(t, both), 'each list by itself')
+    const plain = many(20, at => ({ ...WORD, pattern: `${at}`.padEnd(5_000, 'x'), label: null }))
+    t.ok(await made(t, { content_filters: plain }), 'plain text is searched and no automaton')
+  },
+)
+
 t.test('PATCH', async t => {
   t.test('changes one field at a time, and leaves out what is left out', async t => {
     const { id, ...rest } = await made(t)

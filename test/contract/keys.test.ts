@@ -20,6 +20,17 @@ async function make(fields: Record<string, unknown> = {}) {
 const count = async () => (await call('GET', '/keys?include_disabled=true&limit=1')).document['total_count']
 const unknownHash = '0'.repeat(64)
 
+const NOTHING_USED = {
+  usage: 0,
+  usage_daily: 0,
+  usage_weekly: 0,
+  usage_monthly: 0,
+  byok_usage: 0,
+  byok_usage_daily: 0,
+  byok_usage_weekly: 0,
+  byok_usage_monthly: 0,
+}
+
 t.test('a key is made: shown once, with every field of its record', async t => {
   const { key, hash, answer } = await make({ name: 'Für Ünïcode 🔑' })
   t.match(key, /^sk-gw-v1-[0-9a-f]{64}$/)
@@ -34,14 +45,7 @@ t.test('a key is made: shown once, with every field of its record', async t => {
     limit_remaining: null,
     limit_reset: null,
     include_byok_in_limit: false,
-    usage: 0,
-    usage_daily: 0,
-    usage_weekly: 0,
-    usage_monthly: 0,
-    byok_usage: 0,
-    byok_usage_daily: 0,
-    byok_usage_weekly: 0,
-    byok_usage_monthly: 0,
+    ...NOTHING_USED,
     created_at: '2026-07-16T12:00:00.000Z',
     updated_at: '2026-07-16T12:00:00.000Z',
     expires_at: null,
@@ -312,14 +316,7 @@ t.test('GET /key tells either kind of key about itself', async t => {
     limit_remaining: 3,
     limit_reset: null,
     include_byok_in_limit: false,
-    usage: 0,
-    usage_daily: 0,
-    usage_weekly: 0,
-    usage_monthly: 0,
-    byok_usage: 0,
-    byok_usage_daily: 0,
-    byok_usage_weekly: 0,
-    byok_usage_monthly: 0,
+    ...NOTHING_USED,
     is_free_tier: false,
     is_management_key: false,
     is_provisioning_key: false,

@@ -10,7 +10,7 @@ import { askMany } from '../support/many-requests.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-t.setTimeout(120_000)
+t.setTimeout(240_000)
 
 /** Each request costs the same, whatever is said. */
 const PRICED = {
@@ -226,7 +226,7 @@ t.test(
   async t => {
     const redis = await ownRedis(t)
     const { gateway, newKey } = await start(t, {
-      settings: { quotas: { nodes: 2 }, redis: { url: redis.url } },
+      settings: { quotas: { nodes: 2 }, redis: { url: redis.url, silenceMs: 5_000 } },
       threads: 2,
     })
     const degraded = async () => (await gateway.metric('gateway_quota_degraded')) === 1

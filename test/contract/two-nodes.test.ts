@@ -1,4 +1,4 @@
-/** Two gateways, one PostgreSQL, with and without Redis: what one is told the other knows, and what both used is known. */
+/** Two gateways, one PostgreSQL, with and without Redis: what one is told both know, and what both used is known. */
 import { randomBytes } from 'node:crypto'
 import { request } from 'node:http'
 import t, { type Test } from 'tap'

@@ -8,7 +8,10 @@ import { SIM_FORMATS, SIM_SLUG } from '../../src/sim/rows.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 
-/** `ok`: served all the same. A number: that status before anything was sent. `[n]`: fails after the first content in a stream, with status n where the answer is whole. */
+/**
+ * `ok`: served all the same. A number: that status before anything was sent. `[n]`: fails after the first content in a
+ * stream, with status n where the answer is whole.
+ */
 type Expected = 'ok' | number | readonly [whole: number]
 
 /** The OpenAI error object has no place for a status, so an overload told inside a 200 is just a failure there. */
@@ -78,7 +81,7 @@ const endpoint = (upstreamModel: string, format: (typeof SIM_FORMATS)[number]) =
 
 const gateway = await startGateway({
   // Long enough for a loaded machine, short enough that a hanging provider costs a test little.
-  timeouts: { upstreamHeadersMs: 2_000, upstreamIdleMs: 2_000, requestMs: 8_000 },
+  timeouts: { upstreamHeadersMs: 2_000, upstreamIdleMs: 2_000, requestMs: 12_000 },
   models: SIM_FORMATS.flatMap(format =>
     upstreamModels.flatMap(model => [
       { id: alone(format, model), endpoints: [endpoint(model, format)] },

@@ -5,14 +5,19 @@ import { GatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { createAsk } from '../../src/gateway/ask.ts'
 import { Drains } from '../../src/gateway/drains.ts'
+import { type Restrictions, restrictionsOf } from '../../src/gateway/restrictions.ts'
 import { createPins, Stickiness } from '../../src/gateway/sticky.ts'
+import { mergeGuardrails, type Restrictions as Rules } from '../../src/guardrails/policy.ts'
 import { createLog } from '../../src/log.ts'
 import { createMetrics } from '../../src/metrics.ts'
+import type { Caller } from '../../src/protocol/records.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
-import { createUndiciClient } from '../../src/upstream/undici-client.ts'
+import { createHttpClient } from '../../src/upstream/http-client.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
 import { TestClock } from '../support/test-clock.ts'
+
+const CALLER: Caller = { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null }
 
 async function start(t: Test, ...replies: ScriptedReply[]) {
   const provider = new ScriptedProvider()
@@ -20,13 +25,27 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
   provider.script('side', replies)
   const clock = new TestClock()
   const log = createLog('silent', { write: () => undefined })
-  const client = createUndiciClient({ clock: systemClock, log })
+  const client = createHttpClient({ clock: systemClock, log })
   const records: UsageRecord[] = []
   const endpoint = { provider: 'acme', upstreamModel: 'side', pricing: { prompt: '1', completion: '1' } }
+  const world: { restrictions: Restrictions | null } = { restrictions: null }
+  const guarded: Caller[] = []
   const ask = createAsk({
+    guard: {
+      restrictions(caller) {
+        guarded.push(caller)
+        return world.restrictions
+      },
+    },
     catalog: createCatalog({
       providers: [{ slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' }],
-      models: [{ id: 'acme/side', name: 'Side', endpoints: [endpoint] }],
+      models: [
+        {
+          id: 'acme/side',
+          name: 'Side',
+          endpoints: [endpoint, { ...endpoint, upstreamModel: 'kept', zdr: true }],
+        },
+      ],
       onAbort: 'cancel',
     }),
     ledger: { append: record => void records.push(record), find: async () => null },
@@ -47,8 +66,9 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
     await provider.close()
   })
   const parent = new AbortController()
-  const terms = { parent: { id: 'gen-1-parent', signal: parent.signal }, deadlineMs: 1_000 }
-  return { provider, clock, records, parent, ask: () => ask({ model: 'acme/side', input: 'Hi' }, terms) }
+  const terms = { parent: { id: 'gen-1-parent', caller: CALLER, signal: parent.signal }, deadlineMs: 1_000 }
+  const asking = () => ask({ model: 'acme/side', input: 'Hi' }, terms)
+  return { provider, clock, records, parent, world, guarded, ask: asking }
 }
 
 t.test('an answer comes whole, and is accounted to the service', async t => {
@@ -96,4 +116,21 @@ t.test('it ends with the exchange it is asked for', async t => {
   t.equal(provider.asked.length, 1, 'what is over asks nothing')
   t.equal(records.length, 2)
   t.equal(clock.armed, 0)
+})
+
+t.test('it goes only where guardrails let the data of the caller go it is asked for', async t => {
+  const { ask, provider, world, guarded, records } = await start(t)
+  provider.script('kept', [{ text: 'Hello' }])
+  const ruled = (rules: Partial<Rules>) => restrictionsOf({ ...mergeGuardrails([]).restrictions, ...rules })
+  world.restrictions = ruled({ paidModelTraining: false, allowedModels: ['acme/other'] })
+  t.match(await ask(), { status: 'completed' })
+  t.same(
+    provider.asked.map(({ model }) => model),
+    ['kept'],
+  )
+  t.same(guarded, [CALLER])
+  t.match(records, [{ organizationId: SERVICE_ORGANIZATION_ID }])
+  world.restrictions = ruled({ ignoredProviders: ['acme'] })
+  await t.rejects(ask(), { code: 'permission_denied', message: /guardrail:ignored_providers/ })
+  t.equal(provider.asked.length, 1)
 })

@@ -31,11 +31,78 @@ t.test('what the provider told stays exact; only missing output is estimated', a
   t.same(estimateUsage(asked('x'), { ...told, outputTokens: 500 }, 400), { ...told, outputTokens: 500 })
 })
 
+const PNG = `iVBORw0KGgo${'A'.repeat(1_000_000)}`
+const PDF = `JVBERi0xLjcK${'A'.repeat(1_000_000)}`
+const MP3 = `SUQz${'A'.repeat(1_000_000)}`
+const tokensOf = (...content: readonly object[]) =>
+  estimateUsage(asked([{ role: 'user', content }]), null, 0).inputTokens
+
 t.test('an attachment counts as one, however long its base64 is', async t => {
-  const image = { type: 'input_image', image_url: `data:image/png;base64,${'A'.repeat(1_000_000)}` }
-  const file = { type: 'input_file', filename: 'a.pdf', file_data: 'A'.repeat(1_000_000) }
-  const { inputTokens } = estimateUsage(asked([{ role: 'user', content: [image, file] }]), null, 0)
-  t.ok(inputTokens >= 2_000 && inputTokens < 2_100, String(inputTokens))
+  const attachments = [
+    { type: 'input_image', image_url: `data:image/png;base64,${PNG}` },
+    { type: 'input_image', image_url: 'https://example.com/a.png' },
+    { type: 'input_file', filename: 'a.pdf', file_data: PDF },
+    { type: 'input_file', filename: 'a.pdf', file_data: `data:application/pdf;name=a;base64,${PDF}` },
+    { type: 'input_file', filename: 'a.pdf', file_url: 'https://example.com/a.pdf' },
+    { type: 'input_audio', input_audio: { data: MP3, format: 'mp3' } },
+    { type: 'input_audio', input_audio: { data: `//uQ${'A'.repeat(1_000_000)}`, format: 'mp3' } },
+  ]
+  for (const attachment of attachments) {
+    const tokens = tokensOf(attachment)
+    t.ok(tokens >= 1_000 && tokens < 1_050, `${tokens} for ${JSON.stringify(attachment).slice(0, 80)}`)
+  }
+})
+
+t.test('text counts by its length, whatever its field is called', async t => {
+  const text = 'word '.repeat(200_000)
+  const base64 = Buffer.from(text).toString('base64')
+  for (const part of [
+    { type: 'input_file', filename: 'a.txt', file_data: text },
+    { type: 'input_file', filename: 'a.txt', file_data: `data:text/plain;base64,${base64}` },
+    { type: 'input_file', filename: 'a.txt', file_data: base64 },
+    { type: 'input_file', filename: 'a.txt', file_url: `https://example.com/?${text}` },
+    { type: 'input_text', text: `data:image/png;base64,${text}` },
+  ]) {
+    t.ok(tokensOf(part) >= 250_000, JSON.stringify(part).slice(0, 80))
+  }
+  const named = `data:image/png;base64,${text}`
+  const tool = { type: 'function', name: 'f', parameters: { properties: { data: named } } }
+  const action = { type: 'exec', command: ['ls'], env: { data: named } }
+  const shell = { type: 'local_shell_call', id: 'i', call_id: 'c', status: 'completed', action }
+  for (const [input, more] of [
+    ['', { tools: [tool] }],
+    ['', { text: { format: { type: 'json_schema', name: 'n', schema: { default: named } } } }],
+    [[shell], {}],
+    [[{ type: 'additional_tools', role: 'developer', tools: [tool] }], {}],
+  ] as const) {
+    t.ok(estimateUsage(asked(input, more), null, 0).inputTokens >= 250_000, JSON.stringify(more).slice(0, 80))
+  }
+})
+
+t.test('of tools and schemas names and values count as well', async t => {
+  const names = Object.fromEntries(
+    Array.from({ length: 1_000 }, (_, n) => [`property_${n}_`.padEnd(40, 'x'), {}]),
+  )
+  const values = { enum: Array.from({ length: 10_000 }, (_, n) => n) }
+  for (const schema of [{ properties: names }, values]) {
+    const tools = [{ type: 'function', name: 'f', parameters: schema }]
+    const text = { format: { type: 'json_schema', name: 'f', schema } }
+    t.ok(estimateUsage(asked('', { tools }), null, 0).inputTokens >= 10_000)
+    t.ok(estimateUsage(asked('', { text }), null, 0).inputTokens >= 10_000)
+  }
+})
+
+t.test('no number of small values hides a long one', async t => {
+  const long = { role: 'user', content: 'x'.repeat(4_000_000) }
+  const short = { role: 'user', content: '' }
+  const shorts = Array.from({ length: 30_000 }, () => short)
+  for (const input of [
+    [long, ...shorts],
+    [...shorts, long],
+    [...shorts, long, ...shorts],
+  ]) {
+    t.ok(estimateUsage(asked(input), null, 0).inputTokens >= 1_000_000)
+  }
 })
 
 t.test('a request of very many parts takes bounded time', async t => {
@@ -48,7 +115,7 @@ t.test('a request of very many parts takes bounded time', async t => {
   const startedMs = performance.now()
   const { inputTokens } = estimateUsage(request, null, 0)
   const spentMs = performance.now() - startedMs
-  t.ok(inputTokens > 5_000)
+  t.ok(inputTokens >= 100_000)
   t.ok(spentMs < 50, `${spentMs.toFixed(1)} ms`)
 })
 
@@ -72,4 +139,22 @@ t.test('before anything is sent a request is worth what its dearest candidate ma
     tokens: 1124,
   })
   t.match(estimateRequest(asked(text), [own]), { ownCost: 0, tokens: 150 })
+})
+
+t.test('a message that may be asked for again is worth all of its calls', async t => {
+  const endpoint = {
+    ...scriptedEndpoint('openai-chat'),
+    pricing: { prompt: 1, completion: 2, request: 5, inputCacheRead: null, inputCacheWrite: null },
+  }
+  const candidates = [{ endpoint, credential: null }]
+  const worth = (settings: object) => {
+    const plugins = [{ id: 'alignment', rules: ['Be kind'], ...settings }]
+    return estimateRequest(asked('x'.repeat(400), { max_output_tokens: 60, plugins }), candidates)
+  }
+  const once = { cost: 100 + 60 * 2 + 5, tokens: 160 }
+  t.match(worth({ max_retries: 0 }), once)
+  t.match(worth({ mode: 'audit', max_retries: 3 }), once, 'nobody is asked again')
+  const again = { cost: 2 * once.cost + 60, tokens: 2 * once.tokens + 60 }
+  t.match(worth({}), again, 'with what was withheld')
+  t.match(worth({ max_retries: 3 }), { cost: 4 * once.cost + 6 * 60, tokens: 4 * once.tokens + 6 * 60 })
 })

@@ -2,132 +2,26 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import type { GatewayError } from '../../src/errors.ts'
 import type { Content } from '../../src/gateway/assemble.ts'
-import { prepareGuardrail } from '../../src/gateway/guard.ts'
 import type { GuardTasks } from '../../src/gateway/guard-evaluate.ts'
-import { OutputGuard } from '../../src/gateway/guard-output.ts'
-import type { OutputGuardRules } from '../../src/gateway/guard-rules.ts'
-import { createMetrics } from '../../src/metrics.ts'
 import type { FilterAction } from '../../src/protocol/guardrails.ts'
-import type { Logprob } from '../../src/protocol/items.ts'
-import { defaultGuardrail, type GuardrailRecord } from '../../src/storage/guardrails.ts'
-import { createEvaluator } from '../../src/tasks/evaluate-texts.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
-import { CUSTOM_PATTERNS, filler, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
-import { scriptedExchange } from '../support/scripted-attempt.ts'
-
-type Output = NonNullable<GuardrailRecord['output']>
-
-const evaluate = createEvaluator()
-/** A pool that answers in later turns of the event loop. */
-const POOL: GuardTasks = {
-  run: (async (_: string, input: Parameters<typeof evaluate>[0]) => {
-    for (let turns = input.texts[0]?.text.length ?? 0; turns % 3 > 0; turns--)
-      await new Promise(resolve => setImmediate(resolve))
-    return evaluate(input)
-  }) as GuardTasks['run'],
-}
-const failing = (outcome: ConstructorParameters<typeof TaskError>[0]): GuardTasks => ({
-  run: () => Promise.reject(new TaskError(outcome)),
-})
-const NEVER: GuardTasks = { run: () => new Promise<never>(() => undefined) }
-
-/** So many characters of patterns that they are left to the pool. */
-const LONG = Array.from({ length: 9 }, (_, n) => ({
-  pattern: `${'y'.repeat(500)}${n}`,
-  action: 'flag' as const,
-  label: null,
-}))
-
-function outputOf(action: FilterAction, more: Partial<Output> = {}): Output {
-  return {
-    contentFilterBuiltins: [{ slug: 'email', action, scanScope: 'all_messages' }],
-    contentFilters: CUSTOM_PATTERNS.map(pattern => ({ pattern, action, label: null })),
-    windowBytes: 256,
-    overlapBytes: 64,
-    ...more,
-  }
-}
-
-interface Options {
-  readonly output: Output
-  readonly tasks?: GuardTasks
-  readonly failMode?: 'open' | 'closed'
-  /** Whether what is delivered commits the attempt. */
-  readonly live?: boolean
-}
-
-const prepared = new Map<string, OutputGuardRules>()
-
-/** Compiled once for each test that needs them. */
-function rulesOf(output: Output, failMode: 'open' | 'closed'): OutputGuardRules {
-  const name = JSON.stringify([output, failMode])
-  const known = prepared.get(name)
-  if (known !== undefined) return known
-  const guardrail = {
-    ...defaultGuardrail({ organizationId: 'o', id: 'w', createdAt: '2026-01-01T00:00:00.000Z' }),
-    output,
-    failMode,
-  }
-  const rules = prepareGuardrail([{ scope: 'workspace', guardrail }])?.output
-  if (rules == null) throw new Error('there are no rules')
-  prepared.set(name, rules)
-  return rules
-}
-
-function start({ output, tasks = POOL, failMode = 'closed', live = true }: Options) {
-  const rules = rulesOf(output, failMode)
-  const exchange = scriptedExchange()
-  const metrics = createMetrics()
-  const delivered: Content[] = []
-  const state = { error: null as GatewayError | null, finished: false, pauses: 0, resumes: 0 }
-  const over = Promise.withResolvers<void>()
-  const guard = new OutputGuard({ rules, tasks, metrics }, exchange, {
-    get committed() {
-      return live && delivered.length > 0
-    },
-    deliver: delta => void delivered.push(delta),
-    fail(error) {
-      state.error = error
-      over.resolve()
-    },
-    turn: work => work(),
-    pause: () => void state.pauses++,
-    resume: () => void state.resumes++,
-  })
-  return {
-    guard,
-    exchange,
-    metrics,
-    delivered,
-    state,
-    end(): Promise<void> {
-      guard.end(() => {
-        state.finished = true
-        over.resolve()
-      })
-      return over.promise
-    },
-  }
-}
-
-const text = (said: string, item = 0, part = 0): Content => ({
-  kind: 'text',
-  item,
-  part,
-  text: said,
-  logprobs: null,
-})
-const open = (item: number): Content => ({
-  kind: 'open',
-  item,
-  start: { type: 'message', id: null, phase: null },
-})
-const said = (delivered: readonly Content[]): string =>
-  delivered.map(delta => ('text' in delta ? delta.text : '')).join('')
-const kinds = (delivered: readonly Content[]): string =>
-  delivered.map(delta => ('text' in delta ? delta.text : `<${delta.kind} ${delta.item}>`)).join('')
+import { filler, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
+import {
+  evaluate,
+  failing,
+  kinds,
+  LONG,
+  MAIL,
+  NEVER,
+  type Options,
+  open,
+  outputOf,
+  said,
+  start,
+  text,
+  token,
+  tokensIn,
+} from '../support/output-guard.ts'
 
 async function read(options: Options, pieces: readonly string[]) {
   const run = start(options)
@@ -224,7 +118,6 @@ t.test('items said side by side are each looked at by themselves', async t => {
 })
 
 t.test('log probabilities of what was redacted go nowhere', async t => {
-  const token = (of: string): Logprob => ({ token: of, logprob: -1, bytes: [], top_logprobs: [] })
   const run = start({ output: outputOf('redact') })
   run.guard.take(open(0))
   for (const words of [
@@ -242,6 +135,58 @@ t.test('log probabilities of what was redacted go nowhere', async t => {
     ['Mail ', ' now', ' or', ' later'],
   )
 })
+
+const scored = (words: readonly string[], said: string, part = 0): Content => ({
+  kind: 'text',
+  item: 0,
+  part,
+  text: said,
+  logprobs: words.map(token),
+})
+
+t.test('log probabilities of a whole text that come at its end go with it, or nowhere', async t => {
+  for (const [secret, shown] of [
+    ['anna@example.com', []],
+    ['nobody', ['Mail ', 'nobody', ' now']],
+  ] as const) {
+    for (const before of ['', 'word '.repeat(200)]) {
+      for (const overlapBytes of [64, 0]) {
+        const run = start({ output: outputOf('redact', { overlapBytes }) })
+        run.guard.take(open(0))
+        run.guard.take(text(`${before}Mail ${secret} now`))
+        run.guard.take(
+          text('.'.repeat(overlapBytes === 0 ? 256 - ((before.length + 9 + secret.length) % 256) : 0)),
+        )
+        run.guard.take(scored(['Mail ', secret, ' now'], ''))
+        await run.end()
+        t.same(tokensIn(run.delivered), shown, `${secret} after ${before.length}, overlap ${overlapBytes}`)
+      }
+    }
+  }
+})
+
+t.test('tokens of the same length as a text are not taken for it', async t => {
+  const run = start({ output: outputOf('redact') })
+  run.guard.take(open(0))
+  run.guard.take(text('Mail anna@example.com now'))
+  run.guard.take(scored(['anna@example.com'], ', or else later.'))
+  run.guard.take(scored([' fine'], ' fine'))
+  await run.end()
+  t.same(tokensIn(run.delivered), [' fine'])
+})
+
+t.test(
+  'log probabilities of a part that goes on after another one tell nothing of its beginning',
+  async t => {
+    const run = start({ output: outputOf('redact') })
+    run.guard.take(open(0))
+    run.guard.take(text('Mail anna@example.com'))
+    run.guard.take(text('second part', 0, 1))
+    run.guard.take(scored(['Mail ', 'anna@example.com', '!'], '!'))
+    await run.end()
+    t.same(tokensIn(run.delivered), [])
+  },
+)
 
 t.test('no more than a window is held', async t => {
   const { guard, delivered } = start({ output: outputOf('redact') })
@@ -283,6 +228,38 @@ for (const outcome of ['overloaded', 'timeout', 'crashed', 'failed'] as const) {
     t.match((await run.metrics.guardrailDecisions.get()).values, [
       { labels: { guardrail: 'all', action: 'refused_unchecked' }, value: 1 },
     ])
+  })
+}
+
+for (const outcome of ['overloaded', 'failed'] as const) {
+  const tasks = failing(outcome)
+  const item = { type: 'shell_call', action: { commands: [MAIL] } }
+  const call: Content = { kind: 'open', item: 1, start: { type: 'hosted', item } }
+  t.test(`where the pool is ${outcome}, an open guardrail still does what it found by itself`, async t => {
+    const output = outputOf('redact', { contentFilters: LONG })
+    const run = start({ output, tasks, failMode: 'open' })
+    run.guard.take(open(0))
+    run.guard.take(text(`${'word '.repeat(100)}${MAIL} end`))
+    run.guard.take(call)
+    await run.end()
+    t.equal(said(run.delivered), `${'word '.repeat(100)}[EMAIL] end`)
+    t.notMatch(JSON.stringify(run.delivered), 'anna')
+    t.match(run.exchange.pipeline, [{ data: { action: 'redacted' } }, { data: { detected: false } }])
+    const counted = (await run.metrics.guardrailDecisions.get()).values
+    t.match(counted, [
+      { labels: { guardrail: 'email', action: 'redacted' }, value: 1 },
+      { labels: { guardrail: 'all', action: 'passed_unchecked' }, value: 1 },
+    ])
+    const blocking = start({
+      output: outputOf('block', { contentFilters: LONG }),
+      tasks,
+      failMode: 'open',
+      live: false,
+    })
+    blocking.guard.take(open(0))
+    blocking.guard.take(text(`${'word '.repeat(100)}${MAIL} end`))
+    await blocking.end()
+    t.equal(blocking.state.error?.code, 'permission_denied')
   })
 }
 

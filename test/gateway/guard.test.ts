@@ -7,7 +7,8 @@ import { createGuard, type Guard, prepareGuardrail } from '../../src/gateway/gua
 import type { GuardTasks } from '../../src/gateway/guard-evaluate.ts'
 import { textsOf, withTexts } from '../../src/gateway/guard-texts.ts'
 import { createMetrics } from '../../src/metrics.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { FILTERS_MAX_ITEMS } from '../../src/protocol/limits.ts'
+import { parseResponsesRequest, type ResponsesRequest } from '../../src/protocol/request.ts'
 import {
   type AppliedGuardrail,
   defaultGuardrail,
@@ -95,6 +96,29 @@ for (const outcome of ['overloaded', 'timeout', 'crashed', 'failed'] as const) {
   })
 }
 
+t.test('where the pool fails, an open guardrail still does what can be found at once', async t => {
+  const contentFilters = Array.from({ length: 9 }, (_, n) => ({
+    pattern: `${'y'.repeat(500)}${n}`,
+    action: 'flag' as const,
+    label: null,
+  }))
+  const rules = (action: 'redact' | 'block') => ({
+    contentFilterBuiltins: [{ ...EMAIL, action }],
+    contentFilters,
+    failMode: 'open' as const,
+  })
+  for (const mails of [1, 70]) {
+    const { guard, decisions } = guardOf([applied('w', rules('redact'))], failing('overloaded'))
+    const exchange = scriptedExchange({ input: 'a@example.com '.repeat(mails) })
+    await guard.request(exchange)
+    t.equal(exchange.prompt.input, '[EMAIL] '.repeat(mails))
+    t.match(exchange.pipeline, [{ data: { detected: false } }, { data: { action: 'redacted' } }])
+    t.same((await decisions()).toSorted(), ['all passed_unchecked', 'email redacted'])
+  }
+  const { guard } = guardOf([applied('w', rules('block'))], failing('overloaded'))
+  t.equal((await refusal(guard, scriptedExchange({ input: 'a@example.com' }))).code, 'permission_denied')
+})
+
 t.test('a client that leaves while the pool is at work is told nothing of guardrails', async t => {
   const leaving = new AbortController()
   const tasks: GuardTasks = {
@@ -140,6 +164,111 @@ t.test('of several guardrails the strictest action counts, and each match is tol
   const error = await refusal(stricter.guard, scriptedExchange({ input: 'alpha' }))
   t.equal(error.message, 'Request blocked by content filter: alpha label')
   t.same(error.metadata, { patterns: ['alpha label'] })
+})
+
+t.test('the worst allowed policy on 200 KB leaves this thread at once', async t => {
+  const patterns = [
+    (at: number) => `a(?:.*z${at})?`,
+    (at: number) => `${at}`.padEnd(2_000, 'x'),
+    (at: number) => `${'()'.repeat(999)}${at}`,
+    (at: number) => `[^b]{200}c${at}`,
+  ]
+  for (const form of patterns) {
+    const contentFilters = Array.from({ length: FILTERS_MAX_ITEMS }, (_, at) => ({
+      pattern: form(at),
+      action: 'redact' as const,
+      label: null,
+    }))
+    const output = { contentFilterBuiltins: [], contentFilters, windowBytes: 1_024, overlapBytes: 256 }
+    const guardrails = ['a', 'b', 'c'].map(id => applied(id, { contentFilters, output }))
+    let asked = 0
+    const tasks: GuardTasks = {
+      run: () => {
+        asked++
+        return Promise.reject(new TaskError('overloaded'))
+      },
+    }
+    const exchange = scriptedExchange({ input: 'a'.repeat(200 * 1_024) })
+    const from = performance.now()
+    const prepared = prepareGuardrail(guardrails)
+    const guard = createGuard({ guardrails: { of: () => prepared }, tasks, metrics: createMetrics() })
+    const looking = guard.request(exchange)
+    t.ok(performance.now() - from < 50, form(0).slice(0, 20))
+    t.ok(looking instanceof Promise)
+    await t.rejects(Promise.resolve(looking), { code: 'guardrail_unavailable' })
+    t.equal(asked, 1)
+    t.equal(prepared?.output?.inline, false)
+  }
+})
+
+t.test('what comes into the prompt later is looked at alone, here or in the pool', async t => {
+  const metrics = createMetrics()
+  const pool = createTaskPool({ threads: 1, clock: systemClock, metrics })
+  t.teardown(() => pool.close())
+  const { guard, decisions } = guardOf([applied('w', { contentFilterBuiltins: [EMAIL] })], pool)
+  const exchange = scriptedExchange({
+    instructions: 'of a@example.com',
+    input: [{ role: 'user', content: [{ type: 'input_file', file_id: 'f' }] }],
+  })
+  const guarding = await guard.request(exchange)
+  const look = guarding?.look ?? null
+  if (look === null) throw new Error('nobody looks')
+  for (const [read, shown] of [
+    ['b@example.com', '[EMAIL]'],
+    [`${LONG}c@example.com`, `${LONG}[EMAIL]`],
+  ] as const) {
+    const before = exchange.prompt
+    const input: ResponsesRequest['input'] = [
+      { role: 'user', content: [{ type: 'input_text', text: read }] },
+      { role: 'user', content: '[EMAIL]' },
+    ]
+    exchange.prompt = { ...before, input }
+    const looking = look(exchange, before)
+    t.equal(looking instanceof Promise, read.length > 1_000)
+    await looking
+    t.same(
+      new Set(textsOf(exchange.prompt).map(({ text }) => text)),
+      new Set(['of [EMAIL]', shown, '[EMAIL]']),
+    )
+  }
+  const { prompt } = exchange
+  t.equal(look(exchange, prompt), null)
+  t.equal(exchange.prompt, prompt, 'nothing has come')
+  t.equal(exchange.pipeline.length, 3)
+  t.equal((await decisions()).length, 1)
+  t.equal(
+    (await guardOf([applied('w', { ignoredModels: ['a/b'] })], NOBODY).guard.request(exchange))?.look,
+    null,
+  )
+})
+
+t.test('a guardrail that fails closed refuses what came later as well', async t => {
+  const rules = { contentFilterBuiltins: [EMAIL], failMode: 'closed' } as const
+  const { guard } = guardOf([applied('w', rules)], failing('overloaded'))
+  const exchange = scriptedExchange()
+  const look = (await guard.request(exchange))?.look
+  const before = exchange.prompt
+  exchange.prompt = { ...before, input: LONG }
+  await t.rejects(look?.(exchange, before) ?? Promise.resolve(), { code: 'guardrail_unavailable' })
+})
+
+t.test('restrictions are told without a request', async t => {
+  const rules = [applied('w', { ignoredModels: ['a/b'], contentFilterBuiltins: [EMAIL] })]
+  const { caller } = scriptedExchange()
+  t.ok(await guardOf(rules, NOBODY).guard.restrictions(caller))
+  t.equal(await guardOf([applied('w', {})], NOBODY).guard.restrictions(caller), null)
+  const prepared = prepareGuardrail(rules)
+  const later = { of: () => Promise.resolve(prepared) }
+  const guard = createGuard({ guardrails: later, tasks: NOBODY, metrics: createMetrics() })
+  t.equal(await guard.restrictions(caller), prepared?.restrictions)
+})
+
+t.test('rules that cannot be compiled are told by the field that a body has them in', async t => {
+  const contentFilters = [{ pattern: '(', action: 'flag', label: null }] as const
+  const output = { contentFilterBuiltins: [], contentFilters, windowBytes: 256, overlapBytes: 0 }
+  const prepared = prepareGuardrail([applied('w', { contentFilters, output })])
+  t.throws(() => prepared?.input?.all.scanner, { message: /^content_filters\[0\]\.pattern: / })
+  t.throws(() => prepared?.output?.rules.all.scanner, { message: /^output\.content_filters\[0\]\.pattern: / })
 })
 
 t.test('every text of a request is found, and only texts are', async t => {

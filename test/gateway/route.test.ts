@@ -68,6 +68,18 @@ t.test('preferences filter and sort', async t => {
   t.same(one({ ignore: ['a'] }), ['b', 'c/turbo'])
   t.same(one({ sort: 'price' }), ['b', 'c/turbo', 'a'])
   t.same(one({ sort: { by: 'price', partition: 'none' } }, { models: ['m/two'] }), ['c', 'b', 'c/turbo', 'a'])
+  const bySort = { models: ['m/two'], route: 'sort' }
+  t.same(
+    one({ sort: 'price' }, bySort),
+    ['c', 'b', 'c/turbo', 'a'],
+    'the old name of one order over all models',
+  )
+  t.same(one({ sort: 'price' }, { ...bySort, route: 'fallback' }), ['b', 'c/turbo', 'a', 'c'])
+  t.same(
+    one({ sort: { by: 'price', partition: 'model' } }, bySort),
+    ['b', 'c/turbo', 'a', 'c'],
+    'the new one wins',
+  )
   t.same(one({ zdr: true }), ['b'])
   t.same(one({ data_collection: 'deny' }), ['b'])
   t.same(one({ quantizations: ['fp4'] }), ['c/turbo'])

@@ -1,11 +1,12 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
+import type { Look } from '../../src/gateway/guard.ts'
 import { createSteps, type Steps, stepFailure } from '../../src/gateway/steps.ts'
 import { createMetrics } from '../../src/metrics.ts'
 import type { AnyPlugin, Plugin, Step, Turn } from '../../src/plugins/plugin.ts'
 import { createPlugins } from '../../src/plugins/table.ts'
 import { PLUGINS_BUILT } from '../../src/protocol/built.ts'
-import type { OutputItem } from '../../src/protocol/items.ts'
+import type { InputMessage, OutputItem } from '../../src/protocol/items.ts'
 import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -56,11 +57,16 @@ t.test('the plugins that requests may name are those of the table', async t => {
       runInlineOr: () => Promise.reject(new Error('nobody asks')),
     },
     evaluator: null,
+    hipaaWorkspaces: [],
     timeoutMs: 1,
     moderation: null,
+    ruleAgainst: () => null,
     tokensOf: () => 0,
     hasSmallContext: () => false,
     takesFiles: () => false,
+    takesImages: () => false,
+    fetchPage: null,
+    ocr: null,
   })
   t.same(
     plugins.map(({ id }) => id).filter(id => id !== 'structured-output'),
@@ -205,4 +211,78 @@ t.test('steps order candidates and fit the prompt to an endpoint one after the o
   await steps.address(exchange, scriptedEndpoint('openai-chat'))
   t.equal(exchange.prompt.input, 'hi for acme/scripted twice')
   t.equal(some([healing({})], { plugins: [{ id: 'response-healing' }] }).addresses, false)
+})
+
+t.test('what a step brings into the prompt is looked at before the next one works', async t => {
+  const exchange = scriptedExchange({ input: 'asked' })
+  const told: string[] = []
+  const brings = (text: string) => (each: typeof exchange) => {
+    each.prompt = { ...each.prompt, input: [...[each.prompt.input].flat().map(said), said(text)] }
+  }
+  const said = (content: unknown) =>
+    typeof content === 'string' ? { role: 'user' as const, content } : (content as InputMessage)
+  const steps = some([
+    healing({ prepare: brings('read'), address: brings('read again') }),
+    compression({
+      look: (_, texts) => void told.push(`look ${texts.join()}`),
+      prepare: each => void told.push(`prepare ${JSON.stringify(each.prompt.input).includes('"read"')}`),
+    }),
+  ])
+  const look: Look = (each, before) => {
+    told.push(`guard ${each.prompt !== before}`)
+    return each.prompt === before ? null : Promise.resolve()
+  }
+  await steps.prepare(exchange, look)
+  t.same(told.splice(0), ['guard true', 'look read', 'prepare true'])
+  await steps.address(exchange, scriptedEndpoint('openai-chat'), look)
+  t.same(told.splice(0), ['guard true', 'look read again'])
+  const own = some([healing({ bringsNothing: true, prepare: brings('own') }), compression({})])
+  await own.prepare(exchange, look)
+  t.same(told, [], 'words of the gateway are its own')
+})
+
+t.test('what was refused of a file is not told by the refusal', async t => {
+  const exchange = scriptedExchange({ input: 'asked' })
+  exchange.parsedFiles.push({
+    type: 'file',
+    file: { hash: 'h', content: [{ type: 'text', text: 'secret' }] },
+  })
+  const steps = some([
+    healing({
+      prepare: each => {
+        each.prompt = { ...each.prompt, input: 'secret' }
+      },
+    }),
+  ])
+  const refused = new GatewayError('permission_denied', 'no')
+  const look: Look = () => Promise.reject(refused)
+  await t.rejects(steps.prepare(exchange, look), refused)
+  t.same(exchange.parsedFiles, [])
+})
+
+t.test('a text from outside of the prompt is looked at before the step has it', async t => {
+  const exchange = scriptedExchange({ input: 'asked' })
+  const { prompt } = exchange
+  const told: string[] = []
+  const steps = some([
+    healing({ bringsNothing: true, prepare: async (_, inspect) => void told.push(await inspect('rule')) }),
+    compression({ look: (seen, texts) => void told.push(`look ${texts.join()} ${seen === exchange}`) }),
+  ])
+  await steps.prepare(exchange)
+  t.same(told.splice(0), ['look rule true', 'rule'])
+  const redacting: Look = each => {
+    t.not(each, exchange)
+    t.equal(each.pipeline, exchange.pipeline, 'what was found is told of the exchange')
+    each.prompt = { input: [{ role: 'system', content: '[RULE]' }] }
+    return null
+  }
+  await steps.prepare(exchange, redacting)
+  t.same(told.splice(0), ['look [RULE] true', '[RULE]'])
+  t.equal(exchange.prompt, prompt, 'the prompt is left alone')
+  const refused = new GatewayError('permission_denied', 'no')
+  await t.rejects(
+    steps.prepare(exchange, () => Promise.reject(refused)),
+    refused,
+  )
+  t.same(told, [])
 })

@@ -1,9 +1,16 @@
 import t from 'tap'
-import { whereToScan } from '../../src/guardrails/cost.ts'
+import { Cost } from '../../src/guardrails/cost.ts'
 import { passesLuhn } from '../../src/guardrails/detectors/credit-card.ts'
 import { fold, foldedPlace, originalPlace } from '../../src/guardrails/detectors/fold.ts'
 import { INJECTION_PATTERNS } from '../../src/guardrails/detectors/injection-patterns.ts'
-import { type Action, compileRules, type Finding, redact, strictest } from '../../src/guardrails/rules.ts'
+import {
+  type Action,
+  compileRules,
+  type Finding,
+  type RuleSet,
+  redact,
+  strictest,
+} from '../../src/guardrails/rules.ts'
 import { BUILTIN_LABELS } from '../../src/protocol/guardrails.ts'
 import { ALL_SLUGS, rulesOf, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
 
@@ -110,6 +117,7 @@ t.test('check digits', async t => {
 })
 
 t.test('small texts are looked at where they are, large ones and large rules are sent away', async t => {
+  const whereToScan = (rules: RuleSet, chars: number) => new Cost(rules).where(chars)
   t.equal(whereToScan(rulesOf(ALL_SLUGS, 'flag', true), 500), 'inline')
   t.equal(whereToScan(rulesOf(ALL_SLUGS, 'flag', true), 20_000), 'offload')
   t.equal(whereToScan(rulesOf(['email'], 'flag', false), 20_000), 'inline')

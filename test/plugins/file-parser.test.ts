@@ -15,10 +15,14 @@ async function parse(run: Run, parts = [part('one')]) {
   const scripted = scriptedExchange()
   const request = { ...scripted.request, input: [{ role: 'user' as const, content: parts }] }
   const exchange = { ...scripted, request, prompt: request }
-  const step = createFileParser({ tasks: { run }, takesFiles: () => false }).step(
-    { id: 'file-parser' },
-    request,
-  )
+  const step = createFileParser({
+    tasks: { run },
+    fetchPage: null,
+    ocr: null,
+    takesFiles: () => false,
+    takesImages: () => false,
+    ruleAgainst: () => null,
+  }).step({ id: 'file-parser' }, request)
   const address = async () => await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
   try {
     await address()
@@ -74,5 +78,42 @@ t.test('more text than any model reads is refused', async t => {
   t.match(error, {
     code: 'invalid_request',
     message: /^input\[0\]\.content\[1\]\.file_data: .* too much text$/,
+  })
+})
+
+t.test('an OCR provider gets no document that is larger than may be read here', async t => {
+  let asked = 0
+  const recognized = async (bytes: Buffer, pages: number) => {
+    const file_data = `data:application/pdf;base64,${bytes.toString('base64')}`
+    const scripted = scriptedExchange()
+    const input = [{ role: 'user' as const, content: [{ type: 'input_file' as const, file_data }] }]
+    const request = { ...scripted.request, input }
+    const exchange = { ...scripted, request, prompt: request }
+    const step = createFileParser({
+      tasks: { run: () => Promise.reject(new Error('it is not read here')) },
+      fetchPage: null,
+      ocr: async () => {
+        asked++
+        return Array.from({ length: pages }, () => ({ markdown: 'text', images: [] }))
+      },
+      takesFiles: () => false,
+      takesImages: () => false,
+      ruleAgainst: () => null,
+    }).step({ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }, request)
+    await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
+  }
+  const path = 'input[0].content[0].file_data'
+  const large = Buffer.alloc(50 * 1024 * 1024 + 1)
+  large.write('%PDF-')
+  await t.rejects(recognized(large, 1), {
+    code: 'invalid_request',
+    message: `${path}: the document is larger than 50 MiB`,
+  })
+  t.equal(asked, 0)
+  await recognized(large.subarray(0, -1), 2_000)
+  t.equal(asked, 1, 'as large as may be')
+  await t.rejects(recognized(Buffer.from('%PDF-'), 2_001), {
+    code: 'invalid_request',
+    message: `${path}: the document has more than 2,000 pages`,
   })
 })

@@ -30,7 +30,7 @@ export async function startAligned(options: TestGatewayOptions = {}): Promise<Al
     { id: 'acme/judge', name: 'Judge', endpoints: [endpoint('judge')] },
   ]
   const gateway = await startGateway({
-    alignment: { evaluator: { model: 'acme/judge' }, timeoutMs: TIMEOUT_MS },
+    alignment: { evaluator: { model: 'acme/judge' }, hipaaWorkspaces: [], timeoutMs: TIMEOUT_MS },
     ...options,
     providers: [{ slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' }],
     models,

@@ -32,7 +32,7 @@ export interface GatewayProcess {
   stop(): Promise<number | null>
 }
 
-/** Refusing under load has its own suite; on a machine that does other work it would answer instead of what is tested. */
+/** Refusing under load has its own suite; on a busy machine it would answer instead of what is tested. */
 export const NO_SHEDDING = { maxLagMs: 3_600_000 } as const
 
 /**

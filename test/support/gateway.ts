@@ -42,6 +42,7 @@ export interface TestGatewayOptions {
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
+  readonly files?: Config['files']
   readonly clock?: Clock
   /** Where the database lives; default: a new folder. */
   readonly storageUrl?: string
@@ -68,6 +69,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
+    files: options.files ?? defaults.files,
     providers: [simProvider(simUrl), ...(options.providers ?? [])],
     models: [...simModels(), ...simFaultModels(), ...(options.models ?? [])],
   }

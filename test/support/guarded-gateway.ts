@@ -34,7 +34,12 @@ export async function startGuarded(
   options: TestGatewayOptions = {},
 ): Promise<GuardedGateway> {
   const parrot = await startParrot()
-  const gateway = await startGateway({ ...options, ...parrotRows(parrot.url) })
+  const rows = parrotRows(parrot.url)
+  const gateway = await startGateway({
+    ...options,
+    providers: [...rows.providers, ...(options.providers ?? [])],
+    models: [...rows.models, ...(options.models ?? [])],
+  })
   const store = await openStore(gateway.storageUrl)
   t.teardown(async () => {
     await store.close()

@@ -1,5 +1,6 @@
 /** Many answers at once, counted by status; with the first body of each. */
 import { Agent, request } from 'node:http'
+import { responsesPost, type Target } from './responses-post.ts'
 
 export interface Answers {
   readonly byStatus: ReadonlyMap<number, number>
@@ -7,11 +8,6 @@ export interface Answers {
     number,
     { readonly headers: Readonly<Record<string, unknown>>; readonly body: string }
   >
-}
-
-export interface Target {
-  readonly port: number
-  readonly apiKey: string
 }
 
 /** POST /v1/responses `count` times, in turn to each target, `parallel` at a time for each. */
@@ -39,33 +35,19 @@ export async function askMany(
   return { byStatus, bodies }
 }
 
-function post({ port, apiKey }: Target, agent: Agent, text: string) {
+function post(target: Target, agent: Agent, text: string) {
   return new Promise<{ status: number; headers: Readonly<Record<string, unknown>>; reply: string }>(
     (resolve, reject) => {
-      const sent = request(
-        {
-          host: '127.0.0.1',
-          port,
-          agent,
-          method: 'POST',
-          path: '/v1/responses',
-          headers: {
-            authorization: `Bearer ${apiKey}`,
-            'content-type': 'application/json',
-            'content-length': Buffer.byteLength(text),
-          },
-        },
-        response => {
-          let reply = ''
-          response.setEncoding('utf8').on('data', (more: string) => {
-            reply += more
-          })
-          response.on('end', () =>
-            resolve({ status: response.statusCode ?? 0, headers: response.headers, reply }),
-          )
-          response.on('error', reject)
-        },
-      )
+      const sent = request(responsesPost(target, agent, text), response => {
+        let reply = ''
+        response.setEncoding('utf8').on('data', (more: string) => {
+          reply += more
+        })
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, headers: response.headers, reply }),
+        )
+        response.on('error', reject)
+      })
       sent.on('error', reject)
       sent.end(text)
     },

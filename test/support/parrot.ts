@@ -26,6 +26,8 @@ export interface Parrot {
   writeBytes: number | null
   /** Texts of the bodies it got. */
   readonly bodies: string[]
+  /** Whether its text events of the Responses format carry padding, which says nothing. */
+  pads: boolean
   /** Streams end here, before their finish, and wait for this. */
   hangs: boolean
   /** Connections that the other side closed before the reply had ended. */
@@ -37,6 +39,10 @@ export const pieces = (...list: readonly string[]) => ({ tokens: list.length, ea
 export const speaking = (...list: readonly string[]): readonly ReplyPart[] => [
   { kind: 'text', pieces: pieces(...list) },
 ]
+
+export const PADDING = 'p4dd1ng'
+const TEXT_EVENT = '"type":"response.output_text.delta",'
+const PADDED_EVENT = `${TEXT_EVENT}"obfuscation":"${PADDING}",`
 
 /** Rows for the catalogue: `parrot/<format>`. */
 export function parrotRows(url: string): { providers: Config['providers']; models: Config['models'] } {
@@ -80,7 +86,8 @@ export async function startParrot(): Promise<Parrot> {
       const sent = parrot.hangs
         ? frames.slice(0, frames.findLastIndex(({ kind }) => kind === 'token') + 1)
         : frames
-      const bytes = Buffer.from(sent.map(frame => frame.text).join(''))
+      const said = sent.map(frame => frame.text).join('')
+      const bytes = Buffer.from(parrot.pads ? said.replaceAll(TEXT_EVENT, PADDED_EVENT) : said)
       const size = parrot.writeBytes ?? bytes.length
       for (let at = 0; at < bytes.length && !response.destroyed; at += size) {
         response.write(bytes.subarray(at, at + size))
@@ -95,6 +102,7 @@ export async function startParrot(): Promise<Parrot> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     parts: speaking('hello'),
     writeBytes: null,
+    pads: false,
     bodies: [],
     hangs: false,
     closedEarly: 0,

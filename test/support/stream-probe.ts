@@ -1,5 +1,6 @@
 /** Reads event streams in great numbers: what matters of them is checked as they come, and nothing is kept. */
 import { Agent, type ClientRequest, request } from 'node:http'
+import { responsesPost, type Target } from './responses-post.ts'
 
 /** How a stream ended: as it should, with a gap in its numbers, cut, or not as a stream at all. */
 export interface ProbeResult {
@@ -19,9 +20,7 @@ export interface ProbeResult {
   readonly cut: boolean
 }
 
-export interface ProbeOptions {
-  readonly port: number
-  readonly apiKey: string
+export interface ProbeOptions extends Target {
   readonly agent?: Agent
   /** Called with the text of each token, and when it was read, in microseconds of the machine's monotonic clock. */
   readonly onDelta?: (delta: string, atMicros: number) => void
@@ -90,42 +89,28 @@ export function openProbe(body: unknown, options: ProbeOptions): Probe {
     }
   }
 
-  const sent: ClientRequest = request(
-    {
-      host: '127.0.0.1',
-      port,
-      method: 'POST',
-      path: '/v1/responses',
-      ...(agent === undefined ? { agent: false } : { agent }),
-      headers: {
-        authorization: `Bearer ${apiKey}`,
-        'content-type': 'application/json',
-        'content-length': Buffer.byteLength(text),
-      },
-    },
-    response => {
-      status = response.statusCode ?? 0
-      headers = response.headers
-      const isStream = String(headers['content-type']).startsWith('text/event-stream')
-      response.setEncoding('utf8')
-      response.on('data', (chunk: string) => {
-        if (!isStream) {
-          whole += chunk
-          return
-        }
-        const atMicros = nowMicros()
-        rest += chunk
-        for (let end = rest.indexOf('\n\n'); end !== -1; end = rest.indexOf('\n\n')) {
-          const frame = rest.slice(0, end).replace(/^\n+/, '')
-          rest = rest.slice(end + 2)
-          if (frame !== '') take(frame, atMicros)
-        }
-      })
-      response.on('end', () => finish(false))
-      response.on('error', () => finish(true))
-      response.on('close', () => finish(true))
-    },
-  )
+  const sent: ClientRequest = request(responsesPost({ port, apiKey }, agent ?? false, text), response => {
+    status = response.statusCode ?? 0
+    headers = response.headers
+    const isStream = String(headers['content-type']).startsWith('text/event-stream')
+    response.setEncoding('utf8')
+    response.on('data', (chunk: string) => {
+      if (!isStream) {
+        whole += chunk
+        return
+      }
+      const atMicros = nowMicros()
+      rest += chunk
+      for (let end = rest.indexOf('\n\n'); end !== -1; end = rest.indexOf('\n\n')) {
+        const frame = rest.slice(0, end).replace(/^\n+/, '')
+        rest = rest.slice(end + 2)
+        if (frame !== '') take(frame, atMicros)
+      }
+    })
+    response.on('end', () => finish(false))
+    response.on('error', () => finish(true))
+    response.on('close', () => finish(true))
+  })
   sent.on('error', () => finish(true))
   sent.end(text)
   return {

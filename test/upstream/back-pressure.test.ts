@@ -160,3 +160,33 @@ t.test('pause and resume', async t => {
     t.same([first.seen.at(-1), second.seen.at(-1), nested], ['end', 'end', 0])
   })
 })
+
+t.test('a flood brings a bounded amount in each turn of the event loop', async t => {
+  const { client, request } = setUp(t)
+  const body = 'x'.repeat(16 * 1024 * 1024)
+  const server = await serve(t, answering => answering.send(reply(200, body)))
+  const notes = new Notes()
+  let received = 0
+  let before = 0
+  let most = 0
+  let isOver = false
+  const look = () => {
+    most = Math.max(most, received - before)
+    before = received
+    if (!isOver) setImmediate(look)
+  }
+  client.start(
+    request(server.url()),
+    Object.assign(notes, {
+      onData: (bytes: Buffer) => {
+        received += bytes.length
+      },
+    }),
+  )
+  look()
+  await notes.ended
+  isOver = true
+  t.equal(received, body.length)
+  t.ok(most <= 192 * 1024, `${most} bytes`)
+  t.ok(most >= 32 * 1024, 'and is not held up')
+})

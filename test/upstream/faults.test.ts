@@ -73,7 +73,8 @@ t.test('every fault of an upstream ends in one known way', async t => {
       t.equal(notes.error?.message ?? null, message)
       // A reply that counts as whole leaves its connection open for the next one.
       if (message !== null) await answering.closed
-      t.equal(clock.armed, 0, 'no timer is left')
+      // The one that closes a kept connection in the end.
+      t.ok(clock.armed <= (message === null ? 1 : 0), 'no timer is left')
 
       server.answer = answering => answering.send(reply(200, '{"next":true}'))
       const next = await ask(server.url())

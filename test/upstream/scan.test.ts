@@ -1,4 +1,5 @@
 /** What a frame pattern matches is a proper frame that differs from its model in number, text and padding only. */
+import { isUtf8 } from 'node:buffer'
 import t from 'tap'
 import { FramePattern } from '../../src/upstream/scan.ts'
 
@@ -151,4 +152,30 @@ t.test('the pattern tells several texts as one frame', async t => {
   t.same(told, { ...(JSON.parse(data()) as object), delta: 'a\n"', obfuscation: '', sequence_number: 0 })
   t.equal(pattern.event, EVENT)
   t.equal(FramePattern.learn(EVENT, data())?.number, 7)
+})
+
+t.test('a text matches exactly when it is UTF-8', t => {
+  const pattern = learned()
+  const EDGES = [0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff]
+  const [before = '', after = ''] = frame({ delta: 'XXXX' }).split('XXXX')
+  const bytes = Buffer.from(`${before}XXXX${after}`)
+  const at = Buffer.byteLength(before)
+  let checked = 0
+  let differ = 0
+  for (let first = 0x80; first < 0x100; first++) {
+    for (let second = 0x20; second < 0x100; second++) {
+      if (second === 0x22 || second === 0x5c) continue
+      for (const third of EDGES) {
+        for (const fourth of EDGES) {
+          const text = [first, second, third, fourth]
+          bytes.set(text, at)
+          const matches = pattern.match(bytes, 0, 7) === bytes.length
+          checked++
+          if (matches !== isUtf8(Buffer.from(text))) differ++
+        }
+      }
+    }
+  }
+  t.equal(differ, 0, `of ${checked} texts`)
+  t.end()
 })

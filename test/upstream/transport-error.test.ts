@@ -11,19 +11,6 @@ t.test('each kind of transport error has words of ours and keeps its cause to it
     ['ERR_TLS_CERT_ALTNAME_INVALID', false, 'provider_unavailable', 'The provider could not be reached'],
     ['ETIMEDOUT', false, 'upstream_timeout', 'The provider could not be reached in time'],
     ['ECONNRESET', true, 'provider_unavailable', 'The connection to the provider was lost'],
-    ['UND_ERR_SOCKET', true, 'provider_unavailable', 'The connection to the provider was lost'],
-    [
-      'UND_ERR_HEADERS_OVERFLOW',
-      true,
-      'provider_unavailable',
-      'The provider sent headers that are too large',
-    ],
-    [
-      'UND_ERR_RES_EXCEEDED_MAX_SIZE',
-      true,
-      'provider_unavailable',
-      'The provider sent a reply that is too large',
-    ],
     ['__proto__', true, 'provider_unavailable', 'The connection to the provider was lost'],
   ] as const
   for (const [code, sent, expected, message] of cases) {

@@ -16,6 +16,8 @@ interface MessagePart {
 export class MessageBuilder extends ItemBuilder {
   readonly #phase: string | null
   readonly #parts: MessagePart[] = []
+  /** The first part of each key: where annotations of that key go. */
+  readonly #byKey = new Map<number, MessagePart>()
   #current: MessagePart | null = null
 
   constructor(id: string, outputIndex: number, emit: EmitEvent, phase: string | null) {
@@ -30,7 +32,11 @@ export class MessageBuilder extends ItemBuilder {
   override text(key: number, text: string, logprobs: readonly Logprob[] | null): void {
     const part = this.#part(key, 'output_text')
     part.text += text
-    if (logprobs !== null && logprobs.length > 0) part.logprobs = [...(part.logprobs ?? []), ...logprobs]
+    if (logprobs !== null && logprobs.length > 0) {
+      part.logprobs ??= []
+      // One by one: a list of any length may come, and arguments of a call are limited.
+      for (const logprob of logprobs) part.logprobs.push(logprob)
+    }
     this.emit({
       type: 'response.output_text.delta',
       sequence_number: 0,
@@ -56,8 +62,7 @@ export class MessageBuilder extends ItemBuilder {
   }
 
   override annotation(key: number, annotation: Annotation): void {
-    const existing = this.#parts.find(part => part.key === key)
-    const part = existing ?? this.#part(key, 'output_text')
+    const part = this.#byKey.get(key) ?? this.#part(key, 'output_text')
     part.annotations.push(annotation)
     // A part that is done has been shown whole; a late annotation is then only in the final object.
     if (part.done) return
@@ -85,6 +90,7 @@ export class MessageBuilder extends ItemBuilder {
     const index = this.#parts.length
     const part: MessagePart = { key, type, index, text: '', logprobs: null, annotations: [], done: false }
     this.#parts.push(part)
+    if (!this.#byKey.has(key)) this.#byKey.set(key, part)
     this.#current = part
     this.#emitPart('response.content_part.added', part)
     return part
@@ -103,7 +109,7 @@ export class MessageBuilder extends ItemBuilder {
         output_index: this.outputIndex,
         content_index: part.index,
         text: part.text,
-        logprobs: part.logprobs ?? [],
+        logprobs: [...(part.logprobs ?? [])],
       })
     } else {
       this.emit({

@@ -16,6 +16,7 @@ interface ReasoningPart {
 export class ReasoningBuilder extends ItemBuilder {
   readonly #format: string | null
   readonly #parts: ReasoningPart[] = []
+  readonly #counts: Record<Form, number> = { text: 0, summary: 0 }
   #current: ReasoningPart | null = null
 
   constructor(id: string, outputIndex: number, emit: EmitEvent, format: string | null) {
@@ -61,8 +62,7 @@ export class ReasoningBuilder extends ItemBuilder {
     const current = this.#current
     if (current !== null && current.form === form && current.key === key) return current
     this.#finishPart()
-    const index = this.#texts(form).length
-    const part: ReasoningPart = { form, key, index, text: '' }
+    const part: ReasoningPart = { form, key, index: this.#counts[form]++, text: '' }
     this.#parts.push(part)
     this.#current = part
     if (form === 'text') this.#emitContentPart('response.content_part.added', part)

@@ -106,7 +106,8 @@ t.test('deadlines', async t => {
     t.same(notes.seen, ['head 200', 'data'])
     answering.send('0\r\n\r\n')
     await notes.ended
-    t.same([notes.seen.at(-1), notes.bytes.length, clock.armed], ['end', 51, 0])
+    // The one that is left is for the connection, which is idle now.
+    t.same([notes.seen.at(-1), notes.bytes.length, clock.armed], ['end', 51, 1])
   })
   t.test('an idle deadline shorter than the rest of the header deadline is kept', async t => {
     const { clock, client, request } = setUp(t)
@@ -245,7 +246,7 @@ t.test('abort', async t => {
     const before = {
       onHead: ['onHead'],
       onData: ['onHead', 'onData'],
-      onEnd: ['onHead', 'onData', 'onData', 'onEnd'],
+      onEnd: ['onHead', 'onData', 'onEnd'],
     }
     for (const parts of [chunked, closing]) {
       for (const where of ['onHead', 'onData', 'onEnd'] as const) {

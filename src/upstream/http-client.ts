@@ -1,19 +1,18 @@
 /**
- * The upstream client over undici's `dispatch`: no redirects, no retries, no interceptors, HTTP/1.1, one call on a
- * connection at a time. Deadlines are ours and follow the injected clock. Hot path: per chunk there is one clock
- * reading and one call, nothing is allocated and no timer is touched.
+ * The upstream client: HTTP/1.1, one call on a connection at a time, no redirects, no retries. Deadlines are ours and
+ * follow the injected clock. Hot path: per chunk there is one clock reading and one call, nothing is allocated and no
+ * timer is touched.
  */
-import type { IncomingHttpHeaders } from 'node:http'
-import type { Dispatcher } from 'undici'
 import type { Clock, Timer } from '../clock.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamRequest } from './client.ts'
-import { type Connection, Connections } from './connections.ts'
-import { requestHeaders } from './request-headers.ts'
+import { type Caller, type Connection, Connections } from './connections.ts'
+import type { ReplyHead } from './reply-parser.ts'
+import { RequestHeads } from './request-head.ts'
 import { timeout, transportError, unavailable } from './transport-error.ts'
 
-export interface UndiciClientOptions {
+export interface HttpClientOptions {
   readonly clock: Clock
   /** Told about a handler whose `onError` throws: there is nobody else left to tell. */
   readonly log: Pick<Log, 'fault'>
@@ -46,10 +45,11 @@ const DEFAULTS = {
 } as const
 
 /** @returns a client whose `start` never throws and whose calls end in exactly one of `onEnd`, `onError`, `abort`. */
-export function createUndiciClient(options: UndiciClientOptions): UpstreamClient {
+export function createHttpClient(options: HttpClientOptions): UpstreamClient {
   const settings: Settings = { ...DEFAULTS, ...options }
   const connections = new Connections(settings)
-  const house: House = { settings, connections, closed: false }
+  const heads = new RequestHeads(settings.userAgent)
+  const house: House = { settings, connections, heads, closed: false }
   return {
     start(request, handler) {
       const call = new Call(house, request, handler)
@@ -63,16 +63,17 @@ export function createUndiciClient(options: UndiciClientOptions): UpstreamClient
   }
 }
 
-type Settings = Required<Omit<UndiciClientOptions, 'ca'>> & { readonly ca: string | undefined }
+type Settings = Required<Omit<HttpClientOptions, 'ca'>> & { readonly ca: string | undefined }
 
 /** What all calls of one client share. */
 interface House {
   readonly settings: Settings
   readonly connections: Connections
+  readonly heads: RequestHeads
   closed: boolean
 }
 
-class Call implements UpstreamCall, Dispatcher.DispatchHandler {
+class Call implements UpstreamCall, Caller {
   readonly #house: House
   readonly #url: URL
   readonly #isolation: string | undefined
@@ -80,16 +81,10 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
   readonly #handler: UpstreamHandler
   readonly #clock: Clock
   #connection: Connection | null = null
-  #controller: Dispatcher.DispatchController | null = null
-  /** Let go once sent: a long prompt must not live as long as its reply. */
-  #options: Dispatcher.DispatchOptions | null = null
-  #starting = false
   #sent = false
   #headSeen = false
   #paused = false
   #over = false
-  /** Bytes of the body still to come; -1 when the head does not say. */
-  #missingBytes = -1
   /** Monotonic. The head is due then, or after the head the next chunk. */
   #deadlineMs = 0
   #headDeadlineMs = 0
@@ -105,31 +100,25 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     this.#clock = house.settings.clock
   }
 
-  start({ url, headers, body, headersTimeoutMs }: UpstreamRequest): void {
+  start(request: UpstreamRequest): void {
+    const { settings, connections, heads, closed } = this.#house
     const now = this.#clock.monotonicMs()
-    this.#headDeadlineMs = now + headersTimeoutMs
-    this.#expectBy(now + Math.min(headersTimeoutMs, this.#house.settings.connectTimeoutMs))
-    this.#starting = true
+    this.#headDeadlineMs = now + request.headersTimeoutMs
+    this.#expectBy(now + Math.min(request.headersTimeoutMs, settings.connectTimeoutMs))
     try {
-      if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-        throw unavailable('The provider is configured with a URL that is not HTTP')
-      }
-      this.#options = {
-        path: url.pathname + url.search,
-        method: 'POST',
-        headers: requestHeaders(headers, this.#house.settings.userAgent),
-        body,
-      }
-      this.#dispatch(false)
+      const text = heads.request(request)
+      if (closed) throw unavailable('The gateway is shutting down')
+      this.#connection = connections.take(this.#url, this.#isolation)
+      this.#connection.send(text, this)
     } catch (thrown) {
-      this.onResponseError(null, thrown)
+      queueMicrotask(() => this.#fail(transportError(thrown, false)))
     }
-    this.#starting = false
   }
 
   pause(): void {
     this.#paused = true
-    this.#controller?.pause()
+    // Before the head there is nothing to hold back but the head itself, which is wanted.
+    if (this.#headSeen && !this.#over) this.#connection?.pause()
   }
 
   resume(): void {
@@ -137,63 +126,48 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     this.#paused = false
     if (this.#over) return
     if (this.#headSeen) this.#expectBy(this.#clock.monotonicMs() + this.#idleTimeoutMs)
-    // Resuming may parse at once, and undici's parser cannot be entered from one of its own callbacks.
-    queueMicrotask(() => this.#resumeNow())
+    this.#connection?.resume()
   }
 
   abort(): void {
     if (!this.#over) this.#drop()
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller
+  onSent(): void {
     this.#sent = true
-    this.#options = null
     this.#expectBy(this.#headDeadlineMs)
   }
 
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    received: IncomingHttpHeaders,
-  ): void {
-    // One buffer for each name and value would live as long as the stream; we read the parsed ones.
-    controller.rawHeaders = null
-    // Interim replies (103 and the like) say nothing we use and do not extend the deadline.
-    if (this.#over || status < 200) return
-    const headers = lastOfEach(received)
-    if (status < 300 && isEncoded(headers['content-encoding'])) {
+  onHead(head: ReplyHead): void {
+    if (head.status < 300 && isEncoded(head.headers['content-encoding'])) {
       this.#fail(unavailable('The provider sent a compressed reply that was not asked for'))
       return
     }
     this.#headSeen = true
-    if (headers['content-length'] !== undefined) this.#missingBytes = Number(headers['content-length'])
     this.#expectBy(this.#clock.monotonicMs() + this.#idleTimeoutMs)
-    if (this.#paused) controller.pause()
+    if (this.#paused) this.#connection?.pause()
     try {
-      this.#handler.onHead({ status, headers })
+      this.#handler.onHead(head)
     } catch (thrown) {
       this.#fail(toGatewayError(thrown))
     }
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#over) return
+  onBody(bytes: Buffer): void {
     // The timer notices when it fires that the deadline has moved; it is not touched here.
     this.#deadlineMs = this.#clock.monotonicMs() + this.#idleTimeoutMs
-    this.#missingBytes -= chunk.length
     try {
-      this.#handler.onData(chunk)
+      this.#handler.onData(bytes)
     } catch (thrown) {
       this.#fail(toGatewayError(thrown))
     }
   }
 
-  onResponseEnd(): void {
-    if (this.#over) return
+  onDone(): void {
     this.#over = true
+    this.#connection = null
     this.#timer?.cancel()
-    this.#connection?.release()
+    this.#timer = null
     try {
       this.#handler.onEnd()
     } catch (thrown) {
@@ -201,36 +175,13 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     }
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController | null, error: unknown): void {
-    if (this.#over) return
-    if (this.#missingBytes === 0) {
-      // Paused on the last bytes, the client underneath takes the provider's close for a cut reply.
-      this.#connection?.discard()
-      this.onResponseEnd()
-    } else if (this.#starting) {
-      queueMicrotask(() => this.#fail(transportError(error, false)))
-    } else if (!this.#sent && this.#connection?.used === true && !this.#house.closed) {
-      // A kept connection broke before anything was written to it: not a failed request, only a stale connection.
-      this.#connection.discard()
-      this.#dispatch(true)
-    } else {
+  onLost(error: unknown, unsent: string | null): void {
+    if (unsent === null || this.#house.closed) {
       this.#fail(transportError(error, this.#sent))
+      return
     }
-  }
-
-  #dispatch(fresh: boolean): void {
-    if (this.#house.closed || this.#options === null) throw unavailable('The gateway is shutting down')
-    this.#connection = this.#house.connections.take(this.#url, this.#isolation, fresh)
-    this.#connection.dispatch(this.#options, this)
-  }
-
-  #resumeNow(): void {
-    if (this.#over || this.#paused) return
-    try {
-      this.#controller?.resume()
-    } catch (thrown) {
-      this.#fail(transportError(thrown, true))
-    }
+    this.#connection = this.#house.connections.take(this.#url, this.#isolation, true)
+    this.#connection.send(unsent, this)
   }
 
   #fail(error: GatewayError): void {
@@ -251,6 +202,7 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     this.#over = true
     this.#timer?.cancel()
     this.#connection?.discard()
+    this.#connection = null
   }
 
   /** Sets the deadline; re-arms the timer only when it would fire too late for it. */
@@ -281,15 +233,6 @@ class Call implements UpstreamCall, Dispatcher.DispatchHandler {
     if (this.#headSeen) return 'The provider stopped sending'
     return this.#sent ? 'The provider did not answer in time' : 'The provider could not be reached in time'
   }
-}
-
-function lastOfEach(received: IncomingHttpHeaders): Record<string, string> {
-  const headers: Record<string, string> = Object.create(null)
-  for (const [name, value] of Object.entries(received)) {
-    const last = Array.isArray(value) ? value.at(-1) : value
-    if (last !== undefined) headers[name] = last
-  }
-  return headers
 }
 
 function isEncoded(encoding: string | undefined): boolean {

@@ -1,0 +1,350 @@
+/**
+ * One HTTP/1.1 reply from bytes, strict and bounded: what could be read in two ways is refused. Pure. Hot path: the
+ * body is handed on where it lies, all of one read in one piece, and nothing else is made of it.
+ * Grammar: RFC 9112; lines end in CRLF, no folded headers, one framing only.
+ */
+import { unavailable } from './transport-error.ts'
+
+export interface ReplyLimits {
+  /** Bytes of status line and headers, and again of what accompanies the chunks of a body. */
+  readonly maxHeaderBytes: number
+  /** Bytes of one reply's body. */
+  readonly maxResponseBytes: number
+}
+
+export interface ReplyHead {
+  readonly status: number
+  /** Lower-case names; the last of repeated ones. No prototype. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Called from inside `push` and `end`. Each callback may call `stop`, and `onDone` may call `begin`. */
+export interface ReplyReceiver {
+  /** Interim replies (103 and the like) are passed over. */
+  onHead(head: ReplyHead): void
+  /** Valid during the call. */
+  onBody(bytes: Buffer): void
+  /** `reusable`: the connection is where a next request may begin. */
+  onDone(reusable: boolean): void
+}
+
+/** What the next byte belongs to. */
+const HEAD = 0
+const SIZED = 1
+const UNSIZED = 2
+const SIZE = 3
+const PADDING = 4
+const EXTENSION = 5
+const SIZE_LF = 6
+const CHUNK = 7
+const CHUNK_CR = 8
+const CHUNK_LF = 9
+const TRAILER = 10
+const TRAILER_LF = 11
+/** To nothing: no reply is due, or it is whole, or it was refused. */
+const OVER = 12
+
+const TAB = 9
+const LF = 10
+const CR = 13
+const SPACE = 32
+const SEMICOLON = 59
+const DELETE = 127
+
+const START = 'HTTP/1.'
+const HEAD_END = '\r\n\r\n'
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: .*)?$/
+const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+/** Control characters, and line ends that are not CRLF. */
+const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/
+const LENGTH = /^\d{1,15}$/
+/** Four gigabytes in one chunk are more than any reply may have. */
+const SIZE_DIGITS = 8
+/** Value of a hexadecimal digit, -1 for every other byte. */
+const HEX = Int8Array.from({ length: 256 }, (_, byte) => {
+  const digit = Number.parseInt(String.fromCharCode(byte), 16)
+  return Number.isNaN(digit) ? -1 : digit
+})
+
+export class ReplyParser {
+  readonly #receiver: ReplyReceiver
+  readonly #limits: ReplyLimits
+  #state = OVER
+  /** Of a head or of trailers that are not whole yet. */
+  #head = ''
+  /** Bytes of the sized body or chunk still to come. */
+  #missing = 0
+  #digits = 0
+  /** Bytes beside the body: interim heads, chunk extensions, trailers. */
+  #beside = 0
+  /** In the line of a trailer; -1 when the empty one has been read. */
+  #lineBytes = 0
+  #bodyBytes = 0
+  #reusable = false
+
+  constructor(receiver: ReplyReceiver, limits: ReplyLimits) {
+    this.#receiver = receiver
+    this.#limits = limits
+  }
+
+  /** Makes ready for the reply to the next request. */
+  begin(): void {
+    this.#state = HEAD
+    this.#head = ''
+    this.#beside = 0
+    this.#bodyBytes = 0
+  }
+
+  /** Whatever comes from now on is dropped. */
+  stop(): void {
+    this.#state = OVER
+  }
+
+  /**
+   * Takes the first `length` bytes; they are not kept, and those before the end of the body may be moved about.
+   * @throws GatewayError `provider_unavailable`; the parser is stopped then, and what came before was handed on
+   */
+  push(bytes: Buffer, length: number): void {
+    try {
+      let at = 0
+      while (this.#state === HEAD && at < length) at = this.#readHead(bytes, at, length)
+      if (this.#state === OVER || this.#state === HEAD) return
+      if (this.#state === SIZED || this.#state === UNSIZED) this.#plain(bytes, at, length)
+      else this.#chunked(bytes, at, length)
+    } catch (thrown) {
+      this.stop()
+      throw thrown
+    }
+  }
+
+  /** The connection was closed. False when that cuts the reply. */
+  end(): boolean {
+    if (this.#state !== UNSIZED) return false
+    this.#done(false)
+    return true
+  }
+
+  #plain(bytes: Buffer, from: number, length: number): void {
+    const to = this.#state === SIZED ? Math.min(length, from + this.#missing) : length
+    this.#missing -= to - from
+    this.#count(to - from)
+    const isLast = this.#state === SIZED && this.#missing === 0
+    if (to > from) this.#receiver.onBody(bytes.subarray(from, to))
+    if (isLast && this.#state !== OVER) this.#done(to === length)
+  }
+
+  /** The data of all chunks is moved together, so that what came in one read leaves in one piece. */
+  #chunked(bytes: Buffer, from: number, length: number): void {
+    let [at, start, end] = [from, from, from]
+    let fault: unknown = null
+    try {
+      while (at < length) {
+        if (this.#state === CHUNK) {
+          const to = Math.min(length, at + this.#missing)
+          this.#count(to - at)
+          if (end === start) {
+            start = at
+            end = to
+          } else {
+            bytes.copyWithin(end, at, to)
+            end += to - at
+          }
+          this.#missing -= to - at
+          at = to
+          if (this.#missing === 0) this.#state = CHUNK_CR
+        } else {
+          this.#beyond(bytes[at] ?? 0)
+          at++
+          if (this.#isWhole) break
+        }
+      }
+    } catch (thrown) {
+      fault = thrown
+    }
+    const isWhole = this.#isWhole
+    if (end > start) this.#receiver.onBody(bytes.subarray(start, end))
+    if (this.#state === OVER) return
+    if (fault !== null) throw fault
+    if (isWhole) this.#done(at === length)
+  }
+
+  /** The empty line after the last chunk has been read. */
+  get #isWhole(): boolean {
+    return this.#state === TRAILER_LF && this.#lineBytes === -1
+  }
+
+  /** One byte of what surrounds the data of chunks. */
+  #beyond(byte: number): void {
+    switch (this.#state) {
+      case SIZE:
+        this.#sizeByte(byte)
+        return
+      case PADDING:
+        if (byte === SEMICOLON) this.#state = EXTENSION
+        else if (byte === CR) this.#state = SIZE_LF
+        else if (byte === SPACE || byte === TAB) this.#aside(byte)
+        else throw invalid()
+        return
+      case EXTENSION:
+        if (byte === CR) this.#state = SIZE_LF
+        else this.#aside(byte)
+        return
+      case SIZE_LF:
+        expect(byte, LF)
+        this.#state = this.#missing === 0 ? TRAILER : CHUNK
+        this.#lineBytes = 0
+        return
+      case CHUNK_CR:
+        expect(byte, CR)
+        this.#state = CHUNK_LF
+        return
+      case CHUNK_LF:
+        expect(byte, LF)
+        this.#expectSize()
+        return
+      case TRAILER:
+        if (byte === CR) this.#state = TRAILER_LF
+        else {
+          this.#aside(byte)
+          this.#lineBytes++
+          this.#head += String.fromCharCode(byte)
+        }
+        return
+      default:
+        expect(byte, LF)
+        this.#endTrailer()
+    }
+  }
+
+  /** Trailers say nothing we use, but what is not one is not the end of a reply either. */
+  #endTrailer(): void {
+    if (this.#lineBytes > 0) {
+      if (!FIELD.test(this.#head)) throw invalid()
+      this.#state = TRAILER
+      this.#lineBytes = 0
+      this.#head = ''
+    } else this.#lineBytes = -1
+  }
+
+  #expectSize(): void {
+    this.#state = SIZE
+    this.#missing = 0
+    this.#digits = 0
+  }
+
+  #sizeByte(byte: number): void {
+    const digit = HEX[byte] ?? -1
+    if (digit >= 0) {
+      if (++this.#digits > SIZE_DIGITS) throw invalid()
+      this.#missing = this.#missing * 16 + digit
+    } else if (this.#digits === 0) throw invalid()
+    else if (byte === CR) this.#state = SIZE_LF
+    else if (byte === SEMICOLON) this.#state = EXTENSION
+    else if (byte === SPACE || byte === TAB) this.#state = PADDING
+    else throw invalid()
+  }
+
+  #aside(byte: number): void {
+    if ((byte < SPACE && byte !== TAB) || byte === DELETE) throw invalid()
+    if (++this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
+  }
+
+  #count(bytes: number): void {
+    this.#bodyBytes += bytes
+    if (this.#bodyBytes > this.#limits.maxResponseBytes) {
+      throw unavailable('The provider sent a reply that is too large')
+    }
+  }
+
+  #done(isReusable: boolean): void {
+    this.stop()
+    this.#receiver.onDone(this.#reusable && isReusable)
+  }
+
+  /** Reads as much of the head as there is; returns where the body begins, or `length`. */
+  #readHead(bytes: Buffer, from: number, length: number): number {
+    const had = this.#head.length
+    // One byte more than allowed shows that there are too many.
+    const to = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
+    const text = this.#head + bytes.toString('latin1', from, to)
+    if (!text.startsWith(START.slice(0, text.length))) throw invalid()
+    const end = text.indexOf(HEAD_END, Math.max(0, had - HEAD_END.length))
+    if ((end === -1 ? text.length : end) > this.#limits.maxHeaderBytes) throw tooLargeHead()
+    if (end === -1) {
+      this.#head = text
+      return length
+    }
+    this.#head = ''
+    this.#takeHead(text.slice(0, end), end)
+    return from + end + HEAD_END.length - had
+  }
+
+  #takeHead(text: string, size: number): void {
+    const head = parseHead(text)
+    const { status, minor, headers, length, encoding, isClosing } = head
+    // Nobody asked for these two.
+    if (status === 100 || status === 101) throw unavailable('The connection to the provider was lost')
+    if (status < 200) {
+      this.#beside += size
+      if (this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
+      return
+    }
+    if (encoding !== null && (length !== null || minor === 0 || encoding !== 'chunked')) {
+      throw length === null ? invalid() : wrongLength()
+    }
+    this.#reusable = minor === 1 && !isClosing
+    const isEmpty = status === 204 || status === 304 || length === 0
+    if (encoding !== null && !isEmpty) this.#expectSize()
+    else this.#state = length === null && !isEmpty ? UNSIZED : SIZED
+    this.#missing = isEmpty ? 0 : (length ?? 0)
+    this.#receiver.onHead({ status, headers })
+  }
+}
+
+function parseHead(text: string) {
+  if (FORBIDDEN.test(text)) throw invalid()
+  const lines = text.split('\r\n')
+  const status = STATUS_LINE.exec(lines[0] ?? '')
+  if (status === null) throw invalid()
+  const headers: Record<string, string> = Object.create(null)
+  let length: number | null = null
+  let encoding: string | null = null
+  let isClosing = false
+  for (let n = 1; n < lines.length; n++) {
+    const line = lines[n] ?? ''
+    const colon = line.indexOf(':')
+    const name = line.slice(0, Math.max(0, colon)).toLowerCase()
+    if (!TOKEN.test(name)) throw invalid()
+    const value = line.slice(colon + 1).trim()
+    headers[name] = value
+    if (name === 'content-length') {
+      if (length !== null || !LENGTH.test(value)) throw wrongLength()
+      length = Number(value)
+    } else if (name === 'transfer-encoding') {
+      encoding = encoding === null ? value.toLowerCase() : `${encoding},${value}`
+    } else if (name === 'connection') {
+      isClosing ||= value
+        .toLowerCase()
+        .split(',')
+        .some(token => token.trim() === 'close')
+    }
+  }
+  return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
+}
+
+function expect(byte: number, wanted: number): void {
+  if (byte !== wanted) throw invalid()
+}
+
+function invalid(): Error {
+  return unavailable('The provider sent a reply that is not valid HTTP')
+}
+
+function wrongLength(): Error {
+  return unavailable('The provider sent a reply of the wrong length')
+}
+
+function tooLargeHead(): Error {
+  return unavailable('The provider sent headers that are too large')
+}

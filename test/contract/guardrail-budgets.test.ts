@@ -1,0 +1,192 @@
+/** Budgets of guardrails over real HTTP: keys and members, streamed or not, over threads and over instances. */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { startGateway } from '../support/gateway.ts'
+import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
+import { type Caller, caller } from '../support/management.ts'
+import { askMany } from '../support/many-requests.ts'
+import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
+import { eventually } from '../support/stream-probe.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+t.setTimeout(240_000)
+
+const DAY_MS = 86_400_000
+/** Each request costs the same, whatever is said. */
+const PRICED = {
+  id: 'sim/priced',
+  endpoints: [{ provider: 'sim', upstreamModel: 'echo', pricing: { request: '0.001' } }],
+}
+const ASK = { model: PRICED.id, input: 'Hi' }
+
+/** What a management key makes; `assign` takes hashes of keys or ids of members. */
+function management(ask: Caller) {
+  return {
+    async key(fields: object = {}): Promise<{ readonly key: string; readonly hash: string }> {
+      const { document, data } = await ask('POST', '/keys', { name: 'budgeted', ...fields })
+      return { key: String(document['key']), hash: String(data['hash']) }
+    },
+    async budget(usd: number, fields: object = {}): Promise<string> {
+      const body = { name: 'Team', limit_usd: usd, reset_interval: 'daily', ...fields }
+      return String((await ask('POST', '/guardrails', body)).data['id'])
+    },
+    async assign(
+      id: string,
+      kind: 'keys' | 'members',
+      assignees: readonly string[],
+      path = '',
+    ): Promise<void> {
+      const field = kind === 'keys' ? 'key_hashes' : 'member_user_ids'
+      const { status, text } = await ask('POST', `/guardrails/${id}/assignments/${kind}${path}`, {
+        [field]: assignees,
+      })
+      if (status !== 200) throw new Error(`assignments: ${status} ${text}`)
+    },
+  }
+}
+const member = () => `member-${randomBytes(6).toString('hex')}`
+
+async function start(t: Test) {
+  const clock = new TestClock(Date.UTC(2026, 6, 16, 12))
+  const gateway = await startGateway({ clock, models: [PRICED] })
+  t.teardown(() => gateway.close())
+  const ask = (key: string, more: object = {}) =>
+    caller(gateway.url, key)('POST', '/responses', { ...ASK, ...more })
+  const admitted = async (key: string, tries: number): Promise<number> => {
+    let count = 0
+    for (let n = 0; n < tries; n++) if ((await ask(key)).status === 200) count++
+    return count
+  }
+  const manage = caller(gateway.url, gateway.managementKey)
+  return { clock, gateway, ask, admitted, manage, ...management(manage) }
+}
+
+t.test('each key that a guardrail is assigned to has its budget, until the period ends', async t => {
+  const s = await start(t)
+  const [one, two, free] = [await s.key(), await s.key(), await s.key()]
+  await s.assign(await s.budget(0.003), 'keys', [one.hash, two.hash])
+  t.equal(await s.admitted(one.key, 5), 3)
+  t.equal(await s.admitted(two.key, 5), 3)
+  t.equal(await s.admitted(free.key, 5), 5)
+  s.clock.jump(DAY_MS / 2 - 1)
+  t.equal(await s.admitted(one.key, 1), 0, 'one millisecond before midnight')
+  s.clock.jump(1)
+  t.equal(await s.admitted(one.key, 5), 3, 'and from midnight on')
+})
+
+t.test('keys of a member share the budget of the member', async t => {
+  const s = await start(t)
+  const [user, other] = [member(), member()]
+  const [one, two] = [await s.key({ creator_user_id: user }), await s.key({ creator_user_id: user })]
+  const stranger = await s.key({ creator_user_id: other })
+  await s.assign(await s.budget(0.005), 'members', [user])
+  t.equal(await s.admitted(one.key, 3), 3)
+  t.equal(await s.admitted(two.key, 5), 2)
+  t.equal(await s.admitted(one.key, 1), 0)
+  t.equal(await s.admitted(stranger.key, 6), 6)
+})
+
+for (const stream of [false, true]) {
+  t.test(`a refusal names the guardrail and what is left (${stream ? 'streamed' : 'whole'})`, async t => {
+    const s = await start(t)
+    const { key, hash } = await s.key()
+    const id = await s.budget(0.0005)
+    await s.assign(id, 'keys', [hash])
+    const { status, document } = await s.ask(key, { stream })
+    t.equal(status, 403)
+    t.match(document, {
+      error: {
+        code: 403,
+        message:
+          'The daily budget that guardrail Team gives this API key does not allow this request: it may cost up to 0.001 USD, and 0.0005 of 0.0005 USD are left',
+        metadata: { error_type: 'permission_denied', guardrail_id: id },
+      },
+    })
+    t.notOk('patterns' in (document['error'] as { metadata: object }).metadata)
+    await s.manage('PATCH', `/guardrails/${id}`, { limit_usd: 0.001 })
+    const reply = await fetch(`${s.gateway.url}/responses`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ ...ASK, stream }),
+    })
+    t.equal(reply.status, 200, 'a larger budget counts at once')
+    await reply.text()
+    t.equal((await s.ask(key, { stream })).status, 403, 'and what streamed or not was spent of it')
+  })
+}
+
+t.test('several budgets hold beside each other, and one that is taken away holds no more', async t => {
+  const s = await start(t)
+  const user = member()
+  const { key, hash } = await s.key({ creator_user_id: user })
+  const [ofKey, ofMember] = [await s.budget(0.002), await s.budget(0.004, { name: 'Person' })]
+  await s.assign(ofKey, 'keys', [hash])
+  await s.assign(ofMember, 'members', [user])
+  t.equal(await s.admitted(key, 4), 2)
+  t.match((await s.ask(key)).message, 'guardrail Team')
+  await s.assign(ofKey, 'keys', [hash], '/remove')
+  t.equal(await s.admitted(key, 4), 2)
+  t.match((await s.ask(key)).message, 'guardrail Person')
+  await s.assign(ofMember, 'members', [user], '/remove')
+  t.equal(await s.admitted(key, 4), 4)
+})
+
+t.test('a budget begins with what was spent before it was given', async t => {
+  const s = await start(t)
+  const user = member()
+  const [one, two] = [await s.key({ creator_user_id: user }), await s.key({ creator_user_id: user })]
+  t.equal(await s.admitted(one.key, 3), 3)
+  await s.gateway.shipper.ship()
+  await s.manage('DELETE', `/keys/${one.hash}`)
+  await s.assign(await s.budget(0.005), 'members', [user])
+  t.equal(await s.admitted(two.key, 5), 2, 'with a key that is gone, too')
+})
+
+/** Processes with the same database. */
+async function startProcess(t: Test, threads: number, database: string, settings: object = {}) {
+  const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
+  const gateway = await startGatewayProcess(
+    t,
+    { models: [PRICED], limits: NO_SHEDDING, ...settings },
+    { GATEWAY_SERVE_THREADS: String(threads), GATEWAY_MANAGEMENT_KEY: managementKey, DATABASE_URL: database },
+  )
+  return { gateway, ...management(caller(`${gateway.url}/v1`, managementKey)) }
+}
+const newDatabase = (): string =>
+  `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-budgets-')), 'gateway.db')}`
+
+t.test('two threads admit exactly as many of a thousand requests as a member may spend', async t => {
+  const s = await startProcess(t, 2, newDatabase())
+  const user = member()
+  const [one, two] = [await s.key({ creator_user_id: user }), await s.key({ creator_user_id: user })]
+  await s.assign(await s.budget(0.25), 'members', [user])
+  const targets = [one, two].map(({ key }) => ({ port: s.gateway.port, apiKey: key }))
+  const { byStatus } = await askMany(targets, ASK, 1000)
+  t.same(Object.fromEntries(byStatus), { 200: 250, 403: 750 })
+  t.ok(await eventually(async () => (await s.gateway.metric('gateway_usage_records_total')) === 250, 5000))
+})
+
+t.test(
+  'two instances with one Redis admit exactly what a budget allows',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const redis = await ownRedis(t)
+    await redis.start()
+    const settings = { quotas: { nodes: 2 }, redis: { url: redis.url, silenceMs: 10_000 } }
+    const database = newDatabase()
+    const one = await startProcess(t, 1, database, settings)
+    const two = await startProcess(t, 1, database, settings)
+    const ready = async () =>
+      (await one.gateway.metric('gateway_quota_degraded')) +
+        (await two.gateway.metric('gateway_quota_degraded')) ===
+      0
+    t.ok(await eventually(ready, 5000))
+    const { key, hash } = await one.key()
+    await one.assign(await one.budget(0.2), 'keys', [hash])
+    const targets = [one, two].map(({ gateway }) => ({ port: gateway.port, apiKey: key }))
+    t.same(Object.fromEntries((await askMany(targets, ASK, 1000)).byStatus), { 200: 200, 403: 800 })
+  },
+)
