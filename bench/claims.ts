@@ -1,7 +1,9 @@
 /** What the gateway is meant to reach, each as a figure per round of one run. Pure. */
+
 import { costs, rowsOf, series } from './figures.ts'
+import { OUTPUT_WINDOW } from './guards.ts'
 import { bytesPerStream, type Row, type Run, workOf } from './results.ts'
-import type { SubjectName } from './scenarios.ts'
+import { SCENARIOS, type SubjectName } from './scenarios.ts'
 import { paired } from './stats.ts'
 
 export interface Claim {
@@ -23,17 +25,28 @@ const costRatio =
     paired(costs(run, scenario, 'sluice'), costs(run, scenario, base), (a, b) => a / b)
 
 const difference =
-  (scenario: string, base: SubjectName, take: Take) =>
+  (scenario: string, base: SubjectName, take: Take, subject: SubjectName = 'sluice') =>
   (run: Run): number[] =>
-    paired(series(run, scenario, 'sluice', take), series(run, scenario, base, take), (a, b) => a - b)
+    paired(series(run, scenario, subject, take), series(run, scenario, base, take), (a, b) => a - b)
 
 const rate: Take = row => workOf(row) / (row.json?.seconds ?? row.windowSeconds)
+const rateRatio =
+  (scenario: string, subject: SubjectName, base: SubjectName) =>
+  (run: Run): number[] =>
+    paired(series(run, scenario, subject, rate), series(run, scenario, base, rate), (a, b) => a / b)
 const millis =
   (take: Take): Take =>
   row => {
     const micros = take(row)
     return typeof micros === 'number' ? micros / 1000 : null
   }
+
+/** Milliseconds in which the upstream of the scenario says as much as a window holds. */
+export function windowMs(scenario: string): number {
+  const load = SCENARIOS.find(({ name }) => name === scenario)?.load
+  if (load?.kind !== 'streams') throw new Error(`${scenario} is no scenario of streams`)
+  return (OUTPUT_WINDOW.windowBytes / load.plan.textBytes) * load.plan.spacingMs
+}
 
 export const CLAIMS: readonly Claim[] = [
   {
@@ -63,12 +76,7 @@ export const CLAIMS: readonly Claim[] = [
     limit: 10,
     least: true,
     unit: '×',
-    values: run =>
-      paired(
-        series(run, 'json-64', 'sluice', rate),
-        series(run, 'json-64', 'portkey', rate),
-        (a, b) => a / b,
-      ),
+    values: rateRatio('json-64', 'sluice', 'portkey'),
   },
   {
     text: 'time to the first event p50, added to the direct way',
@@ -98,12 +106,57 @@ export const CLAIMS: readonly Claim[] = [
     limit: 0.75,
     least: true,
     unit: '×',
-    values: run =>
-      paired(
-        series(run, 'guard-json-16', 'sluice-guarded', rate),
-        series(run, 'guard-json-16', 'sluice', rate),
-        (a, b) => a / b,
-      ),
+    values: rateRatio('guard-json-16', 'sluice-guarded', 'sluice'),
+  },
+  {
+    text: 'latency of a JSON request p50, added by guards',
+    scenario: 'guard-json-1',
+    limit: 1,
+    unit: 'ms',
+    values: difference(
+      'guard-json-1',
+      'sluice',
+      millis(row => row.json?.serialMicros?.p50),
+      'sluice-guarded',
+    ),
+  },
+  {
+    text: 'time to the first event p50, added by guards on output: one window and 5 ms',
+    scenario: 'guard-relay-20',
+    limit: Math.floor(windowMs('guard-relay-20')) + 5,
+    unit: 'ms',
+    values: difference(
+      'guard-relay-20',
+      'sluice',
+      millis(row => row.streams?.firstEvent.p50),
+      'sluice-windowed',
+    ),
+  },
+  {
+    text: 'lag of the event loop p99 while all task workers are busy',
+    scenario: 'guard-busy-64',
+    limit: 5,
+    unit: 'ms',
+    values: run => [
+      ...series(
+        run,
+        'guard-busy-64',
+        'sluice-busy',
+        millis(row => row.lagMicros?.p99),
+      ).values(),
+    ],
+  },
+  {
+    text: 'delay of an event p99 of streams that nobody guards, added while all task workers are busy',
+    scenario: 'guard-busy-64',
+    limit: 5,
+    unit: 'ms',
+    values: difference(
+      'guard-busy-64',
+      'sluice',
+      millis(row => row.streams?.delay.p99),
+      'sluice-busy',
+    ),
   },
   {
     text: 'delay of an event p99, over that of nginx',

@@ -1,4 +1,4 @@
-/** What processes cost, read from /proc: CPU time, resident memory, threads; and what the whole machine did meanwhile. */
+/** What processes cost, read from /proc: CPU time, resident memory, threads; and what the machine did meanwhile. */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 
@@ -40,6 +40,19 @@ function usageOf(pid: number): Usage {
     return parseStat(readFileSync(`/proc/${pid}/stat`, 'utf8'), PAGE_BYTES)
   } catch {
     return NOTHING
+  }
+}
+
+/** Threads of a process that run JavaScript: those that Node has not named after another purpose. */
+export function scriptThreads(pid: number): number[] {
+  const nameOf = (tid: number): string => readFileSync(`/proc/${pid}/task/${tid}/comm`, 'utf8')
+  try {
+    const own = nameOf(pid)
+    return readdirSync(`/proc/${pid}/task`)
+      .map(Number)
+      .filter(tid => nameOf(tid) === own)
+  } catch {
+    return []
   }
 }
 

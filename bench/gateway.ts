@@ -4,10 +4,11 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { family } from './cpu.ts'
+import { pathToFileURL } from 'node:url'
+import { family, scriptThreads } from './cpu.ts'
 import { lineOf, start } from './processes.ts'
 import type { SubjectName } from './scenarios.ts'
-import { type Bench, commonHeaders, type Subject } from './subjects.ts'
+import { type Bench, commonHeaders, type Guarded, type Subject } from './subjects.ts'
 import { PATHS, type Wire } from './wire.ts'
 
 const START_MS = 20_000
@@ -48,15 +49,21 @@ function providerSlug(wire: Wire, tls: boolean): string {
   return `bench-${wire === 'openai-chat' ? 'chat' : 'responses'}${tls ? '-tls' : ''}`
 }
 
-/**
- * @param version what the report calls this source tree
- * @param prepare asks the running gateway for what it needs before it is measured
- */
+export interface Extras {
+  /** Asks the running gateway for what it needs before it is measured. */
+  readonly prepare?: (url: string, managementKey: string) => Promise<void>
+  /** The same, for the key of those requests that its task workers are to look at. */
+  readonly guardedKey?: (url: string, managementKey: string) => Promise<string>
+  /** Notes how late the event loop of its serve thread is. */
+  readonly watchLag?: boolean
+}
+
+/** @param version what the report calls this source tree */
 export async function startGateway(
   bench: Bench,
   name: SubjectName,
   version: string,
-  prepare?: (url: string, managementKey: string) => Promise<void>,
+  extras: Extras = {},
 ): Promise<Subject> {
   const folder = join(bench.folder, name)
   mkdirSync(folder, { recursive: true })
@@ -67,6 +74,7 @@ export async function startGateway(
   const out = join(folder, 'gateway.log')
   writeFileSync(out, '')
   const entry = join(bench.root, 'src/main.ts')
+  const lagFile = join(folder, 'lag')
   // Standard output is the log. It goes to a file through the shell, so that nobody has to carry it.
   const script = `exec "$@" >>"${out}"`
   const words = ['-c', script, 'sh', process.execPath, '--disable-warning=ExperimentalWarning', entry]
@@ -82,10 +90,13 @@ export async function startGateway(
       GATEWAY_API_KEY: bench.apiKey,
       GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY,
       DATABASE_URL: `sqlite:${join(folder, 'gateway.db')}`,
+      ...(extras.watchLag === true ? { NODE_OPTIONS: `--import=${watcher(lagFile)}` } : {}),
     },
   })
   const port = await listening(out, one, log)
-  await prepare?.(`http://127.0.0.1:${port}/v1`, MANAGEMENT_KEY)
+  const url = `http://127.0.0.1:${port}/v1`
+  await extras.prepare?.(url, MANAGEMENT_KEY)
+  const guardedKey = await extras.guardedKey?.(url, MANAGEMENT_KEY)
   const pids = family(one.pid)
   return {
     name,
@@ -99,8 +110,28 @@ export async function startGateway(
       wire: 'openai-responses',
       modelPrefix: `${providerSlug(scenario.wire, scenario.tls)}/`,
     }),
+    ...(extras.watchLag === true ? { lagFile } : {}),
+    ...(guardedKey === undefined ? {} : { guarded: guardedOf(one.pid, guardedKey) }),
     stop: () => one.stop(),
   }
+}
+
+/** Task workers start with their first task: until then the process has none. */
+function guardedOf(pid: number, apiKey: string): Guarded {
+  const before = new Set(scriptThreads(pid))
+  return {
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+    threads: () =>
+      scriptThreads(pid)
+        .filter(tid => !before.has(tid))
+        .map(tid => ({ pid, tid })),
+  }
+}
+
+function watcher(file: string): string {
+  const url = pathToFileURL(join(import.meta.dirname, 'lag.ts'))
+  url.searchParams.set('file', file)
+  return url.href
 }
 
 /** The port of the `listening` line. @throws Error when the process ends or stays silent */

@@ -1,6 +1,7 @@
-/** Guardrails of a measured gateway: what a careful operator would have on what goes in. */
+/** Guardrails of a measured gateway: what a careful operator would have on what goes in, and on what comes out. */
 
-const DETECTORS = [
+/** Those that cost least; prompt injection takes as long as all of them. */
+export const DETECTORS = [
   'email',
   'phone',
   'ssn',
@@ -21,6 +22,16 @@ const PATTERNS = [
   ),
 ] as const
 
+/** Windows of output in the measured gateway: the gateway's defaults, spelled since a target is told by them. */
+export const OUTPUT_WINDOW = { windowBytes: 1024, overlapBytes: 256 } as const
+
+/**
+ * Reads to the end of the load's prompts for each of their sentences: some 60 ms of a worker for 10 kB, which a serve
+ * thread takes in and sends on within one. Long prompts under quick rules would ask how long bodies are read instead:
+ * 200 kB keep a worker busy for 8 ms, and the serve thread for 3.5 with guards or without.
+ */
+const SLOW_PATTERN = 'coffee(?:.*zebra)?'
+
 /** Flags: what was found is counted and reported, and nothing of the load is changed. */
 const RULES = {
   content_filter_builtins: DETECTORS.map(slug => ({ slug, action: 'flag' })),
@@ -31,14 +42,57 @@ const RULES = {
   })),
 }
 
-/** Puts them on the default workspace. @throws Error when the gateway does not take them */
-export async function setGuards(url: string, managementKey: string): Promise<void> {
+/** One management call. @throws Error when the gateway does not take it */
+async function manage(
+  url: string,
+  managementKey: string,
+  method: 'GET' | 'POST' | 'PATCH',
+  body?: object,
+): Promise<unknown> {
   const headers = { authorization: `Bearer ${managementKey}`, 'content-type': 'application/json' }
-  const listed = await fetch(`${url}/guardrails`, { headers })
-  const { data } = (await listed.json()) as { data: { id: string; is_workspace_default: boolean }[] }
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) }
+  const answer = await fetch(url, { method, headers, ...sent })
+  if (!answer.ok) throw new Error(`guardrails were refused: ${answer.status} ${await answer.text()}`)
+  return await answer.json()
+}
+
+/** Puts rules on the default workspace. */
+async function setDefault(url: string, managementKey: string, rules: object): Promise<void> {
+  const listed = await manage(`${url}/guardrails`, managementKey, 'GET')
+  const { data } = listed as { data: { id: string; is_workspace_default: boolean }[] }
   const id = data.find(guardrail => guardrail.is_workspace_default)?.id
-  const body = JSON.stringify(RULES)
-  const answer = await fetch(`${url}/guardrails/${id}`, { method: 'PATCH', headers, body })
-  if (answer.status !== 200)
-    throw new Error(`guardrails were refused: ${answer.status} ${await answer.text()}`)
+  await manage(`${url}/guardrails/${id}`, managementKey, 'PATCH', rules)
+}
+
+/** Everybody's requests are looked at. @throws Error when the gateway does not take the rules */
+export function setGuards(url: string, managementKey: string): Promise<void> {
+  return setDefault(url, managementKey, RULES)
+}
+
+/** Everybody's replies are looked at, in windows. @throws Error when the gateway does not take the rules */
+export function setWindows(url: string, managementKey: string): Promise<void> {
+  const { windowBytes, overlapBytes } = OUTPUT_WINDOW
+  const output = { ...RULES, window_bytes: windowBytes, overlap_bytes: overlapBytes }
+  return setDefault(url, managementKey, { output })
+}
+
+/**
+ * Requests of one key are looked at, those of all others are not; gives that key. Its rules keep a worker busy with few
+ * requests. What cannot be looked at is refused, so that every answer means that the work was done.
+ * @throws Error when the gateway does not take the rules
+ */
+export async function setGuardedKey(url: string, managementKey: string): Promise<string> {
+  const made = await manage(`${url}/keys`, managementKey, 'POST', { name: 'guarded' })
+  const { key, data } = made as { key: string; data: { hash: string } }
+  const rules = {
+    name: 'guarded',
+    fail_mode: 'closed',
+    ...RULES,
+    content_filters: [...RULES.content_filters, { pattern: SLOW_PATTERN, action: 'flag', label: 'slow' }],
+  }
+  const guardrail = await manage(`${url}/guardrails`, managementKey, 'POST', rules)
+  const { id } = (guardrail as { data: { id: string } }).data
+  const assignment = { key_hashes: [data.hash] }
+  await manage(`${url}/guardrails/${id}/assignments/keys`, managementKey, 'POST', assignment)
+  return key
 }

@@ -13,7 +13,7 @@ export function machine(): Record<string, string> {
   }
 }
 
-const PACKAGES = ['uWebSockets.js', 'undici', 'autocannon'] as const
+const PACKAGES = ['uWebSockets.js', 'autocannon'] as const
 
 export function versions(root: string): Record<string, string> {
   return {

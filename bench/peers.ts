@@ -37,11 +37,7 @@ function asUpstream(bench: Bench, scenario: Scenario, port: number): Target {
 }
 
 /** nginx as it is set up in front of event streams: one worker, no buffering, kept connections, Debian's access log. */
-export function nginxConfig(
-  folder: string,
-  ports: readonly [number, number],
-  upstream: Bench['upstream'],
-): string {
+function nginxConfig(folder: string, ports: readonly [number, number], upstream: Bench['upstream']): string {
   const server = (port: number, scheme: string, name: string): string => `
   server {
     listen 127.0.0.1:${port} backlog=8192;
@@ -82,7 +78,7 @@ http {
 }
 
 /** HAProxy with one thread; without `option http-no-delay` it holds small events back. */
-export function haproxyConfig(ports: readonly [number, number], upstream: Bench['upstream']): string {
+function haproxyConfig(ports: readonly [number, number], upstream: Bench['upstream']): string {
   return `global
   nbthread 1
   maxconn 8000

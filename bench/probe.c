@@ -3,11 +3,14 @@
  * probe.ts at a fraction of its cost per event; run.ts compiles it when a C compiler is there.
  *
  *   probe host=127.0.0.1 port=8080 streams=256 events=100 rampMs=2000 warmMs=500 windowMs=4000 request=FILE
- *         marker='"delta":"@' [abortAfter=20] [stalled=50 stalledRequest=FILE] [spacingMs=20]
+ *         marker='"delta":"@' [abortAfter=20] [stalled=50 stalledRequest=FILE] [spacingMs=20] [recut=1]
  *
  * Prints {"phase":"window"} and {"phase":"end"} when the measured window begins and ends, then one result line.
  * Every delivered text begins "@uid,seq,stamp;": stream number, position, CLOCK_MONOTONIC nanoseconds of its
  * sending. The last text of a stream ends "#xxxxxxxx", the FNV-1a hash of all texts before it.
+ *
+ * With recut=1 texts may come in other pieces than they were sent in: the text of a stream is then read on over all
+ * its pieces, first event and gap are those of pieces, delay counts each byte of text; order and hash prove the same.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,12 +39,19 @@
 typedef struct { uint64_t count, max, bucket[BUCKETS]; } Histogram;
 
 enum { HEAD, SIZE, SIZE_REST, DATA, DATA_END, TRAILER };
+/* Where the text of a stream is read on, when it is cut anew. */
+enum { TEXT_START, TEXT_HEAD, TEXT_BODY, TEXT_PROOF, TEXT_OVER };
+#define TEXT_HEAD_MAX_BYTES 64
+#define PROOF_BYTES 9
 
 typedef struct {
   int fd, index, state, running, over, statusOk, aborting, headLength;
   uint64_t chunkLeft, sentNs, lastNs, againNs;
   uint32_t hash;
   int seen, broken, done, refused, lineLength, lineCut;
+  int textPart, textHeadLength, pieces;
+  uint64_t uid, stampNs;
+  char textHead[TEXT_HEAD_MAX_BYTES + 1];
   char head[8192];
   char line[LINE_MAX_BYTES];
 } Stream;
@@ -49,7 +59,8 @@ typedef struct {
 static const char *host = "127.0.0.1", *marker = "\"delta\":\"@";
 static char *request, *stalledRequest;
 static size_t requestLength, stalledLength, markerLength;
-static int port, streams = 1, events = 100, rampMs, warmMs, windowMs = 1000, abortAfter, stalled, spacingMs = 20;
+static int port, streams = 1, events = 100, rampMs, warmMs, windowMs = 1000, abortAfter, stalled, spacingMs = 20,
+  recut;
 static struct sockaddr_in address;
 static int poller, inWindow, stopping;
 /* Refused streams in order of their next try; a ring, since all wait for the same time. */
@@ -79,12 +90,14 @@ static uint64_t bucketStart(int at) {
   return ((uint64_t)(BUCKETS_PER_DOUBLING + at % BUCKETS_PER_DOUBLING)) << (power - 5);
 }
 
-static void note(Histogram *h, uint64_t ns) {
+static void noteTimes(Histogram *h, uint64_t ns, uint64_t times) {
   uint64_t micros = ns / 1000;
-  h->count++;
+  h->count += times;
   if (micros > h->max) h->max = micros;
-  h->bucket[bucketOf(micros)]++;
+  h->bucket[bucketOf(micros)] += times;
 }
+
+static void note(Histogram *h, uint64_t ns) { noteTimes(h, ns, 1); }
 
 static uint64_t quantile(const Histogram *h, double q) {
   uint64_t wanted = (uint64_t)(q * (double)h->count), sum = 0;
@@ -117,6 +130,7 @@ static int connectTo(int smallBuffer) {
 static void ask(Stream *s) {
   s->state = HEAD;
   s->headLength = s->refused = s->seen = s->broken = s->done = s->over = s->lineLength = s->lineCut = 0;
+  s->textPart = s->textHeadLength = s->pieces = 0;
   s->hash = FNV_START;
   s->running = 1;
   s->sentNs = s->lastNs = now();
@@ -138,6 +152,20 @@ static void restart(Stream *s) {
   if (!stopping) begin(s);
 }
 
+static void hashOn(Stream *s, const char *at, const char *end) {
+  uint32_t hash = s->hash;
+  for (const char *p = at; p < end; p++) hash = (hash ^ (uint8_t)*p) * FNV_PRIME;
+  s->hash = hash;
+}
+
+static void counted(Stream *s, uint64_t uid) {
+  s->seen++;
+  if (abortAfter && (s->index & 1) && s->seen == abortAfter) {
+    s->aborting = 1;
+    if (abortCount < ABORTS_MAX) aborts[abortCount].uid = uid;
+  }
+}
+
 /* One text: "@uid,seq,stamp;...", up to the closing quote. */
 static void text(Stream *s, const char *at, const char *end, uint64_t ns) {
   char *rest;
@@ -148,11 +176,7 @@ static void text(Stream *s, const char *at, const char *end, uint64_t ns) {
   if (seq == (uint64_t)events - 1) {
     const char *mark = memchr(rest, '#', (size_t)(end - rest));
     if (!mark || strtoul(mark + 1, NULL, 16) != s->hash) s->broken = 1;
-  } else {
-    uint32_t hash = s->hash;
-    for (const char *p = at; p < end; p++) hash = (hash ^ (uint8_t)*p) * FNV_PRIME;
-    s->hash = hash;
-  }
+  } else hashOn(s, at, end);
   if (inWindow) {
     deltas++;
     if (s->seen == 0) note(&firstEvent, ns - s->sentNs);
@@ -162,21 +186,92 @@ static void text(Stream *s, const char *at, const char *end, uint64_t ns) {
     }
   }
   s->lastNs = ns;
-  s->seen++;
-  if (abortAfter && (s->index & 1) && s->seen == abortAfter) {
-    s->aborting = 1;
-    if (abortCount < ABORTS_MAX) aborts[abortCount].uid = uid;
+  counted(s, uid);
+}
+
+static void delayed(const Stream *s, uint64_t ns, uint64_t times) {
+  if (inWindow) noteTimes(&delay, ns > s->stampNs ? ns - s->stampNs : 0, times);
+}
+
+/* The head of a text is whole: whose it is, which one, and when it was sent. */
+static void headed(Stream *s, uint64_t ns) {
+  char *rest;
+  s->textHead[s->textHeadLength] = 0;
+  s->uid = strtoull(s->textHead + 1, &rest, 10);
+  uint64_t seq = *rest == ',' ? strtoull(rest + 1, &rest, 10) : ~0ull;
+  s->stampNs = *rest == ',' ? strtoull(rest + 1, &rest, 10) : 0;
+  if (*rest != ';' || seq != (uint64_t)s->seen) s->broken = 1;
+  delayed(s, ns, (uint64_t)s->textHeadLength);
+  if (seq == (uint64_t)events - 1) s->textPart = TEXT_PROOF;
+  else {
+    hashOn(s, s->textHead, s->textHead + s->textHeadLength);
+    s->textPart = TEXT_BODY;
+    if (inWindow) deltas++;
+    counted(s, s->uid);
+  }
+  s->textHeadLength = 0;
+}
+
+/* The last text is whole. */
+static void proved(Stream *s, uint64_t ns) {
+  s->textHead[PROOF_BYTES] = 0;
+  if (s->textHead[0] != '#' || strtoul(s->textHead + 1, NULL, 16) != s->hash) s->broken = 1;
+  delayed(s, ns, PROOF_BYTES);
+  s->textPart = TEXT_OVER;
+  if (inWindow) deltas++;
+  counted(s, s->uid);
+}
+
+/* A piece of the text of a stream, cut anywhere. */
+static void piece(Stream *s, const char *at, const char *end, uint64_t ns) {
+  if (at == end) return;
+  if (inWindow) {
+    if (s->pieces == 0) note(&firstEvent, ns - s->sentNs);
+    else note(&gap, ns - s->lastNs);
+  }
+  s->pieces++;
+  s->lastNs = ns;
+  while (at < end) {
+    switch (s->textPart) {
+      case TEXT_START:
+        if (*at != '@') { s->broken = 1; return; }
+        s->textPart = TEXT_HEAD;
+        break;
+      case TEXT_HEAD:
+        if (s->textHeadLength == TEXT_HEAD_MAX_BYTES) { s->broken = 1; return; }
+        s->textHead[s->textHeadLength++] = *at++;
+        if (at[-1] == ';') headed(s, ns);
+        break;
+      case TEXT_BODY: {
+        const char *next = memchr(at, '@', (size_t)(end - at));
+        const char *until = next ? next : end;
+        hashOn(s, at, until);
+        if (until > at) delayed(s, ns, (uint64_t)(until - at));
+        at = until;
+        if (next) s->textPart = TEXT_START;
+        break;
+      }
+      case TEXT_PROOF:
+        s->textHead[s->textHeadLength++] = *at++;
+        if (s->textHeadLength == PROOF_BYTES) proved(s, ns);
+        break;
+      default:
+        s->broken = 1;
+        return;
+    }
   }
 }
 
 static void line(Stream *s, const char *at, size_t length, uint64_t ns) {
   if (length < 6 || memcmp(at, "data:", 5) != 0) return;
-  const char *found = memmem(at, length, marker, markerLength);
+  /* A piece begins with any character, a text with the last one of the marker. */
+  const char *found = memmem(at, length, marker, recut ? markerLength - 1 : markerLength);
   if (found) {
     const char *start = found + markerLength - 1;
     const char *end = memchr(start, '"', length - (size_t)(start - at));
-    if (end) text(s, start, end, ns);
-    else s->broken = 1;
+    if (!end) s->broken = 1;
+    else if (recut) piece(s, start, end, ns);
+    else text(s, start, end, ns);
     return;
   }
   size_t near = length < 120 ? length : 120;
@@ -322,6 +417,7 @@ int main(int count, char **words) {
     else if (!strcmp(name, "marker")) marker = value;
     else if (!strcmp(name, "abortAfter")) abortAfter = number;
     else if (!strcmp(name, "stalled")) stalled = number;
+    else if (!strcmp(name, "recut")) recut = number;
     else if (!strcmp(name, "request")) request = slurp(value, &requestLength);
     else if (!strcmp(name, "stalledRequest")) stalledRequest = slurp(value, &stalledLength);
     else { fprintf(stderr, "probe: %s: unknown\n", name); return 2; }

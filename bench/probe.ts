@@ -1,6 +1,7 @@
 /**
  * Stream load generator where there is no C compiler: the same programme as probe.c, word for word in its settings
- * and its lines of output, at several times its cost per event. Hot path: no object per event.
+ * and its lines of output, at several times its cost per event; what `recut` means is said there. Hot path: no object
+ * per event.
  */
 import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
@@ -21,7 +22,12 @@ const WINDOW_MS = number('windowMs', 1000)
 const ABORT_AFTER = number('abortAfter', 0)
 const STALLED = number('stalled', 0)
 const SPACING_MS = number('spacingMs', 20)
-const MARKER = Buffer.from(settings.get('marker') ?? '"delta":"@')
+/** Texts may come in other pieces than they were sent in. */
+const RECUT = number('recut', 0) > 0
+/** A piece begins with any character, a text with the last one of the marker. */
+const MARKER_TEXT = settings.get('marker') ?? '"delta":"@'
+const MARKER = Buffer.from(RECUT ? MARKER_TEXT.slice(0, -1) : MARKER_TEXT)
+const TEXT_AT = MARKER_TEXT.length - 1
 const REQUEST = readFileSync(settings.get('request') ?? '')
 const ABORTS_MAX = 20_000
 /** After a refusal; asking again at once would only be refused again. */
@@ -34,16 +40,16 @@ class Histogram {
   #count = 0
   #max = 0
 
-  note(micros: number): void {
+  note(micros: number, times = 1): void {
     const value = micros < 0 ? 0 : Math.floor(micros)
-    this.#count++
+    this.#count += times
     if (value > this.#max) this.#max = value
     let at = value
     if (value >= SUB_BUCKETS) {
       const power = 31 - Math.clz32(Math.min(value, 0x7fffffff))
       at = (power - 4) * SUB_BUCKETS + ((value >>> (power - 5)) & (SUB_BUCKETS - 1))
     }
-    this.#buckets[at] = (this.#buckets[at] ?? 0) + 1
+    this.#buckets[at] = (this.#buckets[at] ?? 0) + times
   }
 
   #quantile(q: number): number {
@@ -100,6 +106,17 @@ const QUOTE = 34
 const DATA_FIELD = Buffer.from('data:')
 const ENDS = [Buffer.from('[DONE]'), Buffer.from('"response.completed"')]
 const END_WITHIN = 120
+/** Where the text of a stream is read on, when it is cut anew. */
+const TEXT_START = 0
+const TEXT_HEAD = 1
+const TEXT_BODY = 2
+const TEXT_PROOF = 3
+const TEXT_OVER = 4
+const TEXT_HEAD_MAX_BYTES = 64
+const PROOF_BYTES = 9
+const AT_SIGN = 64
+const HASH_SIGN = 35
+const SEMICOLON = 59
 
 class Stream {
   readonly #index: number
@@ -119,6 +136,12 @@ class Stream {
   #refused = false
   #abort = false
   #running = false
+  #textPart = TEXT_START
+  readonly #textHead = Buffer.alloc(TEXT_HEAD_MAX_BYTES)
+  #textHeadLength = 0
+  #pieces = 0
+  #uid = 0
+  #stampMicros = 0
 
   constructor(index: number) {
     this.#index = index
@@ -153,6 +176,8 @@ class Stream {
     this.#carry = Buffer.alloc(0)
     this.#hash = FNV_START
     this.#seen = 0
+    this.#textPart = TEXT_START
+    this.#textHeadLength = this.#pieces = 0
     this.#broken = this.#done = this.#over = this.#refused = false
     this.#running = true
     counts.begun++
@@ -293,9 +318,10 @@ class Stream {
     if (line.length < 6 || DATA_FIELD.compare(line, 0, 5) !== 0) return
     const found = line.indexOf(MARKER)
     if (found !== -1) {
-      const start = found + MARKER.length - 1
+      const start = found + TEXT_AT
       const end = line.indexOf(QUOTE, start)
       if (end === -1) this.#broken = true
+      else if (RECUT) this.#piece(line.subarray(start, end), micros)
       else this.#text(line.subarray(start, end), micros)
       return
     }
@@ -320,10 +346,99 @@ class Stream {
       }
     }
     this.#lastMicros = micros
+    this.#counted(uid)
+  }
+
+  #counted(uid: number): void {
     this.#seen++
     if (ABORT_AFTER > 0 && this.#index % 2 === 1 && this.#seen === ABORT_AFTER) {
       this.#abort = true
       if (aborts.length < ABORTS_MAX) aborts.push([uid, 0])
+    }
+  }
+
+  #delayed(micros: number, times: number): void {
+    if (inWindow) delay.note(micros - this.#stampMicros, times)
+  }
+
+  /** The head of a text is whole: whose it is, which one, and when it was sent. */
+  #headed(micros: number): void {
+    const head = this.#textHead.subarray(0, this.#textHeadLength)
+    const [uid = Number.NaN, sequence = Number.NaN, stampNs = Number.NaN] = head
+      .toString('latin1', 1, head.length - 1)
+      .split(',')
+      .map(Number)
+    if (sequence !== this.#seen) this.#broken = true
+    this.#uid = uid
+    this.#stampMicros = stampNs / 1000
+    this.#delayed(micros, head.length)
+    if (sequence === EVENTS - 1) this.#textPart = TEXT_PROOF
+    else {
+      this.#hash = fnv1a(this.#hash, head)
+      this.#textPart = TEXT_BODY
+      if (inWindow) counts.events++
+      this.#counted(uid)
+    }
+    this.#textHeadLength = 0
+  }
+
+  /** The last text is whole. */
+  #proved(micros: number): void {
+    const hash = Number.parseInt(this.#textHead.toString('latin1', 1, PROOF_BYTES), 16)
+    if (this.#textHead[0] !== HASH_SIGN || hash !== this.#hash) this.#broken = true
+    this.#delayed(micros, PROOF_BYTES)
+    this.#textPart = TEXT_OVER
+    if (inWindow) counts.events++
+    this.#counted(this.#uid)
+  }
+
+  /** A piece of the text of a stream, cut anywhere. */
+  #piece(piece: Buffer, micros: number): void {
+    if (piece.length === 0) return
+    if (inWindow) {
+      if (this.#pieces === 0) firstEvent.note(micros - this.#sentMicros)
+      else gap.note(micros - this.#lastMicros)
+    }
+    this.#pieces++
+    this.#lastMicros = micros
+    let at = 0
+    while (at < piece.length) {
+      const byte = piece[at] ?? 0
+      switch (this.#textPart) {
+        case TEXT_START:
+          if (byte !== AT_SIGN) {
+            this.#broken = true
+            return
+          }
+          this.#textPart = TEXT_HEAD
+          break
+        case TEXT_HEAD:
+          if (this.#textHeadLength === TEXT_HEAD_MAX_BYTES) {
+            this.#broken = true
+            return
+          }
+          this.#textHead[this.#textHeadLength++] = byte
+          at++
+          if (byte === SEMICOLON) this.#headed(micros)
+          break
+        case TEXT_BODY: {
+          const next = piece.indexOf(AT_SIGN, at)
+          const until = next === -1 ? piece.length : next
+          this.#hash = fnv1a(this.#hash, piece.subarray(at, until))
+          if (until > at) this.#delayed(micros, until - at)
+          at = until
+          if (next !== -1) this.#textPart = TEXT_START
+          break
+        }
+        case TEXT_PROOF:
+          this.#textHead[this.#textHeadLength++] = byte
+          at++
+          if (this.#textHeadLength === PROOF_BYTES) this.#proved(micros)
+          break
+        default:
+          this.#broken = true
+          return
+      }
     }
   }
 

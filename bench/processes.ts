@@ -15,6 +15,8 @@ export interface Cores {
   readonly proxy: number | null
   readonly upstream: number | null
   readonly load: number | null
+  /** Task workers that are kept busy; the load's core where there is none to spare. */
+  readonly tasks: number | null
 }
 
 /** 5,000 streams through a proxy are 10,000 descriptors. The hard limit of the machine may be lower. */
@@ -23,8 +25,8 @@ const STOP_MS = 3_000
 
 export function chooseCores(): Cores {
   const count = availableParallelism()
-  if (count < 2 || !has('taskset')) return { proxy: null, upstream: null, load: null }
-  return { proxy: 0, load: 1, upstream: count > 2 ? 2 : 1 }
+  if (count < 2 || !has('taskset')) return { proxy: null, upstream: null, load: null, tasks: null }
+  return { proxy: 0, load: 1, upstream: count > 2 ? 2 : 1, tasks: count > 3 ? 3 : 1 }
 }
 
 /** Whether a command of this name can be run. */

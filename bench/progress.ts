@@ -54,7 +54,7 @@ export class Progress {
 }
 
 /** Minutes and seconds that are left when the rest runs as late as what is done. Pure. */
-export function eta(totalSeconds: number, doneSeconds: number, spentSeconds: number): string {
+function eta(totalSeconds: number, doneSeconds: number, spentSeconds: number): string {
   const pace = doneSeconds > 0 ? Math.max(0.5, spentSeconds / doneSeconds) : 1
   const left = Math.max(0, Math.round((totalSeconds - doneSeconds) * pace))
   return `${Math.floor(left / 60)}:${String(left % 60).padStart(2, '0')}`

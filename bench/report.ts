@@ -36,19 +36,20 @@ const STREAM_COLUMNS: readonly Column[] = [
   ['delay p50 ms', medianOf(row => row.streams?.delay.p50, 1000)],
   ['p99', medianOf(row => row.streams?.delay.p99, 1000)],
   ['gap p99 ms', medianOf(row => row.streams?.gap.p99, 1000)],
-  ['RSS MiB', rows => medianOf(row => (row.cpuMicros === null ? null : row.rssBytes), KIB * KIB)(rows)],
-  [
-    'KiB/stream',
-    (rows, scenario) => {
-      const last = rows.at(-1)
-      return last === undefined ? NONE : medianOf(row => bytesPerStream(row, scenario), KIB)(rows)
-    },
-  ],
+  ['RSS MiB', medianOf(row => (row.cpuMicros === null ? null : row.rssBytes), KIB * KIB)],
+  ['KiB/stream', (rows, scenario) => medianOf(row => bytesPerStream(row, scenario), KIB)(rows)],
 ]
 
 const ABORT_COLUMNS: readonly Column[] = [
   ['abort to upstream p50 ms', medianOf(row => row.abortMicros?.p50, 1000)],
   ['p99', medianOf(row => row.abortMicros?.p99, 1000)],
+]
+
+const BUSY_COLUMNS: readonly Column[] = [
+  ['loop lag p50 ms', medianOf(row => row.lagMicros?.p50, 1000)],
+  ['p99', medianOf(row => row.lagMicros?.p99, 1000)],
+  ['task workers busy', medianOf(row => row.busy?.share)],
+  ['guarded requests/s', medianOf(row => row.busy && row.busy.requests / row.windowSeconds)],
 ]
 
 const JSON_COLUMNS: readonly Column[] = [
@@ -67,7 +68,11 @@ function latencyMs(row: Row, which: 'p50' | 'p99'): number | null {
 function scenarioSection(run: Run, scenario: Scenario): string {
   const stream = scenario.load.kind === 'streams'
   const columns = stream
-    ? [...STREAM_COLUMNS, ...(scenario.load.abortAfter === undefined ? [] : ABORT_COLUMNS)]
+    ? [
+        ...STREAM_COLUMNS,
+        ...(scenario.load.abortAfter === undefined ? [] : ABORT_COLUMNS),
+        ...(scenario.load.busy === undefined ? [] : BUSY_COLUMNS),
+      ]
     : JSON_COLUMNS
   const rows = scenario.subjects
     .filter(subject => rowsOf(run, scenario.name, subject).length > 0)
@@ -135,7 +140,7 @@ function costOfLoad(run: Run): string {
   const perEvent = (core: 'load' | 'upstream'): Spread | null =>
     spread(
       run.rows
-        .filter(row => row.streams !== null && row.streams.events > 1000)
+        .filter(row => row.streams !== null && row.streams.events > 1000 && row.busy === undefined)
         .map(row => (row.cores[core] * row.windowSeconds * 1e6) / Math.max(1, workOf(row))),
     )
   const probe = run.probe === 'c' ? 'probe.c' : 'probe.ts'
@@ -158,14 +163,25 @@ function noiseFloor(run: Run): string {
 
 const HOW = `Every proxy runs on one core of its own, load and upstream on another, all on 127.0.0.1. Rounds go through the
 subjects in rotated order. CPU is user and system time of all processes of a subject within the window, from /proc;
-memory is resident, per stream over the idle process. Figures are medians over the rounds that count, least and
-greatest in brackets; ratios are formed within a round. Delay is from the writing of an event at the upstream to its
-arrival at the client; gap is between two events of one stream. The gateway checks keys, records usage and logs every
-request; nginx writes its access log; HAProxy writes none.
+memory is resident, and told per stream, over the idle process, where a thousand or more are open. Figures are medians
+over the rounds that count, least and greatest in brackets; ratios are formed within a round. Delay is from the writing
+of an event at the upstream to its arrival at the client; gap is between two events of one stream. The gateway checks
+keys, records usage and logs every request; nginx writes its access log; HAProxy writes none.
+
+Where windows cut texts anew, the first event is the first piece of text, delay counts each byte of text, and texts are
+found whole and in order over all pieces of a stream.
+
+Where task workers are kept busy, another caller of the same process has two requests under way for each of them, with a
+pattern that takes a worker some 60 ms. The workers run on the core of load and upstream (one of their own where the
+machine has four) in the kernel's idle class: they take what is left there and never a moment of the gateway's core. That
+asks whether their work holds up the event loop, and not how the kernel shares one core: a gateway with fewer cores than
+busy threads shares them. They count as busy while they run or are ready to. Lag is what a timer of 5 ms in the serve
+thread is late by, every sample. CPU and memory of two loads at once are not told by event or stream.
 
 A row counts for nothing when load or upstream use more than ${LIMITS.loadCores} of a core (closed-loop JSON with many
 connections is marked instead: its throughput is a lower bound), when an event is lost, a checksum or an order is
-wrong, a connection breaks, an upstream stream is left open, or, where CPU per event is compared, when events per read
+wrong, a connection breaks, an upstream stream is left open, task workers that ought to be busy are for less than
+${LIMITS.busyShare * 100} % of the time, or, where CPU per event is compared, when events per read
 leave ${LIMITS.eventsPerRead.min}–${LIMITS.eventsPerRead.max}.`
 
 /** @param more sections of other measurements, as they are */

@@ -46,6 +46,17 @@ export interface JsonCounts {
   readonly serialMicros: { readonly p50: number; readonly p99: number } | null
 }
 
+/** What kept the task workers busy beside the measured streams. */
+export interface BusyCounts {
+  readonly requests: number
+  readonly errors: number
+  readonly wrong: number
+  /** Cores that the workers ran on. */
+  readonly cores: number
+  /** Share of the window in which a worker ran or was ready to run. */
+  readonly share: number
+}
+
 /** One subject in one round of one scenario. */
 export interface Row {
   readonly scenario: string
@@ -72,6 +83,10 @@ export interface Row {
   readonly json: JsonCounts | null
   /** From a reader's leaving to the end of the upstream's connection; only where readers leave. */
   readonly abortMicros: Quantiles | null
+  /** How late the event loop of the serve thread was; only where that is watched. */
+  readonly lagMicros?: Quantiles
+  /** Only of a subject whose task workers are busy meanwhile. */
+  readonly busy?: BusyCounts
   /** Streams that the upstream still held a second after their readers had left. */
   readonly leftOpen: number
   /** Why the row counts for nothing; empty: it counts. */
@@ -106,6 +121,8 @@ export const LIMITS = {
   subjectCores: 0.95,
   /** Cores of other processes on this machine. */
   othersCores: 0.15,
+  /** Of the window; a worker with less to do is not busy. */
+  busyShare: 0.95,
 } as const
 
 export type Judged = Pick<Row, 'rejected' | 'marks'>
@@ -131,9 +148,11 @@ export function judge(row: Omit<Row, 'rejected' | 'marks'>, scenario: Scenario):
     if (streams.refused > 0) rejected.push(`${streams.refused} requests refused`)
     if (streams.silent > 0) rejected.push(`${streams.silent} streams gone silent`)
     if (streams.events === 0) rejected.push('no events')
+    const recut = scenario.load.kind === 'streams' && scenario.load.recut === true
     const perRead = streams.events / Math.max(1, streams.readsWithEvents)
     const { min, max } = LIMITS.eventsPerRead
-    if (streams.events > 0 && (perRead < min || perRead > max)) {
+    // Where texts are cut anew, a read brings what a piece holds.
+    if (!recut && streams.events > 0 && (perRead < min || perRead > max)) {
       // Only a cost per event is falsified by it.
       const matters = row.cpuMicros !== null && scenario.comparesCost
       ;(matters ? rejected : marks).push(`${perRead.toFixed(2)} events per read`)
@@ -144,8 +163,16 @@ export function judge(row: Omit<Row, 'rejected' | 'marks'>, scenario: Scenario):
     if (json.wrong > 0) rejected.push(`${json.wrong} replies with a wrong text`)
     if (json.requests === 0) rejected.push('no requests')
   }
+  if (row.busy !== undefined) {
+    const { errors, wrong, share } = row.busy
+    if (errors > 0) rejected.push(`${errors} failed requests beside the streams`)
+    if (wrong > 0) rejected.push(`${wrong} replies with a wrong text beside the streams`)
+    if (share < LIMITS.busyShare) rejected.push(`task workers were busy ${share.toFixed(2)} of the time`)
+  }
   if (row.leftOpen > 0) rejected.push(`${row.leftOpen} upstream streams left open`)
-  if (cores.subject > LIMITS.subjectCores) marks.push('no CPU left: delays are those of a queue')
+  // Task workers have a core of their own; what counts is the room of the thread that serves.
+  if (cores.subject - (row.busy?.cores ?? 0) > LIMITS.subjectCores)
+    marks.push('no CPU left: delays are those of a queue')
   if (cores.others > LIMITS.othersCores) marks.push(`others used ${cores.others.toFixed(2)} of a core`)
   return { rejected, marks }
 }
@@ -155,15 +182,18 @@ export function workOf(row: Row): number {
   return row.streams?.events ?? row.json?.requests ?? 0
 }
 
-/** Microseconds of CPU per event or request; null where it cannot be told. */
+/** Microseconds of CPU per event or request; null where it cannot be told, as of two loads at once. */
 export function costOf(row: Row): number | null {
   const work = workOf(row)
-  return row.cpuMicros === null || work === 0 ? null : row.cpuMicros / work
+  return row.cpuMicros === null || row.busy !== undefined || work === 0 ? null : row.cpuMicros / work
 }
 
-/** Resident bytes over the idle process per open stream; null for JSON. */
+/** What fewer need is lost in what the process takes and gives back anyway: figures would be noise, even negative. */
+const TELLING_STREAMS = 1_000
+
+/** Resident bytes over the idle process per open stream; null for JSON, for few streams, and beside another load. */
 export function bytesPerStream(row: Row, scenario: Scenario): number | null {
-  if (row.cpuMicros === null || scenario.load.kind !== 'streams') return null
+  if (row.cpuMicros === null || row.busy !== undefined || scenario.load.kind !== 'streams') return null
   const open = scenario.load.streams + (scenario.load.stalled?.readers ?? 0)
-  return (row.rssBytes - row.idleRssBytes) / open
+  return open < TELLING_STREAMS ? null : (row.rssBytes - row.idleRssBytes) / open
 }

@@ -11,16 +11,16 @@ import { measure, type Rig } from './row.ts'
 import type { Scenario, SubjectName } from './scenarios.ts'
 import { rotated } from './stats.ts'
 import { type Bench, bodyOf, type Subject } from './subjects.ts'
-import { jsonText, planName } from './wire.ts'
+import { jsonText, type Plan, planName } from './wire.ts'
 
 const START_MS = 20_000
 /** A run goes on without them. */
 const PEERS: ReadonlySet<SubjectName> = new Set(['nginx', 'haproxy', 'portkey'])
 /** The plan of those requests. */
-export const WARM_PLAN = { kind: 'json', textBytes: 100 } as const
+const WARM_PLAN = { kind: 'json', textBytes: 100 } as const
 const API_KEY = `sk-gw-v1-${'b'.repeat(64)}`
 
-export type Starter = (bench: Bench) => Promise<Subject>
+export type Starter = (bench: Bench, scenario: Scenario) => Promise<Subject>
 
 export interface Built {
   readonly rig: Rig
@@ -66,8 +66,9 @@ export async function build(scenarios: readonly Scenario[], root: string, compil
   }
 }
 
-function plansOf(load: Scenario['load']): Parameters<typeof planName>[0][] {
-  return load.kind === 'streams' && load.stalled !== undefined ? [load.plan, load.stalled.plan] : [load.plan]
+function plansOf(load: Scenario['load']): Plan[] {
+  if (load.kind === 'json') return [load.plan]
+  return [load.plan, load.stalled?.plan, load.busy?.plan].filter(plan => plan !== undefined)
 }
 
 /** Path of the probe, or null where there is no compiler. */
@@ -109,7 +110,7 @@ export async function runScenario(
   try {
     for (const name of scenario.subjects) {
       try {
-        const subject = await starters[name]?.(bench)
+        const subject = await starters[name]?.(bench, scenario)
         if (subject === undefined) throw new Error('unknown')
         const idle = warm(subject, scenario)
           .then(() => practise(rig, scenario, subject))
@@ -178,8 +179,9 @@ function practiceOf(scenario: Scenario): Scenario {
   const { load, practiceSeconds } = scenario
   const times = { rampSeconds: practiceSeconds / 4, warmSeconds: 0, windowSeconds: (practiceSeconds * 3) / 4 }
   if (load.kind === 'json') return { ...scenario, ...times }
-  const { kind, plan } = load
-  return { ...scenario, ...times, load: { kind, plan, streams: Math.min(load.streams, PRACTICE_STREAMS) } }
+  // Nobody stalls and nobody leaves.
+  const { stalled: _, abortAfter: __, ...rest } = load
+  return { ...scenario, ...times, load: { ...rest, streams: Math.min(load.streams, PRACTICE_STREAMS) } }
 }
 
 function reasonOf(error: unknown): string {

@@ -1,11 +1,13 @@
 /** Measures one row: one subject under the load of one scenario for one window. */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { Busy } from './busy.ts'
 import { busyMicros, usage } from './cpu.ts'
+import { lagWithin } from './lag-samples.ts'
 import { type Cores, lineOf, type Running, start } from './processes.ts'
 import { type JsonCounts, judge, type Quantiles, type Row, type StreamCounts } from './results.ts'
 import type { JsonLoad, Scenario, StreamLoad } from './scenarios.ts'
-import { quantile } from './stats.ts'
+import { quantilesOf } from './stats.ts'
 import { bodyOf, type Subject } from './subjects.ts'
 import { jsonText, MARKERS, planName } from './wire.ts'
 
@@ -103,6 +105,7 @@ function streamSettings(scenario: Scenario, load: StreamLoad): Record<string, st
     windowMs: scenario.windowSeconds * 1000,
     abortAfter: load.abortAfter ?? 0,
     stalled: load.stalled?.readers ?? 0,
+    recut: load.recut === true ? 1 : 0,
   }
 }
 
@@ -115,6 +118,28 @@ export interface Place {
 export async function measure(rig: Rig, scenario: Scenario, subject: Subject, at: Place): Promise<Row> {
   const log = join(rig.folder, 'load.log')
   rmSync(log, { force: true })
+  const busy = await startBusy(rig, scenario, subject, log)
+  try {
+    return await measureBeside(busy, rig, scenario, subject, at, log)
+  } finally {
+    await busy?.stop()
+  }
+}
+
+function startBusy(rig: Rig, scenario: Scenario, subject: Subject, log: string): Promise<Busy> | null {
+  const { load } = scenario
+  if (load.kind === 'json' || load.busy === undefined || subject.guarded === undefined) return null
+  return Busy.start(rig.folder, rig.cores, scenario, load.busy, subject, subject.guarded, log)
+}
+
+async function measureBeside(
+  busy: Busy | null,
+  rig: Rig,
+  scenario: Scenario,
+  subject: Subject,
+  at: Place,
+  log: string,
+): Promise<Row> {
   const one = startLoad(rig, scenario, subject, log)
   const totalMs = (scenario.rampSeconds + scenario.warmSeconds + scenario.windowSeconds) * 1000
   const phase = (name: string): Promise<true> =>
@@ -126,13 +151,16 @@ export async function measure(rig: Rig, scenario: Scenario, subject: Subject, at
   result.catch(() => undefined)
   try {
     await phase('window')
-    const watch = new Watch(rig, subject, one)
+    const watch = new Watch(rig, subject, busy === null ? [one] : [one, busy])
+    await busy?.begin()
     await phase('end')
     const seen = watch.stop()
+    const kept = await busy?.end()
     const counts = await result
     const stream = scenario.load.kind === 'streams'
     await one.stop()
     const left = stream ? await emptied(rig) : { streams: 0, aborts: [] }
+    const lag = subject.lagFile === undefined ? null : await lagWithin(subject.lagFile, seen)
     const row = {
       scenario: scenario.name,
       subject: subject.name,
@@ -145,6 +173,8 @@ export async function measure(rig: Rig, scenario: Scenario, subject: Subject, at
       streams: stream ? withoutAborts(counts as Load) : null,
       json: stream ? null : (counts as JsonCounts),
       abortMicros: aborted(scenario.load, stream ? (counts as Load).aborts : [], left.aborts),
+      ...(lag === null ? {} : { lagMicros: lag }),
+      ...(kept === undefined ? {} : { busy: kept }),
       leftOpen: left.streams,
     }
     const { rejected, marks } = judge(row, scenario)
@@ -175,17 +205,12 @@ function aborted(
 ): Quantiles | null {
   if (load.kind !== 'streams' || load.abortAfter === undefined) return null
   const at = new Map(noticed)
-  const times = left
-    .flatMap(([uid, micros]) => {
+  return quantilesOf(
+    left.flatMap(([uid, micros]) => {
       const known = at.get(uid)
       return known === undefined ? [] : [Math.max(0, known - micros)]
-    })
-    .sort((a, b) => a - b)
-  if (times.length === 0) return null
-  const [p50 = 0, p90 = 0, p99 = 0, p999 = 0, max = 0] = [0.5, 0.9, 0.99, 0.999, 1].map(q =>
-    quantile(times, q),
+    }),
   )
-  return { count: times.length, p50, p90, p99, p999, max }
 }
 
 /** To what can be told apart; raw results are kept. */
@@ -193,19 +218,24 @@ function rounded(value: number): number {
   return Math.round(value * 10_000) / 10_000
 }
 
+function monotonicMicros(): number {
+  return Number(process.hrtime.bigint() / 1000n)
+}
+
 /** Samples the processes from the beginning of a window to its end. */
 class Watch {
   readonly #subject: Subject
   readonly #pids: readonly (readonly number[])[]
   readonly #startedAt = performance.now()
+  readonly #fromMicros = monotonicMicros()
   readonly #before: readonly number[]
   readonly #timer: NodeJS.Timeout
   #rssBytes = 0
   #threads = 0
 
-  constructor(rig: Rig, subject: Subject, load: Running) {
+  constructor(rig: Rig, subject: Subject, loads: readonly { readonly pid: number }[]) {
     this.#subject = subject
-    this.#pids = [subject.pids(), [load.pid], [rig.upstream.pid]]
+    this.#pids = [subject.pids(), loads.map(({ pid }) => pid), [rig.upstream.pid]]
     this.#before = this.#read()
     this.#timer = setInterval(() => this.#memory(), SAMPLE_MS)
     this.#memory()
@@ -220,6 +250,8 @@ class Watch {
       (value, index) => value - (this.#before[index] ?? 0),
     )
     return {
+      fromMicros: this.#fromMicros,
+      untilMicros: this.#fromMicros + micros,
       seconds: rounded(micros / 1e6),
       subjectMicros: subject,
       rssBytes: this.#rssBytes,

@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startGateway } from './gateway.ts'
-import { setGuards } from './guards.ts'
+import { setGuardedKey, setGuards, setWindows } from './guards.ts'
 import { commitOf, machine, versions } from './machine.ts'
 import { direct, startHaproxy, startNginx, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals, isBeingEnded } from './processes.ts'
@@ -43,9 +43,15 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   direct: async bench => direct(bench),
   nginx: startNginx,
   haproxy: startHaproxy,
-  sluice: bench => startGateway(bench, 'sluice', ''),
+  sluice: (bench, scenario) =>
+    startGateway(bench, 'sluice', '', {
+      watchLag: scenario.load.kind === 'streams' && scenario.load.busy !== undefined,
+    }),
   'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
-  'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', setGuards),
+  'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', { prepare: setGuards }),
+  'sluice-windowed': bench => startGateway(bench, 'sluice-windowed', '', { prepare: setWindows }),
+  'sluice-busy': bench =>
+    startGateway(bench, 'sluice-busy', '', { guardedKey: setGuardedKey, watchLag: true }),
   portkey: bench => startPortkey(bench, cacheFolder('portkey')),
 }
 
@@ -155,10 +161,10 @@ async function measureAll(scenarios: ReturnType<typeof chosen>, compile: boolean
   if (compile && built.rig.probe === null)
     progress.note('no C compiler: the load is probe.ts, which costs more per event')
   const starters = Object.fromEntries(
-    Object.entries(STARTERS).map(([name, starter]) => [
+    Object.entries(STARTERS).map(([name, starter]): [string, Starter] => [
       name,
-      async (bench: Built['bench']) => {
-        const subject = await starter(bench)
+      async (bench, scenario) => {
+        const subject = await starter(bench, scenario)
         if (subject.version !== '') subjectVersions[name] = subject.version
         return subject
       },
@@ -196,7 +202,7 @@ async function measureAll(scenarios: ReturnType<typeof chosen>, compile: boolean
     pinned:
       cores.proxy === null
         ? 'nothing'
-        : `proxy on core ${cores.proxy}, load on ${cores.load}, upstream on ${cores.upstream}`,
+        : `proxy on core ${cores.proxy}, load on ${cores.load}, upstream on ${cores.upstream}, busy task workers on ${cores.tasks}`,
     probe: probe === null ? 'node' : 'c',
     scenarios,
     absent,

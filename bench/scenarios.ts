@@ -8,6 +8,8 @@ export const SUBJECTS = [
   'sluice',
   'sluice-again',
   'sluice-guarded',
+  'sluice-windowed',
+  'sluice-busy',
   'portkey',
   'before',
   'after',
@@ -15,7 +17,8 @@ export const SUBJECTS = [
 ] as const
 /**
  * Who stands between load and upstream. `direct` is nobody; `before` and `after` are the gateway of two revisions;
- * `sluice-guarded` has guardrails on what goes in;
+ * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-busy` has requests of
+ * another caller beside the load, which its task workers look at, while those of the load are not guarded;
  * `sluice-again` and `before-again` are a second process of the same code: what the two differ by is noise.
  */
 export type SubjectName = (typeof SUBJECTS)[number]
@@ -25,10 +28,22 @@ export interface StreamLoad {
   /** Open at the same time; each begins anew when it ends. */
   readonly streams: number
   readonly plan: Plan & { readonly kind: 'stream' }
+  /** Somebody cuts the texts anew: they are found whole and in order over all pieces of a stream. */
+  readonly recut?: true
+  /** Beside the streams, where a subject takes it. */
+  readonly busy?: BusyLoad
   /** Every second stream is left after this many texts. */
   readonly abortAfter?: number
   /** So many readers more that ask for a flood and never read. */
   readonly stalled?: { readonly readers: number; readonly plan: Plan & { readonly kind: 'flood' } }
+}
+
+/** Requests that keep task workers busy. */
+export interface BusyLoad {
+  /** Each sends its next request when it has the last reply. */
+  readonly connections: number
+  readonly promptBytes: number
+  readonly plan: Plan & { readonly kind: 'json' }
 }
 
 export interface JsonLoad {
@@ -118,6 +133,47 @@ export const SCENARIOS: readonly Scenario[] = [
     rampSeconds: 0,
     warmSeconds: 1,
     windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'guard-json-1',
+    title: 'JSON replies to prompts of 2 kB, one connection, without and with 8 detectors and 20 patterns',
+    load: { kind: 'json', connections: 1, plan: REPLY, promptBytes: 2_000 },
+    subjects: ['nginx', 'sluice', 'sluice-guarded'],
+    rounds: 3,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 2,
+  },
+  {
+    ...PLAIN,
+    name: 'guard-relay-20',
+    title:
+      '20 streams of 60 events, 20 ms apart, without and with 8 detectors and 20 patterns on what the model says, in windows of 1,024 bytes; delay is that of each byte of text',
+    load: { kind: 'streams', streams: 20, plan: paced(60, 20), recut: true },
+    subjects: ['nginx', 'sluice', 'sluice-windowed'],
+    rounds: 3,
+    rampSeconds: 1,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
+  },
+  {
+    ...PLAIN,
+    name: 'guard-busy-64',
+    title:
+      '64 streams, 20 ms apart, that nobody guards, without and with all task workers busy with a slow pattern of another caller',
+    // Two for each task worker: while it looks at one, the other is on its way.
+    load: {
+      kind: 'streams',
+      streams: 64,
+      plan: paced(100, 20),
+      busy: { connections: 2, promptBytes: 10_000, plan: REPLY },
+    },
+    subjects: ['nginx', 'sluice', 'sluice-busy'],
+    rounds: 3,
+    rampSeconds: 0.5,
+    warmSeconds: 1,
+    windowSeconds: 4,
   },
   {
     ...PLAIN,

@@ -1,4 +1,5 @@
 /** The statistics of the reports. Pure. */
+import type { Quantiles } from './results.ts'
 
 /** Least, middle and greatest of some values; of none: null. */
 export interface Spread {
@@ -22,6 +23,16 @@ export function quantile(sorted: readonly number[], q: number): number {
   const low = sorted[Math.floor(at)] ?? 0
   const high = sorted[Math.ceil(at)] ?? low
   return low + (high - low) * (at - Math.floor(at))
+}
+
+/** Five quantiles of values in any order, as the probes tell them; of none: null. */
+export function quantilesOf(values: readonly number[]): Quantiles | null {
+  if (values.length === 0) return null
+  const sorted = [...values].sort((a, b) => a - b)
+  const [p50 = 0, p90 = 0, p99 = 0, p999 = 0, max = 0] = [0.5, 0.9, 0.99, 0.999, 1].map(q =>
+    quantile(sorted, q),
+  )
+  return { count: sorted.length, p50, p90, p99, p999, max }
 }
 
 /** One value per round of two subjects, joined by round: rounds in which one is missing are left out. */

@@ -10,7 +10,24 @@ export interface Subject {
   pids(): readonly number[]
   /** How the load asks it in this scenario. */
   target(scenario: Scenario): Target
+  /** Where lag.ts notes how late its event loop is; only where that is watched. */
+  readonly lagFile?: string
+  /** How its task workers are kept busy beside the load; only where that is its part. */
+  readonly guarded?: Guarded
   stop(): Promise<void>
+}
+
+export interface Guarded {
+  /** Of requests that the task workers look at. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The task workers that run now. */
+  threads(): readonly TaskThread[]
+}
+
+/** A thread of a process, as /proc names it. */
+export interface TaskThread {
+  readonly pid: number
+  readonly tid: number
 }
 
 export interface Target {

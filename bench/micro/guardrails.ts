@@ -1,7 +1,7 @@
 /**
  * What guardrails cost on a prompt of 2 KB: each detector, all of them, own patterns one by one and as one automaton,
  * windows of a stream, and the way to a worker and back, from which `guardrails/cost.ts` has its constants:
- * `node bench/micro/guardrails.ts`. Compare only figures of one run.
+ * `npx node bench/micro/guardrails.ts`. Compare only figures of one run.
  */
 import assert from 'node:assert/strict'
 import { Worker } from 'node:worker_threads'

@@ -1,6 +1,6 @@
 /**
  * What own provider credentials add to a request: to one of a workspace that has none, and to one that is served with
- * a key at hand. `node bench/micro/own-keys.ts`. Compare only figures of one machine and hour.
+ * a key at hand. `npx node bench/micro/own-keys.ts`. Compare only figures of one machine and hour.
  */
 import assert from 'node:assert/strict'
 import { createCredentialCache } from '../../src/access/credential-cache.ts'

@@ -1,6 +1,6 @@
 /**
  * What one request costs beside its deltas: reading the body, validating, encoding for the provider, and answering
- * with one JSON document. `node bench/micro/request.ts`. Compare only figures of one machine and hour.
+ * with one JSON document. `npx node bench/micro/request.ts`. Compare only figures of one machine and hour.
  */
 import assert from 'node:assert/strict'
 import { FORMATS } from '../../src/formats/table.ts'

@@ -1,6 +1,6 @@
 /**
  * What one server-sent event costs in the parser, for whole input, 256-byte reads and single bytes:
- * `node bench/micro/sse.ts`. Compare only figures of one run; the count of events is asserted each round.
+ * `npx node bench/micro/sse.ts`. Compare only figures of one run; the count of events is asserted each round.
  */
 import assert from 'node:assert/strict'
 import { SseParser } from '../../src/upstream/sse.ts'

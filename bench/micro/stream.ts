@@ -1,6 +1,6 @@
 /**
  * What one streamed delta costs between the upstream socket and the socket to the client, both left out: decode or
- * relay, assemble, serialise, encode. `node bench/micro/stream.ts`. Compare only figures of one machine and hour.
+ * relay, assemble, serialise, encode. `npx node bench/micro/stream.ts`. Compare only figures of one machine and hour.
  */
 import assert from 'node:assert/strict'
 import { systemClock } from '../../src/clock.ts'

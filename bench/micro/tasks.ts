@@ -1,6 +1,6 @@
 /**
  * What it costs to hand work to the task pool: round trips, throughput side by side, where inline work stops being
- * cheaper, what a dead worker costs, memory of a worker. `node bench/micro/tasks.ts`. Compare only figures of one
+ * cheaper, what a dead worker costs, memory of a worker. `npx node bench/micro/tasks.ts`. Compare only figures of one
  * machine and hour.
  */
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer, request as httpRequest } from 'node:http'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -52,10 +53,17 @@ interface Ask {
   readonly wire?: Wire
   readonly model?: string
   readonly abortAfter?: number
+  readonly recut?: boolean
 }
 
 async function probe(words: readonly string[], ask: Ask): Promise<Result> {
-  const { port, wire = 'openai-responses', model = `bench/stream-${EVENTS}-4-48`, abortAfter = 0 } = ask
+  const {
+    port,
+    wire = 'openai-responses',
+    model = `bench/stream-${EVENTS}-4-48`,
+    abortAfter = 0,
+    recut = false,
+  } = ask
   const body = bodyOf(wire, model, true)
   const file = join(folder, `request-${port}-${wire}`)
   const head = `POST ${PATHS[wire]} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`
@@ -70,6 +78,7 @@ async function probe(words: readonly string[], ask: Ask): Promise<Result> {
     request: file,
     marker: MARKERS[wire],
     abortAfter,
+    ...(recut ? { recut: 1 } : {}),
   }
   const one = start(command, [...first, ...Object.entries(settings).map(pair => pair.join('='))], {
     core: null,
@@ -104,6 +113,55 @@ async function relay(t: Test, change: () => Transform): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
+/** Characters of one piece and the next, over and over: within heads, between texts, several texts at once. */
+const PIECES = [1, 70, 13, 200, 47, 48, 5]
+
+function cut(whole: string): string[] {
+  const pieces: string[] = []
+  for (let at = 0, turn = 0; at < whole.length; turn++) {
+    const length = PIECES[turn % PIECES.length] ?? 1
+    pieces.push(whole.slice(at, at + length))
+    at += length
+  }
+  return pieces
+}
+
+/** A gateway that waits for all of a reply and tells its text in other pieces. */
+async function recutter(t: Test, change: (pieces: string[]) => string[]): Promise<number> {
+  const server = createHttpServer((asked, reply) => {
+    const { method, url, headers } = asked
+    const far = httpRequest({ port: ports.plain, host: '127.0.0.1', method, path: url, headers }, answer => {
+      let text = ''
+      answer.setEncoding('utf8').on('data', (piece: string) => {
+        text += piece
+      })
+      answer.on('end', () => {
+        const frames = text.split('\n\n').filter(Boolean)
+        const isText = (frame: string): boolean => frame.includes(MARKERS['openai-responses'])
+        const [like = ''] = frames.filter(isText)
+        const whole = frames
+          .filter(isText)
+          .map(frame => (JSON.parse(frame.slice(frame.indexOf('{'))) as { delta: string }).delta)
+          .join('')
+        const first = frames.findIndex(isText)
+        reply.writeHead(200, { 'content-type': 'text/event-stream' })
+        for (const frame of frames.slice(0, first)) reply.write(`${frame}\n\n`)
+        for (const piece of change(cut(whole)))
+          reply.write(`${like.replace(/"delta":"[^"]*"/, `"delta":"${piece}"`)}\n\n`)
+        reply.end(`${frames.slice(frames.findLastIndex(isText) + 1).join('\n\n')}\n\n`)
+      })
+    })
+    far.on('error', () => reply.destroy())
+    asked.pipe(far)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return (server.address() as AddressInfo).port
+}
+
 const passing = (edit: (piece: Buffer) => Buffer): Transform =>
   new Transform({ transform: (piece: Buffer, _, done) => done(null, edit(piece)) })
 
@@ -131,6 +189,51 @@ for (const [name, words] of Object.entries(PROBES)) {
     const result = await probe(words, { port })
     t.ok(result.finished > 0 && result.wrong > 0, `${result.wrong} of ${result.finished}`)
     t.match(result, { lost: 0, errors: 0 })
+  })
+
+  t.test(
+    `${name}: texts that are cut anew are found whole over all pieces, where that is asked for`,
+    async t => {
+      const port = await recutter(t, pieces => pieces)
+      const result = await probe(words, { port, recut: true })
+      t.match(result, { lost: 0, wrong: 0, errors: 0, refused: 0, silent: 0 })
+      t.ok(result.finished >= 4 && result.finishedInWindow > 0, `${result.finished} finished`)
+      t.ok(result.events > result.finishedInWindow * (EVENTS - 3), 'their texts were counted, not the pieces')
+      t.ok(result.delay.count > result.events * 30, 'the delay is that of each byte')
+      t.ok(result.delay.max > 30_000, 'and tells that the first of them waited for the last one')
+      const strict = await probe(words, { port })
+      t.ok(strict.finished > 0 && strict.wrong > 0, 'otherwise an event is what it was when it was sent')
+    },
+  )
+
+  t.test(`${name}: texts that nobody has cut are sound to it too`, async t => {
+    for (const wire of ['openai-responses', 'openai-chat'] as const) {
+      const result = await probe(words, { port: ports.plain, wire, recut: true })
+      t.match(result, { lost: 0, wrong: 0, errors: 0, refused: 0, silent: 0 }, wire)
+      t.ok(result.finished >= 4 && result.events > result.finishedInWindow * (EVENTS - 3))
+      t.ok(result.delay.count > result.events * 30)
+      t.ok(result.gap.count < result.events && result.gap.p50 > 500, 'spaced by milliseconds')
+    }
+  })
+
+  const DAMAGES: Record<string, (pieces: string[]) => string[]> = {
+    'a changed byte': pieces => pieces.map(piece => piece.replace('prêt', 'prêT')),
+    'a piece that is missing': pieces => pieces.toSpliced(1, 1),
+    'a piece that comes twice': pieces => pieces.toSpliced(2, 0, pieces[2] ?? ''),
+    'two pieces that changed places': ([first = '', second = '', ...rest]) => [second, first, ...rest],
+    'a text before the first one': pieces => ['x', ...pieces],
+    'a text after the last one': pieces => [...pieces, 'x'],
+    'an end that is missing': pieces => pieces.slice(0, -2),
+    'no text': () => [],
+  }
+  t.test(`${name}: what is damaged when it is cut anew is wrong`, async t => {
+    for (const [damage, change] of Object.entries(DAMAGES)) {
+      const result = await probe(words, { port: await recutter(t, change), recut: true })
+      t.ok(
+        result.finished > 0 && result.wrong + result.lost > 0,
+        `${damage}: ${result.wrong} wrong, ${result.lost} lost`,
+      )
+    }
   })
 
   t.test(`${name}: a connection that ends early is an error and its events are lost`, async t => {

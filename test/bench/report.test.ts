@@ -74,6 +74,67 @@ t.test('targets that are least values, and those that compare with the direct wa
   t.equal(lines(page, 'direct')[0]?.[1], '–', 'nobody stands between, so nothing has a cost')
 })
 
+t.test(
+  'guards on output are held against one window, busy task workers against the lag of the event loop',
+  async t => {
+    const busy = { requests: 400, errors: 0, wrong: 0, cores: 0.9, share: 0.95 }
+    const relay = { scenario: 'guard-relay-20' } as const
+    const beside = { scenario: 'guard-busy-64' } as const
+    const page = report(
+      run([
+        row({ ...relay, streams: streams({ firstEvent: quantiles(1_000) }) }),
+        row({
+          ...relay,
+          subject: 'sluice-windowed',
+          streams: streams({ firstEvent: quantiles(421_000) }),
+        }),
+        row({ ...beside, lagMicros: quantiles(90), streams: streams({ delay: quantiles(100) }) }),
+        row({
+          ...beside,
+          subject: 'sluice-busy',
+          busy,
+          lagMicros: quantiles(700),
+          streams: streams({ delay: quantiles(300) }),
+        }),
+      ]),
+    )
+    const target = (text: string) => lines(page, text)[0]?.slice(2)
+    t.same(target('time to the first event p50, added by guards on output: one window and 5 ms'), [
+      'at most 431 ms',
+      '420 ms',
+      'held',
+    ])
+    t.same(target('lag of the event loop p99 while all task workers are busy'), [
+      'at most 5 ms',
+      '7.00 ms',
+      '**missed**',
+    ])
+    t.same(
+      target('delay of an event p99 of streams that nobody guards, added while all task workers are busy'),
+      ['at most 5 ms', '2.00 ms', 'held'],
+    )
+    t.same(lines(page, 'sluice')[1]?.slice(-5, -1), ['0.09', '0.90', '–', '–'])
+    t.same(lines(page, 'sluice-busy')[0]?.slice(-5, -1), ['0.70', '7.00', '0.95', '100'])
+    t.equal(lines(page, 'sluice-busy')[0]?.[1], '–', 'the cost of two loads at once is not told')
+  },
+)
+
+t.test('guards on requests are held against the latency that they add', async t => {
+  const one = { scenario: 'guard-json-1', streams: null } as const
+  const serial = (p50: number) => json({ serialMicros: { p50, p99: p50 * 2 } })
+  const page = report(
+    run([
+      row({ ...one, json: serial(400) }),
+      row({ ...one, subject: 'sluice-guarded', json: serial(1_500) }),
+    ]),
+  )
+  t.same(lines(page, 'latency of a JSON request p50, added by guards')[0]?.slice(2), [
+    'at most 1 ms',
+    '1.10 ms',
+    '**missed**',
+  ])
+})
+
 t.test('machine, versions, commit, noise, marks, absent subjects and failures are told', async t => {
   const rows = [
     ...pair(0, 20, 24, { marks: ['others used 0.50 of a core'] }),

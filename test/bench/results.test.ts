@@ -62,6 +62,38 @@ t.test('closed-loop JSON may bring the load to its limit; its throughput is mark
   t.equal(judge(row(full), scenario('json-1')).rejected.length, 1)
 })
 
+t.test('where texts are cut anew, how many a read brings is no matter', async t => {
+  const cut = { streams: streams({ events: 50_000, readsWithEvents: 3_000 }) }
+  t.same(judge(row(cut), scenario('guard-relay-20')), { rejected: [], marks: [] })
+})
+
+t.test(
+  'a row with task workers that were not busy, or whose requests failed, counts for nothing',
+  async t => {
+    const busy = { requests: 100, errors: 0, wrong: 0, cores: 0.9, share: 0.95 }
+    const judged = (fields: Partial<typeof busy>) => judge(row({ busy: { ...busy, ...fields } }), guarded)
+    const guarded = scenario('guard-busy-64')
+    t.same(judged({}), { rejected: [], marks: [] })
+    t.same(judged({ share: LIMITS.busyShare }).rejected, [])
+    t.match(judged({ share: 0.5 }).rejected, [/task workers were busy 0\.50 of the time/])
+    t.match(judged({ errors: 3 }).rejected, [/3 failed requests beside the streams/])
+    t.match(judged({ wrong: 2 }).rejected, [/2 replies with a wrong text beside the streams/])
+  },
+)
+
+t.test('task workers take no room from the thread that serves', async t => {
+  const cores = { subject: 1.5, load: 0.1, upstream: 0.1, others: 0 }
+  const busy = { requests: 100, errors: 0, wrong: 0, cores: 0.9, share: 0.95 }
+  t.same(judge(row({ cores, busy }), scenario('guard-busy-64')).marks, [])
+  t.match(judge(row({ cores }), scenario('guard-busy-64')).marks, [/no CPU left/])
+  t.equal(
+    costOf({ ...row({ busy }), rejected: [], marks: [] }),
+    null,
+    'what one event of two loads costs cannot be told',
+  )
+  t.equal(bytesPerStream({ ...row({ busy }), rejected: [], marks: [] }, scenario('guard-busy-64')), null)
+})
+
 t.test('a subject without room, and a noisy machine, are marked', async t => {
   const { rejected, marks } = judge(
     row({ cores: { subject: 0.97, load: 0.1, upstream: 0.1, others: 0.5 } }),
@@ -73,13 +105,18 @@ t.test('a subject without room, and a noisy machine, are marked', async t => {
 
 t.test('figures of a row', async t => {
   const one = {
-    ...row({ cpuMicros: 1_000_000, idleRssBytes: 100, rssBytes: 256_100 }),
+    ...row({ cpuMicros: 1_000_000, idleRssBytes: 100, rssBytes: 5_000_100 }),
     rejected: [],
     marks: [],
   }
   t.equal(workOf(one), 50_000)
   t.equal(costOf(one), 20)
-  t.equal(bytesPerStream(one, relay), 1000)
+  t.equal(bytesPerStream(one, scenario('relay-5000')), 1000)
+  t.equal(
+    bytesPerStream(one, relay),
+    null,
+    'what 256 streams need is lost in what the process holds beside them',
+  )
   t.equal(costOf({ ...one, cpuMicros: null }), null)
   t.equal(bytesPerStream({ ...one, streams: null, json: json({}) }, scenario('json-64')), null)
 })

@@ -1,7 +1,7 @@
 /** The statistics of the bench reports. */
 import fc from 'fast-check'
 import t from 'tap'
-import { paired, quantile, rotated, spread } from '../../bench/stats.ts'
+import { paired, quantile, quantilesOf, rotated, spread } from '../../bench/stats.ts'
 
 t.test('the spread of some values is their least, middle and greatest', async t => {
   t.same(spread([3, 1, 2]), { min: 1, median: 2, max: 3, count: 3 })
@@ -21,6 +21,12 @@ t.test('a quantile lies between its neighbours', async t => {
   t.equal(quantile([0, 10], 0.25), 2.5)
   t.equal(quantile([1, 2, 3, 4, 5], 0.5), 3)
   t.equal(quantile([1, 2, 3], 1), 3)
+})
+
+t.test('the quantiles of values in any order', async t => {
+  const values = Array.from({ length: 1001 }, (_, at) => (at * 8) % 1001)
+  t.same(quantilesOf(values), { count: 1001, p50: 500, p90: 900, p99: 990, p999: 999, max: 1000 })
+  t.equal(quantilesOf([]), null)
 })
 
 t.test('pairs are formed within a round, and a round that lacks one is left out', async t => {

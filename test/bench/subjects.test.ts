@@ -1,10 +1,13 @@
 /** Every subject of a bench that is installed here starts, serves both transports and formats, and ends. */
+import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { usage } from '../../bench/cpu.ts'
+import { scriptThreads, usage } from '../../bench/cpu.ts'
 import { startGateway } from '../../bench/gateway.ts'
+import { setGuardedKey, setWindows } from '../../bench/guards.ts'
 import { direct, startHaproxy, startNginx } from '../../bench/peers.ts'
 import { has } from '../../bench/processes.ts'
 import { build, type Starter, takeDown, warm } from '../../bench/rig.ts'
+import { measure } from '../../bench/row.ts'
 import { scenario } from './sample.ts'
 
 const ROOT = `${import.meta.dirname}/../..`
@@ -12,7 +15,10 @@ const plain = scenario('relay-20')
 const secure = scenario('relay-256-tls')
 const chat = scenario('translate-chat-256')
 
-const built = await build([plain, secure, chat], ROOT, false)
+const windowed = { ...scenario('guard-relay-20'), rampSeconds: 0.2, warmSeconds: 0.3, windowSeconds: 2 }
+const busy = { ...scenario('guard-busy-64'), rampSeconds: 0.2, warmSeconds: 0.3, windowSeconds: 1 }
+
+const built = await build([plain, secure, chat, windowed, busy], ROOT, false)
 t.teardown(() => takeDown(built))
 
 const subjects: readonly (readonly [name: string, starter: Starter, installed: boolean])[] = [
@@ -24,7 +30,7 @@ const subjects: readonly (readonly [name: string, starter: Starter, installed: b
 
 for (const [name, starter, installed] of subjects) {
   t.test(name, { skip: installed ? false : `${name} is not installed` }, async t => {
-    const subject = await starter(built.bench)
+    const subject = await starter(built.bench, plain)
     const pids = subject.pids()
     try {
       t.equal(pids.length > 0, name !== 'direct')
@@ -41,6 +47,64 @@ for (const [name, starter, installed] of subjects) {
     t.equal(usage(pids).cpuMicros, 0, 'nothing of it is left')
   })
 }
+
+const AT = { round: 0, place: 0, idleRssBytes: 0 }
+
+t.test('guards on output hold the first text back for a window, and the whole text arrives', async t => {
+  const extras = { prepare: setWindows, watchLag: true }
+  const subject = await startGateway(built.bench, 'sluice-windowed', '', extras)
+  try {
+    await warm(subject, windowed)
+    const { streams, lagMicros, busy } = await measure(built.rig, windowed, subject, AT)
+    t.match(streams, { lost: 0, wrong: 0, errors: 0, refused: 0 })
+    t.ok((streams?.finished ?? 0) > 0 && (streams?.firstEvent.count ?? 0) > 0)
+    // A window is full with the 22nd text, 21 spaces after the first one.
+    t.ok((streams?.firstEvent.p50 ?? 0) >= 21 * 20 * 1000 * 0.95, `${streams?.firstEvent.p50} µs`)
+    t.ok((lagMicros?.count ?? 0) > 20, 'the event loop told its lag')
+    t.equal(busy, undefined, 'nothing was beside the streams')
+  } finally {
+    await subject.stop()
+  }
+})
+
+t.test(
+  'task workers are kept busy by another caller, away from the core of the thread that serves',
+  async t => {
+    const subject = await startGateway(built.bench, 'sluice-busy', '', { guardedKey: setGuardedKey })
+    try {
+      await warm(subject, busy)
+      t.same(subject.guarded?.threads(), [], 'nobody has had a task yet')
+      const row = await measure(built.rig, busy, subject, AT)
+      t.match(row.streams, { lost: 0, wrong: 0, errors: 0, refused: 0 })
+      t.match(row.busy, { errors: 0, wrong: 0 })
+      t.ok((row.busy?.requests ?? 0) > 0 && (row.busy?.share ?? 0) > 0.1, JSON.stringify(row.busy))
+      t.equal(row.lagMicros, undefined, 'nobody watched the event loop')
+      const workers = subject.guarded?.threads() ?? []
+      t.equal(workers.length, 1)
+      const { proxy, tasks } = built.rig.cores
+      if (proxy === null) return
+      for (const pid of subject.pids()) {
+        for (const tid of scriptThreads(pid)) {
+          const status = readFileSync(`/proc/${pid}/task/${tid}/status`, 'utf8')
+          const wanted = workers.some(worker => worker.tid === tid) ? tasks : proxy
+          t.equal(/^Cpus_allowed_list:\t(.*)$/m.exec(status)?.[1], String(wanted))
+        }
+      }
+    } finally {
+      await subject.stop()
+    }
+  },
+)
+
+t.test('a row whose other caller nobody guards is none of busy task workers', async t => {
+  const ownKey = async () => built.bench.apiKey
+  const subject = await startGateway(built.bench, 'sluice-busy', '', { guardedKey: ownKey })
+  try {
+    await t.rejects(measure(built.rig, busy, subject, AT), /sluice-busy has no task worker/)
+  } finally {
+    await subject.stop()
+  }
+})
 
 t.test('a subject that is not there is an error that says so', async t => {
   const missing = { ...built.bench, root: '/nonexistent' }
