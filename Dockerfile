@@ -5,7 +5,7 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
-RUN npm run build && npm prune --omit=dev
+RUN npm run build && chmod +x dist/cli.js && npm prune --omit=dev
 
 FROM node:22-bookworm-slim
 ENV NODE_ENV=production \
@@ -15,7 +15,7 @@ WORKDIR /app
 COPY --from=build --chown=node:node /app/package.json ./
 COPY --from=build --chown=node:node /app/node_modules ./node_modules
 COPY --from=build --chown=node:node /app/dist ./dist
-RUN mkdir data && chown node:node data
+RUN ln -s /app/dist/cli.js /usr/local/bin/sluice && mkdir data && chown node:node data
 USER node
 VOLUME /app/data
 EXPOSE 8080 9090

@@ -1,4 +1,4 @@
-/** A provider that is silent: comments while it is, and a documented end when it stays so. The real process, real time. */
+/** A silent provider: comments meanwhile, and a documented end when it stays silent. The real process, real time. */
 import t from 'tap'
 import { startGatewayProcess } from '../support/gateway-process.ts'
 import { startProviders } from '../support/provider-process.ts'

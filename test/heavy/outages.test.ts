@@ -278,6 +278,7 @@ t.test(
       const ask = (key: string) =>
         openProbe({ model: 'sim/write-3', input: 'x', stream: true }, { port, apiKey: key }).result
       t.strictSame(await readiness(gateway), { status: 503, body: { status: 'unready', reason: 'store' } })
+      t.equal(await gateway.metric('gateway_storage_up'), 0)
       for (const key of [apiKey, strange()]) {
         const { status, headers } = await ask(key)
         t.equal(status, 503)
@@ -288,6 +289,7 @@ t.test(
       t.ok(await eventually(async () => isWhole(await ask(apiKey)), RECOVERED_MS))
       times.push(performance.now() - sinceMs)
       t.ok(await eventually(async () => (await readiness(gateway)).status === 200, RECOVERED_MS))
+      t.equal(await gateway.metric('gateway_storage_up'), 1)
       t.equal(await gateway.stop(), 0)
     }
     t.comment(`served ${worst(times)} after the database was there`)

@@ -28,7 +28,9 @@ t.test('promtool accepts the alert rules and their tests pass', { skip }, async 
 })
 
 t.test('a live scrape', { skip }, async t => {
-  const gateway = await startGatewayProcess(t, {}, { GATEWAY_SERVE_THREADS: '2' })
+  const environment = { GATEWAY_SERVE_THREADS: '2', GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY }
+  const gateway = await startGatewayProcess(t, {}, environment)
+  await flagAddresses(gateway)
   await exchange(gateway, 'sim/echo', true)
   const reply = await fetch(`${gateway.adminUrl}/metrics`, {
     headers: { accept: 'application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4' },
@@ -40,9 +42,9 @@ t.test('a live scrape', { skip }, async t => {
     const prometheus = await startPrometheus(t, gateway.adminUrl, SCRAPE_MS)
     let sent = 0
     const until = performance.now() + LOAD_MS
-    const lane = async (model: string, stream: boolean) => {
+    const lane = async (model: string, stream: boolean, input?: string) => {
       while (performance.now() < until) {
-        await exchange(gateway, model, stream)
+        await exchange(gateway, model, stream, input)
         sent++
       }
     }
@@ -51,15 +53,16 @@ t.test('a live scrape', { skip }, async t => {
       lane('sim/chat-echo', true),
       lane('sim/messages-echo', false),
       lane('sim/no-such-model', false),
+      lane('sim/echo', true, GUARDED_TEXT),
     ])
     t.comment(`${sent} requests while Prometheus scraped every ${SCRAPE_MS} ms`)
 
     // The last of them has been scraped when the next scrape but one is there.
     const counted = async () =>
       Number((await prometheus.ask('sum(gateway_requests_total)'))[0]?.value[1] ?? 0)
-    for (let tries = 0; tries < 40 && (await counted()) < sent + 1; tries++)
+    for (let tries = 0; tries < 40 && (await counted()) < sent + BEFORE; tries++)
       await new Promise(resolve => setTimeout(resolve, SCRAPE_MS / 2))
-    t.equal(await counted(), sent + 1, 'every request is counted, and none twice')
+    t.equal(await counted(), sent + BEFORE, 'every request is counted, and none twice')
     t.equal((await prometheus.ask('max_over_time(scrape_duration_seconds[1m]) < 1')).length, 1)
     t.same(
       (await prometheus.ask('min_over_time(up[1m])')).map(({ value }) => value[1]),
@@ -70,9 +73,11 @@ t.test('a live scrape', { skip }, async t => {
       for (const { expr } of panel.queries) {
         const asked = expr.replaceAll('$__rate_interval', RATE_INTERVAL).replaceAll('$instance', '.*')
         const result = await prometheus.ask(asked)
-        t.ok(result.length > 0 || NEEDS_FAILURES.has(panel.title), `${panel.title}: has data`)
+        if (NEEDS_MORE.has(panel.title)) continue
+        t.ok(result.length > 0, `${panel.title}: has data`)
         t.ok(
-          result.every(({ value }) => Number.isFinite(Number(value[1]))),
+          // A series that only the preparations added to has no quantile by now.
+          result.some(({ value }) => Number.isFinite(Number(value[1]))),
           `${panel.title}: has numbers`,
         )
       }
@@ -96,8 +101,30 @@ t.test('a live scrape', { skip }, async t => {
   })
 })
 
-/** Panels that are empty while no provider has failed. */
-const NEEDS_FAILURES = new Set(['Failed attempts by outcome'])
+/** Panels without numbers while no provider fails, nobody is judged, and no key of a caller's own leaves memory. */
+const NEEDS_MORE = new Set([
+  'Failed attempts by outcome',
+  'Time to a verdict',
+  'Age of keys that left memory',
+])
+const MANAGEMENT_KEY = `sk-gw-mgmt-${'d'.repeat(64)}`
+/** Requests before the load: two for the guardrails, and the first one. */
+const BEFORE = 3
+/** Long enough for the task pool. */
+const GUARDED_TEXT = `Write to ann@example.com. ${'All is well here. '.repeat(1_000)}`
+
+/** Guardrails that find something, here and in the task pool. */
+async function flagAddresses({ url }: GatewayProcess): Promise<void> {
+  const headers = { authorization: `Bearer ${MANAGEMENT_KEY}`, 'content-type': 'application/json' }
+  const { data } = (await (await fetch(`${url}/v1/guardrails`, { headers })).json()) as {
+    data: { id: string; is_workspace_default: boolean }[]
+  }
+  const id = data.find(guardrail => guardrail.is_workspace_default)?.id
+  const builtins = ['email', 'regex-prompt-injection'].map(slug => ({ slug, action: 'flag' }))
+  const body = JSON.stringify({ content_filter_builtins: builtins })
+  const { status } = await fetch(`${url}/v1/guardrails/${id}`, { method: 'PATCH', headers, body })
+  if (status !== 200) throw new Error(`the guardrail was refused with ${status}`)
+}
 
 /** What it printed. @throws Error with that when it complains. */
 function promtool(words: readonly string[], input = ''): string {
@@ -106,11 +133,16 @@ function promtool(words: readonly string[], input = ''): string {
   return stdout + stderr
 }
 
-async function exchange(gateway: GatewayProcess, model: string, stream: boolean): Promise<void> {
+async function exchange(
+  gateway: GatewayProcess,
+  model: string,
+  stream: boolean,
+  input = 'Count to three',
+): Promise<void> {
   const reply = await fetch(`${gateway.url}/v1/responses`, {
     method: 'POST',
     headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, input: 'Count to three', stream }),
+    body: JSON.stringify({ model, input, stream }),
   })
   await reply.text()
 }

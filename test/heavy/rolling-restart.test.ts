@@ -4,15 +4,15 @@
  * before a byte of an answer came.
  */
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdtempSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { freePort } from '../support/free-port.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
 import { startProviders } from '../support/provider-process.ts'
+import { responsesPost } from '../support/responses-post.ts'
 
 const RESTARTS = Number(process.env['RESTARTS'] ?? 20)
 const STREAMS = 40
@@ -108,48 +108,26 @@ function ask(options: {
   text: string
   stream: boolean
 }): Promise<string> {
-  const { port, apiKey, agent, text, stream } = options
+  const { agent, text, stream, ...target } = options
   return new Promise(resolve => {
-    const sent = request(
-      {
-        host: '127.0.0.1',
-        port,
-        agent,
-        method: 'POST',
-        path: '/v1/responses',
-        headers: {
-          authorization: `Bearer ${apiKey}`,
-          'content-type': 'application/json',
-          'content-length': Buffer.byteLength(text),
-        },
-      },
-      response => {
-        let body = ''
-        response.setEncoding('utf8')
-        response.on('data', (chunk: string) => {
-          body = stream ? (body + chunk).slice(-4096) : body + chunk
-        })
-        response.on('end', () => {
-          if (response.statusCode !== 200) resolve(`status ${response.statusCode}: ${body.slice(0, 200)}`)
-          else if (stream && !/event: response\.completed\n[\s\S]*data: \[DONE\]\n\n$/.test(body))
-            resolve(`the stream ends with ${JSON.stringify(body.slice(-300))}`)
-          else resolve('completed')
-        })
-        response.on('error', () => resolve('cut'))
-      },
-    )
+    const sent = request(responsesPost(target, agent, text), response => {
+      let body = ''
+      response.setEncoding('utf8')
+      response.on('data', (chunk: string) => {
+        body = stream ? (body + chunk).slice(-4096) : body + chunk
+      })
+      response.on('end', () => {
+        if (response.statusCode !== 200) resolve(`status ${response.statusCode}: ${body.slice(0, 200)}`)
+        else if (stream && !/event: response\.completed\n[\s\S]*data: \[DONE\]\n\n$/.test(body))
+          resolve(`the stream ends with ${JSON.stringify(body.slice(-300))}`)
+        else resolve('completed')
+      })
+      response.on('error', () => resolve('cut'))
+    })
     sent.on('error', error => {
       const code = (error as NodeJS.ErrnoException).code ?? error.message
       resolve(sent.reusedSocket && code !== 'ECONNREFUSED' ? 'again' : code)
     })
     sent.end(text)
   })
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const address = probe.address()
-  probe.close()
-  return typeof address === 'object' && address !== null ? address.port : 0
 }

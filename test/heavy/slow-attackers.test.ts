@@ -1,4 +1,4 @@
-/** Connections that cost their owner nothing: they are ended in time, and those who have something to say are served. */
+/** Connections that cost their owner nothing: they end in time, and those who have something to say are served. */
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
