@@ -11,7 +11,7 @@ import type { BusyLoad, Scenario } from './scenarios.ts'
 import { bodyOf, type Guarded, type Subject, type TaskThread } from './subjects.ts'
 import { jsonText, planName } from './wire.ts'
 
-const SLACK_MS = 20_000
+const SLACK_MS = 60_000
 
 type Counted = Pick<BusyCounts, 'requests' | 'errors' | 'wrong'>
 

@@ -11,7 +11,7 @@ import type { SubjectName } from './scenarios.ts'
 import { type Bench, commonHeaders, type Guarded, type Subject } from './subjects.ts'
 import { PATHS, type Wire } from './wire.ts'
 
-const START_MS = 20_000
+const START_MS = 60_000
 const MANAGEMENT_KEY = `sk-gw-mgmt-${'c'.repeat(64)}`
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 

@@ -12,7 +12,7 @@ import type { Scenario, SubjectName } from './scenarios.ts'
 import { type Bench, commonHeaders, type Subject, type Target } from './subjects.ts'
 import { PATHS } from './wire.ts'
 
-const START_MS = 10_000
+const START_MS = 60_000
 
 /** Nobody between load and upstream: what the others add is the difference to this. */
 export function direct(bench: Bench): Subject {

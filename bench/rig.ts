@@ -13,7 +13,7 @@ import { rotated } from './stats.ts'
 import { type Bench, bodyOf, type Subject } from './subjects.ts'
 import { jsonText, type Plan, planName } from './wire.ts'
 
-const START_MS = 20_000
+const START_MS = 60_000
 /** A run goes on without them. */
 const PEERS: ReadonlySet<SubjectName> = new Set(['nginx', 'haproxy', 'portkey'])
 /** The plan of those requests. */

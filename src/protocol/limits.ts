@@ -63,6 +63,11 @@ export const JSON_MAX_DEPTH = 64
  * second. A conversation of ten thousand messages has half of them.
  */
 export const JSON_MAX_PARTS = 200_000
+/**
+ * Commas of a request outside of texts, which stand for its plain values: a number costs less than an object, but
+ * millions of them hold the loop up too. The longest list of token ids that a provider embeds has a third of these.
+ */
+export const JSON_MAX_COMMAS = 1_000_000
 
 /** Names of keys and credentials, and of workspaces: characters that people read in a list. */
 export const RECORD_NAME_MAX_CHARS = 255

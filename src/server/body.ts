@@ -1,6 +1,6 @@
 /** Request bodies: collected within a limit, then made JSON. What is wrong with one is told without repeating it. */
 import { GatewayError } from '../errors.ts'
-import { JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../protocol/limits.ts'
+import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../protocol/limits.ts'
 
 /**
  * Collects the chunks of one body. The parser takes its memory back after each chunk, so chunks are copied;
@@ -35,6 +35,24 @@ export class BodyBuffer {
   }
 }
 
+/** The most of each that a body may have. */
+export interface BodyBounds {
+  /** Levels of arrays and objects. */
+  readonly depth: number
+  /** Arrays, objects and fields in all. */
+  readonly parts: number
+  /** Commas between elements and between fields. */
+  readonly commas: number
+}
+
+const BODY_BOUNDS: BodyBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
+
+const TOO_MUCH: Readonly<Record<keyof BodyBounds, string>> = {
+  depth: `is nested deeper than ${JSON_MAX_DEPTH} levels`,
+  parts: `has more than ${JSON_MAX_PARTS} objects, arrays and fields`,
+  commas: `has more than ${JSON_MAX_COMMAS} values`,
+}
+
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
 /**
@@ -43,18 +61,8 @@ const decoder = new TextDecoder('utf-8', { fatal: true })
  */
 export function parseJson(bytes: Uint8Array): unknown {
   if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
-  switch (excessOf(bytes, JSON_MAX_DEPTH, JSON_MAX_PARTS)) {
-    case 'depth':
-      throw new GatewayError(
-        'invalid_request',
-        `The request body is nested deeper than ${JSON_MAX_DEPTH} levels`,
-      )
-    case 'parts':
-      throw new GatewayError(
-        'invalid_request',
-        `The request body has more than ${JSON_MAX_PARTS} objects, arrays and fields`,
-      )
-  }
+  const excess = excessOf(bytes, BODY_BOUNDS)
+  if (excess !== null) throw new GatewayError('invalid_request', `The request body ${TOO_MUCH[excess]}`)
   let text: string
   try {
     text = decoder.decode(bytes)
@@ -73,6 +81,7 @@ const SHORT_STRING_BYTES = 64
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
+const COMMA = 0x2c
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
@@ -80,22 +89,24 @@ const CLOSE_BRACE = 0x7d
 const COLON = 0x3a
 
 /**
- * What a body has too much of: levels of arrays and objects, or arrays, objects and fields in all. On bytes and before
- * parsing: JSON.parse takes millions of either, but what walks its result later does not, and nobody is served
- * meanwhile. Every byte of a longer UTF-8 sequence is above 0x7f.
+ * What a body has too much of. On bytes and before parsing: JSON.parse takes millions of anything, but what walks its
+ * result later does not, and nobody is served meanwhile. Every byte of a longer UTF-8 sequence is above 0x7f.
  */
-export function excessOf(body: Uint8Array, maxDepth: number, maxParts: number): 'depth' | 'parts' | null {
+export function excessOf(body: Uint8Array, bounds: BodyBounds): keyof BodyBounds | null {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
   let depth = 0
   let parts = 0
+  let commas = 0
   for (let index = 0; index < bytes.length; index++) {
     const byte = bytes[index]
     if (byte === QUOTE) index = closingQuote(bytes, index + 1)
-    else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
-      if (++depth > maxDepth) return 'depth'
-      if (++parts > maxParts) return 'parts'
+    else if (byte === COMMA) {
+      if (++commas > bounds.commas) return 'commas'
+    } else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
+      if (++depth > bounds.depth) return 'depth'
+      if (++parts > bounds.parts) return 'parts'
     } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth--
-    else if (byte === COLON && ++parts > maxParts) return 'parts'
+    else if (byte === COLON && ++parts > bounds.parts) return 'parts'
   }
   return null
 }

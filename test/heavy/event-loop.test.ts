@@ -1,6 +1,6 @@
 /** How long the streams of everybody wait while somebody else's large body is dealt with. */
 import t from 'tap'
-import { JSON_MAX_PARTS } from '../../src/protocol/limits.ts'
+import { JSON_MAX_COMMAS, JSON_MAX_PARTS } from '../../src/protocol/limits.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { startProviders } from '../support/provider-process.ts'
 import { newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
@@ -31,8 +31,12 @@ const BODIES: Readonly<Record<string, { readonly status: number; readonly body: 
     status: 200,
     body: () => `{"model":"sim/refuse","input":"x","more":[${repeated('{"a":1}', JSON_MAX_PARTS / 2 - 10)}]}`,
   },
-  '19 MiB of numbers that nobody asked for': {
+  'very many numbers that nobody asked for': {
     status: 200,
+    body: () => `{"model":"sim/refuse","input":"x","more":[${repeated('12345678', JSON_MAX_COMMAS - 10)}]}`,
+  },
+  '19 MiB of numbers': {
+    status: 400,
     body: () => `{"model":"sim/refuse","input":"x","more":[${repeated('12345678', 2 * MIB)}]}`,
   },
   '19 MiB of text': {

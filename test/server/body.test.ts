@@ -12,6 +12,13 @@ function partsOf(value: unknown): number {
   return Array.isArray(value) ? inside : inside + Object.keys(value).length
 }
 
+/** What stands between elements and between fields of a value. */
+function commasOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  const inside: unknown[] = Object.values(value)
+  return inside.reduce((sum: number, element) => sum + commasOf(element), Math.max(0, inside.length - 1))
+}
+
 /** Depth as the parsed value has it. */
 function depthOf(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0
@@ -36,7 +43,7 @@ t.test('a buffer is full at its limit, not below', async t => {
   t.equal(buffer.take().byteLength, 0, 'what came is let go')
 })
 
-t.test('nesting and parts are counted as the parser would find them', async t => {
+t.test('nesting, parts and commas are counted as the parser would find them', async t => {
   const pieces = ['[', '{"a":', '"[{\\""', '"\\\\"', '"ü[\u{1f600}{"', '1', 'null']
   let state = 7
   const pick = (below: number) => {
@@ -54,10 +61,13 @@ t.test('nesting and parts are counted as the parser would find them', async t =>
     const text = grow(pick(9))
     const depth = depthOf(JSON.parse(text))
     const parts = partsOf(JSON.parse(text))
+    const commas = commasOf(JSON.parse(text))
     const bytes = new TextEncoder().encode(text)
-    if (excessOf(bytes, depth, parts) !== null) t.fail(`${depth}, ${parts}: ${text}`)
-    if (depth > 0 && excessOf(bytes, depth - 1, parts) !== 'depth') t.fail(`${depth}: ${text}`)
-    if (parts > 0 && excessOf(bytes, depth, parts - 1) !== 'parts') t.fail(`${parts}: ${text}`)
+    const all = { depth, parts, commas }
+    if (excessOf(bytes, all) !== null) t.fail(`${JSON.stringify(all)}: ${text}`)
+    for (const bound of ['depth', 'parts', 'commas'] as const)
+      if (all[bound] > 0 && excessOf(bytes, { ...all, [bound]: all[bound] - 1 }) !== bound)
+        t.fail(`${bound} ${all[bound]}: ${text}`)
   }
   t.pass('500 documents')
 })
@@ -70,10 +80,12 @@ t.test(
         const string = `"${'['.repeat(length)}${end}${'{'.repeat(length)}${end}"`
         const bytes = Buffer.from(`{"a":${string},"b":[${string}]}`)
         JSON.parse(bytes.toString())
-        if (excessOf(bytes, 2, 4) !== null) t.fail(`${length}, ${end}: more was found than there is`)
-        if (excessOf(bytes, 2, 3) !== 'parts' || excessOf(bytes, 1, 4) !== 'depth')
-          t.fail(`${length}, ${end}: less`)
-        if (excessOf(bytes.subarray(0, -4), 2, 4) !== null) t.fail(`${length}, ${end}: cut`)
+        const all = { depth: 2, parts: 4, commas: 1 }
+        if (excessOf(bytes, all) !== null) t.fail(`${length}, ${end}: more was found than there is`)
+        for (const bound of ['depth', 'parts', 'commas'] as const)
+          if (excessOf(bytes, { ...all, [bound]: all[bound] - 1 }) !== bound)
+            t.fail(`${length}, ${end}: less ${bound}`)
+        if (excessOf(bytes.subarray(0, -4), all) !== null) t.fail(`${length}, ${end}: cut`)
       }
     }
     t.pass('540 strings')
@@ -89,6 +101,10 @@ t.test('a body of very many small things is refused, one of few large things is 
   const small = Buffer.from(`[${'{"a":1},'.repeat(100_000)}1]`)
   t.throws(() => parseJson(small), { code: 'invalid_request', message: /200000 objects, arrays and fields/ })
   t.doesNotThrow(() => parseJson(Buffer.from(`[${'{"a":1},'.repeat(99_999)}1]`)))
-  t.doesNotThrow(() => parseJson(Buffer.from(`["${'{:['.repeat(1_000_000)}"]`)), 'text is not counted')
-  t.doesNotThrow(() => parseJson(Buffer.from(`[${'1,'.repeat(500_000)}1]`)), 'nor are plain elements')
+  t.doesNotThrow(() => parseJson(Buffer.from(`["${'{:[,'.repeat(1_000_000)}"]`)), 'text is not counted')
+  t.doesNotThrow(() => parseJson(Buffer.from(`[${'1,'.repeat(1_000_000)}1]`)), 'plain values count less')
+  t.throws(() => parseJson(Buffer.from(`[${'1,'.repeat(1_000_001)}1]`)), {
+    code: 'invalid_request',
+    message: /1000000 values/,
+  })
 })
