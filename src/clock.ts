@@ -36,3 +36,11 @@ export const systemClock: Clock = {
 export function unixSeconds(clock: Clock): number {
   return Math.floor(clock.nowMs() / 1000)
 }
+
+/** The promise, or a rejection when the time is over first; the promise's own outcome is then ignored. */
+export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T> {
+  return new Promise((done, failed) => {
+    const timer = clock.after(limitMs, () => failed(new Error('no answer in time')))
+    promise.then(done, failed).finally(() => timer.cancel())
+  })
+}

@@ -6,11 +6,10 @@
  * stay in memory until they are collected after eviction, as do the copies that requests under way hold.
  */
 import { LRUCache } from 'lru-cache'
-import type { Clock, Timer } from '../clock.ts'
+import { type Clock, type Timer, within } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { Metrics } from '../metrics.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../storage/store.ts'
-import { within } from './keys.ts'
 import { type ProviderKey, parseProviderKey } from './provider-key.ts'
 import { ownerOf, type SecretOwner, type Vault } from './vault.ts'
 

@@ -5,18 +5,17 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { serviceUnavailable } from '../errors.ts'
 import type { Log } from '../log.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import { type Budget, budgetsOf } from './budgets.ts'
-import { within } from './keys.ts'
+import { Remembered, type RememberedLimits } from './remembered.ts'
 
 /** Whom guardrails are looked up for. */
 export type Guarded = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
 
-export interface GuardrailsSettings<Prepared> {
+export interface GuardrailsSettings<Prepared> extends Partial<RememberedLimits> {
   readonly store: { readonly guardrails: Pick<Store['guardrails'], 'applying'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
@@ -26,66 +25,35 @@ export interface GuardrailsSettings<Prepared> {
   readonly maxCallers?: number
   /** Prepared combinations of guardrails kept in memory: up to some megabytes each, where patterns are many. */
   readonly maxPrepared?: number
-  /** How long a caller is believed without asking again: the longest a change goes unseen if no word of it comes. */
-  readonly freshMs?: number
-  /** How long after its last confirmation what is known goes on to hold while the store fails. */
-  readonly staleMs?: number
-  /** How long a request waits for the store. */
-  readonly lookupMs?: number
-  /** Callers that may be looked up at once; above it they are told to come again. */
-  readonly maxLookups?: number
 }
 
-const DEFAULTS = {
-  maxCallers: 10_000,
-  maxPrepared: 200,
-  freshMs: 30_000,
-  // As for API keys: a store that is away for longer than this needs people anyway.
-  staleMs: 600_000,
-  lookupMs: 2_000,
-  maxLookups: 1_000,
-}
-type Limits = typeof DEFAULTS
+const DEFAULTS = { maxCallers: 10_000, maxPrepared: 200 }
 
-/** While the store fails, a known caller asks it again only this often. */
-const RETRY_MS = 1_000
-
-interface Entry<Prepared> {
-  readonly organizationId: string
+/** What is remembered of a caller. */
+interface Held<Prepared> {
   readonly prepared: Prepared | null
   readonly budgets: readonly Budget[] | null
-  /** Monotonic; until then the store is not asked. */
-  freshUntilMs: number
-  /** Monotonic; until then what is known holds although the store fails. */
-  readonly staleUntilMs: number
-  /** The store failed when it was last asked: who comes next does not wait for it again. */
-  failing: boolean
 }
-
-interface Lookup<Prepared> {
-  readonly organizationId: string
-  readonly result: Promise<Held<Prepared>>
-}
-
-/** What an entry tells. */
-type Held<Prepared> = Pick<Entry<Prepared>, 'prepared' | 'budgets'>
 
 export class Guardrails<Prepared extends object> {
-  readonly #settings: Pick<GuardrailsSettings<Prepared>, 'store' | 'clock' | 'log' | 'prepare'>
-  readonly #limits: Limits
+  readonly #store: GuardrailsSettings<Prepared>['store']
+  readonly #prepare: GuardrailsSettings<Prepared>['prepare']
   /** By the hash of the API key, which alone decides its organization, workspace and member. */
-  readonly #known: LRUCache<string, Entry<Prepared>>
+  readonly #known: Remembered<readonly AppliedGuardrail[], Held<Prepared>>
   /** By the revisions of what applies. */
   readonly #prepared: LRUCache<string, Prepared>
-  readonly #lookups = new Map<string, Lookup<Prepared>>()
-  #storeFails = false
 
   constructor(settings: GuardrailsSettings<Prepared>) {
-    const { store, clock, log, prepare, ...limits } = settings
-    this.#settings = { store, clock, prepare, ...(log === undefined ? {} : { log }) }
-    this.#limits = { ...DEFAULTS, ...limits }
-    this.#known = new LRUCache({ max: this.#limits.maxCallers })
-    this.#prepared = new LRUCache({ max: this.#limits.maxPrepared })
+    const { store, prepare, maxCallers, maxPrepared, ...others } = { ...DEFAULTS, ...settings }
+    this.#store = store
+    this.#prepare = prepare
+    this.#known = new Remembered({
+      ...others,
+      what: 'guardrails',
+      maxEntries: maxCallers,
+      make: applied => ({ prepared: this.#preparedOf(applied), budgets: budgetsOf(applied) }),
+    })
+    this.#prepared = new LRUCache({ max: maxPrepared })
   }
 
   /**
@@ -94,14 +62,8 @@ export class Guardrails<Prepared extends object> {
    * not go on, since a guardrail may forbid it.
    */
   of(caller: Guarded): Prepared | null | Promise<Prepared | null> {
-    const entry = this.#known.get(caller.keyHash)
-    const nowMs = this.#settings.clock.monotonicMs()
-    if (entry !== undefined && nowMs < entry.freshUntilMs) return entry.prepared
-    if (entry?.failing === true && nowMs < entry.staleUntilMs) {
-      this.#ask(caller).catch(() => undefined)
-      return entry.prepared
-    }
-    return this.#ask(caller).then(held => held.prepared)
+    const held = this.#known.fresh(caller.keyHash)
+    return held === undefined ? this.#ask(caller, ({ prepared }) => prepared) : held.prepared
   }
 
   /**
@@ -109,98 +71,37 @@ export class Guardrails<Prepared extends object> {
    * as `of` does, where it was forgotten in between.
    */
   budgets(caller: Guarded): readonly Budget[] | null | Promise<readonly Budget[] | null> {
-    const entry = this.#known.get(caller.keyHash)
-    if (entry !== undefined) return entry.budgets
-    return this.#ask(caller).then(held => held.budgets)
+    const held = this.#known.last(caller.keyHash)
+    return held === undefined ? this.#ask(caller, ({ budgets }) => budgets) : held.budgets
   }
 
   /** Drops what is remembered of the callers of an organization, after its guardrails or assignments were changed. */
   forget(organizationId: string): void {
-    // A list of its own: the cache cannot be walked while entries leave it.
-    for (const [keyHash, entry] of [...this.#known.entries()]) {
-      if (entry.organizationId === organizationId) this.#known.delete(keyHash)
-    }
-    for (const [keyHash, lookup] of this.#lookups) {
-      if (lookup.organizationId === organizationId) this.#lookups.delete(keyHash)
-    }
+    this.#known.forgetAllOf(organizationId)
   }
 
   /** Has every caller read anew at its next request; what was known holds on only while the store fails. */
   doubtAll(): void {
-    for (const entry of this.#known.values()) {
-      entry.freshUntilMs = Number.NEGATIVE_INFINITY
-      entry.failing = false
-    }
-    this.#lookups.clear()
+    this.#known.doubtAll()
   }
 
-  #ask(caller: Guarded): Promise<Held<Prepared>> {
-    const lookups = this.#lookups
-    const { keyHash, organizationId } = caller
-    const running = lookups.get(keyHash)
-    if (running !== undefined) return running.result
-    // Async, so that a refusal comes as a rejection like every other.
-    if (lookups.size >= this.#limits.maxLookups) return (async () => this.#lastKnown(keyHash))()
-    // What is read for a caller that was forgotten meanwhile may be the old state, and is not kept.
-    const current = (): boolean => lookups.get(keyHash)?.result === result
-    const result: Promise<Held<Prepared>> = this.#refresh(caller, current).finally(() => {
-      if (current()) lookups.delete(keyHash)
-    })
-    lookups.set(keyHash, { organizationId, result })
-    return result
-  }
-
-  async #refresh(caller: Guarded, current: () => boolean): Promise<Held<Prepared>> {
-    const { store, clock, log } = this.#settings
-    const { lookupMs, freshMs, staleMs } = this.#limits
-    const { organizationId, workspaceId, keyHash, memberId } = caller
+  #ask<Part>(caller: Guarded, partOf: (held: Held<Prepared>) => Part): Part | Promise<Part> {
+    const { keyHash, organizationId, workspaceId, memberId } = caller
     const workspace = workspaceId ?? DEFAULT_WORKSPACE_ID
-    let applied: readonly AppliedGuardrail[]
-    try {
-      const asked = store.guardrails.applying(organizationId, workspace, keyHash, memberId)
-      applied = await within(clock, lookupMs, asked)
-    } catch (error) {
-      // Once per outage: the next thousand lines would say the same.
-      if (!this.#storeFails) log?.fault('guardrails cannot be looked up', error)
-      this.#storeFails = true
-      return this.#lastKnown(keyHash, error)
-    }
-    if (this.#storeFails) {
-      this.#storeFails = false
-      log?.notice('guardrails can be looked up again')
-    }
-    const held = { prepared: this.#prepare(applied), budgets: budgetsOf(applied) }
-    const nowMs = clock.monotonicMs()
-    if (current()) {
-      this.#known.set(keyHash, {
-        organizationId,
-        ...held,
-        freshUntilMs: nowMs + freshMs,
-        staleUntilMs: nowMs + freshMs + staleMs,
-        failing: false,
-      })
-    }
-    return held
+    const read = () => this.#store.guardrails.applying(organizationId, workspace, keyHash, memberId)
+    const held = this.#known.ask(keyHash, read, organizationId)
+    return held instanceof Promise ? held.then(partOf) : partOf(held)
   }
 
-  #prepare(applied: readonly AppliedGuardrail[]): Prepared | null {
+  #preparedOf(applied: readonly AppliedGuardrail[]): Prepared | null {
     if (applied.length === 0) return null
     const name = applied
       .map(({ scope, guardrail }) => `${scope} ${guardrail.id} ${guardrail.revision}`)
       .join()
     const known = this.#prepared.get(name)
     if (known !== undefined) return known
-    const prepared = this.#settings.prepare(applied)
+    const prepared = this.#prepare(applied)
     if (prepared !== null) this.#prepared.set(name, prepared)
     return prepared
-  }
-
-  #lastKnown(keyHash: string, cause?: unknown): Held<Prepared> {
-    const entry = this.#known.get(keyHash)
-    const nowMs = this.#settings.clock.monotonicMs()
-    if (entry === undefined || nowMs >= entry.staleUntilMs) throw serviceUnavailable(cause)
-    entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
-    entry.failing = true
-    return entry
   }
 }

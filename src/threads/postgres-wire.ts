@@ -1,7 +1,6 @@
 /** Word between instances by LISTEN and NOTIFY of PostgreSQL, on a connection of its own. Main thread. */
 import pg from 'pg'
-import { within } from '../access/keys.ts'
-import type { Timer } from '../clock.ts'
+import { type Timer, within } from '../clock.ts'
 import type { Wire, WireOptions } from './change-wire.ts'
 
 /** A connection that nobody speaks on may be dead unnoticed. */

@@ -2,8 +2,7 @@
  * Whether the Store is there. Before it is used for the first time something has to be done with it; a gateway that is
  * started while its database is away goes on trying that. Main thread.
  */
-import { within } from '../access/keys.ts'
-import type { Clock, Timer } from '../clock.ts'
+import { type Clock, type Timer, within } from '../clock.ts'
 import type { Log } from '../log.ts'
 import { isAway } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
