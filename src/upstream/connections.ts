@@ -6,6 +6,7 @@
 import type { Socket } from 'node:net'
 import type { Clock, Timer } from '../clock.ts'
 import { openSocket, type SessionMemory, type Target, targetOf } from './connect.ts'
+import { ReadTurns } from './read-turns.ts'
 import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
@@ -177,16 +178,16 @@ export class Connection implements ReplyReceiver {
     }
   }
 
-  /** False: reading stops until the event loop has been round. */
+  /** False: reading stops until the others have had their turn. */
   #mayGoOn(length: number): boolean {
     this.#turnBytes = length < FULL_READ_BYTES ? 0 : this.#turnBytes + length
     if (this.#turnBytes < TURN_BYTES) return true
     this.#turnBytes = 0
-    setImmediate(readOn, this)
+    this.#pool.readTurns.join(this)
     return false
   }
 
-  /** Of reading, in its own time. */
+  /** Of `ReadTurns`. */
   readOn(): void {
     if (!this.#isPaused && !this.#isGone) this.#socket.resume()
   }
@@ -207,10 +208,6 @@ export class Connection implements ReplyReceiver {
 
 function writeTo(connection: Connection): void {
   connection.write()
-}
-
-function readOn(connection: Connection): void {
-  connection.readOn()
 }
 
 class Pool {
@@ -263,6 +260,10 @@ class Pool {
     if (at !== -1) this.#idle.splice(at, 1)
   }
 
+  get readTurns(): ReadTurns {
+    return this.#house.readTurns
+  }
+
   track(socket: Socket): void {
     this.#house.watch(socket)
   }
@@ -282,6 +283,7 @@ class Pool {
 export class Connections {
   /** Of every read of this thread: what a read brings is dealt with before the next one begins. */
   readonly buffer = Buffer.allocUnsafeSlow(READ_BYTES)
+  readonly readTurns = new ReadTurns()
   readonly #limits: ConnectionLimits
   /** In order of use, oldest first. */
   readonly #pools = new Map<string, Pool>()

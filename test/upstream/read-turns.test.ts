@@ -1,0 +1,56 @@
+import t from 'tap'
+import { ReadTurns } from '../../src/upstream/read-turns.ts'
+import { turns } from './calls.ts'
+
+/** Readers that tell their name when they are called, and come again so many times. */
+function readers(readTurns: ReadTurns, told: string[]) {
+  return (name: string, again = 0) => {
+    let left = again
+    const reader = {
+      readOn: () => {
+        told.push(name)
+        if (left-- > 0) readTurns.join(reader)
+      },
+    }
+    return reader
+  }
+}
+
+t.test('two are called in each turn of the event loop, in the order in which they came', async t => {
+  const told: string[] = []
+  const readTurns = new ReadTurns()
+  const reader = readers(readTurns, told)
+  for (const name of ['a', 'b', 'c', 'd', 'e']) readTurns.join(reader(name))
+  t.same(told, [], 'nobody is called from inside')
+  await turns(1)
+  t.same(told, ['a', 'b'])
+  await turns(1)
+  t.same(told, ['a', 'b', 'c', 'd'])
+  await turns(1)
+  t.same(told, ['a', 'b', 'c', 'd', 'e'])
+  await turns(3)
+  t.equal(told.length, 5)
+  readTurns.join(reader('f'))
+  await turns(1)
+  t.equal(told.at(-1), 'f', 'it begins again after a rest')
+})
+
+t.test('who comes again waits behind all others', async t => {
+  const told: string[] = []
+  const readTurns = new ReadTurns()
+  const reader = readers(readTurns, told)
+  readTurns.join(reader('greedy', 2))
+  for (const name of ['a', 'b', 'c']) readTurns.join(reader(name))
+  await turns(10)
+  t.same(told, ['greedy', 'a', 'b', 'c', 'greedy', 'greedy'])
+})
+
+t.test('who joins twice has one place', async t => {
+  const told: string[] = []
+  const readTurns = new ReadTurns()
+  const reader = readers(readTurns, told)('once')
+  readTurns.join(reader)
+  readTurns.join(reader)
+  await turns(3)
+  t.same(told, ['once'])
+})
