@@ -15,18 +15,10 @@ async function main(): Promise<void> {
   lowerHelpers()
   const config = readConfig()
   const log = openLog(config.logLevel)
-  let launched: Launched
-  try {
-    launched = await launch(config, log)
-  } catch (error) {
-    await log.close()
-    const failure = startFailure(error)
-    if (failure === null) throw error
-    return complain(failure.line, failure.exitCode)
-  }
+  let launched: Launched | null = null
   let exitCode = 0
-  const stop = async (graceMs: number) => {
-    const stopped = await launched.stop(graceMs).catch(error => {
+  const stop = async (running: Launched, graceMs: number) => {
+    const stopped = await running.stop(graceMs).catch(error => {
       log.fault('did not stop in order', error)
       exitCode = EXIT_IN_HASTE
       return true
@@ -38,24 +30,38 @@ async function main(): Promise<void> {
     process.kill(process.pid, 'SIGKILL')
   }
   let signals = 0
+  const drain = (running: Launched) => {
+    log.notice(signals > 1 ? 'draining without grace' : 'draining')
+    void stop(running, signals > 1 ? 0 : config.timeouts.drainMs)
+  }
   const onSignal = () => {
     signals++
     if (signals > 2) process.kill(process.pid, 'SIGKILL')
-    log.notice(signals === 1 ? 'draining' : 'draining without grace')
     // A second signal means now: what runs is told so, and ends.
     if (signals > 1) exitCode = EXIT_IN_HASTE
-    void stop(signals === 1 ? config.timeouts.drainMs : 0)
+    // The first thread may be serving while others start: what it has begun is finished when all are there.
+    if (launched !== null) drain(launched)
   }
   process.on('SIGINT', onSignal)
   process.on('SIGTERM', onSignal)
+  try {
+    launched = await launch(config, log)
+  } catch (error) {
+    await log.close()
+    const failure = startFailure(error)
+    if (failure === null) throw error
+    return complain(failure.line, failure.exitCode)
+  }
+  const running = launched
   process.on('uncaughtException', error => {
     log.fault('supervisor failed', error)
     exitCode = EXIT_IN_HASTE
-    void stop(config.timeouts.drainMs)
+    void stop(running, config.timeouts.drainMs)
   })
   // Last: whoever waits for this line may send a signal the moment it comes.
-  log.listening(launched.url, launched.adminUrl)
-  void launched.firstKeys.then(keys => showFirstSteps(launched, keys))
+  log.listening(running.url, running.adminUrl)
+  if (signals > 0) drain(running)
+  void running.firstKeys.then(keys => showFirstSteps(running, keys))
 }
 
 function openLog(level: LogLevel): BufferedLog {
