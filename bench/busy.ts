@@ -15,6 +15,13 @@ const SLACK_MS = 60_000
 
 type Counted = Pick<BusyCounts, 'requests' | 'errors' | 'wrong'>
 
+/** What of the rig this needs. */
+interface BusyRig {
+  readonly folder: string
+  readonly cores: Cores
+  readonly tasksYield: boolean
+}
+
 /** Nanoseconds that threads have run, and that they were ready to run or ran, by /proc/PID/task/TID/schedstat. */
 interface Work {
   readonly ran: number
@@ -50,10 +57,10 @@ function workOf(threads: readonly TaskThread[]): Work {
  * their scheduling class never a moment that those want. Beside the serve thread they would take its core from it, and
  * the row would tell of the kernel's turns instead of the event loop.
  */
-function moveAside({ pid, tid }: TaskThread, core: number): void {
+export function moveAside({ pid, tid }: TaskThread, core: number, yields: boolean): void {
   execFileSync('taskset', ['--pid', '--cpu-list', String(core), String(tid)], { stdio: 'ignore' })
   // The kernel refuses a thread that is gone, and so does this.
-  execFileSync('chrt', ['--idle', '--pid', '0', String(tid)], { stdio: 'ignore' })
+  if (yields) execFileSync('chrt', ['--idle', '--pid', '0', String(tid)], { stdio: 'ignore' })
   if (!readFileSync(`/proc/${pid}/task/${tid}/status`, 'utf8').includes(`Cpus_allowed_list:\t${core}\n`))
     throw new Error('the task worker stayed where it was')
 }
@@ -73,8 +80,7 @@ export class Busy {
 
   /** Resolves when the workers have work and are where they belong. @throws Error when there is none */
   static async start(
-    folder: string,
-    cores: Cores,
+    { folder, cores, tasksYield }: BusyRig,
     scenario: Scenario,
     load: BusyLoad,
     subject: Subject,
@@ -99,7 +105,7 @@ export class Busy {
       await lineOf(one, log, SLACK_MS, line => (line === '{"phase":"busy"}' ? true : null))
       const threads = guarded.threads()
       if (threads.length === 0) throw new Error(`${subject.name} has no task worker`)
-      if (cores.tasks !== null) for (const thread of threads) moveAside(thread, cores.tasks)
+      if (cores.tasks !== null) for (const thread of threads) moveAside(thread, cores.tasks, tasksYield)
       return new Busy(one, log, threads)
     } catch (error) {
       await one.stop()

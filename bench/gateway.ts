@@ -16,7 +16,7 @@ const MANAGEMENT_KEY = `sk-gw-mgmt-${'c'.repeat(64)}`
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
-function configuration(bench: Bench): object {
+function configuration(bench: Bench, limits: object | undefined): object {
   const providers = (['openai-responses', 'openai-chat'] as const).flatMap(format =>
     ([false, true] as const).map(tls => ({
       slug: providerSlug(format, tls),
@@ -40,6 +40,7 @@ function configuration(bench: Bench): object {
     listen: { host: '127.0.0.1', port: 0 },
     admin: { host: '127.0.0.1', port: 0 },
     threads: { serve: 1, tasks: 1 },
+    ...(limits === undefined ? {} : { limits }),
     providers,
     models,
   }
@@ -56,6 +57,8 @@ export interface Extras {
   readonly guardedKey?: (url: string, managementKey: string) => Promise<string>
   /** Notes how late the event loop of its serve thread is. */
   readonly watchLag?: boolean
+  /** `limits` of its configuration. Default: its own. */
+  readonly limits?: object
 }
 
 /** @param version what the report calls this source tree */
@@ -69,7 +72,7 @@ export async function startGateway(
   mkdirSync(folder, { recursive: true })
   const config = join(folder, 'config.yaml')
   // JSON is YAML.
-  writeFileSync(config, JSON.stringify(configuration(bench)))
+  writeFileSync(config, JSON.stringify(configuration(bench, extras.limits)))
   const log = join(folder, 'errors.log')
   const out = join(folder, 'gateway.log')
   writeFileSync(out, '')

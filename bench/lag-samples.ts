@@ -10,7 +10,7 @@ export interface Within {
 }
 
 /** Samples are written every tenth of a second, or when the event loop comes to it. */
-const WAIT_MS = 3_000
+const WAIT_MS = 30_000
 const POLL_MS = 50
 
 /**

@@ -53,7 +53,14 @@ export async function build(scenarios: readonly Scenario[], root: string, compil
   )
   const plans = new Set([WARM_PLAN, ...scenarios.flatMap(({ load }) => plansOf(load))].map(planName))
   return {
-    rig: { folder, cores, upstream, upstreamLog, probe: compile ? compiledProbe(folder) : null },
+    rig: {
+      folder,
+      cores,
+      upstream,
+      upstreamLog,
+      probe: compile ? compiledProbe(folder) : null,
+      tasksYield: true,
+    },
     bench: {
       folder,
       upstream: ports,

@@ -19,10 +19,12 @@ export interface Rig {
   readonly upstreamLog: string
   /** Compiled probe; null: the one in JavaScript. */
   readonly probe: string | null
+  /** Whether task workers that are kept busy get only what all others leave of their core. */
+  readonly tasksYield: boolean
 }
 
 /** Start-up of a load process, and slack of a busy machine. */
-const SLACK_MS = 20_000
+const SLACK_MS = 60_000
 const SAMPLE_MS = 100
 /** How long the upstream may take to notice that everybody has left. */
 const EMPTY_MS = 2_000
@@ -129,7 +131,7 @@ export async function measure(rig: Rig, scenario: Scenario, subject: Subject, at
 function startBusy(rig: Rig, scenario: Scenario, subject: Subject, log: string): Promise<Busy> | null {
   const { load } = scenario
   if (load.kind === 'json' || load.busy === undefined || subject.guarded === undefined) return null
-  return Busy.start(rig.folder, rig.cores, scenario, load.busy, subject, subject.guarded, log)
+  return Busy.start(rig, scenario, load.busy, subject, subject.guarded, log)
 }
 
 async function measureBeside(

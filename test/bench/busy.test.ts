@@ -1,10 +1,12 @@
 /** What tells of busy task workers, and of the lag of an event loop, in files. */
-import { appendFileSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { parseSchedule } from '../../bench/busy.ts'
+import { moveAside, parseSchedule } from '../../bench/busy.ts'
 import { scriptThreads } from '../../bench/cpu.ts'
 import { lagOf, lagWithin } from '../../bench/lag-samples.ts'
+import { chooseCores, has } from '../../bench/processes.ts'
 
 const WINDOW = { fromMicros: 1_000, untilMicros: 2_000 }
 
@@ -16,6 +18,27 @@ t.test('this process has a thread that runs JavaScript, and one that is gone has
   t.ok(scriptThreads(process.pid).includes(process.pid))
   t.same(scriptThreads(0), [])
 })
+
+t.test(
+  'a thread is moved to the core it is to have, and yields to all others there where it is to',
+  async t => {
+    const core = chooseCores().tasks
+    if (core === null || !has('chrt')) {
+      t.pass('nothing is pinned here')
+      return
+    }
+    const child = spawn('sleep', ['300'])
+    t.teardown(() => child.kill())
+    const pid = child.pid ?? 0
+    const policy = (): string => execFileSync('chrt', ['--pid', String(pid)], { encoding: 'utf8' })
+    for (const yields of [false, true]) {
+      moveAside({ pid, tid: pid }, core, yields)
+      t.match(readFileSync(`/proc/${pid}/status`, 'utf8'), `Cpus_allowed_list:\t${core}\n`)
+      t.equal(policy().includes('SCHED_IDLE'), yields, policy())
+    }
+    t.throws(() => moveAside({ pid: 2 ** 30, tid: 2 ** 30 }, core, true), 'a thread that is gone')
+  },
+)
 
 t.test('the lag of a window is that of its samples alone', async t => {
   const text = '900 50\n1000 1\n1500 2\n1999 3\n2000 70\n'

@@ -17,6 +17,7 @@ import {
   strictest,
 } from '../../src/guardrails/rules.ts'
 import { NO_RULES } from '../../src/storage/guardrails.ts'
+import { search } from '../support/property.ts'
 
 const NOTHING: GuardrailRules = { id: 'g0', name: 'nothing', ...NO_RULES }
 const guardrail = (scope: Applied['scope'], rules: Partial<GuardrailRules>): Applied => ({
@@ -88,7 +89,7 @@ t.test('the order of guardrails does not matter', async t => {
       ].reverse()
       t.same(mergeGuardrails(other), mergeGuardrails(all))
     }),
-    { numRuns: 400 },
+    search(400),
   )
 })
 
@@ -117,7 +118,7 @@ t.test('one more guardrail never loosens', async t => {
       }
       if (before.output !== null && after.output === null) t.fail('output is no longer looked at')
     }),
-    { numRuns: 400 },
+    search(400),
   )
   t.pass('400 pairs')
 })

@@ -3,6 +3,7 @@ import t from 'tap'
 import { compileRules, type RuleSet, redact } from '../../src/guardrails/rules.ts'
 import { TextWindow, verdict, type WindowSize } from '../../src/guardrails/window.ts'
 import { ALL_SLUGS, filler, rulesOf, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
+import { search } from '../support/property.ts'
 
 interface Seen {
   readonly out: string
@@ -73,7 +74,7 @@ t.test('however a text is cut, verdict, findings and redacted output are the sam
       assertEqual(cutUp, whole)
       if (most > size.windowBytes) throw new Error(`held ${most} bytes`)
     }),
-    { numRuns: 2_600 },
+    search(2_600),
   )
   t.pass('2,600 texts')
 })
@@ -89,7 +90,7 @@ t.test('what fits the overlap is found as in the whole text', async t => {
       assertEqual(seen.findings, whole)
       assertEqual(seen.out, redact(text, whole))
     }),
-    { numRuns: 2_600 },
+    search(2_600),
   )
   t.pass('2,600 texts')
 })
@@ -157,7 +158,7 @@ t.test('characters of several bytes are never cut, and bytes held stay within th
       assertEqual(seen.out, redact(text, scannerOf(rulesOf(['email'], 'redact', false)).scan(text, 'other')))
       if (seen.most > 256) throw new Error(`held ${seen.most}`)
     }),
-    { numRuns: 500 },
+    search(500),
   )
   t.pass('500 texts')
 })

@@ -5,6 +5,7 @@ import { explain } from '../../src/protocol/explain.ts'
 import { fieldPath } from '../../src/protocol/paths.ts'
 import { ResponsesRequest } from '../../src/protocol/request-body.ts'
 import { compile, mapOf, maybe, nullable, oneOf, text, variants } from '../../src/protocol/schema.ts'
+import { search } from '../support/property.ts'
 import { RICH } from './rich.ts'
 
 const Shape = variants(
@@ -93,7 +94,7 @@ t.test('it finds a problem exactly when the compiled check does', t => {
   )
   fc.assert(
     fc.property(value, request => (explain(ResponsesRequest, request) === null) === fits(request)),
-    { numRuns: 3000 },
+    search(3000),
   )
   t.end()
 })

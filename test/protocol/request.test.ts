@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { search } from '../support/property.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../support/recordings.ts'
 import { accepted, body, input, MODEL, nested, refusalOf, refused } from './bodies.ts'
 import { RICH } from './rich.ts'
@@ -277,7 +278,7 @@ t.test('no JSON value does anything but pass or give a 400 that repeats nothing'
         (/^[A-Za-z0-9_*[\].-]+: /.test(message) && !message.includes(SECRET) && message.length < 2500)
       )
     }),
-    { numRuns: 3000 },
+    search(3000),
   )
   t.end()
 })

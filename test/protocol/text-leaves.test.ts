@@ -5,6 +5,7 @@ import { openCompaction, sealCompaction } from '../../src/formats/anthropic-mess
 import type { Leaf } from '../../src/protocol/text-fields.ts'
 import { mapLeaf } from '../../src/protocol/text-leaves.ts'
 import { unescaped } from '../../src/protocol/unescaped.ts'
+import { search } from '../support/property.ts'
 
 const base64 = (text: string | Uint8Array) => Buffer.from(text).toString('base64')
 const TEXT = 'mail jane é ✓'
@@ -132,6 +133,7 @@ t.test('escapes are undone so that what is said stays the same', async t => {
       t.same(JSON.parse(unescaped(json)), [text])
       t.notMatch(unescaped(json), /\\u00[46]/)
     }),
+    search(),
   )
   t.equal(unescaped('\\u0041\\\\u0041\\u0022\\u000a\\'), 'A\\\\u0041\\u0022\\u000a\\')
 })

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { limited, piecesOf, saying, tallyOf, wholeText, writtenPieces } from '../../src/sim/reply.ts'
+import { search } from '../support/property.ts'
 
 t.test('pieces join to the text and split no character', async t => {
   fc.assert(
@@ -11,6 +12,7 @@ t.test('pieces join to the text and split no character', async t => {
         list.join('') === text && list.length === pieces.tokens && list.every(piece => piece.isWellFormed())
       )
     }),
+    search(),
   )
   t.same([...piecesOf('  a bc\n d').each()], ['  ', 'a ', 'bc\n ', 'd'])
   t.ok(piecesOf('世'.repeat(100)).tokens > 3, 'a text without spaces has pieces too')

@@ -446,7 +446,7 @@ t.test('a reader that takes nothing stops the writing, and its going is noticed'
   t.equal(state.openReplies, 0)
   t.match(sim.disconnects, [{ model: 'write-5000000', request: 1, atMs: Number }])
   t.ok(process.memoryUsage().rss - before < 64 * 1024 * 1024, 'the text was never held')
-  await sim.until(state => state.openConnections === 1)
+  await sim.until(state => state.openConnections <= 1)
 })
 
 t.test('the request log is bounded and says what came', async t => {

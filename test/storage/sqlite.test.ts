@@ -4,8 +4,10 @@ import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
+import { openSqlite } from '../../src/storage/sqlite.ts'
 import {
   type CredentialRecord,
   DEFAULT_ORGANIZATION_ID,
@@ -70,6 +72,11 @@ t.test('the database is durable: write-ahead log, full sync', async t => {
   t.teardown(() => other.close())
   t.match(other.prepare('PRAGMA journal_mode').get(), { journal_mode: 'wal' })
   t.ok(existsSync(`${path}-wal`))
+  // It is told to the connection that has it only.
+  const engine = openSqlite(path)
+  t.teardown(() => engine.close())
+  const { rows } = await sql`pragma synchronous`.execute(new Kysely<unknown>({ dialect: engine.dialect }))
+  t.match(rows, [{ synchronous: 2 }], 'FULL')
 })
 
 t.test('a writer waits for another one without blocking its thread', async t => {

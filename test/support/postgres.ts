@@ -4,16 +4,17 @@
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { connect, createServer, type Server, type Socket } from 'node:net'
 import pg from 'pg'
 import type { Test } from 'tap'
+import { freePort } from './free-port.ts'
 
 export const POSTGRES_SERVER = process.env['TEST_POSTGRES_URL'] ?? 'postgres://root@127.0.0.1:5432/test'
 
 /** For the `skip` of tests: why there is no PostgreSQL. False when there is one, and in CI, where there has to be. */
 export async function withoutPostgres(): Promise<string | false> {
   if (process.env['CI'] === 'true') return false
-  const client = new pg.Client({ connectionString: POSTGRES_SERVER, connectionTimeoutMillis: 2_000 })
+  const client = new pg.Client({ connectionString: POSTGRES_SERVER, connectionTimeoutMillis: 10_000 })
   try {
     await client.connect()
     return false
@@ -79,19 +80,17 @@ export class PostgresLink {
   readonly #sockets = new Set<Socket>()
   #server: Server | null = null
   #silent = false
-  #port = 0
-
   /** The same at each start. */
-  get port(): number {
-    return this.#port
+  readonly port: number
+
+  private constructor(port: number) {
+    this.port = port
   }
 
   /** Takes a port while nothing listens there yet. */
   static async down(t: Test): Promise<PostgresLink> {
-    const link = new PostgresLink()
+    const link = new PostgresLink(await freePort())
     t.teardown(() => link.cut())
-    await link.start()
-    await link.cut()
     return link
   }
 
@@ -104,9 +103,8 @@ export class PostgresLink {
   async start(): Promise<void> {
     const server = createServer(socket => this.#join(socket))
     this.#server = server
-    server.listen(this.#port, '127.0.0.1')
+    server.listen(this.port, '127.0.0.1')
     await once(server, 'listening')
-    this.#port = (server.address() as AddressInfo).port
   }
 
   /** Nothing passes any more, connections stay; or all passes again, on new connections. */

@@ -4,6 +4,7 @@ import t from 'tap'
 import type { InputItem } from '../../src/protocol/items.ts'
 import { compressContext } from '../../src/tasks/compress-context.ts'
 import { CUT_MARK } from '../../src/tasks/cut-texts.ts'
+import { search } from '../support/property.ts'
 
 const message = (role: 'user' | 'system' | 'assistant', content: string): InputItem => ({
   type: 'message',
@@ -200,7 +201,7 @@ t.test(
           if (!JSON.stringify(item).isWellFormed() || /\\ud[89a-f]/i.test(JSON.stringify(item)))
             throw new Error('half a character')
       }),
-      { numRuns: 500 },
+      search(500),
     )
     t.ok(changed > 50)
   },

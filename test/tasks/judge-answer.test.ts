@@ -1,5 +1,6 @@
 import t from 'tap'
 import { ANSWER_MAX_CHARS, judgeAnswer } from '../../src/tasks/judge-answer.ts'
+import { bestCpuMs } from '../support/cpu-time.ts'
 
 const verdict = '{"probabilities":[0,0.5,1]}'
 const FOUND: readonly (readonly [string, string])[] = [
@@ -48,8 +49,7 @@ t.test('the worst answers take a bounded time', async t => {
     `{"${'{'.repeat(half)}`,
   ]
   for (const text of hostile) {
-    const started = performance.now()
-    t.equal(judgeAnswer({ text, rules: 3 }), null)
-    t.ok(performance.now() - started < 500)
+    const took = bestCpuMs(() => t.equal(judgeAnswer({ text, rules: 3 }), null))
+    t.ok(took < 500, `${took} ms`)
   }
 })

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { repairJson } from '../../src/tasks/repair-json.ts'
+import { search } from '../support/property.ts'
 
 const repair = (text: string, truncated = false) => repairJson({ text, truncated })
 
@@ -169,7 +170,7 @@ t.test('whatever comes in, valid means that it parses, and nothing is thrown', a
       if (answer.valid) JSON.parse(answer.text)
       else if (answer.text !== text) throw new Error('a lost text was changed')
     }),
-    { numRuns: 2_000 },
+    search(2_000),
   )
   fc.assert(
     fc.property(fc.object(), fc.string(), (value, prose) => {
@@ -177,5 +178,6 @@ t.test('whatever comes in, valid means that it parses, and nothing is thrown', a
       const answer = repair(`\`\`\`json\n${text}\n\`\`\`\n${prose.replaceAll(/[{[]/g, '')}`)
       if (!answer.valid) throw new Error('fenced JSON was lost')
     }),
+    search(),
   )
 })

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Citations, unitsOf } from '../../../src/formats/google-gemini/citations.ts'
+import { search } from '../../support/property.ts'
 
 t.test('byte offsets become UTF-16 offsets', async t => {
   const text = 'aé€🎈b'
@@ -22,6 +23,7 @@ t.test('for any text the bytes before an offset are the units before it', async 
       const units = unitsOf(text, offsets)
       return bounds.every((bound, index) => units.get(offsets[index] ?? -1) === bound.length)
     }),
+    search(),
   )
   t.notOk(property.failed, JSON.stringify(property.counterexample))
 })

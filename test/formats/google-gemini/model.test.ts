@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { isSigning, modelPath, thinkingOf } from '../../../src/formats/google-gemini/model.ts'
+import { search } from '../../support/property.ts'
 
 t.test('the path of a model', async t => {
   const cases: readonly [name: string, path: string][] = [
@@ -65,7 +66,7 @@ t.test('no name changes the path, the query or the fragment of an address', asyn
         url.pathname === `/v1beta${path}:generateContent`
       )
     }),
-    { numRuns: 2000 },
+    search(2000),
   )
   t.notOk(property.failed, JSON.stringify(property.counterexample))
 })

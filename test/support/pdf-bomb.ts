@@ -1,0 +1,40 @@
+/**
+ * Reads the PDF at a path with a task pool of its own, and prints what became of it and by how many MiB this process
+ * grew meanwhile. One process for each: what one has freed would hide what the next one takes.
+ * `node test/support/pdf-bomb.ts PATH`
+ */
+import { readFileSync } from 'node:fs'
+import { systemClock } from '../../src/clock.ts'
+import { createMetrics } from '../../src/metrics.ts'
+import { TaskError } from '../../src/tasks/failure.ts'
+import { createTaskPool } from '../../src/tasks/pool.ts'
+import { writePdf } from './pdf.ts'
+
+export interface Exploded {
+  /** The code of its refusal, or `text`. */
+  readonly answer: string
+  readonly grownMb: number
+}
+
+const DEADLINE = { deadlineMs: 120_000 }
+const SAMPLE_MS = 5
+
+const bytes = readFileSync(process.argv[2] ?? '')
+const pool = createTaskPool({ threads: 1, clock: systemClock, metrics: createMetrics() })
+await pool.run('pdf-text', { bytes: writePdf({ pages: ['sound'] }) }, DEADLINE)
+const before = process.memoryUsage.rss()
+let peak = before
+const sampling = setInterval(() => {
+  peak = Math.max(peak, process.memoryUsage.rss())
+}, SAMPLE_MS)
+const answer = await pool.run('pdf-text', { bytes }, DEADLINE).then(
+  () => 'text',
+  (error: unknown) => {
+    if (!(error instanceof TaskError)) throw error
+    return error.failure?.code ?? error.outcome
+  },
+)
+clearInterval(sampling)
+const exploded: Exploded = { answer, grownMb: (peak - before) / 1024 ** 2 }
+process.stdout.write(JSON.stringify(exploded))
+await pool.close()
