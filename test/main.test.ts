@@ -2,11 +2,14 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { StreamEvent } from '../src/protocol/events.ts'
+import { freePort } from './support/free-port.ts'
 import { parseEventStream } from './support/gateway.ts'
+import { HELD_MODEL, type HeldProvider, startHeldProvider } from './support/held-provider.ts'
 
 const ENTRY = join(import.meta.dirname, '../src/main.ts')
 const CLI = join(import.meta.dirname, '../src/cli.ts')
@@ -16,8 +19,12 @@ interface Running {
   readonly process: ChildProcessWithoutNullStreams
   readonly url: string
   readonly adminUrl: string
+  /** Exit code and signal, once it has ended and all that it wrote was read. */
+  readonly ended: Promise<readonly unknown[]>
   stdout(): string
   stderr(): string
+  /** Resolves when it has written this. */
+  wrote(what: string | RegExp): Promise<void>
 }
 
 function run(
@@ -43,22 +50,21 @@ function run(
 
 /** Starts a gateway and waits for its `listening` line; it is stopped with the test. */
 async function start(t: Test, folder: string, environment: Record<string, string> = {}): Promise<Running> {
-  const { child, stdout, stderr } = run(folder, ENTRY, [], environment)
+  // Threads share their port, and would share it with those of another gateway that chose the same one meanwhile.
+  const port = String(await freePort())
+  const { child, stdout, stderr } = run(folder, ENTRY, [], { GATEWAY_PORT: port, ...environment })
+  const ended = once(child, 'close')
   t.teardown(() => child.kill('SIGKILL'))
-  for (;;) {
-    const line = stdout()
-      .split('\n')
-      .find(candidate => candidate.includes('"msg":"listening"'))
-    if (line !== undefined) {
-      const { url, adminUrl } = JSON.parse(line) as { url: string; adminUrl: string }
-      return { process: child, url, adminUrl, stdout, stderr }
+  const wrote = async (what: string | RegExp): Promise<void> => {
+    while (stdout().search(what) === -1) {
+      const over = await Promise.race([once(child.stdout, 'data').then(() => false), ended.then(() => true)])
+      if (over && stdout().search(what) === -1) throw new Error(`did not write ${what}: ${stderr()}`)
     }
-    const [event] = await Promise.race([
-      once(child.stdout, 'data').then(() => ['data']),
-      once(child, 'exit').then(() => ['exit']),
-    ])
-    if (event === 'exit') throw new Error(`did not start: ${stderr()}`)
   }
+  const line = /^.*"msg":"listening".*(?=\n)/m
+  await wrote(line)
+  const { url, adminUrl } = JSON.parse(line.exec(stdout())?.[0] ?? '') as { url: string; adminUrl: string }
+  return { process: child, url, adminUrl, ended, stdout, stderr, wrote }
 }
 
 async function finished(
@@ -72,6 +78,7 @@ async function finished(
   return { code, stdout: stdout(), stderr: stderr() }
 }
 
+const API_KEY = `sk-gw-v1-${'a'.repeat(64)}`
 const newFolder = () => mkdtempSync(join(tmpdir(), 'sluice-main-'))
 const ask = (url: string, key: string, body: unknown) =>
   fetch(`${url}/v1/responses`, {
@@ -80,10 +87,37 @@ const ask = (url: string, key: string, body: unknown) =>
     body: JSON.stringify(body),
   })
 
+/** Folder and environment of a gateway with this provider. */
+function heldBy(provider: HeldProvider): { folder: string; environment: Record<string, string> } {
+  const folder = newFolder()
+  writeFileSync(join(folder, 'gateway.yaml'), JSON.stringify(provider.settings))
+  return { folder, environment: { GATEWAY_API_KEY: API_KEY, GATEWAY_CONFIG: 'gateway.yaml' } }
+}
+
+/** Asks for a stream and waits for its first text; what comes later is read by `rest`. */
+async function begun(url: string, key: string): Promise<{ rest(): Promise<StreamEvent[]> }> {
+  const reply = await ask(url, key, { model: HELD_MODEL, input: 'x', stream: true })
+  const reader = (reply.body as ReadableStream<Uint8Array>).getReader()
+  const decoder = new TextDecoder()
+  let text = ''
+  const more = async (): Promise<boolean> => {
+    const { done, value } = await reader.read()
+    text += decoder.decode(value, { stream: !done })
+    return !done
+  }
+  while (!text.includes('output_text.delta')) if (!(await more())) throw new Error(`no text: ${text}`)
+  return {
+    async rest() {
+      while (await more());
+      return parseEventStream(text)
+    },
+  }
+}
+
 t.test('a fresh folder: keys and a curl line are shown once, and the request in it streams', async t => {
   const folder = newFolder()
   const first = await start(t, folder)
-  if (!first.stdout().includes('curl -N')) await once(first.process.stdout, 'data')
+  await first.wrote(/curl -N .*\n/)
   const [, key = ''] = /(sk-gw-v1-[0-9a-f]{64})/.exec(first.stdout()) ?? []
   t.match(first.stdout(), /sk-gw-mgmt-[0-9a-f]{64}/)
   const [, body = ''] = /curl -N .* -d '(.*)'/.exec(first.stdout()) ?? []
@@ -98,7 +132,7 @@ t.test('a fresh folder: keys and a curl line are shown once, and the request in 
   t.equal((await fetch(`${first.url}/metrics`)).status, 404, 'not on the public port')
 
   first.process.kill('SIGTERM')
-  t.same(await once(first.process, 'exit'), [0, null])
+  t.same(await first.ended, [0, null])
   t.equal(statSync(join(folder, 'data/gateway.db')).mode & 0o777, 0o600)
   t.equal(statSync(join(folder, 'data/vault.key')).mode & 0o777, 0o600)
   t.notMatch(readFileSync(join(folder, 'data/gateway.db')).toString('latin1'), key.slice(0, 30))
@@ -109,58 +143,45 @@ t.test('a fresh folder: keys and a curl line are shown once, and the request in 
     status: 'completed',
   })
   second.process.kill('SIGINT')
-  t.same(await once(second.process, 'exit'), [0, null])
+  t.same(await second.ended, [0, null])
   t.equal(second.stderr(), '')
 })
 
 t.test('a stream that is running at SIGTERM is finished before the exit', async t => {
-  const apiKey = `sk-gw-v1-${'a'.repeat(64)}`
-  const gateway = await start(t, newFolder(), { GATEWAY_API_KEY: apiKey, GATEWAY_SERVE_THREADS: '2' })
-  const reply = await ask(gateway.url, apiKey, {
-    model: 'sim/write-200-20',
-    input: 'x',
-    stream: true,
-    max_output_tokens: 60,
-  })
-  const reader = (reply.body as ReadableStream<Uint8Array>).getReader()
-  const { value: begun } = await reader.read()
+  const provider = await startHeldProvider(t)
+  const { folder, environment } = heldBy(provider)
+  const gateway = await start(t, folder, { ...environment, GATEWAY_SERVE_THREADS: '2' })
+  const stream = await begun(gateway.url, API_KEY)
   gateway.process.kill('SIGTERM')
-  let text = Buffer.from(begun ?? []).toString()
-  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read())
-    text += Buffer.from(chunk.value).toString()
-  t.equal(parseEventStream(text).at(-1)?.type, 'response.incomplete')
-  t.same(await once(gateway.process, 'exit'), [0, null])
+  await gateway.wrote('"draining"')
+  t.equal(provider.running, 1, 'nothing has ended it')
+  provider.finish()
+  t.equal((await stream.rest()).at(-1)?.type, 'response.completed')
+  t.same(await gateway.ended, [0, null])
 })
 
 t.test(
   'a second signal ends the grace time: what runs is told its end, and the exit code says so',
   async t => {
-    const apiKey = `sk-gw-v1-${'a'.repeat(64)}`
-    const gateway = await start(t, newFolder(), { GATEWAY_API_KEY: apiKey })
-    const reply = await ask(gateway.url, apiKey, { model: 'sim/write-200-20', input: 'x', stream: true })
-    const reader = (reply.body as ReadableStream<Uint8Array>).getReader()
-    let text = ''
-    while (!text.includes('output_text.delta'))
-      text += Buffer.from((await reader.read()).value ?? []).toString()
+    const provider = await startHeldProvider(t)
+    const { folder, environment } = heldBy(provider)
+    const gateway = await start(t, folder, environment)
+    const stream = await begun(gateway.url, API_KEY)
     gateway.process.kill('SIGTERM')
-    while (!gateway.stdout().includes('"draining"')) await once(gateway.process.stdout, 'data')
+    await gateway.wrote('"draining"')
+    t.equal(provider.running, 1, 'the first one has not ended it')
     gateway.process.kill('SIGTERM')
-    for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read())
-      text += Buffer.from(chunk.value).toString()
-    t.equal(parseEventStream(text).at(-1)?.type, 'response.failed')
-    t.same(await once(gateway.process, 'exit'), [1, null])
+    t.equal((await stream.rest()).at(-1)?.type, 'response.failed')
+    t.same(await gateway.ended, [1, null])
     t.equal(gateway.stderr(), '')
   },
 )
 
 t.test('a new instance takes over the port of an old one, which finishes what it runs', async t => {
-  const folder = newFolder()
-  const apiKey = `sk-gw-v1-${'a'.repeat(64)}`
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const port = String((probe.address() as AddressInfo).port)
-  probe.close()
-  const shared = { GATEWAY_API_KEY: apiKey, GATEWAY_PORT: port, GATEWAY_SHARED_PORT: '1' }
+  const provider = await startHeldProvider(t)
+  const { folder, environment } = heldBy(provider)
+  const port = String(await freePort())
+  const shared = { ...environment, GATEWAY_PORT: port, GATEWAY_SHARED_PORT: '1' }
   const first = await start(t, folder, shared)
   const { port: adminPort } = new URL(first.adminUrl)
   const refused = await Promise.all([
@@ -171,23 +192,19 @@ t.test('a new instance takes over the port of an old one, which finishes what it
     { code: 3, stderr: /^sluice: listen\.port: / },
     { code: 3, stderr: /^sluice: admin\.port: / },
   ])
-  const running = ask(first.url, apiKey, {
-    model: 'sim/write-200-20',
-    input: 'x',
-    stream: true,
-    max_output_tokens: 40,
-  })
-  const reply = await running
+  const stream = await begun(first.url, API_KEY)
   const second = await start(t, folder, shared)
   t.equal(second.url, first.url)
   first.process.kill('SIGTERM')
-  t.equal(parseEventStream(await reply.text()).at(-1)?.type, 'response.incomplete')
-  t.same(await once(first.process, 'exit'), [0, null])
-  t.match(await (await ask(second.url, apiKey, { model: 'sim/echo', input: 'hi' })).json(), {
-    status: 'completed',
-  })
+  await first.wrote('"draining"')
+  t.equal(provider.running, 1, 'nothing has ended it')
+  provider.finish()
+  t.equal((await stream.rest()).at(-1)?.type, 'response.completed')
+  t.same(await first.ended, [0, null])
+  const events = await (await begun(second.url, API_KEY)).rest()
+  t.equal(events.at(-1)?.type, 'response.completed')
   second.process.kill('SIGTERM')
-  t.same(await once(second.process, 'exit'), [0, null])
+  t.same(await second.ended, [0, null])
 })
 
 t.test('keys made on the command line work, and are listed by hash', async t => {

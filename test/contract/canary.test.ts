@@ -14,7 +14,7 @@ import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
 import { createSim } from '../../src/sim/sim.ts'
 import { refusals } from '../support/canary-asks.ts'
 import { type Ask, CanaryClient } from '../support/canary-client.ts'
-import { brokenFiles, gatewaySettings } from '../support/canary-config.ts'
+import { brokenFiles, gatewaySettings, LONG, SHORT } from '../support/canary-config.ts'
 import { CanaryProcess, type RunningGateway } from '../support/canary-process.ts'
 import {
   FORMATS,
@@ -66,10 +66,14 @@ t.test('what looks for secrets finds each one, however it is written and whereve
 })
 
 /** Waits for something that the processes do on their own. */
-async function until(what: string, condition: () => Promise<boolean> | boolean): Promise<void> {
-  const giveUpMs = performance.now() + 20_000
+async function until(
+  what: string,
+  condition: () => Promise<boolean> | boolean,
+  log: () => string,
+): Promise<void> {
+  const giveUpMs = performance.now() + 60_000
   while (!(await condition())) {
-    if (performance.now() > giveUpMs) throw new Error(`waited in vain until ${what}`)
+    if (performance.now() > giveUpMs) throw new Error(`waited in vain until ${what}: ${log().slice(-2_000)}`)
     await delay(20)
   }
 }
@@ -105,13 +109,15 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
     await sim.close()
     rmSync(folder, { recursive: true, force: true })
   })
-  const settings = gatewaySettings(
-    { canary: provider.url, faulty: String(faulty.url('')), sim: simUrl },
-    secrets,
-  )
-  writeFileSync(join(folder, 'gateway.json'), JSON.stringify(settings))
+  const upstreams = { canary: provider.url, faulty: String(faulty.url('')), sim: simUrl }
+  for (const [file, deadlines] of [
+    ['gateway.json', SHORT],
+    ['patient.json', LONG],
+  ] as const)
+    writeFileSync(join(folder, file), JSON.stringify(gatewaySettings(upstreams, secrets, deadlines)))
 
-  let running = await gateway.start('gateway.json')
+  // As long as its providers are to be heard.
+  let running = await gateway.start('patient.json')
   const respond = (name: string, body: object, headers: Record<string, string> = {}): Ask => ({
     name: `response: ${name}`,
     method: 'POST',
@@ -244,6 +250,25 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
     ])
   })
 
+  await t.test('providers that repeat the key', async () => {
+    const asks: Ask[] = []
+    for (const kind of ['shared', 'own'])
+      for (const format of FORMATS)
+        for (const place of Object.keys(PLACES) as Place[])
+          for (const writing of Object.keys(WRITINGS) as Writing[])
+            for (const stream of [false, true]) {
+              const name = `${kind} key as ${writing} in ${place} by ${format}, ${stream ? 'streamed' : 'whole'}`
+              const input = `${secrets.prompt} ${order(place, writing)}`
+              asks.push(respond(name, { model: `${kind}/${format}`, input, stream }))
+            }
+    await client.sendAll(running.url, asks)
+  })
+
+  await t.test('another start, with short deadlines', async t => {
+    t.equal(await running.end('SIGTERM'), 0)
+    running = await gateway.start('gateway.json')
+  })
+
   await t.test('what is hardly HTTP', async () => {
     const { port } = running
     const auth = `Authorization: Bearer ${secrets.apiKey}\r\n`
@@ -264,20 +289,6 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
       'bytes of no encoding': `${head}Content-Length: ${apiKey.length + 4}\r\n\r\n{"\xff${apiKey}"`,
     }
     for (const [name, bytes] of Object.entries(raws)) await client.raw(port, `raw: ${name}`, bytes)
-  })
-
-  await t.test('providers that repeat the key', async () => {
-    const asks: Ask[] = []
-    for (const kind of ['shared', 'own'])
-      for (const format of FORMATS)
-        for (const place of Object.keys(PLACES) as Place[])
-          for (const writing of Object.keys(WRITINGS) as Writing[])
-            for (const stream of [false, true]) {
-              const name = `${kind} key as ${writing} in ${place} by ${format}, ${stream ? 'streamed' : 'whole'}`
-              const input = `${secrets.prompt} ${order(place, writing)}`
-              asks.push(respond(name, { model: `${kind}/${format}`, input, stream }))
-            }
-    await client.sendAll(running.url, asks)
   })
 
   /** Starts with everything that no gateway starts with; returns the codes with which they ended, by what it was. */
@@ -415,10 +426,20 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
   await t.test('a serve thread that dies', async t => {
     client.paths.add('a serve thread dies')
     writeFileSync(join(folder, 'thread-fails'), '')
-    const log = () => gateway.output.map(({ text }) => text()).join('')
-    await until('the thread is restarted', () => log().includes('serve thread died'))
+    const log = () =>
+      gateway.output
+        .filter(({ where }) => where === 'stdout of gateway')
+        .map(({ text }) => text())
+        .join('')
+    await until('the thread is restarted', () => log().includes('serve thread died'), log)
     // Asked at the admin port: who calls a port that nobody listens on may come to sit on it.
-    await until('another one listens', async () => (await fetch(`${running.adminUrl}/readyz`)).ok)
+    let told = ''
+    const isReady = async (): Promise<boolean> => {
+      const reply = await fetch(`${running.adminUrl}/readyz`)
+      told = await reply.text()
+      return reply.ok
+    }
+    await until('another one listens', isReady, () => `${log()}${told}`)
     t.equal((await client.send(running.url, manage('GET', '/models'))).status, 200)
   })
   await scanAdmin(running, 'after all that')
@@ -432,7 +453,7 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
     )
     await running.end('SIGKILL')
     scanFiles('after a kill')
-    running = await gateway.start('gateway.json')
+    running = await gateway.start('patient.json')
     const told = await client.send(running.url, respond('after the kill', { model: 'own/openai-chat' }))
     t.equal(told.status, 200, told.text)
     await scanAdmin(running, 'after a restart')
@@ -481,7 +502,7 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
   for (const { where, text } of gateway.output) scanner.scan(where, text())
   const left = gateway
     .files()
-    .filter(name => !/^(data|broken)\/|^(gateway|own)\.json$|^corrupt\.db/.test(name))
+    .filter(name => !/^(data|broken)\/|^(gateway|patient|own)\.json$|^corrupt\.db/.test(name))
   t.strictSame(left, [], 'and it leaves no other files')
   for (const [name, content] of gateway.contents('data/own/')) {
     if (!name.endsWith('vault.key')) scanner.scan(name, content)

@@ -42,7 +42,7 @@ async function openShelf(t: Test): Promise<Shelf> {
   const shelf: Shelf = { url: '', asked: [], answers: new Map() }
   const server = createServer(async (request, response) => {
     let body = ''
-    for await (const chunk of request) body += String(chunk)
+    for await (const chunk of request.setEncoding('utf8')) body += String(chunk)
     const path = request.url ?? ''
     shelf.asked.push({ path, headers: request.headers, body })
     const answer = shelf.answers.get(path)

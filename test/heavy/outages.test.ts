@@ -32,7 +32,8 @@ interface World {
   readonly newKeys: readonly string[]
   readonly limitedKey: string
   readonly managementKey: string
-  start(): Promise<GatewayProcess>
+  /** @param ready whether its database is there, so that it can become ready */
+  start(ready?: boolean): Promise<GatewayProcess>
 }
 
 async function world(t: Test): Promise<World> {
@@ -68,7 +69,7 @@ async function world(t: Test): Promise<World> {
     newKeys,
     limitedKey,
     managementKey,
-    start: () => startGatewayProcess(t, settings, environment),
+    start: (ready = true) => startGatewayProcess(t, settings, environment, undefined, { ready }),
   }
 }
 
@@ -273,7 +274,7 @@ t.test(
     const times: number[] = []
     for (let round = 0; round < 3; round++) {
       await postgres.kill()
-      const gateway = await start()
+      const gateway = await start(false)
       const { port, apiKey } = gateway
       const ask = (key: string) =>
         openProbe({ model: 'sim/write-3', input: 'x', stream: true }, { port, apiKey: key }).result

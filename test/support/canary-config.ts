@@ -11,7 +11,16 @@ export interface Upstreams {
   readonly sim: string
 }
 
-export function gatewaySettings(upstreams: Upstreams, secrets: Secrets): Record<string, unknown> {
+/** So short that what keeps silent is soon given up. */
+export const SHORT = { upstreamHeadersMs: 300, upstreamIdleMs: 300, requestMs: 2_500 }
+/** So long that what answers is waited for, however busy the machine is. */
+export const LONG = { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000, requestMs: 60_000 }
+
+export function gatewaySettings(
+  upstreams: Upstreams,
+  secrets: Secrets,
+  deadlines: typeof SHORT,
+): Record<string, unknown> {
   const provider = (slug: string, format: Format, baseUrl: string, apiKey?: string) => ({
     slug,
     format,
@@ -23,7 +32,7 @@ export function gatewaySettings(upstreams: Upstreams, secrets: Secrets): Record<
     storage: { url: 'sqlite:./data/gateway.db' },
     limits: { maxLagMs: 3_600_000 },
     alignment: { evaluator: { model: 'sim/judge-short' } },
-    timeouts: { upstreamHeadersMs: 300, upstreamIdleMs: 300, requestMs: 2_500, drainMs: 500 },
+    timeouts: { ...deadlines, drainMs: 500 },
     providers: [
       { ...simProvider(upstreams.sim), apiKey: secrets.sharedKey },
       ...FORMATS.flatMap(format => [

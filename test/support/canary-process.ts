@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../../src/storage/store-error.ts'
+import { freePort } from './free-port.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/main.ts')
 const CLI = join(import.meta.dirname, '../../src/cli.ts')
@@ -41,13 +42,12 @@ export class CanaryProcess {
   /** Starts the gateway with the configuration file of this name in its folder. */
   async start(config: string): Promise<RunningGateway> {
     const { child, stdout, stderr } = this.#spawn('gateway', MAIN, ['--config', config], {
+      // One that the system does not give to somebody else while its only thread is restarted.
+      GATEWAY_PORT: String(await freePort()),
       NODE_OPTIONS: `--import=${FAULTS}`,
     })
     const closed = once(child, 'close') as Promise<[number | null]>
-    const line = () =>
-      stdout()
-        .split('\n')
-        .find(text => text.includes('"msg":"listening"'))
+    const line = () => /^.*"msg":"listening".*(?=\n)/m.exec(stdout())?.[0]
     while (line() === undefined) {
       if (child.exitCode !== null) throw new Error(`the gateway did not start: ${stderr()}`)
       await Promise.race([once(child.stdout, 'data'), closed])

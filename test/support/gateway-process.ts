@@ -6,6 +6,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { freePort } from './free-port.ts'
+import { eventually } from './stream-probe.ts'
 
 const ENTRY = join(import.meta.dirname, '../../src/main.ts')
 
@@ -30,7 +32,17 @@ export interface GatewayProcess {
   stderr(): string
   /** SIGTERM; the exit code. */
   stop(): Promise<number | null>
+  /** SIGKILL; resolves when the process is gone, and what it held with it. */
+  kill(): Promise<void>
 }
+
+export interface StartOptions {
+  /** Whether to wait until it says that it is ready: not where its database is away. Default true. */
+  readonly ready?: boolean
+}
+
+/** How long a gateway that listens may take on a busy machine until it is ready. */
+const START_MS = 120_000
 
 /** Refusing under load has its own suite; on a busy machine it would answer instead of what is tested. */
 export const NO_SHEDDING = { maxLagMs: 3_600_000 } as const
@@ -45,10 +57,13 @@ export async function startGatewayProcess(
   settings: Readonly<Record<string, unknown>>,
   environment: Readonly<Record<string, string>> = {},
   descriptorLimit = 65_536,
+  { ready = true }: StartOptions = {},
 ): Promise<GatewayProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-heavy-'))
   writeFileSync(join(folder, 'gateway.yaml'), JSON.stringify(settings))
   const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
+  // Threads share their port, and would share it with those of another gateway that chose the same one meanwhile.
+  const port = Number(environment['GATEWAY_SERVE_THREADS'] ?? 1) > 1 ? await freePort() : 0
   // The shell is replaced by the gateway, so the process id is the gateway's.
   const child = spawn(
     'sh',
@@ -66,7 +81,7 @@ export async function startGatewayProcess(
       cwd: folder,
       env: {
         PATH: process.env['PATH'] ?? '',
-        GATEWAY_PORT: '0',
+        GATEWAY_PORT: String(port),
         GATEWAY_ADMIN_PORT: '0',
         GATEWAY_SERVE_THREADS: '1',
         GATEWAY_API_KEY: apiKey,
@@ -85,6 +100,9 @@ export async function startGatewayProcess(
     rmSync(folder, { recursive: true, force: true })
   })
   const { url, adminUrl } = await listening(child.stdout, closed, () => stderr)
+  // It listens before its store is prepared, and answers 503 until then.
+  if (ready && !(await eventually(async () => (await fetch(`${adminUrl}/readyz`)).ok, START_MS)))
+    throw new Error(`the gateway does not become ready: ${stderr}`)
   const pid = child.pid ?? 0
   return {
     pid,
@@ -107,6 +125,10 @@ export async function startGatewayProcess(
       const [code] = (await closed) as [number | null]
       return code
     },
+    async kill() {
+      child.kill('SIGKILL')
+      await closed
+    },
   }
 }
 
@@ -121,7 +143,7 @@ async function listening(
   stdout.setEncoding('utf8').on('data', (more: string) => {
     if (text === 'found') return
     text += more
-    const line = text.split('\n').find(candidate => candidate.includes('"msg":"listening"'))
+    const line = /^.*"msg":"listening".*(?=\n)/m.exec(text)?.[0]
     if (line === undefined) return
     text = 'found'
     found.resolve(JSON.parse(line) as { url: string; adminUrl: string })

@@ -66,7 +66,7 @@ export class ScriptedProvider {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let text = ''
-    for await (const chunk of request) text += String(chunk)
+    for await (const chunk of request.setEncoding('utf8')) text += String(chunk)
     const body = JSON.parse(text) as ScriptedRequest['body']
     const model = String(body['model'])
     const reply = this.#scripts.get(model)?.shift() ?? { status: 500 }
