@@ -33,7 +33,7 @@ export const SILENCE_MS = 50
 const RETRY_MS = 50
 /** So that an outage is over a second after Redis is back. */
 const RETRY_MAX_MS = 1_000
-/** How long connecting, or an answer that is overdue, is waited for before the connection is given up. */
+/** How long connecting, or an answer that is overdue, is waited for at least before the connection is given up. */
 const GIVE_UP_MS = 1_000
 
 type Client = ReturnType<typeof createClient>
@@ -44,6 +44,8 @@ export function openRedis(options: RedisOptions): Redis {
 
 class Link implements Redis {
   readonly #options: RedisOptions
+  readonly #silenceMs: number
+  readonly #giveUpMs: number
   readonly #waiting = new Set<(error: Error) => void>()
   #client: Client | null = null
   #ready = false
@@ -60,6 +62,8 @@ class Link implements Redis {
 
   constructor(options: RedisOptions) {
     this.#options = options
+    this.#silenceMs = options.silenceMs ?? SILENCE_MS
+    this.#giveUpMs = Math.max(GIVE_UP_MS, this.#silenceMs)
     void this.#connect()
   }
 
@@ -70,9 +74,9 @@ class Link implements Redis {
   send(command: readonly string[]): Promise<unknown> {
     const client = this.#client
     if (!this.#ready || client === null) return Promise.reject(new Error('redis is away'))
-    const { clock, silenceMs = SILENCE_MS } = this.#options
+    const { clock } = this.#options
     if (this.#unanswered++ === 0) this.#heardMs = clock.monotonicMs()
-    this.#watch ??= clock.after(silenceMs, this.#listen)
+    this.#watch ??= clock.after(this.#silenceMs, this.#listen)
     return new Promise((resolve, reject) => {
       this.#waiting.add(reject)
       client.sendCommand([...command]).then(
@@ -107,13 +111,13 @@ class Link implements Redis {
         disableOfflineQueue: true,
         disableClientInfo: true,
         maintNotifications: 'disabled',
-        socket: { connectTimeout: GIVE_UP_MS, reconnectStrategy: false },
+        socket: { connectTimeout: this.#giveUpMs, reconnectStrategy: false },
       })
       client = opened
       this.#client = opened
       opened.on('error', error => this.#lose(opened, error))
       opened.on('end', () => this.#lose(opened, new Error('the connection ended')))
-      limit = clock.after(GIVE_UP_MS, () => this.#lose(opened, new Error('no connection in time')))
+      limit = clock.after(this.#giveUpMs, () => this.#lose(opened, new Error('no connection in time')))
       await opened.connect()
       for (const command of prepare) await opened.sendCommand([...command])
       if (channel !== undefined) await opened.subscribe(channel.name, channel.onMessage)
@@ -144,10 +148,11 @@ class Link implements Redis {
     if (this.#unanswered === 0 || this.#closed) return
     // Answers may lie in the socket unread, because this thread itself was late: they get a turn to be read in.
     setImmediate(() => {
-      const { clock, silenceMs = SILENCE_MS } = this.#options
       if (this.#unanswered === 0 || this.#closed) return
+      const { clock } = this.#options
+      const silenceMs = this.#silenceMs
       const silentMs = clock.monotonicMs() - this.#heardMs
-      if (silentMs >= Math.max(GIVE_UP_MS, silenceMs)) return this.#lose(this.#client, new Error('no answer'))
+      if (silentMs >= this.#giveUpMs) return this.#lose(this.#client, new Error('no answer'))
       // The connection may stand: it is used again when something comes.
       if (silentMs >= silenceMs) this.#fail(new Error('no answer in time'))
       this.#watch ??= clock.after(

@@ -16,6 +16,8 @@ export interface ChangeFeedOptions {
   readonly config: Pick<Config, 'redisUrl' | 'redisPrefix' | 'storageUrl'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
+  /** See WireOptions. */
+  readonly silenceMs?: number
   /** Called with each change that another instance made. */
   readonly onChange: (change: Change) => void
 }
@@ -61,7 +63,7 @@ class WiredFeed implements ChangeFeed {
   #closed = false
 
   constructor(
-    { clock, log, onChange }: ChangeFeedOptions,
+    { clock, log, silenceMs, onChange }: ChangeFeedOptions,
     open: (options: Omit<WireOptions, 'url' | 'channel'>) => Wire,
   ) {
     this.#onChange = onChange
@@ -69,6 +71,7 @@ class WiredFeed implements ChangeFeed {
     this.#wire = open({
       clock,
       log,
+      ...(silenceMs === undefined ? {} : { silenceMs }),
       onMessage: text => this.#hear(text),
       onReady: () => onChange(EVERYTHING),
       onSayable: () => this.#sayable(),

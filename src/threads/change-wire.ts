@@ -13,6 +13,8 @@ export interface WireOptions {
   readonly url: string
   readonly channel: string
   readonly clock: Clock
+  /** How long an answer may take before the connection counts as dead. Default: by the wire. */
+  readonly silenceMs?: number
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly onMessage: (text: string) => void
   /** It hears, for the first time or again. */

@@ -15,6 +15,7 @@ export function openPostgresWire(options: WireOptions): Wire {
 
 class PostgresWire implements Wire {
   readonly #options: WireOptions
+  readonly #silenceMs: number
   /** Null while it is cut. */
   #client: pg.Client | null = null
   #timer: Timer | null = null
@@ -24,6 +25,7 @@ class PostgresWire implements Wire {
 
   constructor(options: WireOptions) {
     this.#options = options
+    this.#silenceMs = options.silenceMs ?? ANSWER_MS
     void this.#connect()
   }
 
@@ -51,7 +53,7 @@ class PostgresWire implements Wire {
     const client = new pg.Client({
       connectionString: url,
       keepAlive: true,
-      connectionTimeoutMillis: ANSWER_MS,
+      connectionTimeoutMillis: this.#silenceMs,
       application_name: 'sluice changes',
     })
     client.on('error', error => this.#lose(client, error))
@@ -87,7 +89,7 @@ class PostgresWire implements Wire {
   }
 
   #ask(client: pg.Client, query: string, values: string[] = []): Promise<unknown> {
-    return within(this.#options.clock, ANSWER_MS, client.query(query, values))
+    return within(this.#options.clock, this.#silenceMs, client.query(query, values))
   }
 
   #lose(client: pg.Client, error: unknown): void {

@@ -9,17 +9,17 @@ const PROBE_MS = 2_000
 const SILENCE_MS = 1_000
 
 export function openRedisWire(options: WireOptions): Wire {
-  const { url, channel, clock, log, onMessage, onReady, onSayable } = options
+  const { url, channel, clock, log, silenceMs = SILENCE_MS, onMessage, onReady, onSayable } = options
   const listener = openRedis({
     url,
     clock,
     log,
     channel: { name: channel, onMessage },
     onReady,
-    silenceMs: SILENCE_MS,
+    silenceMs,
   })
   const quiet = { fault: () => undefined, notice: () => undefined }
-  const speaker = openRedis({ url, clock, log: quiet, onReady: onSayable, silenceMs: SILENCE_MS })
+  const speaker = openRedis({ url, clock, log: quiet, onReady: onSayable, silenceMs })
   let timer: Timer
   const probe = (): void => {
     if (listener.isReady) listener.send(['PING']).catch(() => undefined)

@@ -478,5 +478,5 @@ t.test('whatever happens, the bounds hold and nobody gets an old or foreign key'
     await Promise.all(pending)
     cache.close()
   })
-  await t.resolves(fc.assert(holds, { numRuns: 300 }))
+  await t.resolves(fc.assert(holds, { numRuns: 300, seed: 42 }))
 })

@@ -250,7 +250,7 @@ t.test('any other text in place of a part is refused', async t => {
           )
         },
       ),
-      { numRuns: 2_000 },
+      { numRuns: 2_000, seed: 42 },
     )
   t.doesNotThrow(holds)
   // Other spellings of the same bytes: the lenient reader of the runtime takes them all.

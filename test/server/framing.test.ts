@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Route } from '../../src/server/handler.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { SMUGGLED, VECTORS, type Vector } from './framing-vectors.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
+import { type FrontEnd, INFERENCE, startFrontEnd } from './front-end.ts'
 
 interface Witness {
   readonly routes: readonly Route[]
@@ -33,15 +33,38 @@ function witness(): Witness {
   }
 }
 
-/** Sends the segments one by one and lets everything happen that can. */
-async function play(port: number, segments: readonly string[]): Promise<RawClient> {
-  const client = new RawClient(port)
-  for (const segment of segments) {
+/** For what has to come; it is a fault when it does not. */
+const PATIENCE_MS = 30_000
+
+interface Expected {
+  /** An answer or the end of the connection has to come. Otherwise the server may also wait for more bytes. */
+  readonly ends: boolean
+  /** After an answer the connection has to be closed. */
+  readonly closes: boolean
+}
+
+const answered = (text: string): boolean => parseReplies(text).some(({ status }) => status >= 200)
+
+/** Sends the segments one by one, waits for what has to come, and lets everything happen that can. */
+async function play(front: FrontEnd, segments: readonly string[], expected: Expected): Promise<RawClient> {
+  const { server } = front
+  while (server.openRequests > 0) await turns(1)
+  const client = new RawClient(front.port)
+  const limit = AbortSignal.timeout(PATIENCE_MS)
+  const until = async (came: () => boolean) => {
+    while (!client.closed && !came() && !limit.aborted) await turns(1)
+  }
+  for (const [index, segment] of segments.entries()) {
     await client.send(segment)
+    // In one piece with the next segment it may be read differently.
+    const isLast = index === segments.length - 1
+    if (expected.ends && !isLast) await until(() => server.openRequests > 0 || answered(client.text))
     await turns(4)
   }
+  if (expected.ends) await until(() => answered(client.text))
   // Both ends run in this process: what has not moved after so many turns waits for more bytes.
   for (let turn = 0; turn < 30 && !client.closed; turn++) await turns(1)
+  if (expected.closes && answered(client.text)) await until(() => false)
   return client
 }
 
@@ -82,7 +105,8 @@ t.test('no request can hide behind another', async t => {
     for (const segments of vector.pipelines ? [[vector.bytes]] : segmentations(vector.bytes)) {
       played++
       canaries.length = 0
-      const client = await play(front.port, segments)
+      const expected = { ends: !vector.statuses.includes(0), closes: !vector.mayStayOpen }
+      const client = await play(front, segments, expected)
       const faults = judge(vector, segments, client, canaries)
       if (faults.length > 0) wrong.push(`${vector.name} in ${segments.length}: ${faults.join(', ')}`)
       client.destroy()
@@ -100,7 +124,7 @@ t.test('closing after every answer leaves nothing of a request whose headers wer
   const { routes, canaries } = witness()
   const front = await startFrontEnd(t, routes, { closeAfterReply: true })
   const hiding = `GET /v1/echo HTTP/1.1\r\nHost: gateway.test\r\nAuthorization: ${INFERENCE}\r\nX-Canary: 1\r\n: b\r\nContent-Length: ${SMUGGLED.length}\r\n\r\n`
-  const client = await play(front.port, [hiding, SMUGGLED])
+  const client = await play(front, [hiding, SMUGGLED], { ends: true, closes: true })
   t.same(canaries, ['1'])
   t.ok(client.closed)
   t.equal(parseReplies(client.text)[0]?.headers.get('connection'), 'close')
@@ -113,9 +137,9 @@ t.test('a preamble that claims another address changes nothing', async t => {
     '0d0a0d0a000d0a515549540a2111000c060606067f0000010050 0050'.replaceAll(' ', ''),
     'hex',
   )
-  const client = await play(front.port, [
-    preamble.toString('latin1') + request('GET', '/v1/echo', { Authorization: INFERENCE, 'X-Canary': '1' }),
-  ])
+  const asked = request('GET', '/v1/echo', { Authorization: INFERENCE, 'X-Canary': '1' })
+  const segments = [preamble.toString('latin1') + asked]
+  const client = await play(front, segments, { ends: true, closes: false })
   t.same(canaries, ['1'])
   t.notMatch(client.text, '6.6.6.6')
   client.destroy()
@@ -129,10 +153,8 @@ t.test('a chunked body is refused where it is not allowed', async t => {
     'Content-Type': 'application/json',
     'Transfer-Encoding': 'chunked',
   }
-  const client = await play(front.port, [
-    request('POST', '/v1/echo', headers),
-    `2\r\n{}\r\n0\r\n\r\n${SMUGGLED}`,
-  ])
+  const segments = [request('POST', '/v1/echo', headers), `2\r\n{}\r\n0\r\n\r\n${SMUGGLED}`]
+  const client = await play(front, segments, { ends: true, closes: true })
   t.equal(parseReplies(client.text)[0]?.status, 411)
   t.ok(client.closed)
   t.same(canaries, [])

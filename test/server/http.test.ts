@@ -337,7 +337,7 @@ t.test('bodies', async t => {
     const before = front.lines.length
     const clients = Array.from({ length: 20 }, () => new RawClient(front.port))
     for (const client of clients) await client.send(post('/v1/echo', '{"a":1}').subarray(0, -3))
-    await turns(5)
+    while (front.server.openRequests < 20) await turns(1)
     for (const client of clients) client.socket.resetAndDestroy()
     await front.logged(before + 20)
     t.equal(front.server.openRequests, 0)
@@ -354,7 +354,8 @@ t.test('an upload that drips is ended at its deadline', async t => {
   })
   const client = new RawClient(front.port)
   await client.send(post('/v1/echo', '{"a":1}').subarray(0, -2))
-  await turns(10)
+  // Its body is waited for, and no longer than so.
+  while (clock.armed === 0) await turns(1)
   clock.advance(4999)
   await turns(5)
   t.equal(client.text, '')
@@ -441,31 +442,37 @@ t.test('headers cannot be injected', async t => {
 t.test('the deadline of a request', async t => {
   const clock = new TestClock()
   let reason: unknown
+  let handled = 0
   const front = await startFrontEnd(
     t,
     [
-      route(
-        '/obeys',
-        request =>
-          new Promise((_resolve, reject) => {
-            request.signal.addEventListener('abort', () => {
-              reason = request.signal.reason
-              reject(reason)
-            })
-          }),
-      ),
-      route('/hangs', () => new Promise(() => undefined)),
+      route('/obeys', request => {
+        handled++
+        return new Promise((_resolve, reject) => {
+          request.signal.addEventListener('abort', () => {
+            reason = request.signal.reason
+            reject(reason)
+          })
+        })
+      }),
+      route('/hangs', () => {
+        handled++
+        return new Promise(() => undefined)
+      }),
       route('/hangs-in-stream', (_request, reply) => {
+        handled++
         reply.openStream('data: x\n\n')
         return new Promise(() => undefined)
       }),
     ],
     { clock, requestMs: 1000 },
   )
+  /** The handler is at work when this resolves. */
   const start = async (path: string) => {
+    const before = handled
     const client = new RawClient(front.port)
     await client.send(request('GET', path, AUTH))
-    await turns(10)
+    while (handled === before) await turns(1)
     return client
   }
   const obeys = await start('/v1/obeys')
@@ -586,22 +593,26 @@ t.test('listening', async t => {
 
 t.test('draining', async t => {
   t.test('lets what runs come to its end, closes what was kept alive, and takes nothing new', async t => {
-    let finish = (): void => undefined
-    const front = await startFrontEnd(t, [
-      route('/slow', async (_request, reply) => {
-        await new Promise<void>(resolve => {
-          finish = resolve
-        })
-        reply.json(200, { done: true })
-      }),
-      route('/greet', greet),
-    ])
+    const begun = Promise.withResolvers<void>()
+    const finished = Promise.withResolvers<void>()
+    const front = await startFrontEnd(
+      t,
+      [
+        route('/slow', async (_request, reply) => {
+          begun.resolve()
+          await finished.promise
+          reply.json(200, { done: true })
+        }),
+        route('/greet', greet),
+      ],
+      { clock: new TestClock() },
+    )
     const idle = new RawClient(front.port)
     await idle.send(request('GET', '/v1/greet', AUTH))
     await idle.until(text => parseReplies(text).length === 1)
     const slow = new RawClient(front.port)
     await slow.send(request('GET', '/v1/slow', AUTH))
-    await turns(10)
+    await begun.promise
     const drained = front.server.drain(10_000)
     await idle.send(request('GET', '/v1/greet', AUTH))
     await idle.untilClosed()
@@ -611,7 +622,7 @@ t.test('draining', async t => {
     const late = new RawClient(front.port)
     await late.untilClosed()
     t.equal(late.bytes, 0)
-    finish()
+    finished.resolve()
     await slow.untilClosed()
     t.equal(parseReplies(slow.text)[0]?.body, '{"done":true}')
     await drained
@@ -620,17 +631,20 @@ t.test('draining', async t => {
 
   t.test('tells what outlives the grace to stop, then ends it', async t => {
     const clock = new TestClock()
+    let handled = 0
     const front = await startFrontEnd(
       t,
       [
-        route(
-          '/obeys',
-          request =>
-            new Promise((_resolve, reject) => {
-              request.signal.addEventListener('abort', () => reject(request.signal.reason))
-            }),
-        ),
-        route('/hangs', () => new Promise(() => undefined)),
+        route('/obeys', request => {
+          handled++
+          return new Promise((_resolve, reject) => {
+            request.signal.addEventListener('abort', () => reject(request.signal.reason))
+          })
+        }),
+        route('/hangs', () => {
+          handled++
+          return new Promise(() => undefined)
+        }),
       ],
       { clock },
     )
@@ -638,7 +652,7 @@ t.test('draining', async t => {
     await obeys.send(request('GET', '/v1/obeys', AUTH))
     const hangs = new RawClient(front.port)
     await hangs.send(request('GET', '/v1/hangs', AUTH))
-    await turns(10)
+    while (handled < 2) await turns(1)
     t.equal(front.server.openRequests, 2)
     const drained = front.server.drain(3000)
     clock.advance(3000)
@@ -648,9 +662,13 @@ t.test('draining', async t => {
     clock.advance(500)
     await hangs.untilClosed()
     t.equal(parseReplies(hangs.text)[0]?.status, 503)
-    await turns(5)
-    clock.advance(1000)
-    await drained
+    let isOver = false
+    void drained.then(() => (isOver = true))
+    // Whatever is waited for now, it is waited for by the clock.
+    while (!isOver) {
+      clock.advance(1000)
+      await turns(1)
+    }
     t.equal(front.server.openRequests, 0)
   })
 })

@@ -67,9 +67,8 @@ t.test('more than fits in flight is answered 503 at once; what runs goes on, and
   const front = await start(t, { maxInFlight: 3 })
   const clients = await Promise.all([1, 2, 3].map(() => front.open('/wait')))
   await front.running(3)
-  const sinceMs = performance.now()
+  // Answered while the others run on: nothing ends them before `finish`.
   const { reply, client } = await front.answer('/quick')
-  const tookMs = performance.now() - sinceMs
   t.equal(reply?.status, 503)
   t.equal(reply?.headers.get('retry-after'), '1')
   t.equal(reply?.headers.get('connection'), 'close')
@@ -80,7 +79,6 @@ t.test('more than fits in flight is answered 503 at once; what runs goes on, and
       metadata: { error_type: 'provider_overloaded' },
     },
   })
-  t.ok(tookMs < 200, `answered after ${tookMs.toFixed(1)} ms`)
   await client.untilClosed()
   t.same(await front.shed(), { in_flight: 1 })
   t.equal(front.server.openRequests, 3)

@@ -7,8 +7,32 @@ import type { ServeSettings } from '../../src/threads/messages.ts'
 
 export interface Order {
   readonly thread: string
-  /** Throw where nobody catches, or keep the event loop from turning for so long. */
-  readonly fault: 'throw' | { readonly blockMs: number }
+  /** Throw where nobody catches, or keep the event loop from turning until the block is released. */
+  readonly fault: 'throw' | { readonly block: SharedArrayBuffer }
+}
+
+const [HELD, RELEASED] = [0, 1]
+
+/** Keeps the event loop of a thread from turning, for as long as a test wants it to. */
+export class Block {
+  readonly shared = new SharedArrayBuffer(8)
+  readonly #cells = new Int32Array(this.shared)
+
+  /** Whether the thread stands still. */
+  get holds(): boolean {
+    return Atomics.load(this.#cells, HELD) === 1
+  }
+
+  release(): void {
+    Atomics.store(this.#cells, RELEASED, 1)
+    Atomics.notify(this.#cells, RELEASED)
+  }
+}
+
+function standStill(shared: SharedArrayBuffer): void {
+  const cells = new Int32Array(shared)
+  Atomics.store(cells, HELD, 1)
+  Atomics.wait(cells, RELEASED, 0)
 }
 
 export const FAULT_CHANNEL = 'sluice-faulty-thread'
@@ -22,7 +46,7 @@ if (typeof settings?.thread === 'string') {
     const { thread, fault } = (message as { data: Order }).data
     if (thread !== settings.thread) return
     if (fault === 'throw') setImmediate(() => fail())
-    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, fault.blockMs)
+    else standStill(fault.block)
   }
   channel.unref()
   await import('../../src/threads/serve.ts')

@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,10 +13,14 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { readSpool, spoolFiles } from '../../src/storage/spool-reader.ts'
+import { NO_SHEDDING } from './gateway-process.ts'
 
 const ENTRY = join(import.meta.dirname, '../../src/main.ts')
+const FLAGS = ['--disable-warning=ExperimentalWarning']
 const CALLERS = 20
-/** The kill comes this long after the first answer of a round, at random. */
+/** So many answers have ended before the kill, so that every round has something to lose. */
+const ENDED_MIN = 10
+/** The kill comes this long after them, at random. */
 const LIFE_MAX_MS = 600
 
 /** What one caller was told, by the time the connection ended. */
@@ -48,6 +52,8 @@ export interface KillTotals {
 export async function killRounds(t: Test, rounds: number): Promise<KillTotals> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-kill-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  // Without an answer that is recorded there is nothing to lose.
+  writeFileSync(join(folder, 'gateway.yaml'), JSON.stringify({ limits: NO_SHEDDING }))
   const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
   const totals: KillTotals = {
     rounds,
@@ -93,7 +99,7 @@ export async function killRounds(t: Test, rounds: number): Promise<KillTotals> {
 }
 
 async function start(t: Test, folder: string, apiKey: string) {
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', ENTRY], {
+  const child = spawn(process.execPath, [...FLAGS, ENTRY, '--config', 'gateway.yaml'], {
     cwd: folder,
     env: {
       PATH: process.env['PATH'] ?? '',
@@ -120,17 +126,16 @@ async function start(t: Test, folder: string, apiKey: string) {
 async function loadUntilDeath(child: ChildProcess, url: string, apiKey: string): Promise<Answer[]> {
   const agent = new Agent({ keepAlive: true })
   const answers: Answer[] = []
-  const begun = Promise.withResolvers<void>()
+  const busy = Promise.withResolvers<void>()
+  let ended = 0
   let dead = false
   const callers = Array.from({ length: CALLERS }, async (_, caller) => {
     for (let turn = 0; !dead; turn++) {
-      await ask(url, apiKey, agent, bodyOf(caller, turn), answer => {
-        answers.push(answer)
-        begun.resolve()
-      })
+      const answer = await ask(url, apiKey, agent, bodyOf(caller, turn), head => answers.push(head))
+      if (answer?.ended === true && answer.status !== 503 && ++ended === ENDED_MIN) busy.resolve()
     }
   })
-  await begun.promise
+  await busy.promise
   await delay(randomInt(LIFE_MAX_MS))
   child.kill('SIGKILL')
   dead = true
@@ -155,21 +160,21 @@ function bodyOf(caller: number, turn: number): Record<string, unknown> {
   }
 }
 
-/** Ends when the answer does, in whatever way; `onAnswer` comes with its head. */
+/** Ends when the answer does, in whatever way, or with null when there is none; `onAnswer` comes with its head. */
 function ask(
   url: string,
   apiKey: string,
   agent: Agent,
   body: Record<string, unknown>,
   onAnswer: (answer: Answer) => void,
-): Promise<void> {
+): Promise<Answer | null> {
   return new Promise(resolve => {
     const asking = request(`${url}/v1/responses`, {
       method: 'POST',
       agent,
       headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
     })
-    asking.on('error', () => resolve())
+    asking.on('error', () => resolve(null))
     asking.on('response', (reply: IncomingMessage) => {
       const answer: Answer = {
         id: String(reply.headers['x-generation-id']),
@@ -188,7 +193,7 @@ function ask(
       reply.on('error', () => undefined)
       reply.on('close', () => {
         if (answer.ended) answer.cost = costIn(text)
-        resolve()
+        resolve(answer)
       })
     })
     asking.end(JSON.stringify(body))

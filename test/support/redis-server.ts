@@ -4,8 +4,12 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Test } from 'tap'
 import { freePort } from './free-port.ts'
+import { pause } from './stream-probe.ts'
+
+const START_TRIES = 50
 
 export interface RedisServer {
+  /** Asked for, it stays: the server is then started there and nowhere else. */
   readonly url: string
   readonly port: number
   start(): Promise<void>
@@ -22,7 +26,13 @@ export const WITHOUT_REDIS: string | false =
 
 /** Not started yet. Ends with the test. */
 export async function ownRedis(t: Pick<Test, 'teardown'>): Promise<RedisServer> {
-  const port = await freePort()
+  let port = await freePort()
+  /** Somebody relies on the port. */
+  let isTold = false
+  const tell = (): number => {
+    isTold = true
+    return port
+  }
   let child: ChildProcess | null = null
   const kill = async (): Promise<void> => {
     const running = child
@@ -34,17 +44,24 @@ export async function ownRedis(t: Pick<Test, 'teardown'>): Promise<RedisServer> 
   }
   t.teardown(kill)
   return {
-    url: `redis://127.0.0.1:${port}`,
-    port,
+    get url() {
+      return `redis://127.0.0.1:${tell()}`
+    },
+    get port() {
+      return tell()
+    },
     async start() {
-      const started = spawn('redis-server', ['--port', String(port), '--save', '', '--bind', '127.0.0.1'], {
-        stdio: 'ignore',
-      })
-      child = started
-      while (!(await answers(port))) {
-        if (started.exitCode !== null) throw new Error('redis-server did not start')
-        await new Promise(resolve => setTimeout(resolve, 10))
+      // Somebody else may have taken the port meanwhile; whoever tries out ports has it for a moment only.
+      for (let tries = 0; tries < START_TRIES; tries++) {
+        const words = ['--port', String(port), '--save', '', '--bind', '127.0.0.1']
+        const started = spawn('redis-server', words, { stdio: 'ignore' })
+        child = started
+        while (started.exitCode === null && !(await answers(port, started.pid ?? 0))) await pause(10)
+        if (started.exitCode === null) return
+        if (isTold) await pause(100)
+        else port = await freePort()
       }
+      throw new Error('redis-server did not start')
     },
     kill,
     freeze: () => void child?.kill('SIGSTOP'),
@@ -52,13 +69,19 @@ export async function ownRedis(t: Pick<Test, 'teardown'>): Promise<RedisServer> 
   }
 }
 
-async function answers(port: number): Promise<boolean> {
+/** Whether this very process answers there, and not the Redis of another test. */
+async function answers(port: number, pid: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1')
   try {
     await once(socket, 'connect')
-    socket.write('PING\r\n')
-    const [reply] = (await once(socket, 'data')) as [Buffer]
-    return reply.toString().startsWith('+PONG')
+    socket.write('INFO server\r\n')
+    let text = ''
+    for await (const bytes of socket) {
+      text += String(bytes)
+      const found = /^process_id:(\d+)\r$/m.exec(text)?.[1]
+      if (found !== undefined) return Number(found) === pid
+    }
+    return false
   } catch {
     return false
   } finally {

@@ -32,8 +32,10 @@ t.test('helpers that run are lowered, the main thread and what starts later is n
   t.equal(after.get(process.pid), before.get(process.pid))
   const helpers = [...before.keys()].filter(id => id !== process.pid && after.has(id) && !isLookup(id))
   t.ok(helpers.length > 0, 'the engine has helpers')
-  for (const id of helpers) t.equal(after.get(id), 10)
+  // Whoever started this process may have lowered all of it, and further than we do.
+  const own = before.get(process.pid) ?? 0
+  for (const id of helpers) t.ok(after.get(id) === 10 || (own > 10 && after.get(id) === own))
   const started = [...after.keys()].filter(id => !before.has(id))
   t.ok(started.length > 0)
-  for (const id of started) t.equal(after.get(id), 0, 'a thread of ours')
+  for (const id of started) t.equal(after.get(id), own, 'a thread of ours')
 })

@@ -1,14 +1,15 @@
 /** The sums of the admin port against what was sent to the real process with two serve threads. */
 import { request as send } from 'node:http'
 import t from 'tap'
-import { startGatewayProcess } from '../support/gateway-process.ts'
+import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { parseScrape, type Sample } from '../support/metrics.ts'
+import { eventually } from '../support/stream-probe.ts'
 
 const REQUESTS = 200
 const STREAMS = 60
 
 t.test('totals over two threads are exactly what was sent', async t => {
-  const gateway = await startGatewayProcess(t, {}, { GATEWAY_SERVE_THREADS: '2' })
+  const gateway = await startGatewayProcess(t, { limits: NO_SHEDDING }, { GATEWAY_SERVE_THREADS: '2' })
   /** A connection of its own each, so that the system spreads them over the threads. */
   const ask = (body: unknown) =>
     new Promise<{ status: number; text: string }>((resolve, reject) => {
@@ -61,11 +62,17 @@ t.test('totals over two threads are exactly what was sent', async t => {
   }
   await Promise.all(Array.from({ length: 8 }, lane))
 
-  let samples = await scrape()
-  // A thread counts a request a moment after the client has its answer.
-  for (let tries = 0; tries < 50 && sum(samples, 'gateway_requests_total') < REQUESTS + STREAMS; tries++)
-    samples = await scrape()
   const sent = REQUESTS + STREAMS
+  let samples: Sample[] = []
+  // A thread counts a request a moment after the client has its answer, and one that is late with its answer to a
+  // scrape is not up, and tells only its totals.
+  const told = async () => {
+    samples = await scrape()
+    return (
+      sum(samples, 'gateway_requests_total') >= sent && sum(samples, 'gateway_threads', { state: 'up' }) === 2
+    )
+  }
+  t.ok(await eventually(told, 60_000), 'both threads tell what they served')
   t.equal(sum(samples, 'gateway_requests_total'), sent)
   t.equal(sum(samples, 'gateway_requests_total', { route: '/responses', outcome: 'completed' }), sent)
   t.equal(sum(samples, 'gateway_request_duration_seconds_count'), sent)
