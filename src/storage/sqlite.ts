@@ -122,6 +122,8 @@ class SqliteHandleDriver implements Driver {
   }
 
   async beginTransaction(connection: DatabaseConnection): Promise<void> {
+    // One that could not be rolled back would lock everybody out, this handle too.
+    this.#rollback()
     // A transaction that begins as a reader cannot wait for its turn to write: it fails at once.
     await connection.executeQuery(CompiledQuery.raw('begin immediate'))
   }
@@ -130,9 +132,8 @@ class SqliteHandleDriver implements Driver {
     await connection.executeQuery(CompiledQuery.raw('commit'))
   }
 
-  async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
-    // A full disk may have rolled back already; a second time would hide the first error.
-    if (this.#database.isTransaction) await connection.executeQuery(CompiledQuery.raw('rollback'))
+  async rollbackTransaction(): Promise<void> {
+    this.#rollback()
   }
 
   async releaseConnection(): Promise<void> {
@@ -141,6 +142,11 @@ class SqliteHandleDriver implements Driver {
 
   async destroy(): Promise<void> {
     // The engine closes the handle, which two drivers share.
+  }
+
+  #rollback(): void {
+    // A full disk may have rolled back already; a second time would hide the first error.
+    if (this.#database.isTransaction) this.#database.exec('rollback')
   }
 }
 

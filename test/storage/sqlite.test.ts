@@ -105,6 +105,25 @@ t.test('a writer waits for another one without blocking its thread', async t => 
   t.same(await store.keys.find(key.hash), key)
 })
 
+t.test('a transaction that could not be ended is ended by the next one, and locks nobody out', async t => {
+  const path = pathFor(t)
+  const engine = openSqlite(path)
+  const db = new Kysely<unknown>({ dialect: engine.dialect })
+  t.teardown(() => engine.close())
+  await sql`begin immediate`.execute(db)
+  await sql`create table left_over (id integer)`.execute(db)
+  const other = new DatabaseSync(path)
+  t.teardown(() => other.close())
+  t.throws(() => other.exec('BEGIN IMMEDIATE'), /locked/)
+  await db.transaction().execute(transaction => sql`create table whole (id integer)`.execute(transaction))
+  other.exec('BEGIN IMMEDIATE; CREATE TABLE of_other (id integer); COMMIT')
+  const tables = other.prepare("SELECT name FROM sqlite_schema WHERE name IN ('left_over', 'whole')").all()
+  t.same(
+    tables.map(({ name }) => name),
+    ['whole'],
+  )
+})
+
 t.test('processes that start at once on a new file all find the newest schema', async t => {
   const path = pathFor(t)
   const script = join(t.testdirName, 'start.ts')
