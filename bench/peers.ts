@@ -173,6 +173,27 @@ async function accepting(one: Running, port: number, name: string): Promise<void
   throw new Error(`${name} does not listen on port ${port}`)
 }
 
+/** See bare.ts. */
+export async function startBare(bench: Bench): Promise<Subject> {
+  const [plain = 0, secure = 0] = await freePorts(2)
+  const { upstream, certificate } = bench
+  const words = [plain, secure, upstream.plain, upstream.tls, certificate].map(String)
+  const one = start(process.execPath, [join(import.meta.dirname, 'bare.ts'), ...words], {
+    core: bench.proxyCore,
+    log: join(bench.folder, 'bare.log'),
+    readLines: false,
+    environment: { NODE_ENV: 'production' },
+  })
+  await accepting(one, secure, 'bare')
+  return {
+    name: 'bare',
+    version: '',
+    pids: () => family(one.pid),
+    target: scenario => asUpstream(bench, scenario, scenario.tls ? secure : plain),
+    stop: () => one.stop(),
+  }
+}
+
 const PORTKEY = {
   private: true,
   dependencies: { '@portkey-ai/gateway': '1.15.2' },

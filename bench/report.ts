@@ -167,6 +167,8 @@ memory is resident, and told per stream, over the idle process, where a thousand
 over the rounds that count, least and greatest in brackets; ratios are formed within a round. Delay is from the writing
 of an event at the upstream to its arrival at the client; gap is between two events of one stream. The gateway checks
 keys, records usage and logs every request; nginx writes its access log; HAProxy writes none.
+The bare proxy is made of the two libraries that the gateway stands on, and does nothing but pass: what it costs is what
+the platform costs, what the gateway costs above it is the gateway's own.
 
 Where windows cut texts anew, the first event is the first piece of text, delay counts each byte of text, and texts are
 found whole and in order over all pieces of a stream.

@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util'
 import { startGateway } from './gateway.ts'
 import { setGuardedKey, setGuards, setWindows } from './guards.ts'
 import { commitOf, machine, versions } from './machine.ts'
-import { direct, startHaproxy, startNginx, startPortkey } from './peers.ts'
+import { direct, startBare, startHaproxy, startNginx, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals, isBeingEnded } from './processes.ts'
 import { Progress } from './progress.ts'
 import { report } from './report.ts'
@@ -43,6 +43,7 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   direct: async bench => direct(bench),
   nginx: startNginx,
   haproxy: startHaproxy,
+  bare: startBare,
   sluice: (bench, scenario) =>
     startGateway(bench, 'sluice', '', {
       watchLag: scenario.load.kind === 'streams' && scenario.load.busy !== undefined,

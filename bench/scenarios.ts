@@ -5,6 +5,7 @@ export const SUBJECTS = [
   'direct',
   'nginx',
   'haproxy',
+  'bare',
   'sluice',
   'sluice-again',
   'sluice-guarded',
@@ -16,7 +17,8 @@ export const SUBJECTS = [
   'before-again',
 ] as const
 /**
- * Who stands between load and upstream. `direct` is nobody; `before` and `after` are the gateway of two revisions;
+ * Who stands between load and upstream. `direct` is nobody; `bare` is what the gateway is made of and nothing of the
+ * gateway; `before` and `after` are the gateway of two revisions;
  * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-busy` has requests of
  * another caller beside the load, which its task workers look at, while those of the load are not guarded;
  * `sluice-again` and `before-again` are a second process of the same code: what the two differ by is noise.
@@ -106,7 +108,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'json-64',
     title: 'JSON replies of 1.4 kB, 64 connections',
     load: { kind: 'json', connections: 64, plan: REPLY },
-    subjects: [...PEERS, 'portkey'],
+    subjects: [...PEERS, 'bare', 'portkey'],
     rounds: 3,
     rampSeconds: 0,
     warmSeconds: 1,
@@ -203,7 +205,7 @@ export const SCENARIOS: readonly Scenario[] = [
     title: '256 streams of 100 events, 20 ms apart, TLS to the upstream',
     load: { kind: 'streams', streams: 256, plan: paced(100, 20) },
     tls: true,
-    subjects: [...PEERS, 'sluice-again'],
+    subjects: [...PEERS, 'bare', 'sluice-again'],
     rounds: 5,
     rampSeconds: 1.5,
     warmSeconds: 0.5,

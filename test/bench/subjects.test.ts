@@ -4,7 +4,7 @@ import t from 'tap'
 import { scriptThreads, usage } from '../../bench/cpu.ts'
 import { startGateway } from '../../bench/gateway.ts'
 import { setGuardedKey, setWindows } from '../../bench/guards.ts'
-import { direct, startHaproxy, startNginx } from '../../bench/peers.ts'
+import { direct, startBare, startHaproxy, startNginx } from '../../bench/peers.ts'
 import { has } from '../../bench/processes.ts'
 import type { Row } from '../../bench/results.ts'
 import { build, type Starter, takeDown, warm } from '../../bench/rig.ts'
@@ -29,6 +29,7 @@ const subjects: readonly (readonly [name: string, starter: Starter, installed: b
   ['direct', async bench => direct(bench), true],
   ['nginx', startNginx, has('nginx')],
   ['haproxy', startHaproxy, has('haproxy')],
+  ['bare', startBare, true],
   ['sluice', bench => startGateway(bench, 'sluice', '', { limits: NO_SHEDDING }), true],
 ]
 
