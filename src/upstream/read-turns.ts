@@ -1,14 +1,11 @@
 /**
- * Whose turn it is to read among connections that always have more: a few in each turn of the event loop, in the order
+ * Whose turn it is to read among connections that always have more: one in each turn of the event loop, in the order
  * in which they came. All at once would make a turn as long as they are many, and everybody else waits for its end.
  */
 
 export interface Reader {
   readOn(): void
 }
-
-/** Together they read 128 KiB: a millisecond where each event is translated, far less where bytes are passed on. */
-const READERS_A_TURN = 2
 
 export class ReadTurns {
   readonly #waiting = new Set<Reader>()
@@ -21,11 +18,10 @@ export class ReadTurns {
 
   /** Of `join`, in its own time. */
   callNext(): void {
-    let left = READERS_A_TURN
     for (const reader of this.#waiting) {
-      if (left-- === 0) break
       this.#waiting.delete(reader)
       reader.readOn()
+      break
     }
     if (this.#waiting.size > 0) setImmediate(callNext, this)
   }
