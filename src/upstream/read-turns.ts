@@ -18,12 +18,12 @@ export class ReadTurns {
 
   /** Of `join`, in its own time. */
   callNext(): void {
-    for (const reader of this.#waiting) {
-      this.#waiting.delete(reader)
-      reader.readOn()
-      break
-    }
+    const [reader] = this.#waiting
+    if (reader === undefined) return
+    this.#waiting.delete(reader)
+    // Before the call, from which the reader may join again.
     if (this.#waiting.size > 0) setImmediate(callNext, this)
+    reader.readOn()
   }
 }
 

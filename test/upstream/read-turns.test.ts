@@ -50,3 +50,15 @@ t.test('who joins twice has one place', async t => {
   await turns(3)
   t.same(told, ['once'])
 })
+
+t.test('who joins while it is called, and is alone, is called once a turn', async t => {
+  const told: string[] = []
+  const readTurns = new ReadTurns()
+  readTurns.join(readers(readTurns, told)('alone', 10))
+  for (const calls of [1, 2, 3]) {
+    await turns(1)
+    t.equal(told.length, calls)
+  }
+  await turns(20)
+  t.equal(told.length, 11)
+})
