@@ -10,18 +10,10 @@
  * Reasoning is neither: each encoder sends back what its provider can verify and leaves the rest out. Pure.
  */
 import type { GatewayError } from '../errors.ts'
+import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import { inexpressible } from './inexpressible.ts'
 
-const SPENT: ReadonlySet<string> = new Set([
-  'web_search_call',
-  'file_search_call',
-  'image_generation_call',
-  'code_interpreter_call',
-  'mcp_list_tools',
-  'mcp_call',
-  'tool_search_call',
-  'tool_search_output',
-])
+const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
 
 /** Both spellings of tools and items that run on our side. */
 const OURS = /^(gateway|openrouter):/

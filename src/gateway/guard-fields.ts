@@ -2,6 +2,7 @@
  * What a model says outside of its texts: fields of items, annotations, and whole items of tools that the client runs.
  * Every string of them counts as text but ids, names, words of the interface, and what only its maker can read. Pure.
  */
+import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -27,12 +28,7 @@ const RUN_HERE = [
  * too, asks the client to do something: that is the model's own word.
  */
 const RUN_BY_PROVIDER: ReadonlySet<string> = new Set([
-  'web_search_call',
-  'file_search_call',
-  'image_generation_call',
-  'code_interpreter_call',
-  'mcp_list_tools',
-  'mcp_call',
+  ...DONE_BY_PROVIDER,
   'shell_call_output',
   'apply_patch_call_output',
   'tool_search_output',

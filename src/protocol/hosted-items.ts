@@ -5,6 +5,16 @@
 import { Type } from '@sinclair/typebox'
 import { AnyObject, maybe, oneOf, variants } from './schema.ts'
 
+/** Types of items that tell what a provider did by itself: nobody else has to act on them. */
+export const DONE_BY_PROVIDER = [
+  'web_search_call',
+  'file_search_call',
+  'image_generation_call',
+  'code_interpreter_call',
+  'mcp_list_tools',
+  'mcp_call',
+] as const
+
 const id = maybe(Type.String())
 const status = maybe(oneOf('in_progress', 'completed', 'incomplete'))
 const name = Type.String({ minLength: 1 })
