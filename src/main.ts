@@ -1,8 +1,8 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
 /** Process entry: configuration, launch, first steps on the screen, signals, exit codes. */
-import { ConfigError, loadConfig, processEnvironment } from './config.ts'
-import { type BufferedLog, createBufferedLog, createLog, type LogLevel } from './log.ts'
-import { terminalLines } from './terminal.ts'
+import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
+import { type BufferedLog, createBufferedLog, createLog, type LogLevel } from './log/log.ts'
+import { terminalLines } from './log/terminal.ts'
 import { lowerHelpers } from './threads/helper-priority.ts'
 import { type Launched, launch } from './threads/launch.ts'
 import { startFailure } from './threads/start-failure.ts'

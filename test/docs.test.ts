@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { FAILURES } from '../src/errors.ts'
-import { STAGES } from '../src/stages.ts'
+import { STAGES } from '../src/metrics/stages.ts'
 import { allMetrics } from './support/metrics.ts'
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8')

@@ -5,12 +5,12 @@
  */
 import { Guardrails } from '../../src/access/guardrails.ts'
 import { systemClock } from '../../src/clock.ts'
-import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard.ts'
-import { OutputGuard } from '../../src/gateway/guard-output.ts'
+import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard/guard.ts'
+import { OutputGuard } from '../../src/gateway/guard/reply.ts'
 import { openExchange } from '../../src/gateway/open-exchange.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { openMarks } from '../../src/metrics/stages.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
-import { openMarks } from '../../src/stages.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { DETECTORS } from '../guards.ts'
 

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict'
 import { FORMATS } from '../../src/formats/table.ts'
-import { fitRequest } from '../../src/gateway/parameters.ts'
-import { FinalSink } from '../../src/gateway/sink.ts'
+import { FinalSink } from '../../src/gateway/answer/sink.ts'
+import { fitRequest } from '../../src/gateway/routing/parameters.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../test/support/scripted-attempt.ts'

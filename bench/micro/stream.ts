@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { FormatName, Quirk } from '../../src/providers/provider.ts'
 import { EventSink } from '../../src/server/event-sink.ts'
 import { Reply } from '../../src/server/reply.ts'

@@ -5,7 +5,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createPoolOf } from '../../src/tasks/pool.ts'
 import { INLINE_BELOW_MICROS } from '../../src/tasks/pool-settings.ts'
 import { FAULTY, FAULTY_ENTRY } from '../../test/support/faulty-tasks.ts'

@@ -5,12 +5,12 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import type { Log } from '../log.ts'
+import { Remembered, type RememberedLimits } from '../invalidation/store-cache.ts'
+import { type Budget, budgetsOf } from '../limits/budgets.ts'
+import type { Log } from '../log/log.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
-import { type Budget, budgetsOf } from './budgets.ts'
-import { Remembered, type RememberedLimits } from './remembered.ts'
 
 /** Whom guardrails are looked up for. */
 export type Guarded = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>

@@ -5,10 +5,10 @@
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Log } from '../log.ts'
+import { Remembered, type RememberedLimits } from '../invalidation/store-cache.ts'
+import type { Log } from '../log/log.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import { hashKey, keyKind } from './api-key.ts'
-import { Remembered, type RememberedLimits } from './remembered.ts'
 
 export { createKey } from './api-key.ts'
 

@@ -1,6 +1,6 @@
 /**
  * The contract of a wire format: how one kind of provider API is spoken. Pure: no I/O, no clock, no config.
- * Everything a model says reaches the rest of the gateway as Deltas; `gateway/assemble.ts` alone turns them
+ * Everything a model says reaches the rest of the gateway as Deltas; `gateway/answer/assemble.ts` alone turns them
  * into items, ids, indexes and events.
  */
 import type { GatewayError } from '../errors.ts'

@@ -4,21 +4,22 @@
  * are asked for only those hold that say where data may go: what is asked quotes the caller. Their usage records belong
  * to the service itself and name the exchange they were asked for.
  */
-import { NO_OWN_KEYS } from '../access/own-keys.ts'
-import { FREE, type Quota } from '../access/quota.ts'
+
 import { unixSeconds } from '../clock.ts'
+import { NO_OWN_KEYS } from '../credentials/own-keys.ts'
 import { GatewayError } from '../errors.ts'
-import type { Ask } from '../exchange.ts'
 import { generationId } from '../ids.ts'
+import { FREE, type Quota } from '../limits/quota.ts'
+import { openMarks } from '../metrics/stages.ts'
 import type { Caller } from '../protocol/records.ts'
-import { openMarks } from '../stages.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
-import { type Guard, NO_GUARD } from './guard.ts'
+import { FinalSink } from './answer/sink.ts'
+import type { Ask } from './exchange.ts'
+import { type Guard, NO_GUARD } from './guard/guard.ts'
 import type { GatewayTools } from './pipeline.ts'
+import { NO_STEPS } from './plugin-chain.ts'
 import { createGateway } from './respond.ts'
-import type { Restrictions } from './restrictions.ts'
-import { FinalSink } from './sink.ts'
-import { NO_STEPS } from './steps.ts'
+import type { Restrictions } from './routing/restrictions.ts'
 
 const SERVICE: Caller = {
   keyHash: '',

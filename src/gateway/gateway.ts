@@ -1,6 +1,7 @@
 /** What the pipeline offers to the front ends: one verb. */
-import type { Call } from '../exchange.ts'
-import type { Outcome, Sink } from './sink.ts'
+
+import type { Outcome, Sink } from './answer/sink.ts'
+import type { Call } from './exchange.ts'
 
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: whatever happens is in the outcome or in the sink. */

@@ -1,7 +1,8 @@
 /** The `gateway_metadata` object: how an exchange was routed. Pure. */
-import type { Exchange } from '../exchange.ts'
+
+import { shownTimes } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { shownTimes } from '../stages.ts'
+import type { Exchange } from './exchange.ts'
 
 /** `selected`: whether the last attempt is the one that answered. */
 export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {

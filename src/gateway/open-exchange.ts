@@ -1,6 +1,6 @@
 /** The beginning of an exchange. */
 import { type Clock, unixSeconds } from '../clock.ts'
-import type { Call, Exchange } from '../exchange.ts'
+import type { Call, Exchange } from './exchange.ts'
 
 export function openExchange(clock: Clock, call: Call): Exchange {
   return {

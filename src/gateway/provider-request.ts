@@ -1,11 +1,11 @@
 /** What one try sends to its provider, and what of it must not be told again. Serve threads. */
 import { GatewayError } from '../errors.ts'
-import type { Attempt, Exchange } from '../exchange.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
-import type { UpstreamRequest } from '../upstream/client.ts'
-import { fitRequest } from './parameters.ts'
+import type { UpstreamRequest } from '../upstream/transport.ts'
+import type { Attempt, Exchange } from './exchange.ts'
+import { fitRequest } from './routing/parameters.ts'
 
 export interface ProviderRequestTools {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }

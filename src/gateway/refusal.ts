@@ -1,9 +1,9 @@
 /** What a caller is told when an exchange fails: what is known beyond the error itself goes with it. */
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
+import type { Charged } from './answer/sink.ts'
+import type { Exchange } from './exchange.ts'
 import { routingMetadata } from './metadata.ts'
-import type { Charged } from './sink.ts'
 
 /** What was judged and read before the exchange failed is told with the failure. */
 export function reported({ alignment, parsedFiles }: Exchange, error: GatewayError): GatewayError {

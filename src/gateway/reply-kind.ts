@@ -1,7 +1,8 @@
 /** What kind of reply is coming, and how large it may be. Pure. */
-import type { Exchange } from '../exchange.ts'
+
 import type { Endpoint } from '../providers/provider.ts'
 import { FRAME_MAX_BYTES } from '../upstream/sse.ts'
+import type { Exchange } from './exchange.ts'
 
 /** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
 export const JSON_MAX_BYTES = 64 * 1024 * 1024

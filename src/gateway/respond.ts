@@ -1,12 +1,13 @@
 /** Every operation of the interface that asks a model comes in here, and leaves answered and accounted. */
-import type { Exchange } from '../exchange.ts'
-import { account, isStoppedHere, summarize, waive } from './account.ts'
+
+import { account, isStoppedHere, summarize, waive } from './accounting/account.ts'
+import type { Outcome } from './answer/sink.ts'
+import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
 import { openExchange } from './open-exchange.ts'
 import { foreseen, type GatewayTools, Pipeline } from './pipeline.ts'
 import { advised, reported, told } from './refusal.ts'
-import { servable } from './servable.ts'
-import type { Outcome } from './sink.ts'
+import { servable } from './routing/explain-refused.ts'
 
 export function createGateway(tools: GatewayTools): Gateway {
   return {

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Ask, Exchange } from '../exchange.ts'
-import type { Metrics } from '../metrics.ts'
+import type { Ask, Exchange } from '../gateway/exchange.ts'
+import type { Metrics } from '../metrics/metrics.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../protocol/limits.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'

@@ -3,7 +3,7 @@
  * default for models with a small context, where nearly every long conversation would be refused.
  */
 import { GatewayError } from '../errors.ts'
-import type { Attempt, Candidate, Exchange } from '../exchange.ts'
+import type { Attempt, Candidate, Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

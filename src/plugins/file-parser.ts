@@ -3,7 +3,7 @@
  * back with the answer, and is not read again when it is sent back. Serve threads.
  */
 import { GatewayError } from '../errors.ts'
-import type { Attempt, Exchange } from '../exchange.ts'
+import type { Attempt, Exchange } from '../gateway/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import {
   documentsOf,

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { type FetchPage, PageError } from '../upstream/fetch-page.ts'

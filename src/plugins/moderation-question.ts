@@ -1,6 +1,7 @@
 /** What the moderation model is shown of a request, how it is asked, and how its answer is read. Pure. */
+
+import { mapSaid } from '../guardrails/texts/request-texts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import { mapSaid } from '../protocol/request-texts.ts'
 
 export interface Moderated {
   readonly flagged: boolean

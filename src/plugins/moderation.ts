@@ -4,7 +4,7 @@
  * service pays for it, so it is only done for requests that the limits of their caller allow.
  */
 import { GatewayError } from '../errors.ts'
-import type { Ask, Exchange } from '../exchange.ts'
+import type { Ask, Exchange } from '../gateway/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import { moderating, piecesOf, readModeration, textsToModerate } from './moderation-question.ts'

@@ -3,7 +3,7 @@
  * what will be delivered. One file per id; table.ts lists them. Types only.
  */
 import type { GatewayError } from '../errors.ts'
-import type { Attempt, Candidate, Exchange } from '../exchange.ts'
+import type { Attempt, Candidate, Exchange } from '../gateway/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'

@@ -2,7 +2,7 @@
  * Response healing: an answer that should have been JSON and nearly is leaves as JSON. Only whole answers: of a stream
  * everything has left by the time anybody knows. The work is done in the task pool, because texts are long and hostile.
  */
-import type { Exchange } from '../exchange.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'

@@ -4,7 +4,7 @@
  * withheld; of a stream, and without `strict`, it is only told.
  */
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { TaskError } from '../tasks/failure.ts'

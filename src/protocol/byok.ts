@@ -1,6 +1,6 @@
 /**
  * The bodies of POST and PATCH /byok as schemas, and the rules that span their fields. Pure.
- * What a key looks like at its provider, and the regions that follow from it, is access/provider-key.ts.
+ * What a key looks like at its provider, and the regions that follow from it, is credentials/parse/provider-key.ts.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from './body.ts'

@@ -5,8 +5,8 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Sink } from '../gateway/sink.ts'
-import type { Metrics } from '../metrics.ts'
+import type { Sink } from '../gateway/answer/sink.ts'
+import type { Metrics } from '../metrics/metrics.ts'
 import { INTERNAL_MESSAGE } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import { FrameWriter } from './frames.ts'

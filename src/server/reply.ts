@@ -1,7 +1,7 @@
 /** Answers: one JSON document, an error envelope, or the beginning of an event stream. */
 import { STATUS_CODES } from 'node:http'
 import type { GatewayError } from '../errors.ts'
-import type { Charged, ExchangeSummary } from '../gateway/sink.ts'
+import type { Charged, ExchangeSummary } from '../gateway/answer/sink.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import type { Wire } from './wire.ts'

@@ -1,6 +1,7 @@
 /** Finds the route of a path. Pure. */
+
+import type { Route } from '../api/handler.ts'
 import { GatewayError } from '../errors.ts'
-import type { Route } from './handler.ts'
 
 /** Every operation answers under both; the longer one is for clients that carry it. */
 const BASE_PATHS = ['/v1', '/api/v1']

@@ -2,8 +2,8 @@
  * One answer of the HTTP library, made safe: it owns the callbacks of the answer, and nothing is called after the end.
  * One of the serve threads. Hot path: `write`.
  */
-import type { Log } from '../log.ts'
-import type { Intake } from './intake.ts'
+import type { Log } from '../log/log.ts'
+import type { Intake } from './admission.ts'
 import type { Wire } from './wire.ts'
 
 /** What is longer may not leave at once, and is followed until it has; this fits into any send buffer. */

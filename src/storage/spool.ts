@@ -10,7 +10,7 @@ import { closeSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import type { Log } from '../log.ts'
+import type { Log } from '../log/log.ts'
 import type { UsageRecord } from './usage.ts'
 
 export interface UsageSpool {

@@ -153,7 +153,7 @@ export interface EndUserStore {
 
 export type DeclaredRegion = 'global' | 'europe' | 'us'
 
-/** A provider credential as it is stored: the key itself only sealed (access/vault.ts). */
+/** A provider credential as it is stored: the key itself only sealed (credentials/vault.ts). */
 export interface CredentialRecord {
   /** UUID. */
   readonly id: string

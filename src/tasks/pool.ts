@@ -5,12 +5,10 @@
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
 import type { Clock } from '../clock.ts'
-import type { Crew, Hand } from './crew.ts'
 import { TaskError, toPlain } from './failure.ts'
-import { Line } from './line.ts'
 import { type Cost, POOL_SETTINGS } from './pool-settings.ts'
+import { Line } from './queue.ts'
 import { TASKS } from './table.ts'
-import type { TaskMetrics } from './tally.ts'
 import type {
   InputOf,
   OutputOf,
@@ -21,6 +19,8 @@ import type {
   TaskTable,
   WorkerSetup,
 } from './task.ts'
+import type { TaskMetrics } from './task-metrics.ts'
+import type { Crew, Hand } from './worker-set.ts'
 
 /** The production entry; unbuilt sources and the built ones have different endings. */
 const WORKER_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url)

@@ -1,6 +1,6 @@
 /** The worker's side of a pool: takes a job on, runs its function, answers in plain data. Task worker. */
 import { toPlain } from './failure.ts'
-import { begin } from './slots.ts'
+import { begin } from './job-state.ts'
 import type { TaskFunction, TaskMessage, TaskReply, TaskTable, WorkerSetup } from './task.ts'
 
 type AnyFunction = TaskFunction<unknown, unknown>

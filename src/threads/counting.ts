@@ -1,9 +1,10 @@
 /** What all threads count with, over a Store of its own. Main thread. */
-import { openCounters, type SharedCounters } from '../access/shared-counters.ts'
-import { createSpending } from '../access/spending.ts'
+
 import type { Clock } from '../clock.ts'
-import type { Config } from '../config.ts'
-import type { Log } from '../log.ts'
+import type { Config } from '../config/config.ts'
+import { openCounters, type SharedCounters } from '../limits/shared-counters.ts'
+import { createSpending } from '../limits/spending.ts'
+import type { Log } from '../log/log.ts'
 import { openStore } from '../storage/open.ts'
 import type { LedgerShipper } from './ledger-shipper.ts'
 

@@ -3,7 +3,7 @@
  * shipped more than once, after a crash in between, but is kept once: the Store leaves an id it has as it is.
  */
 import type { Clock, Timer } from '../clock.ts'
-import type { Log } from '../log.ts'
+import type { Log } from '../log/log.ts'
 import { openStore } from '../storage/open.ts'
 import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '../storage/spool-folder.ts'
 import { readSpool, removeSpool, restBytes, spoolFiles } from '../storage/spool-reader.ts'

@@ -1,8 +1,8 @@
 /** What the supervisor and its threads say to each other. Plain data only: anything else loses its fields. */
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
-import type { Change } from '../access/changes.ts'
-import type { CounterEntry, Refusal } from '../access/counters.ts'
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
+import type { Change } from '../invalidation/bus.ts'
+import type { CounterEntry, Refusal } from '../limits/counters.ts'
 
 /** Handed to a serve thread at its birth. */
 export interface ServeSettings {

@@ -1,6 +1,6 @@
 /** A serve thread as its supervisor sees it: a worker that listens, tells pulse and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
-import type { Change } from '../access/changes.ts'
+import type { Change } from '../invalidation/bus.ts'
 import type {
   CounterAnswer,
   CounterGive,

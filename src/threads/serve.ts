@@ -1,7 +1,8 @@
 /** Entry of a serve thread: builds its object graph, listens, and obeys the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
-import { createBufferedLog } from '../log.ts'
+import { RemoteCounters } from '../limits/counter-client.ts'
+import { createBufferedLog } from '../log/log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import {
@@ -11,7 +12,6 @@ import {
   type ServeSettings,
   type ToThread,
 } from './messages.ts'
-import { RemoteCounters } from './remote-counters.ts'
 
 const settings = workerData as ServeSettings
 const supervisor = parentPort

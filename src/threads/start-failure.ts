@@ -1,7 +1,7 @@
 /** Why a gateway did not start, as the operator is told: one line and an exit code. */
 import { BootstrapError } from '../access/bootstrap.ts'
-import { VaultKeyError } from '../access/vault-keys.ts'
-import { ConfigError } from '../config.ts'
+import { ConfigError } from '../config/config.ts'
+import { VaultKeyError } from '../credentials/vault-keys.ts'
 import { CatalogError } from '../providers/catalog.ts'
 import { StoreError } from '../storage/open.ts'
 import { StartError } from './serve-thread.ts'

@@ -3,7 +3,7 @@
  * started while its database is away goes on trying that. Main thread.
  */
 import { type Clock, type Timer, within } from '../clock.ts'
-import type { Log } from '../log.ts'
+import type { Log } from '../log/log.ts'
 import { isAway } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 

@@ -5,11 +5,11 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
-import type { Log } from '../log.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamRequest } from './client.ts'
+import type { Log } from '../log/log.ts'
 import { type Caller, type Connection, Connections } from './connections.ts'
 import type { ReplyHead } from './reply-parser.ts'
 import { RequestHeads } from './request-head.ts'
+import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamRequest } from './transport.ts'
 import { timeout, transportError, unavailable } from './transport-error.ts'
 
 export interface HttpClientOptions {

@@ -6,7 +6,7 @@ import { GatewayError } from '../errors.ts'
 import type { Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
 import { TextBody } from './body.ts'
-import type { UpstreamClient } from './client.ts'
+import type { UpstreamClient } from './transport.ts'
 
 export interface OcrPage {
   readonly markdown: string

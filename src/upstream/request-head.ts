@@ -3,7 +3,7 @@
  * configuration row holds can bend the framing or change the host.
  */
 import type { GatewayError } from '../errors.ts'
-import type { UpstreamRequest } from './client.ts'
+import type { UpstreamRequest } from './transport.ts'
 import { unavailable } from './transport-error.ts'
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/

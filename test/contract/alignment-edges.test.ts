@@ -1,6 +1,6 @@
 /** The alignment plugin where it meets the rest: what is sent to whom, failover, accounts, time and leaving. */
 import t, { type Test } from 'tap'
-import { loadConfig } from '../../src/config.ts'
+import { loadConfig } from '../../src/config/config.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { openStore } from '../../src/storage/open.ts'

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { deflateSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { type Config, loadConfig } from '../../src/config.ts'
+import { type Config, loadConfig } from '../../src/config/config.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Config, loadConfig } from '../../src/config.ts'
+import { type Config, loadConfig } from '../../src/config/config.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { buildCatalog } from '../../src/threads/build.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'

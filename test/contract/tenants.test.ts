@@ -6,7 +6,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
-import type { Route } from '../../src/server/handler.ts'
+import type { Route } from '../../src/api/handler.ts'
 import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { startGateway } from '../support/gateway.ts'

@@ -1,8 +1,8 @@
 /** Which keys are tried, in which order: every combination of flags and restrictions against an oracle. */
 import t from 'tap'
-import { NO_OWN_KEYS, OwnKeys } from '../../src/access/own-keys.ts'
+import { NO_OWN_KEYS, OwnKeys } from '../../src/credentials/own-keys.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { route } from '../../src/gateway/route.ts'
+import { route } from '../../src/gateway/routing/route.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { CALLER, expected, modelRows, sharedKey, type World, worlds } from '../support/byok-worlds.ts'

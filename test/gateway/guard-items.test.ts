@@ -1,8 +1,8 @@
 /** Items and their fields in a guarded reply: what the client is to run, what another one ran, notes. */
 import t from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler, type Content } from '../../src/gateway/assemble.ts'
-import { echoRequest } from '../../src/gateway/echo.ts'
+import { Assembler, type Content } from '../../src/gateway/answer/assemble.ts'
+import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { kinds, MAIL, open, outputOf, start, text, token } from '../support/output-guard.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ModelRow, ProviderRow } from '../../src/config.ts'
+import type { ModelRow, ProviderRow } from '../../src/config/config.ts'
 import {
   type CatalogConfig,
   CatalogError,

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createKey, createKeyRing } from '../../src/access/keys.ts'
+import type { Route } from '../../src/api/handler.ts'
 import { systemClock } from '../../src/clock.ts'
-import type { Route } from '../../src/server/handler.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseReplies, RawClient } from '../support/raw-http.ts'
 import { startFrontEnd } from './front-end.ts'

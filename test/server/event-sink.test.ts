@@ -1,9 +1,9 @@
 /** What piles up for a reader that is slow: whole turns, however large, and few of them. */
 import t, { type Test } from 'tap'
-import { HeldSink } from '../../src/gateway/held-sink.ts'
+import type { HttpRequest } from '../../src/api/handler.ts'
+import { HeldSink } from '../../src/gateway/answer/held-sink.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { EventSink } from '../../src/server/event-sink.ts'
-import type { HttpRequest } from '../../src/server/handler.ts'
 import { RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'

@@ -1,6 +1,6 @@
 /** The one kind of path parameter that may be any text: over raw sockets, because clients tidy paths up. */
 import t from 'tap'
-import type { Handler, Route } from '../../src/server/handler.ts'
+import type { Handler, Route } from '../../src/api/handler.ts'
 import { createRouter } from '../../src/server/router.ts'
 import { exchange, request } from '../support/raw-http.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'

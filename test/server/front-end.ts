@@ -1,11 +1,11 @@
 /** The real front end on a free port, with what it was told and what it told kept for a test to look at. */
 import type { Test } from 'tap'
+import type { Route } from '../../src/api/handler.ts'
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { GatewayError } from '../../src/errors.ts'
-import type { ExchangeLine, Log } from '../../src/log.ts'
-import { createMetrics, type Metrics } from '../../src/metrics.ts'
+import type { ExchangeLine, Log } from '../../src/log/log.ts'
+import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
 import type { KeyRing } from '../../src/server/authenticate.ts'
-import type { Route } from '../../src/server/handler.ts'
 import { createServer, type HttpServer, type ServerOptions } from '../../src/server/http.ts'
 import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
 

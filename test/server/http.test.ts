@@ -1,6 +1,6 @@
 import t from 'tap'
+import type { Handler, Route } from '../../src/api/handler.ts'
 import { GatewayError } from '../../src/errors.ts'
-import type { Handler, Route } from '../../src/server/handler.ts'
 import { createServer, ListenError } from '../../src/server/http.ts'
 import { exchange, parseReplies, RawClient, type RawReply, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Route } from '../../src/server/handler.ts'
+import type { Route } from '../../src/api/handler.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'
 

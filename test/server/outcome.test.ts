@@ -2,8 +2,8 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import t from 'tap'
+import type { Handler, Route } from '../../src/api/handler.ts'
 import { GatewayError } from '../../src/errors.ts'
-import type { Handler, Route } from '../../src/server/handler.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'
 

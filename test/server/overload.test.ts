@@ -1,7 +1,7 @@
 /** Requests that are turned away because the thread has enough to do. */
 import t, { type Test } from 'tap'
+import type { Handler, Route } from '../../src/api/handler.ts'
 import type { Clock } from '../../src/clock.ts'
-import type { Handler, Route } from '../../src/server/handler.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'

@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createLog } from '../../src/log.ts'
+import { createLog } from '../../src/log/log.ts'
 import { openSpool, type SpoolOptions } from '../../src/storage/spool.ts'
 import { claimAbandoned, claimSpoolFolder, spoolRoot } from '../../src/storage/spool-folder.ts'
 import { readSpool, spoolFiles } from '../../src/storage/spool-reader.ts'

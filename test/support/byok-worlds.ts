@@ -2,8 +2,9 @@
  * Worlds of own credentials by enumeration, and what has to be tried in each, in order, by an oracle of its own: one
  * plain reading of the rules, which shares no code with the gateway.
  */
-import type { Credential } from '../../src/access/own-keys.ts'
-import type { Config } from '../../src/config.ts'
+
+import type { Config } from '../../src/config/config.ts'
+import type { Credential } from '../../src/credentials/own-keys.ts'
 import { credentialOf } from './own-keys.ts'
 
 export const CALLER = 'a'.repeat(64)

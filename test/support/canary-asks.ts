@@ -1,5 +1,6 @@
 /** Everything a caller can do wrong at an operation, with secrets wherever something can be said. Data. */
 import type { TSchema } from '@sinclair/typebox'
+import type { Route } from '../../src/api/handler.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
 import { CreditCreation } from '../../src/protocol/credits.ts'
 import { EndUserCreation, EndUserUpdate } from '../../src/protocol/end-users.ts'
@@ -12,7 +13,6 @@ import {
 import { KeyCreation, KeyUpdate } from '../../src/protocol/keys.ts'
 import { ResponsesRequest } from '../../src/protocol/request-body.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../../src/protocol/workspaces.ts'
-import type { Route } from '../../src/server/handler.ts'
 import type { Ask } from './canary-client.ts'
 import type { Secrets } from './canary-secrets.ts'
 

@@ -1,5 +1,5 @@
 /** What `sluice check` does to each of many files, in one process: prints what is wrong with it. Arguments: files. */
-import { ConfigError, loadConfig } from '../../src/config.ts'
+import { ConfigError, loadConfig } from '../../src/config/config.ts'
 import { buildCatalog } from '../../src/threads/build.ts'
 import { startFailure } from '../../src/threads/start-failure.ts'
 

@@ -1,7 +1,7 @@
 /** Credentials for tests: records sealed by a real vault, and where they are kept while no database is wanted. */
 import { randomBytes } from 'node:crypto'
-import { ownerOf, type Vault } from '../../src/access/vault.ts'
-import type { VaultKey } from '../../src/access/vault-keys.ts'
+import { ownerOf, type Vault } from '../../src/credentials/vault.ts'
+import type { VaultKey } from '../../src/credentials/vault-keys.ts'
 import type { CredentialRecord } from '../../src/storage/store.ts'
 import { credentialOf } from './own-keys.ts'
 

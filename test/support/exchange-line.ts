@@ -1,4 +1,4 @@
-import type { ExchangeLine } from '../../src/log.ts'
+import type { ExchangeLine } from '../../src/log/log.ts'
 
 /** The least that a line of an exchange says. */
 export const EXCHANGE_LINE: ExchangeLine = {

@@ -1,5 +1,5 @@
 /** The metrics that the product declares, as the tests of docs, dashboards and alert rules need them. */
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 
 export interface Declared {

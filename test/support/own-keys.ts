@@ -1,7 +1,7 @@
 /** Own provider credentials for tests: records with everything unrestricted unless a case says otherwise. */
 import { randomUUID } from 'node:crypto'
-import type { Credential } from '../../src/access/own-keys.ts'
-import type { Vault } from '../../src/access/vault.ts'
+import type { Credential } from '../../src/credentials/own-keys.ts'
+import type { Vault } from '../../src/credentials/vault.ts'
 import {
   type CredentialRecord,
   DEFAULT_ORGANIZATION_ID,

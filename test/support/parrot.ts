@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Config } from '../../src/config.ts'
+import type { Config } from '../../src/config/config.ts'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
 import { parsedObject, readBody, targetOf } from '../../src/sim/incoming.ts'
 import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'

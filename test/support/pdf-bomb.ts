@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { TaskError } from '../../src/tasks/failure.ts'
 import { createTaskPool } from '../../src/tasks/pool.ts'
 import { writePdf } from './pdf.ts'

@@ -1,10 +1,10 @@
 /** The whole table of operations, to look at: its handlers are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import { createVault } from '../../src/access/vault.ts'
-import { createMetrics } from '../../src/metrics.ts'
-import type { Route } from '../../src/server/handler.ts'
-import { createRoutes } from '../../src/server/routes.ts'
+import type { Route } from '../../src/api/handler.ts'
+import { createRoutes } from '../../src/api/operations.ts'
+import { createVault } from '../../src/credentials/vault.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { TestClock } from './test-clock.ts'
 

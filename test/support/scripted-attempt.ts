@@ -1,19 +1,19 @@
 /** One attempt at a scripted provider: real decoder, assembler and attempt, no socket. */
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { toGatewayError } from '../../src/errors.ts'
-import type { Exchange } from '../../src/exchange.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import type { Ending } from '../../src/gateway/assemble.ts'
+import type { Ending } from '../../src/gateway/answer/assemble.ts'
+import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { AttemptRun, type AttemptTools } from '../../src/gateway/attempt.ts'
 import { Drains } from '../../src/gateway/drains.ts'
+import type { Exchange } from '../../src/gateway/exchange.ts'
 import { openExchange } from '../../src/gateway/open-exchange.ts'
-import type { Sink } from '../../src/gateway/sink.ts'
-import { createLog } from '../../src/log.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createLog } from '../../src/log/log.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { openMarks } from '../../src/metrics/stages.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
-import { openMarks } from '../../src/stages.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamHandler } from '../../src/upstream/client.ts'
+import type { UpstreamCall, UpstreamClient, UpstreamHandler } from '../../src/upstream/transport.ts'
 
 /** A client whose calls do nothing by themselves: the test plays the socket, through `handler`. */
 export class ScriptedClient implements UpstreamClient {

@@ -1,7 +1,7 @@
 /** A thread that has a task pool of its own, as serve threads do. */
 import { parentPort } from 'node:worker_threads'
 import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createPoolOf } from '../../src/tasks/pool.ts'
 import { FAULTY, FAULTY_ENTRY } from './faulty-tasks.ts'
 

@@ -2,7 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
 import { TaskError, TaskFailure } from '../../src/tasks/failure.ts'
 import { createTaskPool } from '../../src/tasks/pool.ts'

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { compileRules, type RuleSet } from '../../src/guardrails/rules.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createEvaluator } from '../../src/tasks/evaluate-texts.ts'
 import { TaskFailure } from '../../src/tasks/failure.ts'
 import { createTaskPool } from '../../src/tasks/pool.ts'

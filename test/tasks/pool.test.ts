@@ -2,7 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { type Clock, systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { TaskError, type TaskOutcome } from '../../src/tasks/failure.ts'
 import { createPoolOf } from '../../src/tasks/pool.ts'
 import { costOf, INLINE_BELOW_MICROS } from '../../src/tasks/pool-settings.ts'

@@ -2,7 +2,7 @@
 import { appendFileSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createLog } from '../../src/log.ts'
+import { createLog } from '../../src/log/log.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openSpool } from '../../src/storage/spool.ts'
 import { spoolFiles } from '../../src/storage/spool-reader.ts'

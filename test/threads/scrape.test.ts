@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createMetrics } from '../../src/metrics.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { MetricSnapshot } from '../../src/threads/messages.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 import { type ScrapedThread, Scraper } from '../../src/threads/scrape.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { VaultKeyError } from '../../src/access/vault-keys.ts'
+import { VaultKeyError } from '../../src/credentials/vault-keys.ts'
 import { StoreError } from '../../src/storage/open.ts'
 import { watchStore } from '../../src/threads/store-watch.ts'
 import { TestClock } from '../support/test-clock.ts'

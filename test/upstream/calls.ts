@@ -1,8 +1,8 @@
 /** What the tests of the upstream client share: a client whose clock stands still, and a handler that takes notes. */
 import type { Test } from 'tap'
 import type { GatewayError } from '../../src/errors.ts'
-import type { UpstreamHandler, UpstreamHead, UpstreamRequest } from '../../src/upstream/client.ts'
 import { createHttpClient, type HttpClientOptions } from '../../src/upstream/http-client.ts'
+import type { UpstreamHandler, UpstreamHead, UpstreamRequest } from '../../src/upstream/transport.ts'
 import { type Answering, FaultServer } from '../support/fault-server.ts'
 import { TestClock } from '../support/test-clock.ts'
 

@@ -1,0 +1,145 @@
+/** GET, POST /credits and GET /activity: what the organization has, and what it used day by day. */
+import { randomUUID } from 'node:crypto'
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
+import { chargedOf } from '../limits/charges.ts'
+import { periodStart } from '../limits/periods.ts'
+import { microToUsd, sumToUsd, toMicroUsd } from '../money.ts'
+import { bodyCheck } from '../protocol/body.ts'
+import { CreditCreation } from '../protocol/credits.ts'
+import { parseDay } from '../protocol/instants.ts'
+import { IDENTIFIER_MAX_CHARS, MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import type { CreditEntry, Store } from '../storage/store.ts'
+import type { ActivityFilter, ActivityRow } from '../storage/usage.ts'
+import type { HttpRequest, Route } from './handler.ts'
+import { parameter, refused, textParameter } from './paging.ts'
+
+export interface AccountTools {
+  readonly store: Pick<Store, 'credits' | 'ledger'>
+  readonly clock: Clock
+  /** What the gateway charges for requests on own credentials, of their price. */
+  readonly byokFeePercent: number
+  /** Display name of a provider; null when the catalogue has it no more. */
+  readonly providerName: (slug: string) => string | null
+}
+
+const DAY_MS = 86_400_000
+/** Completed days that GET /activity looks back. */
+const ACTIVITY_DAYS = 30
+const HASH = /^[0-9a-f]{64}$/
+
+const checkCreation = bodyCheck(CreditCreation)
+
+export function accountRoutes(tools: AccountTools): readonly Route[] {
+  const { clock, byokFeePercent } = tools
+  const { credits, ledger } = tools.store
+  return [
+    {
+      method: 'GET',
+      path: '/credits',
+      bodyLimitBytes: 0,
+      key: 'management',
+      async handler(request, reply) {
+        const { organizationId } = request.key
+        const [total, used] = await Promise.all([
+          credits.total(organizationId),
+          ledger.usageSince({ organizationId, since: '' }),
+        ])
+        const usage = sumToUsd(chargedOf(used, byokFeePercent))
+        reply.json(200, { data: { total_credits: microToUsd(total), total_usage: usage } })
+      },
+    },
+    {
+      method: 'POST',
+      path: '/credits',
+      bodyLimitBytes: MANAGEMENT_BODY_MAX_BYTES,
+      key: 'management',
+      async handler(request, reply) {
+        const entry = newEntry(request, clock)
+        if (await credits.add(entry)) return reply.json(201, { data: shownEntry(entry) })
+        const earlier = await credits.find(entry.organizationId, entry.id)
+        if (earlier === null) throw new Error('a credit entry is neither new nor known')
+        if (earlier.amount !== entry.amount) {
+          throw new GatewayError('conflict', 'id: was used for an entry of another amount')
+        }
+        reply.json(200, { data: shownEntry(earlier) })
+      },
+    },
+    {
+      method: 'GET',
+      path: '/activity',
+      bodyLimitBytes: 0,
+      key: 'management',
+      async handler(request, reply) {
+        const filter = activityFilter(request, clock.nowMs())
+        const rows = await ledger.activity(filter)
+        reply.json(200, { data: rows.map(row => shownRow(tools, row, filter.byWorkspace)) })
+      },
+    },
+  ]
+}
+
+/** @throws GatewayError `invalid_request` */
+function newEntry(request: HttpRequest, clock: Clock): CreditEntry {
+  const body = checkCreation(request.body)
+  const amount = toMicroUsd(body.amount)
+  if (amount === null) throw refused('amount', 'must have at most 6 decimals')
+  if (amount === 0) throw refused('amount', 'must not be 0')
+  return {
+    id: body.id ?? randomUUID(),
+    organizationId: request.key.organizationId,
+    amount,
+    note: body.note ?? null,
+    createdAt: isoInstant(clock.nowMs()),
+  }
+}
+
+/** @throws GatewayError `invalid_request` that names the query parameter at fault. */
+function activityFilter({ query, key }: HttpRequest, nowMs: number): ActivityFilter {
+  const today = Date.parse(periodStart('daily', nowMs))
+  const earliest = today - ACTIVITY_DAYS * DAY_MS
+  const date = parameter(query, 'date')
+  const day = date === undefined ? null : parseDay(date)
+  if (date !== undefined && (day === null || day < earliest || day >= today)) {
+    throw refused('date', `must be one of the last ${ACTIVITY_DAYS} completed days (UTC) as YYYY-MM-DD`)
+  }
+  const keyHash = parameter(query, 'api_key_hash')
+  if (keyHash !== undefined && !HASH.test(keyHash)) {
+    throw refused('api_key_hash', 'must be 64 lowercase hexadecimal characters')
+  }
+  const groupBy = parameter(query, 'group_by')
+  if (groupBy !== undefined && groupBy !== 'workspace') throw refused('group_by', 'must be workspace')
+  const endUser = textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS)
+  const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
+  return {
+    organizationId: key.organizationId,
+    since: new Date(day ?? earliest).toISOString(),
+    until: new Date(day === null ? today : day + DAY_MS).toISOString(),
+    byWorkspace: groupBy !== undefined,
+    ...(keyHash === undefined ? {} : { keyHash }),
+    ...(endUser === undefined ? {} : { endUser }),
+    ...(workspaceId === undefined ? {} : { workspaceId }),
+  }
+}
+
+function shownEntry(entry: CreditEntry) {
+  return { id: entry.id, amount: microToUsd(entry.amount), note: entry.note, created_at: entry.createdAt }
+}
+
+function shownRow({ providerName, byokFeePercent }: AccountTools, row: ActivityRow, byWorkspace: boolean) {
+  return {
+    date: row.date,
+    model: row.model,
+    model_permaslug: row.model,
+    endpoint_id: null,
+    provider_name: row.provider === null ? null : (providerName(row.provider) ?? row.provider),
+    usage: sumToUsd(chargedOf(row, byokFeePercent)),
+    byok_usage_inference: sumToUsd(row.byokCost),
+    requests: row.requests,
+    prompt_tokens: Number(row.inputTokens),
+    completion_tokens: Number(row.outputTokens),
+    reasoning_tokens: Number(row.reasoningTokens),
+    ...(byWorkspace ? { workspace_id: row.workspaceId } : {}),
+  }
+}

@@ -1,0 +1,91 @@
+/** GET /generation?id=: what became of one request, by its generation id. */
+import { GatewayError } from '../errors.ts'
+import { byokFee } from '../gateway/accounting/cost.ts'
+import type { Ledger } from '../gateway/accounting/ledger.ts'
+import { toUsd } from '../money.ts'
+import type { UsageRecord } from '../storage/usage.ts'
+import type { Handler } from './handler.ts'
+
+/** Ours are 35 characters long; anything much longer is no id and not worth a question to the Store. */
+const ID_MAX_CHARS = 128
+
+/**
+ * The record is there at once on the thread that served the request, and a second after the answer everywhere. An
+ * id of another organization is as unknown as one that never was.
+ */
+export function findGeneration(ledger: Pick<Ledger, 'find'>, byokFeePercent: number): Handler {
+  return async (request, reply) => {
+    const [id, ...more] = request.query.getAll('id')
+    if (id === undefined || id === '' || more.length > 0) {
+      throw new GatewayError('invalid_request', 'id: expected the id of one generation')
+    }
+    const known = id.length <= ID_MAX_CHARS && !id.includes('\0') && id.isWellFormed()
+    const record = known ? await ledger.find(id, request.key.organizationId) : null
+    if (record === null) throw new GatewayError('not_found', 'Generation not found')
+    reply.json(200, { data: shown(record, byokFeePercent) })
+  }
+}
+
+/** What this version does not have is null, so that clients find every field. */
+function shown(record: UsageRecord, byokFeePercent: number) {
+  const cost = toUsd(record.isByok ? byokFee(record.cost, byokFeePercent) : record.cost)
+  return {
+    id: record.id,
+    upstream_id: record.upstreamId,
+    request_id: record.id,
+    api_type: 'completions',
+    model: record.model,
+    provider_name: record.providerName,
+    router: null,
+    created_at: record.createdAt,
+    streamed: record.streamed,
+    cancelled: record.cancelled,
+    outcome: record.outcome,
+    error: record.error,
+    finish_reason: record.finishReason,
+    native_finish_reason: record.nativeFinishReason,
+    latency: record.latencyMs,
+    generation_time: record.generationMs,
+    moderation_latency: null,
+    accounting: record.accounting,
+    tokens_prompt: record.inputTokens,
+    tokens_completion: record.outputTokens,
+    native_tokens_prompt: record.inputTokens,
+    native_tokens_completion: record.outputTokens,
+    native_tokens_reasoning: record.reasoningTokens,
+    native_tokens_cached: record.cachedTokens,
+    native_tokens_completion_images: null,
+    total_cost: cost,
+    usage: cost,
+    cache_discount: null,
+    upstream_inference_cost: record.isByok ? toUsd(record.cost) : null,
+    is_byok: record.isByok,
+    service_tier: record.serviceTier,
+    session_id: record.sessionId,
+    external_user: record.endUser,
+    workspace_id: record.workspaceId,
+    data_region: record.dataRegion,
+    http_referer: null,
+    user_agent: null,
+    app_id: null,
+    preset_id: null,
+    web_search_engine: null,
+    num_search_results: record.webSearchRequests === 0 ? null : record.webSearchRequests,
+    num_fetches: null,
+    num_media_prompt: null,
+    num_media_completion: null,
+    num_input_audio_prompt: null,
+    response_cache_source_id: null,
+    provider_responses: record.attempts.map((attempt, at) => ({
+      provider_name: attempt.providerName,
+      endpoint_id: null,
+      id: at === record.attempts.length - 1 ? record.upstreamId : null,
+      model_permaslug: attempt.model,
+      status: attempt.status,
+      latency: null,
+      is_byok: attempt.isByok,
+      routed_service_tier: at === record.attempts.length - 1 ? record.serviceTier : null,
+      error: attempt.error,
+    })),
+  }
+}

@@ -1,0 +1,149 @@
+/** To whom guardrails are assigned: /guardrails/{id}/assignments/keys and /members, and the lists of all. */
+
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import { isoInstant } from '../instant.ts'
+import type { Changes } from '../invalidation/bus.ts'
+import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
+import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'
+import type { AssignmentPlace, Store } from '../storage/store.ts'
+import type { Handler, HttpRequest, Route } from './handler.ts'
+import { pageOf, refused } from './paging.ts'
+
+export interface AssignmentTools {
+  readonly store: Pick<Store, 'guardrails' | 'keys'>
+  readonly changes: Changes
+  readonly clock: Clock
+}
+
+/** The guardrail that the path names. Throws GatewayError `not_found`. */
+type Naming = (request: HttpRequest) => Promise<GuardrailRecord>
+
+/** What differs between keys and members. */
+interface Assignees {
+  readonly kind: AssigneeKind
+  /** Whom a body names. Throws GatewayError `invalid_request`. */
+  readonly read: (body: unknown) => readonly string[]
+  readonly shown: (assignment: GuardrailAssignment) => object
+}
+
+/** A hundred ids of members, every character of them escaped, with room to spare. */
+const BODY_MAX_BYTES = 512 * 1024
+
+const KEYS: Assignees = {
+  kind: 'api-key',
+  read: body => checkKeyAssignees(body).key_hashes,
+  shown: assignment => ({
+    id: assignment.id,
+    guardrail_id: assignment.guardrailId,
+    key_hash: assignment.assignee,
+    key_name: assignment.keyName,
+    key_label: assignment.keyLabel,
+    assigned_by: assignment.assignedBy,
+    created_at: assignment.createdAt,
+  }),
+}
+
+const MEMBERS: Assignees = {
+  kind: 'member',
+  read: body => checkMemberAssignees(body).member_user_ids,
+  shown: assignment => ({
+    id: assignment.id,
+    guardrail_id: assignment.guardrailId,
+    user_id: assignment.assignee,
+    organization_id: assignment.organizationId,
+    assigned_by: assignment.assignedBy,
+    created_at: assignment.createdAt,
+  }),
+}
+
+export function assignmentRoutes(tools: AssignmentTools, named: Naming): readonly Route[] {
+  return [...routesOf(tools, named, 'keys', KEYS), ...routesOf(tools, named, 'members', MEMBERS)]
+}
+
+function routesOf(tools: AssignmentTools, named: Naming, noun: string, assignees: Assignees): Route[] {
+  const get = { method: 'GET', bodyLimitBytes: 0, key: 'management' } as const
+  const post = { method: 'POST', bodyLimitBytes: BODY_MAX_BYTES, key: 'management' } as const
+  const path = `/guardrails/{id}/assignments/${noun}`
+  return [
+    { ...get, path: `/guardrails/assignments/${noun}`, handler: listAll(tools, assignees) },
+    { ...get, path, handler: listOfOne(tools, named, assignees) },
+    { ...post, path, handler: assign(tools, named, assignees) },
+    { ...post, path: `${path}/remove`, handler: unassign(tools, named, assignees) },
+  ]
+}
+
+function listAll({ store: { guardrails } }: AssignmentTools, { kind, shown }: Assignees): Handler {
+  return async ({ key, query }, reply) => {
+    const { items, total } = await guardrails.assignments(
+      { organizationId: key.organizationId, kind },
+      pageOf(query),
+    )
+    reply.json(200, { data: items.map(shown), total_count: total })
+  }
+}
+
+function listOfOne(
+  { store: { guardrails } }: AssignmentTools,
+  named: Naming,
+  { kind, shown }: Assignees,
+): Handler {
+  return async (request, reply) => {
+    const page = pageOf(request.query)
+    const { items, total } = await guardrails.assignments(placeOf(await named(request), kind), page)
+    reply.json(200, { data: items.map(shown), total_count: total })
+  }
+}
+
+/** All of them or, when one is unknown, none. What they had before is replaced. */
+function assign(
+  { store, changes, clock }: AssignmentTools,
+  named: Naming,
+  { kind, read }: Assignees,
+): Handler {
+  return async (request, reply) => {
+    const assignees = read(request.body)
+    const guardrail = await named(request)
+    const { organizationId } = guardrail
+    if (guardrail.isWorkspaceDefault) {
+      throw refused('id', 'must not be the default guardrail of a workspace, which applies to all of it')
+    }
+    if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
+    const assigned = await store.guardrails.assign(placeOf(guardrail, kind), assignees, {
+      assignedBy: request.key.creatorUserId,
+      createdAt: isoInstant(clock.nowMs()),
+    })
+    // Somebody else may have deleted it meanwhile.
+    if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')
+    changes.publish({ kind: 'guardrails', organizationId })
+    reply.json(200, { assigned_count: assigned })
+  }
+}
+
+/** Who does not have it is not counted. */
+function unassign({ store, changes }: AssignmentTools, named: Naming, { kind, read }: Assignees): Handler {
+  return async (request, reply) => {
+    const assignees = read(request.body)
+    const guardrail = await named(request)
+    const unassigned = await store.guardrails.unassign(placeOf(guardrail, kind), assignees)
+    if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
+    reply.json(200, { unassigned_count: unassigned })
+  }
+}
+
+/** @throws GatewayError `invalid_request`: the hash of another organization's key is as unknown as any other. */
+async function checkKeys(
+  store: AssignmentTools['store'],
+  { organizationId, workspaceId }: GuardrailRecord,
+  hashes: readonly string[],
+): Promise<void> {
+  const known = await store.keys.known(organizationId, hashes, workspaceId ?? undefined)
+  const at = hashes.findIndex(hash => !known.has(hash))
+  if (at < 0) return
+  const where = workspaceId === null ? 'this account' : "the guardrail's workspace"
+  throw refused(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)
+}
+
+function placeOf({ organizationId, id }: GuardrailRecord, kind: AssigneeKind): AssignmentPlace {
+  return { organizationId, guardrailId: id, kind }
+}

@@ -1,0 +1,102 @@
+/** What a key has used, as its record shows it: sums over the ledger, which is about a second behind the answers. */
+import { LRUCache } from 'lru-cache'
+import type { Clock } from '../clock.ts'
+import { chargedOf, countedOf, PICOS_PER_MICRO } from '../limits/charges.ts'
+import { periodStart } from '../limits/periods.ts'
+import { microToUsd, sumToUsd } from '../money.ts'
+import type { KeyRecord, LimitReset, Store } from '../storage/store.ts'
+import type { UsageTotals } from '../storage/usage.ts'
+
+export interface KeyUsageTools {
+  readonly store: Pick<Store, 'ledger'>
+  readonly clock: Clock
+  /** What the gateway charges for requests on own credentials, of their price. */
+  readonly byokFeePercent: number
+}
+
+interface Sums {
+  readonly total: UsageTotals
+  readonly daily: UsageTotals
+  readonly weekly: UsageTotals
+  readonly monthly: UsageTotals
+}
+
+/** How long sums are told again: no longer than the ledger lags anyway. */
+const RECENT_MS = 1_000
+const RECENT_MAX = 1_000
+
+export class KeyUsage {
+  readonly #tools: KeyUsageTools
+  readonly #recent: LRUCache<string, Promise<Sums>>
+
+  constructor(tools: KeyUsageTools) {
+    this.#tools = tools
+    this.#recent = new LRUCache({
+      max: RECENT_MAX,
+      ttl: RECENT_MS,
+      ttlResolution: 0,
+      perf: { now: () => tools.clock.monotonicMs() },
+    })
+  }
+
+  /** The limit and usage fields of a key. */
+  async shown(key: KeyRecord) {
+    return this.#fields(key, await this.#sums(key))
+  }
+
+  /** The same at most once a second: for callers who are not trusted to ask seldom. */
+  async shownRecent(key: KeyRecord) {
+    let sums = this.#recent.get(key.hash)
+    if (sums === undefined) {
+      sums = this.#sums(key)
+      this.#recent.set(key.hash, sums)
+      sums.catch(() => this.#recent.delete(key.hash))
+    }
+    return this.#fields(key, await sums)
+  }
+
+  async #sums(key: KeyRecord): Promise<Sums> {
+    const { store, clock } = this.#tools
+    const nowMs = clock.nowMs()
+    const since = (period: LimitReset | null): Promise<UsageTotals> =>
+      store.ledger.usageSince({
+        organizationId: key.organizationId,
+        keyHash: key.hash,
+        since: periodStart(period, nowMs),
+      })
+    const [total, daily, weekly, monthly] = await Promise.all([
+      since(null),
+      since('daily'),
+      since('weekly'),
+      since('monthly'),
+    ])
+    return { total, daily, weekly, monthly }
+  }
+
+  #fields(key: KeyRecord, sums: Sums) {
+    const { byokFeePercent } = this.#tools
+    const charged = (sum: UsageTotals): number => sumToUsd(chargedOf(sum, byokFeePercent))
+    const counted = countedOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
+    return {
+      limit: key.limit === null ? null : microToUsd(key.limit),
+      limit_remaining: remaining(key, counted),
+      limit_reset: key.limitReset,
+      include_byok_in_limit: key.includeByokInLimit,
+      usage: charged(sums.total),
+      usage_daily: charged(sums.daily),
+      usage_weekly: charged(sums.weekly),
+      usage_monthly: charged(sums.monthly),
+      byok_usage: sumToUsd(sums.total.byokCost),
+      byok_usage_daily: sumToUsd(sums.daily.byokCost),
+      byok_usage_weekly: sumToUsd(sums.weekly.byokCost),
+      byok_usage_monthly: sumToUsd(sums.monthly.byokCost),
+    }
+  }
+}
+
+/** Never below zero: the last request of a period may cost more than was left. */
+function remaining({ limit }: KeyRecord, counted: bigint): number | null {
+  if (limit === null) return null
+  const left = BigInt(limit) * PICOS_PER_MICRO - counted
+  return left > 0n ? sumToUsd(left) : 0
+}

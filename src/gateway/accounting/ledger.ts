@@ -1,0 +1,40 @@
+/**
+ * The usage ledger as one serve thread sees it: records go to its spool, from where the supervisor ships them into
+ * the Store. The latest ones are kept at hand too, so that this thread finds at once what it has just served.
+ */
+import type { UsageSpool } from '../../storage/spool.ts'
+import type { LedgerStore } from '../../storage/store.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+
+export interface Ledger {
+  /** Keeps the record: it survives a kill of the process from here on. Never throws. */
+  append(record: UsageRecord): void
+  /** Null when there is none of that id in that organization. */
+  find(id: string, organizationId: string): Promise<UsageRecord | null>
+}
+
+/** Half of what is kept. About a megabyte in all; older ones have long been shipped. */
+const GENERATION_MAX = 500
+
+export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
+  // Two generations instead of a list in order: the older one goes as a whole, so that adding is all there is to do.
+  // As texts, since the collector would copy thirty objects for each record, and hardly any is asked for.
+  let recent = new Map<string, string>()
+  let earlier: ReadonlyMap<string, string> = new Map()
+  return {
+    append(record) {
+      const line = spool.append(record)
+      if (recent.size === GENERATION_MAX) {
+        earlier = recent
+        recent = new Map()
+      }
+      recent.set(record.id, line)
+    },
+    async find(id, organizationId) {
+      const line = recent.get(id) ?? earlier.get(id)
+      if (line === undefined) return store.find(id, organizationId)
+      const record = JSON.parse(line) as UsageRecord
+      return record.organizationId === organizationId ? record : null
+    },
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * What every output item has while it is being said: its place, the deltas it may take, its beginning and its
+ * end. A kind of item takes the deltas it knows and leaves the rest to throw. Hot path.
+ */
+import { GatewayError } from '../../../errors.ts'
+import type { HostedStart } from '../../../formats/format.ts'
+import type { StreamEvent } from '../../../protocol/events.ts'
+import type { Annotation, Logprob, OutputItem } from '../../../protocol/items.ts'
+
+/** Takes an event whose `sequence_number` is still 0: the assembler alone numbers. */
+export type EmitEvent = (event: StreamEvent) => void
+
+export type ClosingStatus = 'completed' | 'incomplete'
+export type ClosingFields = Readonly<Record<string, unknown>> | null
+
+/** An output item that is open: owns its inner events and gives the finished item at its close. */
+export abstract class ItemBuilder {
+  /** The item's public id, the same from its first event to its last. */
+  readonly id: string
+  readonly outputIndex: number
+  protected readonly emit: EmitEvent
+
+  constructor(id: string, outputIndex: number, emit: EmitEvent) {
+    this.id = id
+    this.outputIndex = outputIndex
+    this.emit = emit
+  }
+
+  text(_part: number, _text: string, _logprobs: readonly Logprob[] | null): void {
+    throw misplaced('text')
+  }
+  refusal(_part: number, _text: string): void {
+    throw misplaced('refusal')
+  }
+  annotation(_part: number, _annotation: Annotation): void {
+    throw misplaced('annotation')
+  }
+  reasoning(_form: 'text' | 'summary', _part: number, _text: string): void {
+    throw misplaced('reasoning')
+  }
+  arguments(_text: string): void {
+    throw misplaced('arguments')
+  }
+  progress(_name: string, _fields: Readonly<Record<string, unknown>>): void {
+    throw misplaced('progress')
+  }
+  /** The item as `output_item.added` shows it. */
+  abstract begun(): OutputItem
+  /** Emits what closes the item's inside and returns the finished item. */
+  abstract close(fields: ClosingFields, status: ClosingStatus): OutputItem
+
+  /** The item with the provider's closing fields over it, which may replace anything but the id. */
+  protected finished(item: OutputItem | HostedStart, fields: ClosingFields): OutputItem {
+    return { ...item, ...fields, id: this.id } as OutputItem
+  }
+}
+
+/** A decoder addressed an item of another kind: a fault of ours, not of the provider. */
+function misplaced(kind: string): GatewayError {
+  return new GatewayError('internal', 'Internal Server Error', {
+    cause: new TypeError(`${kind} for an item of another kind`),
+  })
+}

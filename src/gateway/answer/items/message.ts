@@ -1,0 +1,149 @@
+/** A message while it is being said: text parts, refusals and their annotations. Hot path. */
+import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
+import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
+
+interface MessagePart {
+  /** The decoder's number of the part. */
+  readonly key: number
+  readonly type: 'output_text' | 'refusal'
+  readonly index: number
+  text: string
+  logprobs: Logprob[] | null
+  readonly annotations: Annotation[]
+  done: boolean
+}
+
+export class MessageBuilder extends ItemBuilder {
+  readonly #phase: string | null
+  readonly #parts: MessagePart[] = []
+  /** The first part of each key: where annotations of that key go. */
+  readonly #byKey = new Map<number, MessagePart>()
+  #current: MessagePart | null = null
+
+  constructor(id: string, outputIndex: number, emit: EmitEvent, phase: string | null) {
+    super(id, outputIndex, emit)
+    this.#phase = phase
+  }
+
+  begun(): OutputItem {
+    return this.#item('in_progress', [])
+  }
+
+  override text(key: number, text: string, logprobs: readonly Logprob[] | null): void {
+    const part = this.#part(key, 'output_text')
+    part.text += text
+    if (logprobs !== null && logprobs.length > 0) {
+      part.logprobs ??= []
+      // One by one: a list of any length may come, and arguments of a call are limited.
+      for (const logprob of logprobs) part.logprobs.push(logprob)
+    }
+    this.emit({
+      type: 'response.output_text.delta',
+      sequence_number: 0,
+      item_id: this.id,
+      output_index: this.outputIndex,
+      content_index: part.index,
+      delta: text,
+      logprobs: logprobs === null ? [] : [...logprobs],
+    })
+  }
+
+  override refusal(key: number, text: string): void {
+    const part = this.#part(key, 'refusal')
+    part.text += text
+    this.emit({
+      type: 'response.refusal.delta',
+      sequence_number: 0,
+      item_id: this.id,
+      output_index: this.outputIndex,
+      content_index: part.index,
+      delta: text,
+    })
+  }
+
+  override annotation(key: number, annotation: Annotation): void {
+    const part = this.#byKey.get(key) ?? this.#part(key, 'output_text')
+    part.annotations.push(annotation)
+    // A part that is done has been shown whole; a late annotation is then only in the final object.
+    if (part.done) return
+    this.emit({
+      type: 'response.output_text.annotation.added',
+      sequence_number: 0,
+      item_id: this.id,
+      output_index: this.outputIndex,
+      content_index: part.index,
+      annotation_index: part.annotations.length - 1,
+      annotation,
+    })
+  }
+
+  close(fields: ClosingFields, status: ClosingStatus): OutputItem {
+    this.#finishPart()
+    return this.finished(this.#item(status, this.#parts.map(shown)), fields)
+  }
+
+  /** The part that the decoder means; a new one closes the one before it. */
+  #part(key: number, type: MessagePart['type']): MessagePart {
+    const current = this.#current
+    if (current !== null && current.key === key && current.type === type) return current
+    this.#finishPart()
+    const index = this.#parts.length
+    const part: MessagePart = { key, type, index, text: '', logprobs: null, annotations: [], done: false }
+    this.#parts.push(part)
+    if (!this.#byKey.has(key)) this.#byKey.set(key, part)
+    this.#current = part
+    this.#emitPart('response.content_part.added', part)
+    return part
+  }
+
+  #finishPart(): void {
+    const part = this.#current
+    if (part === null) return
+    this.#current = null
+    part.done = true
+    if (part.type === 'output_text') {
+      this.emit({
+        type: 'response.output_text.done',
+        sequence_number: 0,
+        item_id: this.id,
+        output_index: this.outputIndex,
+        content_index: part.index,
+        text: part.text,
+        logprobs: [...(part.logprobs ?? [])],
+      })
+    } else {
+      this.emit({
+        type: 'response.refusal.done',
+        sequence_number: 0,
+        item_id: this.id,
+        output_index: this.outputIndex,
+        content_index: part.index,
+        refusal: part.text,
+      })
+    }
+    this.#emitPart('response.content_part.done', part)
+  }
+
+  #emitPart(type: 'response.content_part.added' | 'response.content_part.done', part: MessagePart): void {
+    this.emit({
+      type,
+      sequence_number: 0,
+      item_id: this.id,
+      output_index: this.outputIndex,
+      content_index: part.index,
+      part: shown(part),
+    })
+  }
+
+  #item(status: MessageItem['status'], content: MessageItem['content']): MessageItem {
+    const item: MessageItem = { id: this.id, type: 'message', role: 'assistant', status, content }
+    if (this.#phase !== null) item.phase = this.#phase
+    return item
+  }
+}
+
+function shown(part: MessagePart): MessageItem['content'][number] {
+  if (part.type === 'refusal') return { type: 'refusal', refusal: part.text }
+  const text = { type: 'output_text' as const, text: part.text, annotations: [...part.annotations] }
+  return part.logprobs === null ? text : { ...text, logprobs: [...part.logprobs] }
+}

@@ -1,0 +1,96 @@
+/**
+ * Which documented parameters a request uses, and the request without those that an endpoint does not honour.
+ * Pure. The names are those of `supported_parameters` in model listings.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+
+interface Parameter {
+  readonly name: string
+  readonly used: (request: ResponsesRequest) => boolean
+  readonly without: (request: ResponsesRequest) => ResponsesRequest
+}
+
+/** Every field but the input may be left out. */
+type Optional = Exclude<keyof ResponsesRequest, 'input'>
+
+/** A parameter that is one field of the request. */
+function field(name: string, key: Optional): Parameter {
+  return {
+    name,
+    used: request => request[key] != null,
+    without: request => {
+      const rest = { ...request }
+      delete rest[key]
+      return rest
+    },
+  }
+}
+
+const PARAMETERS: readonly Parameter[] = [
+  field('temperature', 'temperature'),
+  field('top_p', 'top_p'),
+  field('top_k', 'top_k'),
+  field('frequency_penalty', 'frequency_penalty'),
+  field('presence_penalty', 'presence_penalty'),
+  field('max_tokens', 'max_output_tokens'),
+  field('top_logprobs', 'top_logprobs'),
+  field('reasoning', 'reasoning'),
+  field('parallel_tool_calls', 'parallel_tool_calls'),
+  field('tool_choice', 'tool_choice'),
+  {
+    name: 'tools',
+    used: request => (request.tools?.length ?? 0) > 0,
+    without: ({ tools: _tools, tool_choice: _choice, parallel_tool_calls: _parallel, ...rest }) => rest,
+  },
+  {
+    name: 'response_format',
+    used: request => request.text?.format != null && request.text.format.type !== 'text',
+    without: request => {
+      const { format: _format, ...text } = request.text ?? {}
+      return { ...request, text }
+    },
+  },
+  {
+    name: 'verbosity',
+    used: request => request.text?.verbosity != null,
+    without: request => {
+      const { verbosity: _verbosity, ...text } = request.text ?? {}
+      return { ...request, text }
+    },
+  },
+]
+
+/** Every parameter that an endpoint may or may not honour. */
+export const PARAMETER_NAMES: readonly string[] = PARAMETERS.map(parameter => parameter.name)
+
+/** `structured_outputs` in a row also covers `response_format`: it is the stronger form of the same ability. */
+function supports(endpoint: Endpoint, name: string): boolean {
+  const supported = endpoint.supportedParameters
+  if (supported === null || supported.has(name)) return true
+  return name === 'response_format' && supported.has('structured_outputs')
+}
+
+/** Names of used parameters that the endpoint does not honour, out of `names` (default: all). */
+export function unsupported(
+  request: ResponsesRequest,
+  endpoint: Endpoint,
+  names?: ReadonlySet<string>,
+): string[] {
+  return PARAMETERS.filter(
+    parameter =>
+      (names === undefined || names.has(parameter.name)) &&
+      parameter.used(request) &&
+      !supports(endpoint, parameter.name),
+  ).map(parameter => parameter.name)
+}
+
+/** The request as this endpoint should see it. Unsupported parameters are dropped, as documented. */
+export function fitRequest(request: ResponsesRequest, endpoint: Endpoint): ResponsesRequest {
+  if (endpoint.supportedParameters === null) return request
+  let fitted = request
+  for (const parameter of PARAMETERS) {
+    if (parameter.used(fitted) && !supports(endpoint, parameter.name)) fitted = parameter.without(fitted)
+  }
+  return fitted
+}

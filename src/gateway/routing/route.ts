@@ -1,0 +1,213 @@
+/**
+ * Which endpoints may serve a request, and with which key, in the order in which they are tried. Pure.
+ * Models come in the order asked for. Inside a model, own keys come before everything, the caller's `order` included;
+ * then the shared endpoints; then the own keys that are fallbacks. Within each of the three the caller's preferences
+ * sort the endpoints, or the catalogue's order stands, and the keys for one endpoint go by their sort order.
+ */
+import { NO_OWN_KEYS, type OwnKeys } from '../../credentials/own-keys.ts'
+import { type FailureCode, GatewayError } from '../../errors.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { DataRegion, Endpoint, Model, Provider } from '../../providers/provider.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { type Filter, filtersFor, namesProvider, type Preferences, type Wish } from './filters.ts'
+import { unsupported } from './parameters.ts'
+import { RESTRICTIONS, type Restrictions } from './restrictions.ts'
+
+export interface Route {
+  readonly candidates: readonly RouteCandidate[]
+  /** Whether a failure may move on to the next candidate. */
+  readonly fallbacks: boolean
+}
+
+/** For whom a request is routed. */
+export interface Scope {
+  /** Of the caller's workspace. */
+  readonly ownKeys: OwnKeys
+  /** SHA-256 of the caller's API key. */
+  readonly keyHash: string
+  readonly dataRegion: DataRegion | null
+  /** What guardrails allow; null: everything. */
+  readonly restrictions?: Restrictions | null
+}
+
+const SHARED_ONLY: Scope = { ownKeys: NO_OWN_KEYS, keyHash: '', dataRegion: null }
+
+/** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
+const BYOK_REQUIRED = 'byok_required'
+const NO_SHARED_KEY = 'no_shared_key'
+
+/** Parameters for which an endpoint that honours them is preferred even when that is not required. */
+const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_format', 'verbosity'])
+
+/**
+ * @throws GatewayError `model_not_found` for a model that the catalogue does not have; `permission_denied` when
+ * guardrails leave nothing, `constraint_filtered` when preferences or data region do, `no_endpoints` when keys do.
+ */
+export function route(request: ResponsesRequest, catalog: Catalog, scope: Scope = SHARED_ONLY): Route {
+  const models = requestedModels(request).map(id => {
+    const model = catalog.model(id)
+    if (model === undefined) {
+      throw unavailable('model_not_found', `${id} is not a valid model ID`, [id], [])
+    }
+    return model
+  })
+  const preferences: Preferences = request.provider ?? {}
+  const wish: Wish = { request, preferences, dataRegion: scope.dataRegion }
+  const filters = filtersFor(wish)
+  const excludedBy = new Set<string>()
+  const perModel = models.map(model => modelTiers(model, wish, scope, filters, excludedBy))
+  const tiers = isAcrossModels(request) ? [acrossModels(perModel, preferences)] : perModel
+  const candidates = tiers.flatMap(({ own, shared, fallback }) => [...own, ...shared, ...fallback])
+  if (candidates.length === 0) throw nothingLeft(models, wish, filters, excludedBy)
+  return {
+    candidates,
+    fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
+  }
+}
+
+/** One order over all models of the request, or those of the first model first. `route` is how it was once said. */
+export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
+  const sort = provider?.sort
+  const partition = typeof sort === 'object' ? sort?.partition : null
+  return partition == null ? route === 'sort' : partition === 'none'
+}
+
+/** `model` first, then `models`, each once. */
+function requestedModels(request: ResponsesRequest): string[] {
+  return [...new Set([...(request.model === undefined ? [] : [request.model]), ...(request.models ?? [])])]
+}
+
+/** Candidates by what goes before what. */
+interface Tiers {
+  readonly own: readonly RouteCandidate[]
+  readonly shared: readonly RouteCandidate[]
+  /** Own keys that wait until everything else was tried. */
+  readonly fallback: readonly RouteCandidate[]
+}
+
+function modelTiers(
+  model: Model,
+  wish: Wish,
+  scope: Scope,
+  filters: readonly Filter[],
+  excludedBy: Set<string>,
+): Tiers {
+  const own: RouteCandidate[] = []
+  const shared: RouteCandidate[] = []
+  const fallback: RouteCandidate[] = []
+  const offer = (candidate: RouteCandidate): void => {
+    const refused = filters.find(filter => !filter.admits(candidate, wish))
+    // Guardrails come last: what they refuse would have served.
+    const restriction =
+      refused === undefined && scope.restrictions != null ? scope.restrictions.refusal(candidate) : null
+    if (refused !== undefined) excludedBy.add(refused.excludedBy)
+    else if (restriction !== null) excludedBy.add(restriction)
+    else if (candidate.credential === null) shared.push(candidate)
+    else if (candidate.credential.isFallback) fallback.push(candidate)
+    else own.push(candidate)
+  }
+  const { ownKeys } = scope
+  const asker = { keyHash: scope.keyHash, user: wish.request.user ?? null }
+  const isReserved = !ownKeys.isEmpty && ownKeys.reserves(model)
+  for (const endpoint of sorted(model.endpoints, wish.preferences)) {
+    const { provider } = endpoint
+    if (isReserved || ownKeys.requiredFor(provider.slug)) excludedBy.add(BYOK_REQUIRED)
+    else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
+    else offer({ endpoint, credential: null })
+    if (ownKeys.isEmpty) continue
+    for (const credential of ownKeys.serving(endpoint, asker)) offer({ endpoint, credential })
+  }
+  return preferCapable({ own, shared, fallback }, wish.request)
+}
+
+/** Only candidates that honour the preferred parameters, if there are any. */
+function preferCapable(tiers: Tiers, request: ResponsesRequest): Tiers {
+  const isCapable = ({ endpoint }: RouteCandidate) =>
+    unsupported(request, endpoint, PREFERRED_PARAMETERS).length === 0
+  const own = tiers.own.filter(isCapable)
+  const shared = tiers.shared.filter(isCapable)
+  const fallback = tiers.fallback.filter(isCapable)
+  return own.length + shared.length + fallback.length > 0 ? { own, shared, fallback } : tiers
+}
+
+/** One order over all models. */
+function acrossModels(perModel: readonly Tiers[], preferences: Preferences): Tiers {
+  const merged = (tier: keyof Tiers): readonly RouteCandidate[] => {
+    const candidates = perModel.flatMap(tiers => tiers[tier])
+    const endpoints = sorted([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
+    return endpoints.flatMap(endpoint => candidates.filter(candidate => candidate.endpoint === endpoint))
+  }
+  return { own: merged('own'), shared: merged('shared'), fallback: merged('fallback') }
+}
+
+/** Stable, so that what is equal keeps the catalogue's order. */
+function sorted(endpoints: readonly Endpoint[], preferences: Preferences): readonly Endpoint[] {
+  const order = preferences.order ?? []
+  if (order.length > 0) {
+    const rank = (endpoint: Endpoint) => {
+      const at = order.findIndex(name => namesProvider(name, endpoint))
+      return at === -1 ? order.length : at
+    }
+    return endpoints.toSorted((a, b) => rank(a) - rank(b))
+  }
+  const by = typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort
+  if (by !== 'price') return endpoints
+  const price = ({ pricing }: Endpoint) => pricing.prompt + pricing.completion
+  return endpoints.toSorted((a, b) => price(a) - price(b))
+}
+
+/** Whether the service itself can call the provider; where it has no key, only own ones can. */
+function hasSharedKey({ auth, apiKey }: Provider): boolean {
+  return auth === 'none' || apiKey !== null
+}
+
+function nothingLeft(
+  models: readonly Model[],
+  { preferences }: Wish,
+  filters: readonly Filter[],
+  excludedBy: ReadonlySet<string>,
+): GatewayError {
+  const ids = models.map(model => model.id)
+  const reasons = [...excludedBy]
+  const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
+  if (forbidden.length > 0) {
+    const message = `A guardrail of this API key forbids what could serve ${ids.join(', ')} (${forbidden.join(', ')}).`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
+    return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
+  }
+  const only = preferences.only ?? []
+  if (only.length > 0 && excludedBy.has('allowed_providers')) {
+    const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
+    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
+    return unavailable('constraint_filtered', message, ids, reasons)
+  }
+  const message = `No endpoint of ${ids.join(', ')} meets the request's provider preferences, its data region and the rules of the workspace's own provider credentials (${reasons.join(', ')}).`
+  return unavailable('constraint_filtered', message, ids, reasons)
+}
+
+function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
+  return excludedBy.has(BYOK_REQUIRED)
+    ? `${ids.join(', ')} runs on own provider credentials only in this workspace, and none of them is enabled and allowed for this model, API key and user.`
+    : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
+}
+
+function unavailable(
+  code: FailureCode,
+  message: string,
+  requestedModels: readonly string[],
+  excludedBy: readonly string[],
+): GatewayError {
+  return new GatewayError(code, message, {
+    metadata: {
+      availability: {
+        code,
+        retryable: false,
+        requested_models: requestedModels,
+        ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),
+      },
+    },
+  })
+}

@@ -1,0 +1,196 @@
+import t from 'tap'
+import { type CatalogListing, createListing } from '../../src/api/listing.ts'
+import type { Listing } from '../../src/api/models.ts'
+import { GatewayError } from '../../src/errors.ts'
+import { createCatalog } from '../../src/providers/catalog.ts'
+
+interface ModelsDocument {
+  data: { id: string; [field: string]: unknown }[]
+  total_count: number
+  links: { next: string | null }
+}
+
+const catalog = createCatalog({
+  created: 1_760_000_000,
+  providers: [
+    {
+      slug: 'acme',
+      name: 'Acme',
+      format: 'openai-chat',
+      baseUrl: 'http://127.0.0.1:1',
+      apiKey: 'key-of-acme',
+    },
+  ],
+  models: [
+    {
+      id: 'acme/fast-1',
+      name: 'Fast One',
+      contextLength: 128_000,
+      maxOutputTokens: 16_384,
+      inputModalities: ['text', 'image'],
+      endpoints: [
+        {
+          provider: 'acme',
+          pricing: { prompt: '0.0000005', completion: '0.0000015', inputCacheRead: '0.00000005' },
+          quantization: 'fp8',
+          supportedParameters: ['tools', 'temperature'],
+        },
+        { provider: 'openai', contextLength: 64_000, supportedParameters: ['top_k'] },
+      ],
+    },
+    { id: 'acme/open', endpoints: [{ provider: 'acme' }] },
+    { id: 'acme/vectors', outputModalities: ['embeddings'], endpoints: [{ provider: 'acme' }] },
+    { id: 'other/fast:free', name: 'Other', endpoints: [{ provider: 'openai' }] },
+  ],
+})
+const listing = createListing(catalog)
+
+function models(query: string, from: CatalogListing = listing): ModelsDocument {
+  return from.models(new URLSearchParams(query)) as ModelsDocument
+}
+
+const ids = (query: string): string[] => models(query).data.map(model => model.id)
+
+t.test('it is what the server asks for', async t => {
+  const asked: Listing = listing
+  t.equal(asked, listing)
+})
+
+t.test('a model has every documented field', async t => {
+  t.same(models('').data[0], {
+    id: 'acme/fast-1',
+    canonical_slug: 'acme/fast-1',
+    hugging_face_id: null,
+    name: 'Fast One',
+    created: 1_760_000_000,
+    description: '',
+    context_length: 128_000,
+    architecture: {
+      modality: 'text+image->text',
+      input_modalities: ['text', 'image'],
+      output_modalities: ['text'],
+      tokenizer: 'Other',
+      instruct_type: null,
+    },
+    pricing: { prompt: '0.0000005', completion: '0.0000015', request: '0', input_cache_read: '0.00000005' },
+    top_provider: { context_length: 128_000, max_completion_tokens: 16_384, is_moderated: false },
+    per_request_limits: null,
+    supported_parameters: ['temperature', 'tools', 'top_k'],
+    default_parameters: null,
+    supported_voices: null,
+    expiration_date: null,
+    knowledge_cutoff: null,
+    links: { details: '/v1/models/acme/fast-1/endpoints' },
+  })
+  const open = models('q=open').data[0]
+  t.equal(open?.['context_length'], null)
+  t.same(
+    open?.['supported_parameters'],
+    models('supported_parameters=reasoning').data[0]?.['supported_parameters'],
+  )
+  t.ok(JSON.stringify(open).includes('"reasoning"'), 'no list means all')
+  t.notMatch(
+    JSON.stringify([models(''), listing.providers(), listing.endpoints('acme/fast-1')]),
+    'key-of-acme',
+  )
+})
+
+t.test('filters narrow the list', async t => {
+  t.same(ids(''), ['acme/fast-1', 'acme/open', 'other/fast:free'], 'text is the default output')
+  t.same(ids('output_modalities=all').length, 4)
+  t.same(ids('output_modalities=embeddings'), ['acme/vectors'])
+  t.same(ids('q=FAST'), ['acme/fast-1', 'other/fast:free'])
+  t.same(ids('q=one'), ['acme/fast-1'])
+  t.same(ids('q=nothing%25'), [])
+  t.same(ids('input_modalities=image'), ['acme/fast-1'])
+  t.same(ids('input_modalities=text,image'), ['acme/fast-1'])
+  t.same(ids('input_modalities=audio'), [])
+  t.same(ids('supported_parameters=tools,top_k'), ['acme/fast-1', 'acme/open', 'other/fast:free'])
+  t.same(ids('supported_parameters=reasoning'), ['acme/open', 'other/fast:free'])
+  t.same(ids('supported_parameters=seed'), [])
+  t.same(ids('q=&supported_parameters=&input_modalities='), ids(''), 'empty means not given')
+})
+
+t.test('pages follow their links to the end', async t => {
+  t.match(models(''), { total_count: 3, links: { next: null } })
+  const seen: string[] = []
+  let next: string | null = '/v1/models?limit=2&output_modalities=all&q='
+  let pages = 0
+  while (next !== null) {
+    const page = models(next.slice(next.indexOf('?') + 1))
+    t.equal(page.total_count, 4)
+    seen.push(...page.data.map(model => model.id))
+    next = page.links.next
+    pages++
+  }
+  t.equal(pages, 2)
+  t.same(seen, ids('output_modalities=all'))
+  t.same(ids('offset=2'), ['other/fast:free'])
+  t.same(ids('offset=99'), [])
+})
+
+t.test('values that make no sense are refused by the name of the parameter', async t => {
+  const cases = [
+    'limit=0',
+    'limit=1001',
+    'limit=-1',
+    'limit=1.5',
+    'limit=',
+    'limit=ten',
+    'offset=-1',
+    'offset=1e3',
+    `offset=${'9'.repeat(30)}`,
+    'input_modalities=smell',
+    'input_modalities=text,,image',
+    'output_modalities=file',
+    'supported_parameters=tools;x',
+    `q=${'a'.repeat(300)}`,
+    'limit=1&limit=2',
+  ]
+  for (const query of cases) {
+    const name = query.slice(0, query.indexOf('='))
+    t.throws(
+      () => models(query),
+      { constructor: GatewayError, code: 'invalid_request', message: new RegExp(`^${name} `) },
+      query,
+    )
+  }
+})
+
+t.test('endpoints tell each provider of a model', async t => {
+  t.match(listing.endpoints('acme/fast-1'), {
+    data: {
+      id: 'acme/fast-1',
+      architecture: { modality: 'text+image->text' },
+      endpoints: [
+        {
+          name: 'Acme | acme/fast-1',
+          tag: 'acme',
+          provider_name: 'Acme',
+          model_id: 'acme/fast-1',
+          context_length: 128_000,
+          max_completion_tokens: 16_384,
+          quantization: 'fp8',
+          supported_parameters: ['temperature', 'tools'],
+          supports_implicit_caching: true,
+          supports_tool_choice: { auto: false },
+          pricing: { prompt: '0.0000005' },
+          status: 0,
+          uptime_last_30m: null,
+        },
+        { tag: 'openai', context_length: 64_000, supported_parameters: ['top_k'], pricing: { prompt: '0' } },
+      ],
+    },
+  })
+  t.equal(listing.endpoints('acme/unknown'), null)
+  t.equal(listing.endpoints('__proto__'), null)
+})
+
+t.test('providers are listed with their slugs', async t => {
+  const { data } = listing.providers() as { data: { slug: string }[] }
+  t.ok(data.some(provider => provider.slug === 'openai'))
+  t.match(
+    data.find(provider => provider.slug === 'acme'),
+    { name: 'Acme', slug: 'acme', privacy_policy_url: null },
+  )
+})

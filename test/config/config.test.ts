@@ -1,0 +1,278 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { ConfigError, type Environment, loadConfig } from '../../src/config/config.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
+let count = 0
+
+function file(yaml: string): string {
+  const path = join(folder, `${count++}.yaml`)
+  writeFileSync(path, yaml)
+  return path
+}
+
+const load = (yaml: string, environment: Environment = {}) =>
+  loadConfig(['--config', file(yaml)], environment)
+
+t.test('without file and environment everything has a default', async t => {
+  const config = loadConfig([], {})
+  t.match(config, {
+    listen: { host: '127.0.0.1', port: 8080 },
+    admin: { host: '127.0.0.1', port: 9090 },
+    storageUrl: 'sqlite:./data/gateway.db',
+    providers: [],
+    models: [],
+    logLevel: 'info',
+    apiKey: null,
+  })
+  t.ok(Object.isFrozen(config) && Object.isFrozen(config.timeouts))
+})
+
+t.test('the environment wins over the file', async t => {
+  const config = load('listen: { port: 1111 }\nstorage: { url: "sqlite:./a.db" }', {
+    GATEWAY_PORT: '2222',
+    DATABASE_URL: 'sqlite:./b.db',
+    GATEWAY_SERVE_THREADS: '3',
+    LOG_LEVEL: 'debug',
+  })
+  t.match(config, {
+    listen: { port: 2222 },
+    storageUrl: 'sqlite:./b.db',
+    threads: { serve: 3 },
+    logLevel: 'debug',
+  })
+})
+
+t.test('a port is shared when the file or the environment says so', async t => {
+  const shared = (yaml: string, value: string) => load(yaml, { GATEWAY_SHARED_PORT: value }).listen.shared
+  t.equal(shared('', ''), false)
+  t.equal(shared('', '1'), true)
+  t.equal(shared('listen: { shared: true }', ''), true)
+  t.equal(shared('listen: { shared: true }', '0'), false)
+})
+
+t.test('the file may be named by the environment, and the flag by an equals sign', async t => {
+  const path = file('listen: { port: 4444 }')
+  t.equal(loadConfig([], { GATEWAY_CONFIG: path }).listen.port, 4444)
+  t.equal(loadConfig([`--config=${path}`], {}).listen.port, 4444)
+})
+
+t.test('variables are put in anywhere in a string, and an empty variable counts as unset', async t => {
+  const config = load(
+    'providers: [{ slug: acme, format: openai-chat, baseUrl: "http://${HOST}:1/v1", apiKey: "${KEY}" }]',
+    {
+      HOST: 'localhost',
+      KEY: 'k-1',
+      GATEWAY_PORT: '',
+    },
+  )
+  t.match(config.providers, [{ baseUrl: 'http://localhost:1/v1', apiKey: 'k-1' }])
+  t.equal(config.listen.port, 8080)
+})
+
+t.test('the documented example loads', async t => {
+  const config = load(
+    `
+listen: { host: 127.0.0.1, port: 8080 }
+admin:  { host: 127.0.0.1, port: 9090 }
+threads: { serve: 1, tasks: 1 }
+storage: { url: "sqlite:./data/gateway.db" }
+redis: { url: "redis://127.0.0.1:6379" }
+providers:
+  - slug: acme
+    name: Acme
+    format: openai-chat
+    baseUrl: http://127.0.0.1:9100/v1
+    apiKey: \${ACME_API_KEY}
+models:
+  - id: acme/fast-1
+    name: Fast 1
+    contextLength: 128000
+    maxOutputTokens: 16384
+    inputModalities: [text, image]
+    outputModalities: [text]
+    endpoints:
+      - provider: acme
+        upstreamModel: fast-1
+        format: openai-chat
+        pricing: { prompt: "0.0000005", completion: "0.0000015", inputCacheRead: "0.00000005" }
+        region: us
+        zdr: true
+        quantization: fp8
+        supportedParameters: [tools, temperature, response_format]
+alignment: { evaluator: { model: acme/judge-1 }, timeoutMs: 5000 }
+moderation: { model: acme/judge-1 }
+regions: { europe: [eu.localhost], us: [us.localhost] }
+timeouts: { upstreamHeadersMs: 60000, upstreamIdleMs: 60000, requestMs: 600000, heartbeatMs: 15000 }
+accounting: { onAbort: cancel }
+`,
+    { ACME_API_KEY: 'secret' },
+  )
+  t.equal(config.models[0]?.endpoints[0]?.quantization, 'fp8')
+  t.same(config.regions, { europe: ['eu.localhost'], us: ['us.localhost'] })
+  t.same(config.byok, { feePercent: 0 })
+  t.same(config.moderation, { model: 'acme/judge-1' })
+})
+
+const BAD: readonly { readonly yaml: string; readonly says: string; readonly environment?: Environment }[] = [
+  { yaml: 'lisen: {}', says: 'lisen: unknown setting' },
+  { yaml: 'quotas: { requestsPerMinute: 0 }', says: 'quotas.requestsPerMinute: expected null or an integer' },
+  { yaml: 'quotas: { tokensPerMinute: "9" }', says: 'quotas.tokensPerMinute: expected null or an integer' },
+  { yaml: 'moderation: {}', says: 'moderation.model: is required' },
+  { yaml: 'quotas: { nodes: 0 }', says: 'quotas.nodes: ' },
+  { yaml: 'credits: { enforced: 1 }', says: 'credits.enforced: ' },
+  { yaml: 'credentials: { maxBytes: 1 }', says: 'credentials.maxBytes: ' },
+  { yaml: 'redis: { url: "http://127.0.0.1:6379" }', says: 'redis.url: expected a URL of the form redis://' },
+  { yaml: 'redis: { url: "redis://127.0.0.1:x" }', says: 'redis.url: expected a URL of the form redis://' },
+  { yaml: 'redis: { url: "redis://h:1", prefix: "a b" }', says: 'redis.prefix: ' },
+  { yaml: 'redis: {}', says: 'redis.url: is required' },
+  { yaml: '', says: 'REDIS_URL: expected a URL', environment: { REDIS_URL: '127.0.0.1:6379' } },
+  { yaml: 'listen: { port: 70000 }', says: 'listen.port: ' },
+  { yaml: 'listen: { port: "8080" }', says: 'listen.port: ' },
+  { yaml: 'listen: { hots: a }', says: 'listen.hots: unknown setting' },
+  { yaml: 'listen: { shared: 1 }', says: 'listen.shared: ' },
+  { yaml: 'timeouts: { drainDelayMs: -1 }', says: 'timeouts.drainDelayMs: ' },
+  { yaml: 'limits: { maxInFlight: 0 }', says: 'limits.maxInFlight: ' },
+  { yaml: 'limits: { maxLagMs: 0.5 }', says: 'limits.maxLagMs: ' },
+  { yaml: 'limits: { maxBufferedBytes: 1000 }', says: 'limits.maxBufferedBytes: ' },
+  { yaml: 'models: [{ id: acme/a }]', says: 'models[0].endpoints: is required' },
+  { yaml: 'models: [{ id: a, endpoints: [{ provider: x }] }]', says: 'models[0].id: ' },
+  { yaml: 'models: [{ id: a/b, endpoints: [] }]', says: 'models[0].endpoints: ' },
+  {
+    yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, pricing: { prompt: 0.1 } }] }]',
+    says: 'models[0].endpoints[0].pricing.prompt: ',
+  },
+  {
+    yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, format: soap }] }]',
+    says: 'models[0].endpoints[0].format: expected one of openai-responses, ',
+  },
+  { yaml: 'providers: [{ slug: acme, baseUrl: "ftp://x" }]', says: 'providers[0].baseUrl: ' },
+  {
+    yaml: 'providers: [{ slug: acme, apiKey: "${NOT_THERE}" }]',
+    says: 'providers[0].apiKey: environment variable NOT_THERE is not set',
+  },
+  { yaml: 'providers: { slug: acme }', says: 'providers: ' },
+  { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of cancel, drain' },
+  { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
+  { yaml: 'byok: { feePercent: 101 }', says: 'byok.feePercent: ' },
+  { yaml: 'regions: { europe: ["http://eu"] }', says: 'regions.europe[0]: ' },
+  {
+    yaml: 'regions: { europe: [a.b], us: [c, A.B] }',
+    says: 'regions.us[1]: this host is named for europe too',
+  },
+  { yaml: 'a: [', says: 'no valid YAML' },
+  { yaml: '- a', says: '(root): ' },
+  { yaml: '', says: 'GATEWAY_PORT: ', environment: { GATEWAY_PORT: 'http' } },
+  { yaml: '', says: 'GATEWAY_SERVE_THREADS: ', environment: { GATEWAY_SERVE_THREADS: '0' } },
+  { yaml: '', says: 'GATEWAY_SHARED_PORT: ', environment: { GATEWAY_SHARED_PORT: 'yes' } },
+  { yaml: '', says: 'LOG_LEVEL: expected one of ', environment: { LOG_LEVEL: 'loud' } },
+]
+
+t.test('a bad configuration names the field in one line', async t => {
+  for (const { yaml, says, environment } of BAD) {
+    try {
+      load(yaml, environment)
+      t.fail(`accepted: ${yaml}`)
+    } catch (error) {
+      t.ok(error instanceof ConfigError, yaml)
+      const { message } = error as Error
+      t.ok(message.includes(says), `${yaml} -> ${message}`)
+      t.notMatch(message, '\n')
+    }
+  }
+})
+
+t.test('a missing file is told by its path', async t => {
+  t.throws(
+    () => loadConfig(['--config', '/nowhere/x.yaml'], {}),
+    /\/nowhere\/x\.yaml: cannot be read \(ENOENT\)/,
+  )
+  t.throws(() => loadConfig(['--config'], {}), /--config: expects a file/)
+})
+
+t.test('limits, credits and Redis have their own settings, and the environment wins', async t => {
+  const config = load(
+    `
+redis: { url: "redis://a:1", prefix: "p:", silenceMs: 20 }
+credits: { enforced: true }
+quotas: { requestsPerMinute: 60, tokensPerMinute: null, nodes: 3 }
+credentials: { ttlMs: 1000 }
+`,
+    { REDIS_URL: 'rediss://user:word@b:2/1' },
+  )
+  t.match(config, {
+    redisUrl: 'rediss://user:word@b:2/1',
+    redisPrefix: 'p:',
+    redisSilenceMs: 20,
+    credits: { enforced: true },
+    quotas: { requestsPerMinute: 60, tokensPerMinute: null, nodes: 3 },
+    credentials: { maxEntries: 1_000, maxBytes: 4_194_304, ttlMs: 1_000 },
+  })
+  t.match(loadConfig([], {}), { redisUrl: null, credits: { enforced: false }, quotas: { nodes: 1 } })
+})
+
+t.test('a bad URL of Redis is not repeated: it may hold a password', async t => {
+  for (const environment of [{ REDIS_URL: 'reddis://u:secret-word@h' }, {}]) {
+    const error = t.throws(
+      () => load('redis: { url: "redis://u:secret-word@h:port" }', environment),
+      ConfigError,
+    )
+    t.notMatch((error as Error).message, 'secret-word')
+  }
+})
+
+t.test('no message repeats what may be a key in the wrong place', t => {
+  const key = 'A7d9f3b1c5e8a2d4f6b8c0e1d3f5a7b9'
+  const files = [
+    [`providers: [{ slug: x, apiKey:${key} }]`, 'providers[0].*: unknown setting'],
+    [`providers: [{ slug: x, ${key}: 1 }]`, 'providers[0].*: unknown setting'],
+    [`${key}: "\${NOT_THERE}"`, '*: environment variable NOT_THERE is not set'],
+    [
+      `providers:\n  - slug: x\n    apiKey: *${key}\n`,
+      'no valid YAML: an alias of an anchor that is not there',
+    ],
+    [`providers:\n  - slug: x\n    apiKey ${key}\n    name: y\n`, 'no valid YAML: '],
+    [`a: "${key}`, 'no valid YAML: missing char at line 1, column '],
+    [`a: [1]\n]${key}`, 'no valid YAML: unexpected token at line 2, column 1'],
+    [`providers:\n  - slug: x\n    apiKey: !${key} 1\n`, ''],
+  ] as const
+  const warnings: unknown[] = []
+  const listen = (warning: Error) => warnings.push(warning.message)
+  process.on('warning', listen)
+  for (const [yaml, says] of files) {
+    let message = ''
+    try {
+      load(yaml)
+    } catch (error) {
+      message = (error as Error).message
+    }
+    t.match(message, says)
+    t.notMatch(message, key)
+  }
+  setImmediate(() => {
+    process.off('warning', listen)
+    t.strictSame(warnings, [])
+    t.end()
+  })
+})
+
+t.test('links and OCR have their own settings', async t => {
+  t.same(load('').files, {
+    links: { enabled: true, allowHttp: false, allowPrivate: false, maxBytes: 10_485_760, timeoutMs: 10_000 },
+    ocr: null,
+  })
+  const yaml = 'files: { links: { enabled: false, maxBytes: 1 }, ocr: { provider: mistral, model: ocr-1 } }'
+  t.match(load(yaml).files, {
+    links: { enabled: false, allowPrivate: false, maxBytes: 1 },
+    ocr: { provider: 'mistral', model: 'ocr-1', timeoutMs: 120_000 },
+  })
+  for (const [text, path] of [
+    ['files: { links: { allowPrivate: 1 } }', 'files.links.allowPrivate'],
+    ['files: { links: { maxBytes: 52428801 } }', 'files.links.maxBytes'],
+    ['files: { ocr: { provider: mistral } }', 'files.ocr.model'],
+    ['files: { link: {} }', 'files.link'],
+  ] as const)
+    t.throws(() => load(text), { message: new RegExp(`^${path}: `) }, text)
+})

@@ -1,0 +1,119 @@
+/** What an exchange is charged for when it ends before its reply did. */
+import t from 'tap'
+import { systemClock } from '../../../src/clock.ts'
+import { NO_OWN_KEYS } from '../../../src/credentials/own-keys.ts'
+import { type FailureCode, GatewayError } from '../../../src/errors.ts'
+import { FORMATS } from '../../../src/formats/table.ts'
+import { settle } from '../../../src/gateway/accounting/account.ts'
+import { FinalSink } from '../../../src/gateway/answer/sink.ts'
+import { Drains } from '../../../src/gateway/drains.ts'
+import type { Attempt } from '../../../src/gateway/exchange.ts'
+import { prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
+import { NO_STEPS } from '../../../src/gateway/plugin-chain.ts'
+import { createGateway } from '../../../src/gateway/respond.ts'
+import { createPins, Stickiness } from '../../../src/gateway/routing/sticky.ts'
+import { FREE } from '../../../src/limits/quota.ts'
+import { createLog } from '../../../src/log/log.ts'
+import { createMetrics } from '../../../src/metrics/metrics.ts'
+import { openMarks } from '../../../src/metrics/stages.ts'
+import { createCatalog } from '../../../src/providers/catalog.ts'
+import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
+import type { UsageRecord } from '../../../src/storage/usage.ts'
+import { createHttpClient } from '../../../src/upstream/http-client.ts'
+import { failing, LONG, outputOf } from '../../support/output-guard.ts'
+import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
+import { ScriptedProvider } from '../../support/scripted-provider.ts'
+
+function failed(code: FailureCode, status: number | null): Attempt {
+  const error = new GatewayError(code, 'no')
+  const endpoint = scriptedEndpoint('openai-chat')
+  return { endpoint, credential: null, isByok: false, ownKey: null, status, error }
+}
+
+t.test('what a guardrail stopped was read at least, whether a word of it was said or not', async t => {
+  for (const code of ['permission_denied', 'guardrail_unavailable'] as const) {
+    const exchange = scriptedExchange({ input: 'x'.repeat(400) })
+    settle(exchange, failed(code, 200), null, null, 0)
+    t.match(exchange, { accounting: 'estimated', usage: { inputTokens: 100, outputTokens: 0 }, cost: 100 })
+    const unasked = scriptedExchange()
+    settle(unasked, failed(code, null), null, null, 0)
+    t.match(unasked, { accounting: 'none', usage: null, cost: null }, 'nobody was asked')
+  }
+  const broken = scriptedExchange()
+  settle(broken, failed('provider_unavailable', 200), null, null, 0)
+  t.match(broken, { accounting: 'none', usage: null, cost: null })
+})
+
+t.test('a reply that guardrails could not look at is charged for, although it is withheld', async t => {
+  const provider = new ScriptedProvider()
+  const baseUrl = await provider.listen()
+  provider.script('model', [{ text: 'word '.repeat(80), tokens: { input: 7, output: 90 } }])
+  const log = createLog('silent', { write: () => undefined })
+  const client = createHttpClient({ clock: systemClock, log })
+  t.teardown(async () => {
+    await client.close()
+    await provider.close()
+  })
+  const guardrail = {
+    ...defaultGuardrail({ organizationId: 'o', id: 'w', createdAt: '2026-01-01T00:00:00.000Z' }),
+    output: outputOf('block', { contentFilters: LONG }),
+    failMode: 'closed' as const,
+  }
+  const rules = prepareGuardrail([{ scope: 'workspace', guardrail }])?.output
+  if (rules == null) throw new Error('there are no rules')
+  const metrics = createMetrics()
+  const records: UsageRecord[] = []
+  const pricing = { prompt: '1', completion: '1' }
+  const gateway = createGateway({
+    catalog: createCatalog({
+      providers: [{ slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' }],
+      models: [
+        { id: 'acme/model', name: 'M', endpoints: [{ provider: 'acme', upstreamModel: 'model', pricing }] },
+      ],
+      onAbort: 'cancel',
+    }),
+    ledger: { append: record => void records.push(record), find: async () => null },
+    drains: new Drains(),
+    client,
+    formats: FORMATS,
+    clock: systemClock,
+    log,
+    metrics,
+    timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+    openKey: () => Promise.reject(new Error('own keys are not asked for')),
+    byokFeePercent: 0,
+    stickiness: new Stickiness(createPins(systemClock)),
+    hashEndUser: () => 'u',
+    credentials: { of: () => NO_OWN_KEYS },
+    quota: { limits: () => false, admit: () => FREE },
+    stepsOf: NO_STEPS,
+    guard: {
+      request: () => ({
+        restrictions: null,
+        look: null,
+        reply: { rules, tasks: failing('overloaded'), metrics },
+      }),
+      restrictions: () => null,
+    },
+  })
+  const outcome = await gateway.respond(
+    {
+      id: 'gen-1-x',
+      caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
+      request: { model: 'acme/model', input: 'Hi' },
+      withMetadata: false,
+      dataRegion: null,
+      marks: openMarks(systemClock.monotonicMs()),
+      signal: new AbortController().signal,
+    },
+    new FinalSink(),
+  )
+  t.match(outcome, {
+    answered: false,
+    error: { code: 'guardrail_unavailable' },
+    charged: { usage: { input_tokens: 7, output_tokens: 100 } },
+  })
+  t.match(records, [
+    { outcome: 'failed', error: 'guardrail_unavailable', accounting: 'estimated', inputTokens: 7 },
+  ])
+})

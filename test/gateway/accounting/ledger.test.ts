@@ -1,0 +1,48 @@
+/** What a serve thread keeps at hand of what it has served. Real spool and Store; nothing ships in between. */
+import t, { type Test } from 'tap'
+import { systemClock } from '../../../src/clock.ts'
+import { createLedger } from '../../../src/gateway/accounting/ledger.ts'
+import { createLog } from '../../../src/log/log.ts'
+import { openStore } from '../../../src/storage/open.ts'
+import { openSpool } from '../../../src/storage/spool.ts'
+import { someUsage } from '../../storage/usage.ts'
+
+async function setUp(t: Test) {
+  const log = createLog('silent', { write: () => undefined })
+  const spool = openSpool(t.testdir({}), { clock: systemClock, log, onLost: () => undefined })
+  const store = await openStore('sqlite::memory:')
+  t.teardown(async () => {
+    spool.close()
+    await store.close()
+  })
+  return { ledger: createLedger(spool, store.ledger), store }
+}
+
+t.test('what was just served is found at once, and only by its organization', async t => {
+  const { ledger } = await setUp(t)
+  const record = someUsage()
+  ledger.append(record)
+  t.same(await ledger.find(record.id, record.organizationId), record)
+  t.equal(await ledger.find(record.id, 'org_other'), null)
+  t.equal(await ledger.find('gen-nobody', record.organizationId), null)
+})
+
+t.test('at hand are the last five hundred at least, a thousand at most; others are in the Store', async t => {
+  const { ledger, store } = await setUp(t)
+  const records = Array.from({ length: 2_500 }, () => someUsage())
+  const [first = someUsage()] = records
+  for (const [at, record] of records.entries()) {
+    ledger.append(record)
+    for (const back of [0, 499]) {
+      const recent = records[at - back]
+      if (recent !== undefined && at % 7 === 0)
+        t.same(await ledger.find(recent.id, recent.organizationId), recent)
+    }
+  }
+  const found = await Promise.all(records.map(record => ledger.find(record.id, record.organizationId)))
+  const kept = found.filter(record => record !== null).length
+  t.ok(kept >= 500 && kept <= 1_000, `${kept} are kept`)
+  t.equal(found[0], null)
+  await store.ledger.add([first])
+  t.match(await ledger.find(first.id, first.organizationId), { id: first.id })
+})

@@ -1,0 +1,101 @@
+import t from 'tap'
+import { GatewayError } from '../../../src/errors.ts'
+import { usageRecord } from '../../../src/gateway/accounting/usage-record.ts'
+import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
+
+/** An exchange with one attempt that was answered. */
+function answered(fields: Record<string, unknown> = {}) {
+  const exchange = scriptedExchange(fields)
+  exchange.attempts.push({
+    endpoint: scriptedEndpoint('openai-chat'),
+    credential: null,
+    isByok: false,
+    ownKey: null,
+    status: 200,
+    error: null,
+  })
+  exchange.accounting = 'exact'
+  exchange.finish = { reason: 'stop', native: 'stop' }
+  return exchange
+}
+
+const used = (tokens: number) => ({
+  inputTokens: tokens,
+  cachedTokens: tokens,
+  cacheWriteTokens: tokens,
+  outputTokens: tokens,
+  reasoningTokens: tokens,
+  webSearchRequests: tokens,
+})
+
+t.test('texts of a provider are cut and made fit for every database', async t => {
+  const exchange = answered()
+  exchange.upstreamId = `a\0b\ud800${'x'.repeat(1_000)}`
+  exchange.serviceTier = '\0'
+  exchange.finish = { reason: 'other', native: 'y'.repeat(257) }
+  const record = usageRecord(exchange, null, 5)
+  t.equal(record.upstreamId, `a\ufffdb\ufffd${'x'.repeat(252)}`)
+  t.equal(record.serviceTier, '\ufffd')
+  t.equal(record.nativeFinishReason, 'y'.repeat(256))
+})
+
+t.test('counts and costs that no provider can mean stay within what is summed exactly', async t => {
+  const exchange = answered()
+  exchange.usage = used(Number.MAX_SAFE_INTEGER)
+  exchange.cost = 1e30
+  const record = usageRecord(exchange, null, 5)
+  t.match(record, { inputTokens: 1e12, outputTokens: 1e12, reasoningTokens: 1e12, webSearchRequests: 1e12 })
+  t.equal(record.cost, Number.MAX_SAFE_INTEGER)
+})
+
+t.test('the outcome follows how the exchange ended', async t => {
+  const finished = (reason: 'stop' | 'tool_calls' | 'length' | 'content_filter') => {
+    const exchange = answered()
+    exchange.finish = { reason, native: null }
+    return usageRecord(exchange, null, 5).outcome
+  }
+  t.equal(finished('stop'), 'completed')
+  t.equal(finished('tool_calls'), 'completed')
+  t.equal(finished('length'), 'incomplete')
+  t.equal(finished('content_filter'), 'incomplete')
+  t.match(usageRecord(answered(), new GatewayError('upstream_timeout', 'x'), 5), {
+    outcome: 'failed',
+    cancelled: false,
+    error: 'upstream_timeout',
+  })
+  t.match(usageRecord(answered(), new GatewayError('client_closed', 'x'), 5), {
+    outcome: 'aborted',
+    cancelled: true,
+  })
+})
+
+t.test(
+  'a caller who left while the reply was read to its end has cancelled, whatever it ended with',
+  async t => {
+    const gone = AbortSignal.abort(new GatewayError('client_closed', 'x'))
+    const late = AbortSignal.abort(new GatewayError('deadline_exceeded', 'x'))
+    t.match(usageRecord({ ...answered(), signal: gone }, null, 5), {
+      outcome: 'aborted',
+      accounting: 'exact',
+    })
+    t.match(usageRecord({ ...answered(), signal: late }, new GatewayError('deadline_exceeded', 'x'), 5), {
+      outcome: 'failed',
+      cancelled: false,
+    })
+  },
+)
+
+t.test('the caller is named by hash, organization, workspace, end user and session', async t => {
+  const record = usageRecord(answered({ user: 'customer-7', session_id: 's-1' }), null, 12.3456789)
+  t.match(record, {
+    keyHash: 'k',
+    organizationId: 'o',
+    workspaceId: 'w',
+    endUser: 'customer-7',
+    sessionId: 's-1',
+    createdAt: '1970-01-01T00:00:01.000Z',
+    latencyMs: 12.346,
+    generationMs: null,
+    streamed: true,
+  })
+})

@@ -1,0 +1,69 @@
+/** What guardrails say of models and providers that the caller did not choose. */
+import t from 'tap'
+import { createRuleAgainst } from '../../../src/gateway/guard/helper-policy.ts'
+import { restrictionsOf } from '../../../src/gateway/routing/restrictions.ts'
+import { mergeGuardrails, type Restrictions as Rules } from '../../../src/guardrails/policy.ts'
+import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
+
+const ruled = (rules: Partial<Rules>) => restrictionsOf({ ...mergeGuardrails([]).restrictions, ...rules })
+const zdr = { anthropic: false, openai: false, google: false, xai: false, other: false }
+const endpoint = scriptedEndpoint('openai-chat')
+const { provider } = endpoint
+const candidate = { endpoint, credential: null }
+const { caller } = scriptedExchange()
+
+t.test('rules about models are those of the caller alone', async t => {
+  for (const rules of [{ allowedModels: ['acme/other'] }, { ignoredModels: [endpoint.modelId] }]) {
+    const restrictions = ruled(rules)
+    t.match(restrictions?.refusal(candidate), /models$/)
+    t.equal(restrictions?.dataRefusal(candidate), null)
+    t.equal(restrictions?.providerRefusal(provider), null)
+  }
+})
+
+t.test('rules about data hold for everybody who gets it', async t => {
+  for (const [rules, refusal, ofProvider] of [
+    [{ allowedProviders: ['other'] }, 'guardrail:allowed_providers', 'guardrail:allowed_providers'],
+    [{ allowedProviders: ['ACME'] }, null, null],
+    [{ ignoredProviders: ['Acme'] }, 'guardrail:ignored_providers', 'guardrail:ignored_providers'],
+    [{ zdr: { ...zdr, other: true } }, 'guardrail:zdr', 'guardrail:zdr'],
+    // Whose model reads the pages, and at which price, the catalogue does not say.
+    [{ zdr: { ...zdr, xai: true } }, null, 'guardrail:zdr'],
+    [{ paidModelTraining: false }, 'guardrail:training', 'guardrail:training'],
+    [{ freeModelTraining: false }, null, 'guardrail:training'],
+    [{ regions: ['global'] as const }, null, null],
+  ] as const) {
+    const restrictions = ruled(rules)
+    t.equal(restrictions?.dataRefusal(candidate), refusal, JSON.stringify(rules))
+    t.equal(restrictions?.providerRefusal(provider), ofProvider, JSON.stringify(rules))
+  }
+})
+
+t.test('a helper is forbidden when none of its endpoints is left', async t => {
+  const restrictions = ruled({ paidModelTraining: false })
+  const model = (...kept: readonly boolean[]) => ({
+    id: 'acme/side',
+    name: 'Side',
+    created: 0,
+    inputModalities: [],
+    endpoints: kept.map(each => ({ ...endpoint, zdr: each })),
+  })
+  const against = (found: ReturnType<typeof model> | undefined, ocrProvider: typeof provider | null) =>
+    createRuleAgainst({
+      guard: { restrictions: () => Promise.resolve(restrictions) },
+      catalog: { model: () => found as never },
+      ocrProvider,
+    })
+  const side = { model: 'acme/side' }
+  t.equal(await against(model(false, true), null)(caller, side), null)
+  t.equal(await against(model(false, false), null)(caller, side), 'guardrail:training')
+  t.equal(await against(undefined, null)(caller, side), null, 'which has an answer of its own')
+  t.equal(await against(model(), provider)(caller, 'ocr'), 'guardrail:training')
+  t.equal(await against(model(), null)(caller, 'ocr'), null)
+  const free = createRuleAgainst({
+    guard: { restrictions: () => null },
+    catalog: { model: () => undefined },
+    ocrProvider: provider,
+  })
+  t.equal(await free(caller, 'ocr'), null)
+})

@@ -1,0 +1,206 @@
+import t from 'tap'
+import { OwnKeys } from '../../../src/credentials/own-keys.ts'
+import type { Usage } from '../../../src/formats/format.ts'
+import type { RouteCandidate } from '../../../src/gateway/routing/candidate.ts'
+import { route } from '../../../src/gateway/routing/route.ts'
+import { createPins, type Found, type Pins, Stickiness } from '../../../src/gateway/routing/sticky.ts'
+import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { createCatalog } from '../../../src/providers/catalog.ts'
+import { credentialOf } from '../../support/own-keys.ts'
+import { TestClock } from '../../support/test-clock.ts'
+
+const provider = (slug: string) => ({
+  slug,
+  format: 'openai-chat',
+  baseUrl: 'http://127.0.0.1:1',
+  apiKey: 'k',
+})
+const CACHED = { prompt: '0.000002', inputCacheRead: '0.000001' }
+const catalog = createCatalog({
+  providers: ['a', 'b', 'c', 'd'].map(provider),
+  models: [
+    {
+      id: 'm/one',
+      endpoints: [
+        { provider: 'a', pricing: CACHED },
+        { provider: 'b', pricing: CACHED },
+        { provider: 'c', pricing: { prompt: '0.000002', inputCacheRead: '0.000002' } },
+        { provider: 'd' },
+      ],
+    },
+    {
+      id: 'm/two',
+      endpoints: [
+        { provider: 'b', pricing: CACHED },
+        { provider: 'a', pricing: CACHED },
+      ],
+    },
+    { id: 'm/alone', endpoints: [{ provider: 'a', pricing: CACHED }] },
+    { id: 'm/dear', endpoints: [{ provider: 'c' }, { provider: 'd' }] },
+  ],
+})
+
+const USAGE: Usage = {
+  inputTokens: 10,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  outputTokens: 1,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+}
+const HIT: Usage = { ...USAGE, cachedTokens: 8 }
+
+type Body = Record<string, unknown>
+
+interface Turn {
+  readonly found: Found
+  /** Slugs in order; own keys by their id. */
+  readonly order: string
+  /** The candidate of this slug or id answered. */
+  answers(name: string, usage?: Usage | null): void
+}
+
+function setup(pins?: Pins, ownKeys = new OwnKeys([])) {
+  const clock = new TestClock()
+  let asked = 0
+  const kept = pins ?? createPins(clock)
+  const counted: Pins = {
+    get(key) {
+      asked++
+      return kept.get(key)
+    },
+    set: (key, pin) => kept.set(key, pin),
+  }
+  const sticky = new Stickiness(counted)
+  const name = ({ endpoint, credential }: RouteCandidate) => credential?.id ?? endpoint.provider.slug
+  const turn = async (body: Body, organizationId = 'o'): Promise<Turn> => {
+    const request = parseResponsesRequest({ model: 'm/one', input: 'hi', ...body })
+    const { candidates } = route(request, catalog, { ownKeys, keyHash: 'h', dataRegion: null })
+    const caller = { organizationId }
+    const found = await sticky.order({ caller, request }, candidates)
+    return {
+      found,
+      order: found.candidates.map(name).join(' '),
+      answers(wanted, usage = USAGE) {
+        const candidate = found.candidates.find(each => name(each) === wanted)
+        if (candidate === undefined) throw new Error(`${wanted} is no candidate`)
+        found.stay?.succeeded(candidate, usage)
+      },
+    }
+  }
+  return { clock, turn, asked: () => asked }
+}
+
+t.test('a session stays where it was answered', async t => {
+  const { turn } = setup()
+  const first = await turn({ session_id: 's' })
+  t.equal(first.order, 'a b c d')
+  first.answers('b')
+  t.equal((await turn({ session_id: 's', input: 'something else' })).order, 'b a c d')
+  t.equal((await turn({ session_id: 'other' })).order, 'a b c d')
+  t.equal((await turn({ session_id: 's', model: 'm/two' })).order, 'b a', 'another model has its own pin')
+  t.equal((await turn({ session_id: 's' }, 'another organization')).order, 'a b c d')
+})
+
+t.test('without a session it takes a cache hit', async t => {
+  const { turn } = setup()
+  ;(await turn({})).answers('b')
+  t.equal((await turn({})).order, 'a b c d')
+  ;(await turn({})).answers('b', null)
+  t.equal((await turn({})).order, 'a b c d', 'and one that the provider told')
+  ;(await turn({})).answers('b', HIT)
+  t.equal((await turn({})).order, 'b a c d')
+})
+
+t.test('a conversation is told by cache key, or else by how it began', async t => {
+  const { turn } = setup()
+  const user = (content: unknown) => ({ role: 'user', content })
+  const reply = { role: 'assistant', content: 'Yes.' }
+  ;(await turn({ prompt_cache_key: 'k' })).answers('b', HIT)
+  t.equal((await turn({ prompt_cache_key: 'k', input: 'else' })).order, 'b a c d')
+  ;(await turn({ instructions: 'Be kind.', input: [user('one')] })).answers('b', HIT)
+  const later = [user('one'), reply, user('more')]
+  t.equal((await turn({ instructions: 'Be kind.', input: later })).order, 'b a c d')
+  const asItem = [{ role: 'system', content: 'Be kind.' }, ...later]
+  t.equal((await turn({ input: asItem })).order, 'b a c d', 'instructions are the system message')
+  t.equal((await turn({ instructions: 'Be harsh.', input: later })).order, 'a b c d')
+  t.equal((await turn({ instructions: 'Be kind.', input: [user('two'), reply] })).order, 'a b c d')
+  const parts = [user([{ type: 'input_text', text: 'Look.' }])]
+  ;(await turn({ input: parts })).answers('b', HIT)
+  t.equal((await turn({ input: parts })).order, 'b a c d')
+  t.equal((await turn({ input: [user([{ type: 'input_text', text: 'Hear.' }])] })).order, 'a b c d')
+})
+
+t.test('only where the cache is cheaper than the prompt', async t => {
+  const { turn, asked } = setup()
+  for (const slug of ['c', 'd']) {
+    ;(await turn({ session_id: 's' })).answers(slug, HIT)
+    t.equal((await turn({ session_id: 's' })).order, 'a b c d', slug)
+  }
+  const before = asked()
+  t.equal((await turn({ session_id: 's', model: 'm/dear' })).found.stay, null)
+  t.equal((await turn({ session_id: 's', model: 'm/alone' })).found.stay, null)
+  t.equal(asked(), before, 'nothing is looked up where there is no choice')
+})
+
+t.test('an order of the caller’s own stands', async t => {
+  const { turn } = setup()
+  ;(await turn({ session_id: 's' })).answers('b')
+  t.equal((await turn({ session_id: 's', provider: { order: ['a'] } })).order, 'a b c d')
+  t.equal((await turn({ session_id: 's', provider: { ignore: ['b'] } })).order, 'a c d', 'nor is one added')
+})
+
+t.test('ten idle minutes end it; each success begins them anew', async t => {
+  const { turn, clock } = setup()
+  ;(await turn({})).answers('b', HIT)
+  clock.advance(599_999)
+  ;(await turn({})).answers('b', USAGE)
+  clock.advance(599_999)
+  const held = await turn({})
+  t.equal(held.order, 'b a c d', 'a success without a cache hit renews')
+  held.answers('a', USAGE)
+  t.equal((await turn({})).order, 'b a c d', 'one elsewhere without a cache hit moves nothing')
+  clock.advance(1)
+  t.equal((await turn({})).order, 'a b c d', 'and what only failed renews nothing')
+})
+
+t.test('a pin stays among its kind: own keys go first all the same', async t => {
+  const ownKeys = new OwnKeys([
+    credentialOf('a', { id: 'a1', sortOrder: 1 }),
+    credentialOf('b', { id: 'b1', sortOrder: 1 }),
+    credentialOf('b', { id: 'b2', sortOrder: 2 }),
+    credentialOf('a', { id: 'a9', isFallback: true }),
+    credentialOf('b', { id: 'b9', isFallback: true }),
+  ])
+  const { turn } = setup(undefined, ownKeys)
+  const untouched = await turn({ session_id: 's' })
+  t.equal(untouched.order, 'a1 b1 b2 a b c d a9 b9')
+  untouched.answers('b')
+  t.equal((await turn({ session_id: 's' })).order, 'a1 b1 b2 b a c d a9 b9')
+  untouched.answers('b2')
+  t.equal(
+    (await turn({ session_id: 's' })).order,
+    'b2 a1 b1 a b c d a9 b9',
+    'the account counts, not the provider',
+  )
+  untouched.answers('b9')
+  t.equal((await turn({ session_id: 's' })).order, 'a1 b1 b2 a b c d b9 a9')
+})
+
+t.test('pins may be kept elsewhere, and no prompt or name goes there', async t => {
+  const kept = new Map<string, string>()
+  const away: Pins = { get: async key => kept.get(key) ?? null, set: (key, pin) => void kept.set(key, pin) }
+  const { turn } = setup(away)
+  ;(await turn({ session_id: 'secret-name', input: 'secret-prompt' })).answers('b')
+  t.equal((await turn({ session_id: 'secret-name' })).order, 'b a c d')
+  t.equal(kept.size, 1)
+  t.notMatch([...kept.keys()].join() + [...kept.values()].join(), 'secret')
+})
+
+t.test('memory is bounded, and the oldest give way', async t => {
+  const clock = new TestClock()
+  const { turn } = setup(createPins(clock, 2))
+  for (const session_id of ['1', '2', '3']) (await turn({ session_id })).answers('b')
+  t.equal((await turn({ session_id: '1' })).order, 'a b c d')
+  t.equal((await turn({ session_id: '3' })).order, 'b a c d')
+})

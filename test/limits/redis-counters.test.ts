@@ -1,0 +1,303 @@
+/** Counters of several instances in one Redis, which comes and goes. */
+import { createClient } from '@redis/client'
+import t, { type Test } from 'tap'
+import { type Clock, systemClock } from '../../src/clock.ts'
+import type { CounterEntry, Refusal } from '../../src/limits/counters.ts'
+import { openCounters, type SharedCounters } from '../../src/limits/shared-counters.ts'
+import { turns } from '../support/raw-http.ts'
+import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../support/redis-server.ts'
+import { eventually } from '../support/stream-probe.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+/** For what comes in a moment on a machine that is not busy; a late answer of Redis is no silence either. */
+const PATIENCE_MS = 60_000
+/** After this a Redis that says nothing counts as away, where a test is about that. */
+const SILENCE_MS = 50
+
+const WITH_REDIS = { skip: WITHOUT_REDIS }
+
+/** What the ledger says, for all instances. */
+interface Books {
+  spent: number
+  reads: number
+  /** Reading takes until this is settled. */
+  gate: Promise<void>
+}
+
+interface Instance extends SharedCounters {
+  readonly lines: string[]
+}
+
+function instance(
+  t: Test,
+  redis: RedisServer,
+  books: Books,
+  options: { nodes?: number; aliveMs?: number; silenceMs?: number; clock?: Clock } = {},
+): Instance {
+  const lines: string[] = []
+  const counters = openCounters({
+    redis: { url: redis.url, prefix: 'test:' },
+    nodes: options.nodes ?? 1,
+    clock: options.clock ?? systemClock,
+    log: {
+      fault: message => void lines.push(message),
+      notice: message => void lines.push(message),
+    },
+    spending: {
+      async spent() {
+        books.reads++
+        await books.gate
+        return books.spent
+      },
+      credits: async () => 0,
+    },
+    silenceMs: options.silenceMs ?? PATIENCE_MS,
+    ...(options.aliveMs === undefined ? {} : { aliveMs: options.aliveMs }),
+  })
+  t.teardown(() => counters.close())
+  return Object.assign(Object.create(counters) as SharedCounters, { lines })
+}
+
+const newBooks = (spent = 0): Books => ({ spent, reads: 0, gate: Promise.resolve() })
+
+const money = (amount: number, ceiling: number, id = 'usd/k'): CounterEntry => ({
+  id,
+  amount,
+  ceiling,
+  origin: { organizationId: 'o', keyHash: 'k', since: '', includeByok: false },
+  endsMs: Number.POSITIVE_INFINITY,
+})
+
+const rate = (amount: number, ceiling: number): CounterEntry => ({
+  id: 'requests/k/1',
+  amount,
+  ceiling,
+  origin: null,
+  endsMs: systemClock.nowMs() + 60_000,
+})
+
+const ready = (...instances: Instance[]): Promise<boolean> =>
+  eventually(() => instances.every(each => !each.degraded), PATIENCE_MS)
+
+const admitted = (answers: readonly (Refusal | null)[]): number =>
+  answers.filter(answer => answer === null).length
+
+/** What one asks of Redis beside the instances. */
+async function operator(t: Test, redis: RedisServer) {
+  const client = createClient({ url: redis.url })
+  client.on('error', () => undefined)
+  await client.connect()
+  t.teardown(() => client.destroy())
+  return (...command: string[]): Promise<unknown> => client.sendCommand(command)
+}
+
+t.test('instances count together, exactly', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks(100)
+  const instances = [1, 2, 3].map(() => instance(t, redis, books))
+  t.ok(await ready(...instances))
+  const answers = await Promise.all(
+    Array.from({ length: 1000 }, (_, at) => instances[at % 3]?.take([rate(1, 900), money(7, 1000)])),
+  )
+  t.equal(admitted(answers.map(answer => answer ?? null)), 128, 'what the ledger says is counted once')
+  t.match(answers.at(-1), { index: 1, total: 996, ceiling: 1000 })
+  t.equal(await instances[0]?.take([rate(772, 900)]), null, 'what was refused left the other counter alone')
+  t.match(await instances[1]?.take([rate(1, 900)]), { index: 0, total: 900 })
+})
+
+t.test('what one instance gives back is there for another', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const [one, two] = [instance(t, redis, books), instance(t, redis, books)]
+  t.ok(await ready(one, two))
+  const entries = [money(10, 10)]
+  t.equal(await one.take(entries), null)
+  t.match(await two.take([money(1, 10)]), { index: 0, total: 10 })
+  one.give(entries, [4])
+  t.ok(await eventually(async () => (await two.take([money(6, 10)])) === null, PATIENCE_MS))
+  t.match(await one.take([money(1, 10)]), { total: 10 })
+})
+
+t.test(
+  'what a killed instance had reserved is free again, and what it had spent is not',
+  WITH_REDIS,
+  async t => {
+    const redis = await ownRedis(t)
+    await redis.start()
+    const books = newBooks()
+    let killed = false
+    const clock: Clock = {
+      ...systemClock,
+      after: (ms, callback) => systemClock.after(ms, () => killed || callback()),
+    }
+    const aliveMs = 600_000
+    const dead = instance(t, redis, books, { aliveMs, clock })
+    t.ok(await ready(dead))
+    t.equal(await dead.take([money(10, 10)]), null)
+    // As if it had been killed: its connection is gone, nothing follows, and it took no leave.
+    const ask = await operator(t, redis)
+    killed = true
+    await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+    t.ok(await eventually(() => dead.degraded, PATIENCE_MS))
+
+    const living = instance(t, redis, books)
+    const [sign = '', ...others] = (await ask('KEYS', 'test:alive/*')) as string[]
+    t.same(others, [], 'its sign of life is there still')
+    t.ok(await ready(living))
+    books.spent = 3
+    t.match(await living.take([money(7, 10)]), { index: 0, total: 10 }, 'until then it counts as alive')
+    const left = Number(await ask('PTTL', sign))
+    t.ok(left > 0 && left <= aliveMs, `which ends by itself in ${left} ms`)
+    await ask('PEXPIRE', sign, '1')
+    t.ok(await eventually(async () => (await living.take([money(7, 10)])) === null, PATIENCE_MS))
+    t.match(await living.take([money(1, 10)]), { index: 0, total: 10 }, 'the ledger was read again')
+  },
+)
+
+t.test('an instance that ends in order leaves no reservation behind', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const [one, two] = [instance(t, redis, books), instance(t, redis, books)]
+  t.ok(await ready(one, two))
+  t.equal(await one.take([money(10, 10)]), null)
+  await one.close()
+  t.equal(await two.take([money(10, 10)]), null)
+})
+
+t.test('Redis is killed: nobody waits, shares are kept to, and it comes back', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const [one, two] = [instance(t, redis, books, { nodes: 2 }), instance(t, redis, books, { nodes: 2 })]
+  t.ok(await ready(one, two))
+  for (const each of [one, two]) t.equal(await each.take([money(10, 100)]), null)
+  t.equal(await one.take([money(0, 100)]), null)
+  await redis.kill()
+  // Those that were asked already are answered when the connection ends: silence is not what they wait for.
+  const count = admitted(
+    await Promise.all(
+      [one, two].flatMap(each => Array.from({ length: 200 }, () => each.take([money(1, 100)]))),
+    ),
+  )
+  // Each has half of what was left when it last heard: 80 of 100, or 90 for the one that heard last of 10.
+  t.ok(count >= 80 && count <= 85, `${count} of 80 were admitted`)
+  t.ok(one.degraded && two.degraded)
+  for (const each of [one, two]) {
+    t.notOk(each.take([money(1, 100)]) instanceof Promise, 'nobody waits for what is away')
+  }
+  t.same(one.lines, ['redis is away'], 'told once')
+
+  // All of it has come to the ledger meanwhile.
+  books.spent = 10
+  await redis.start()
+  t.ok(await ready(one, two))
+  t.ok(
+    await eventually(async () => (await one.take([money(1, 100)])) !== null, PATIENCE_MS),
+    'what runs is known again',
+  )
+  t.same(one.lines, ['redis is away', 'redis answers again'])
+})
+
+t.test('Redis that hangs is no different, and a short silence does no harm', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const clock = new TestClock()
+  const one = instance(t, redis, books, { clock, silenceMs: SILENCE_MS })
+  t.ok(await ready(one))
+  t.equal(await one.take([money(1, 100)]), null)
+  redis.freeze()
+  const first = one.take([money(1, 100)])
+  t.ok(first instanceof Promise)
+  clock.advance(SILENCE_MS - 1)
+  await turns(5)
+  t.notOk(one.degraded, 'it is waited for a little')
+  clock.advance(1)
+  t.equal(await first, null)
+  t.ok(one.degraded)
+  const second = one.take([money(1, 100)])
+  t.equal(second, null, 'nobody waits again')
+  redis.thaw()
+  t.ok(await ready(one))
+  books.spent = 0
+  const exact = async () => (await one.take([money(97, 100)])) === null
+  t.ok(await eventually(exact, PATIENCE_MS), 'three are reserved, neither more nor fewer')
+  t.match(await one.take([money(1, 100)]), { total: 100 })
+})
+
+t.test(
+  'without Redis at the start limits hold by the ledger, and it is found when it comes',
+  WITH_REDIS,
+  async t => {
+    const redis = await ownRedis(t)
+    const books = newBooks(40)
+    const one = instance(t, redis, books, { nodes: 2 })
+    t.ok(one.degraded)
+    t.match(await one.take([money(31, 100)]), { total: 40, ceiling: 70 })
+    t.equal(await one.take([money(30, 100)]), null)
+    await redis.start()
+    t.ok(await ready(one))
+    t.ok(
+      await eventually(async () => (await one.take([money(30, 100)])) === null, PATIENCE_MS),
+      'the whole limit counts',
+    )
+    t.match(await one.take([money(1, 100)]), { total: 100, ceiling: 100 })
+  },
+)
+
+t.test('Redis that lost its data begins with the ledger and with what runs', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks(10)
+  const one = instance(t, redis, books)
+  t.ok(await ready(one))
+  const entries = [money(50, 100)]
+  t.equal(await one.take(entries), null)
+  await redis.kill()
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
+  await redis.start()
+  t.ok(await ready(one))
+  t.ok(await eventually(async () => (await one.take([money(40, 100)])) === null, PATIENCE_MS))
+  t.match(await one.take([money(1, 100)]), { total: 100 })
+  one.give(entries, [0])
+  t.ok(await eventually(async () => (await one.take([money(50, 100)])) === null, PATIENCE_MS))
+})
+
+t.test('nobody waits for a ledger that is slow while limits are known well enough', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const one = instance(t, redis, books)
+  t.ok(await ready(one))
+  t.equal(await one.take([money(1, 100)]), null)
+  await redis.kill()
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
+  t.equal(await one.take([money(1, 100)]), null)
+  const gate = Promise.withResolvers<void>()
+  books.gate = gate.promise
+  const readBefore = books.reads
+  await redis.start()
+  t.ok(await ready(one))
+  for (let n = 0; n < 5; n++) t.equal(one.take([money(1, 100)]), null, 'at once')
+  t.ok(await eventually(() => books.reads > readBefore, PATIENCE_MS), 'while the ledger is being read')
+  gate.resolve()
+  t.ok(await eventually(async () => (await one.take([money(93, 100)])) === null, PATIENCE_MS))
+  t.match(await one.take([money(1, 100)]), { total: 100 })
+})
+
+t.test('no message repeats the password of the URL', WITH_REDIS, async t => {
+  const lines: unknown[] = []
+  const counters = openCounters({
+    redis: { url: 'redis://user:secret-word@127.0.0.1:1/0', prefix: 'x' },
+    nodes: 1,
+    clock: systemClock,
+    log: { fault: (...line) => void lines.push(...line), notice: (...line) => void lines.push(...line) },
+    spending: { spent: async () => 0, credits: async () => 0 },
+  })
+  t.teardown(() => counters.close())
+  t.ok(await eventually(() => lines.length > 0, PATIENCE_MS))
+  t.notMatch(JSON.stringify(lines.map(line => (line instanceof Error ? line.message : line))), 'secret-word')
+})

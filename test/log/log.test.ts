@@ -1,0 +1,215 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { createBufferedLog, createLog, type ExchangeLine } from '../../src/log/log.ts'
+import { EXCHANGE_LINE as LINE } from '../support/exchange-line.ts'
+import { eventually } from '../support/stream-probe.ts'
+
+const linesOf = (file: string): Record<string, unknown>[] =>
+  readFileSync(file, 'utf8')
+    .split('\n')
+    .filter(line => line !== '')
+    .map(line => JSON.parse(line) as Record<string, unknown>)
+
+t.test('the line of an exchange reads as pino would write it, of whatever values', async t => {
+  const written: string[] = []
+  const output = { write: (line: string) => void written.push(line) }
+  const log = createLog('info', output)
+  const reference = pino(
+    { base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: level => ({ level }) } },
+    output,
+  )
+  const full: ExchangeLine = {
+    ...LINE,
+    firstTokenMs: 0.001,
+    model: 'acme/scripted',
+    provider: 'acme',
+    attempts: 2,
+    inputTokens: 1e21,
+    outputTokens: 0,
+    finish: 'stop',
+    error: 'upstream_timeout',
+  }
+  const texts = [
+    '',
+    '"',
+    '\\',
+    'a"b\\c',
+    '\n\r\t\0\x1f\x7f',
+    'ä😀\u2028',
+    '</script>',
+    'x'.repeat(300),
+    '__proto__',
+  ]
+  const numbers = [-0, -1.5, 5e-324, 1e300, Number.NaN, Number.POSITIVE_INFINITY, Number.MAX_SAFE_INTEGER]
+  const lines: ExchangeLine[] = [
+    LINE,
+    full,
+    ...texts.map(text => ({ ...full, id: text, route: text, model: text, provider: text, finish: text })),
+    ...numbers.map(number => ({ ...full, durationMs: number, firstTokenMs: number, inputTokens: number })),
+    {
+      ...full,
+      firstTokenMs: null,
+      model: null,
+      provider: null,
+      inputTokens: null,
+      finish: null,
+      error: null,
+    },
+    { ...full, firstTokenMs: undefined, model: undefined, attempts: undefined, error: undefined },
+  ]
+  const time = /"time":"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z"/
+  for (const line of lines) {
+    log.exchange(line)
+    reference.info(line, 'exchange')
+    const [ours = '', theirs = ''] = written.splice(0)
+    t.match(ours, time)
+    t.equal(ours.replace(time, ''), theirs.replace(time, ''))
+  }
+})
+
+t.test('nothing but the fields of a line gets into it, and a quiet log has no lines', async t => {
+  const written: string[] = []
+  const output = { write: (line: string) => void written.push(line) }
+  const line = { ...LINE, prompt: 'secret' }
+  createLog('warn', output).exchange(line)
+  createLog('silent', output).exchange(line)
+  t.same(written, [])
+  createLog('info', output).exchange(line)
+  t.equal(written.length, 1)
+  t.notMatch(written[0], /secret/)
+})
+
+t.test('where to ask is told at any level but silence: whoever started it waits for that line', async t => {
+  for (const level of ['trace', 'info', 'warn', 'error', 'fatal'] as const) {
+    const written: string[] = []
+    createLog(level, { write: text => void written.push(text) }).listening('http://a', 'http://b')
+    t.equal(written.length, 1, level)
+    t.match(JSON.parse(written[0] ?? ''), {
+      level: 'info',
+      msg: 'listening',
+      url: 'http://a',
+      adminUrl: 'http://b',
+    })
+  }
+  createLog('silent', { write: () => t.fail('a line') }).listening('http://a', 'http://b')
+})
+
+t.test('a notice comes after the lines before it', async t => {
+  const file = join(t.testdir(), 'log')
+  const log = createBufferedLog('info', openSync(file, 'a'))
+  t.teardown(() => log.close())
+  log.exchange(LINE)
+  log.notice('something changed')
+  t.ok(await eventually(() => linesOf(file).length === 2, 60_000))
+  t.same(
+    linesOf(file).map(line => line['msg']),
+    ['exchange', 'something changed'],
+  )
+})
+
+t.test('lines of exchanges leave some at a time, in their order', async t => {
+  const file = join(t.testdir(), 'log')
+  const log = createBufferedLog('info', openSync(file, 'a'))
+  t.teardown(() => log.close())
+  for (let count = 0; count < 100; count++) log.exchange({ ...LINE, durationMs: count })
+  t.ok(await eventually(() => linesOf(file).length === 100, 60_000), 'without any more being said')
+  t.same(
+    linesOf(file).map(line => line['durationMs']),
+    Array.from({ length: 100 }, (_, count) => count),
+  )
+})
+
+t.test('what is left is written when the log is closed', async t => {
+  const file = join(t.testdir(), 'log')
+  const log = createBufferedLog('info', openSync(file, 'a'))
+  log.exchange(LINE)
+  await log.close()
+  t.match(linesOf(file), [{ id: 'gen-1', msg: 'exchange' }])
+})
+
+t.test('several threads may write to one pipe: no line is broken by another', async t => {
+  const script = `
+    import { Worker, isMainThread, threadId } from 'node:worker_threads'
+    import { createBufferedLog } from ${JSON.stringify(new URL('../../src/log/log.ts', import.meta.url).href)}
+    if (isMainThread) for (let thread = 0; thread < 3; thread++) new Worker(new URL(import.meta.url))
+    else {
+      const log = createBufferedLog('info')
+      for (let count = 0; count < 2000; count++)
+        log.exchange({ ...${JSON.stringify(LINE)}, id: 'gen-' + threadId + '-' + count, model: 'm'.repeat(count % 300) })
+      setTimeout(() => log.close(), 50)
+    }`
+  const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'threads.ts')
+  writeFileSync(file, script)
+  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let text = ''
+  child.stdout?.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece
+  })
+  const [code] = (await once(child, 'close')) as [number]
+  t.equal(code, 0)
+  const ids = text
+    .trimEnd()
+    .split('\n')
+    .map(line => (JSON.parse(line) as { id: string }).id)
+  t.equal(new Set(ids).size, 6000)
+})
+
+t.test('a reader that does not read costs lines, never memory, and the loss is told', async t => {
+  const script = `
+    import { createBufferedLog } from ${JSON.stringify(new URL('../../src/log/log.ts', import.meta.url).href)}
+    const log = createBufferedLog('info')
+    const line = { ...${JSON.stringify(LINE)}, model: 'm'.repeat(1000) }
+    const before = process.memoryUsage().rss
+    for (let count = 0; count < 60_000; count++) log.exchange(line)
+    const grown = process.memoryUsage().rss - before
+    process.on('message', () => log.close().then(() => process.exit()))
+    process.send(grown)`
+  const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'slow.ts')
+  writeFileSync(file, script)
+  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  const [grown] = (await once(child, 'message')) as [number]
+  t.ok(grown < 60 * 1024 * 1024, `${Math.round(grown / 1024 / 1024)} MiB more for 60 MB of lines`)
+  let text = ''
+  child.stdout?.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece
+  })
+  // It is told once all that waited is written, without any more being said.
+  t.ok(await eventually(() => text.includes('log lines were lost') && text.endsWith('\n'), 60_000))
+  child.send('close')
+  await once(child, 'close')
+  const lines = text
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { msg: string; lines?: number })
+  const told = lines.filter(line => line.msg.startsWith('log lines were lost'))
+  t.equal(told.length, 1)
+  t.equal(lines.length - 1 + (told[0]?.lines ?? 0), 60_000, 'each line was written or counted')
+})
+
+t.test('a fault says where it happened and nothing of its message, of however many lines', t => {
+  const lines: string[] = []
+  const log = createLog('trace', { write: line => void lines.push(line) })
+  const secret = 'sk-0123456789abcdef'
+  const changed = new Error('as it was')
+  changed.message = secret
+  const errors = [
+    new Error(secret),
+    new TypeError(`first line\n    at ${secret} (file:///x.ts:1:1)\n    at ${secret}`),
+    Object.assign(new Error('', { cause: new Error(secret) }), { detail: secret }),
+    changed,
+  ]
+  for (const error of errors) log.fault('it failed', error)
+  t.equal(lines.length, errors.length)
+  t.notMatch(lines.join(''), secret)
+  for (const line of lines.slice(0, 3)) t.match(line, /"at":"at [^"]*log\.test\.ts/)
+  t.end()
+})
