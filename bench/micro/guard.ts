@@ -49,6 +49,7 @@ const exchange = () =>
     id: 'gen-1-x',
     caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
     request,
+    dialect: 'responses',
     withMetadata: false,
     dataRegion: null,
     marks: openMarks(0),

@@ -60,6 +60,7 @@ function openCall(request: HttpRequest, dataRegionOf: DataRegionOf): Call {
   return {
     id: request.id,
     caller: callerOf(key),
+    dialect: 'responses',
     request: parseResponsesRequest(withSession(request)),
     withMetadata: wantsMetadata(request.headers),
     dataRegion: dataRegionOf(request.host),

@@ -65,6 +65,7 @@ export function createAsk(tools: AskTools): Ask {
           id: generationId(unixSeconds(clock)),
           parent: parent.id,
           caller: SERVICE,
+          dialect: 'responses',
           request: { ...request, stream: false },
           withMetadata: false,
           dataRegion: null,

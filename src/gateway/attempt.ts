@@ -189,7 +189,7 @@ export class AttemptRun implements UpstreamHandler {
   onData(chunk: Buffer): void {
     this.#drainBytes -= chunk.length
     if (this.#drainBytes < 0) this.#fail(this.#exchange.signal.reason as GatewayError)
-    this.#sink.hold?.()
+    this.#sink.hold()
     this.#guard?.freshTurn()
     try {
       if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
@@ -199,7 +199,7 @@ export class AttemptRun implements UpstreamHandler {
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
-    if (this.#sink.flush?.() === false) this.#call?.pause()
+    if (this.#sink.flush() === false) this.#call?.pause()
   }
 
   #read(chunk: Buffer): void {
@@ -211,13 +211,13 @@ export class AttemptRun implements UpstreamHandler {
     this.#ended = true
     this.#trailing?.cancel()
     if (this.#mode === 'over') return
-    this.#sink.hold?.()
+    this.#sink.hold()
     try {
       this.#conclude()
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
-    if (this.#sink.flush?.() === false) this.#call?.pause()
+    if (this.#sink.flush() === false) this.#call?.pause()
   }
 
   #conclude(): void {
@@ -302,13 +302,13 @@ export class AttemptRun implements UpstreamHandler {
 
   /** What was waited for, as if the provider had sent it now. */
   #turn(work: () => void): void {
-    this.#sink.hold?.()
+    this.#sink.hold()
     try {
       work()
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
-    if (this.#sink.flush?.() === false) this.#call?.pause()
+    if (this.#sink.flush() === false) this.#call?.pause()
   }
 
   #begin(): void {
@@ -372,10 +372,10 @@ export class AttemptRun implements UpstreamHandler {
 }
 
 /** Relay or general way: bytes may go on as they are where provider and client speak alike and nobody has to look. */
-function isRelayed(endpoint: Endpoint, sink: Sink): sink is Sink & Required<Pick<Sink, 'relay'>> {
+function isRelayed(endpoint: Endpoint, sink: Sink): boolean {
   return (
     endpoint.format === 'openai-responses' &&
-    sink.relay !== undefined &&
+    sink.relays === 'responses' &&
     !endpoint.provider.quirks.includes('no-relay')
   )
 }

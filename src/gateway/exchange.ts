@@ -5,6 +5,7 @@ import type { GatewayError } from '../errors.ts'
 import type { FinishReason, Usage } from '../formats/format.ts'
 import type { Marks } from '../metrics/stages.ts'
 import type { PicoUsd } from '../money.ts'
+import type { DialectName } from '../protocol/dialect-name.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { Accounting, Caller, Reservation } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -16,6 +17,8 @@ export interface Call {
   /** Generation id: names the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
   readonly id: string
   readonly caller: Caller
+  /** How the client speaks: its unknown fields go on only to a provider that speaks the same. */
+  readonly dialect: DialectName
   readonly request: ResponsesRequest
   /** Whether `gateway_metadata` was asked for by header. */
   readonly withMetadata: boolean

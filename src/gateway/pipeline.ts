@@ -251,7 +251,7 @@ export class Pipeline {
   #finish({ run, target }: Round, finish: Finish): Outcome {
     // The record is safe before the caller sees the end: whatever was answered is in the ledger.
     account(this.#tools, this.#exchange, null)
-    target.hold?.()
+    target.hold()
     run.assembler.finish(finish.reason, this.#ending(finish))
     target.end()
     return { answered: true }
@@ -271,7 +271,7 @@ export class Pipeline {
     const assembler = new Assembler(echoRequest(request, { id, createdAt, model }), event => {
       sink.write(event)
     })
-    sink.hold?.()
+    sink.hold()
     assembler.begin(this.#debug)
     assembler.fail(error, this.#ending(null))
     sink.end()
@@ -281,7 +281,7 @@ export class Pipeline {
   /** Tells a failure in the stream that has begun. */
   #failLive(sink: Sink, run: AttemptRun, error: GatewayError): Outcome {
     account(this.#tools, this.#exchange, error)
-    sink.hold?.()
+    sink.hold()
     run.assembler.fail(reported(this.#exchange, error), this.#ending(null))
     sink.end()
     return { answered: true, refused: error }
@@ -303,9 +303,9 @@ const PASS: Verdict = { kind: 'pass' }
 
 /** The final items. What closing them says goes to the sink, as all before it. */
 function closed(run: AttemptRun, target: Sink, finish: Finish): readonly OutputItem[] {
-  target.hold?.()
+  target.hold()
   const output = run.assembler.close(finish.reason)
-  target.flush?.()
+  target.flush()
   return output
 }
 

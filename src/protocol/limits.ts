@@ -20,6 +20,8 @@ export const TOOL_STEPS_MAX = 30
 /** Sampling bounds that users of this kind of API rely on. */
 export const TEMPERATURE_MAX = 2
 export const TOP_P_MAX = 1
+/** Stop sequences of one request. */
+export const STOPS_MAX = 4
 export const PENALTY_MAX = 2
 export const TOP_LOGPROBS_MAX = 20
 

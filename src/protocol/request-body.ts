@@ -8,6 +8,7 @@ import {
   IDENTIFIER_MAX_CHARS,
   MODEL_MAX_CHARS,
   PENALTY_MAX,
+  STOPS_MAX,
   TEMPERATURE_MAX,
   TOOL_STEPS_MAX,
   TOP_LOGPROBS_MAX,
@@ -79,6 +80,17 @@ const trace = Type.Object({
   parent_span_id: maybe(Type.String()),
 })
 
+/** Sampling fields of the chat dialect; a format that has no word for one drops it. */
+const sampling = {
+  stop: maybe(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: STOPS_MAX })])),
+  seed: maybe(Type.Integer()),
+  logit_bias: maybe(mapOf(Type.Number({ minimum: -100, maximum: 100 }))),
+  min_p: maybe(Type.Number({ minimum: 0, maximum: 1 })),
+  top_a: maybe(Type.Number({ minimum: 0, maximum: 1 })),
+  repetition_penalty: maybe(Type.Number({ minimum: 0, maximum: 2 })),
+  prediction: maybe(Type.Object({ type: Type.Literal('content'), content: Type.Unknown() })),
+}
+
 /** The whole body. Fields without a null in their type are null nowhere in the public interface. */
 export const ResponsesRequest = Type.Object({
   model: Type.Optional(modelSlug),
@@ -134,5 +146,6 @@ export const ResponsesRequest = Type.Object({
   trace: Type.Optional(trace),
   truncation: maybe(oneOf('auto', 'disabled')),
   preset: Type.Optional(nullable(Type.String())),
+  ...sampling,
 })
 export interface ResponsesRequest extends Static<typeof ResponsesRequest> {}

@@ -36,6 +36,7 @@ const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
+  readonly relays = 'responses'
   readonly #reply: Reply
   readonly #settings: StreamSettings
   #timer: Timer

@@ -80,6 +80,7 @@ export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {})
     id: 'gen-1-x',
     caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
     request,
+    dialect: 'responses',
     withMetadata: false,
     dataRegion: null,
     marks: openMarks(0),

@@ -13,6 +13,7 @@ const HELD_MAX_BYTES = 64 * 1024 * 1024
 const EVENT_BYTES = 256
 
 export class HeldSink implements Sink {
+  readonly relays = null
   readonly #sink: Sink
   readonly #maxBytes: number
   #kept: StreamEvent[] = []
@@ -45,12 +46,16 @@ export class HeldSink implements Sink {
     return true
   }
 
+  relay(): boolean {
+    throw new TypeError('events that are held back are never relayed')
+  }
+
   hold(): void {
-    if (this.#passed) this.#sink.hold?.()
+    if (this.#passed) this.#sink.hold()
   }
 
   flush(): boolean {
-    return !this.#passed || this.#sink.flush?.() !== false
+    return !this.#passed || this.#sink.flush() !== false
   }
 
   onDrain(resume: () => void): void {
@@ -72,11 +77,11 @@ export class HeldSink implements Sink {
     this.#kept = []
     this.#passed = true
     for (const event of kept) {
-      this.#sink.hold?.()
+      this.#sink.hold()
       const flowing = this.#forward(event)
       if (!flowing) await this.#drained(signal)
     }
-    if (this.#sink.flush?.() === false) await this.#drained(signal)
+    if (this.#sink.flush() === false) await this.#drained(signal)
     this.#sink.onDrain(() => this.#resume?.())
   }
 

@@ -18,7 +18,7 @@ import type { Sink } from './sink.ts'
 export interface RelayParts {
   readonly parser: SseParser
   readonly assembler: Assembler
-  readonly sink: Required<Pick<Sink, 'relay'>>
+  readonly sink: Pick<Sink, 'relay'>
   /** The general way of one frame. */
   readonly decode: (event: string, data: string) => void
 }

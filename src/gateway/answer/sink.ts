@@ -1,27 +1,30 @@
 /** Where the events of an exchange go: an event stream or one JSON body. Hot path. */
 import type { GatewayError } from '../../errors.ts'
 import type { ExchangeLine } from '../../log/log.ts'
+import type { DialectName } from '../../protocol/dialect-name.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 
 export interface Sink {
   /**
-   * True when what is written is seen at once, so that the first content commits the attempt. False when
-   * nothing leaves before the end; then an attempt may still be replaced until its terminal event.
+   * True when what is written is seen at once, so that the first content commits the answer. False when nothing
+   * leaves before the end; then a draft may be dropped until the terminal event.
    */
   readonly live: boolean
+  /** The dialect whose frames `relay` takes as bytes; null where every event has to be written. */
+  readonly relays: DialectName | null
   /** Takes one event. False: the reader is slow, write no more until drained (the event itself was taken). */
   write(event: StreamEvent): boolean
   /**
    * Takes `events` whole frames of an event stream as bytes, valid during the call only; the answer is `write`'s.
-   * Absent where events are looked at one by one.
+   * Never called where `relays` is null.
    */
-  relay?(frames: Buffer, events: number): boolean
-  /** What is written from here on may leave together: at the latest with `flush`, in the same turn. */
-  hold?(): void
+  relay(frames: Buffer, events: number): boolean
+  /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
+  hold(): void
   /** Lets go what was held. False as for `write`, which answers true meanwhile. */
-  flush?(): boolean
-  /** What to call each time writing may go on after a false. One callback; a later call replaces it. */
+  flush(): boolean
+  /** Sets what to call each time writing may go on after a false. One callback; a later call replaces it. */
   onDrain(resume: () => void): void
   /** All events are written, the terminal one included. */
   end(): void
@@ -30,11 +33,24 @@ export interface Sink {
 /** A sink that keeps only the final object, for callers who want one JSON document. */
 export class FinalSink implements Sink {
   readonly live = false
+  readonly relays = null
   response: ResponseResource | null = null
 
   write(event: StreamEvent): boolean {
     if (event.type === 'response.completed' || event.type === 'response.incomplete')
       this.response = event.response
+    return true
+  }
+
+  relay(): boolean {
+    return true
+  }
+
+  hold(): void {
+    // Nothing leaves before the end.
+  }
+
+  flush(): boolean {
     return true
   }
 

@@ -200,4 +200,11 @@ export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, 'said' | 's
   trace: 'ours',
   truncation: 'ours',
   preset: 'ours',
+  prediction: 'said',
+  stop: 'seen',
+  logit_bias: 'seen',
+  seed: 'ours',
+  min_p: 'ours',
+  top_a: 'ours',
+  repetition_penalty: 'ours',
 }

@@ -101,6 +101,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       id: 'gen-1-x',
       caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
       request: { model: 'acme/model', input: 'Hi' },
+      dialect: 'responses',
       withMetadata: false,
       dataRegion: null,
       marks: openMarks(systemClock.monotonicMs()),

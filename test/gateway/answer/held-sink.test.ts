@@ -18,6 +18,7 @@ function delta(text: string): StreamEvent {
 
 /** A live sink that takes `flows` events before it says that it is slow, each time. */
 class Reader implements Sink {
+  readonly relays = null
   readonly live = true
   readonly events: StreamEvent[] = []
   readonly said: string[] = []

@@ -16,6 +16,7 @@ const FORMAT = 'openai-responses'
 /** Keeps what a client would get. */
 class KeepingSink implements Sink {
   readonly live = true
+  readonly relays = 'responses'
   text = ''
   events = 0
   /** Events that came as bytes. */
@@ -33,6 +34,12 @@ class KeepingSink implements Sink {
     this.events += events
     this.relayed += events
     return this.flowing
+  }
+  hold(): void {
+    // Everything leaves at once.
+  }
+  flush(): boolean {
+    return true
   }
   onDrain(): void {
     // The scripted client ignores it as well.

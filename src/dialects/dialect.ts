@@ -1,0 +1,45 @@
+/**
+ * The contract of a dialect: how one kind of client speaks. A dialect parses a body into a request, frames events,
+ * and writes whole replies and errors. Pure: no I/O, no clock. It sees protocol types only.
+ */
+import type { GatewayError } from '../errors.ts'
+import type { DialectName } from '../protocol/dialect-name.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
+
+/** What goes beside an error, where it is known. */
+export interface FailureDetails {
+  /** Request id or, on inference operations, generation id. */
+  readonly id: string
+  /** Null unless the caller asked for it and routing had begun. */
+  readonly metadata: GatewayMetadata | null
+  /** Usage of model calls that count although nothing of them is delivered; null: none. */
+  readonly usage: ResponseUsage | null
+}
+
+/** Writes the frames of one streamed answer; keeps its state, never shared. */
+export interface FrameWriter {
+  /** The frames of one event, each with its blank line; `''` where the dialect tells nothing for it. Hot path. */
+  write(event: StreamEvent): string
+  /** Ends the stream after its terminal event, e.g. `data: [DONE]\n\n`. */
+  end(): string
+  /** Tells a failure when the status has left (a heartbeat) but no terminal event has; `end` follows. */
+  failure(error: GatewayError, details: FailureDetails): string
+}
+
+export interface Dialect {
+  readonly name: DialectName
+  /**
+   * Checks a body and turns it into a request.
+   * @throws GatewayError `invalid_request` or `unprocessable` that names the field by its path in this dialect and
+   *   never repeats what the client sent.
+   */
+  parse(body: unknown): ResponsesRequest
+  /** `request`: what `parse` returned for it. */
+  frames(request: ResponsesRequest): FrameWriter
+  /** The body of a whole reply. */
+  body(response: ResponseResource, request: ResponsesRequest): unknown
+  /** The error envelope that clients of this dialect expect. */
+  failure(error: GatewayError, details: FailureDetails): unknown
+}
