@@ -1,5 +1,5 @@
 /** What a handler gets and what a route is. Types only. */
-import type { Marks } from '../metrics/stages.ts'
+import type { Stopwatch } from '../metrics/stages.ts'
 import type { KeyNeed } from '../server/authenticate.ts'
 import type { Reply } from '../server/reply.ts'
 import type { KeyRecord } from '../storage/store.ts'
@@ -19,7 +19,7 @@ export interface HttpRequest {
   readonly body: unknown
   readonly key: KeyRecord
   /** When the request passed what; see stages.ts. */
-  readonly marks: Marks
+  readonly watch: Stopwatch
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
 }

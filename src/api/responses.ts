@@ -50,7 +50,7 @@ async function answer(gateway: Gateway, call: Call, reply: Reply): Promise<void>
   if (!outcome.answered)
     reply.failure(outcome.error, call.withMetadata ? outcome.metadata : null, outcome.charged)
   else if (sink.response !== null) {
-    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.marks))
+    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
     reply.json(200, sink.response)
   }
 }
@@ -64,7 +64,7 @@ function openCall(request: HttpRequest, dataRegionOf: DataRegionOf): Call {
     request: parseResponsesRequest(withSession(request)),
     withMetadata: wantsMetadata(request.headers),
     dataRegion: dataRegionOf(request.host),
-    marks: request.marks,
+    watch: request.watch,
     signal: request.signal,
   }
 }

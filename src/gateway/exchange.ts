@@ -1,31 +1,32 @@
 /**
- * The one object of a running request. Plugins and tools see the gateway through it; nothing here does I/O.
+ * Exchange: one client request from admission to account. Plugins and tools see the gateway through it.
+ * Nothing here does I/O.
  */
+import { type Clock, unixSeconds } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
-import type { FinishReason, Usage } from '../formats/format.ts'
-import type { Marks } from '../metrics/stages.ts'
-import type { PicoUsd } from '../money.ts'
+import type { FinishReason } from '../formats/format.ts'
+import type { Stopwatch } from '../metrics/stages.ts'
 import type { DialectName } from '../protocol/dialect-name.ts'
-import type { ParsedFileAnnotation } from '../protocol/parts.ts'
-import type { Accounting, Caller, Reservation } from '../protocol/records.ts'
+import type { OutputItem } from '../protocol/items.ts'
+import type { Caller, Reservation } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { AlignmentReport, PipelineStage, ResponseResource, ResponseUsage } from '../protocol/response.ts'
+import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
 import type { DataRegion, Endpoint } from '../providers/provider.ts'
+import { Bill } from './bill.ts'
 
-/** What the client asked for, before anything was decided. */
-export interface Call {
+/** The request of a client as its door hands it in, before anything was decided. */
+export interface ClientRequest {
   /** Generation id: names the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
   readonly id: string
   readonly caller: Caller
   /** How the client speaks: its unknown fields go on only to a provider that speaks the same. */
   readonly dialect: DialectName
   readonly request: ResponsesRequest
-  /** Whether `gateway_metadata` was asked for by header. */
+  /** True when a header asked for `gateway_metadata`. */
   readonly withMetadata: boolean
   /** Where the data has to stay, by the host that was called; null: anywhere. */
   readonly dataRegion: DataRegion | null
-  /** When the exchange passed what; written on its way. */
-  readonly marks: Marks
+  readonly watch: Stopwatch
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
   /** Id of the exchange on whose behalf the gateway itself asks; absent for what a client asked. */
@@ -34,28 +35,17 @@ export interface Call {
 
 export interface AskTerms {
   /** The exchange on whose behalf the gateway asks. */
-  readonly parent: Pick<Call, 'id' | 'signal' | 'caller'>
+  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller'>
   /** Milliseconds from now until it is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
 
 /**
  * Asks a model of the catalogue for the gateway itself: no plugins, no own credentials, none of the caller's limits,
- * at the service's own expense. Of the guardrails of the parent's caller those about where data goes hold. Ends with
+ * at the service's own expense. Guardrails of the parent's caller that say where data may go still hold. Ends with
  * the parent. Rejects with a GatewayError.
  */
 export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<ResponseResource>
-
-/** What calls of a model came to that are part of the exchange although another call followed them. */
-export interface Billed {
-  readonly usage: Usage
-  readonly inputCost: PicoUsd
-  readonly outputCost: PicoUsd
-  /** Input, output, and what each call costs by itself. */
-  readonly cost: PicoUsd
-  /** Every one of them was told by its provider. */
-  readonly exact: boolean
-}
 
 /** One way to serve the request: an endpoint, with the service's own key or with one of the caller's workspace. */
 export interface Candidate {
@@ -68,62 +58,87 @@ export interface Candidate {
 export interface SentKey {
   /** What the provider's header carries. */
   readonly text: string
-  /** Everything of it that must reach nobody else. */
+  /** Every part of it that must reach nobody else. */
   readonly secrets: readonly string[]
 }
 
-/** One try at one candidate. */
-export interface Attempt extends Candidate {
+/** The account of one try at one candidate. */
+export interface AttemptRecord extends Candidate {
   readonly isByok: boolean
   /** Null where the shared key is used, and as long as the own one is not opened. */
   ownKey: SentKey | null
-  /** Asked because an earlier turn was judged; what it is sent may quote what nobody is to see. */
-  readonly again?: boolean
-  /** HTTP status of the provider, null when none arrived. */
+  /** The provider's own id of its reply. */
+  upstreamId: string | null
+  /** HTTP status of the provider; null when none arrived. */
   status: number | null
   error: GatewayError | null
 }
 
-export interface Exchange extends Call {
-  /** What is sent to the model: the request, as guardrails and plugins have rewritten it. */
-  prompt: ResponsesRequest
-  /** A guardrail of the caller asks that nothing of it be kept anywhere. */
-  zeroRetention: boolean
-  /** What guardrails and plugins did, in order. */
-  readonly pipeline: PipelineStage[]
-  /** Documents that were read for it: they go with the first text of its answer, or with its error. */
-  readonly parsedFiles: ParsedFileAnnotation[]
-  /** What the alignment plugin found; null where it did not run. */
-  alignment: AlignmentReport | null
+/** How a model ended its reply. */
+export interface Finish {
+  readonly reason: FinishReason
+  /** The provider's own word for it. */
+  readonly native: string | null
+  readonly serviceTier: string | null
+}
+
+/** One model call that counts, as plugins judge it. */
+export interface Turn {
+  readonly attempt: AttemptRecord
+  /** Final items, in their order. */
+  readonly output: readonly OutputItem[]
+  readonly finish: FinishReason
+  /** 1 for the first turn of the exchange. */
+  readonly number: number
+}
+
+export class Exchange implements ClientRequest {
+  readonly id: string
+  readonly caller: Caller
+  readonly dialect: DialectName
+  readonly request: ResponsesRequest
+  readonly withMetadata: boolean
+  readonly dataRegion: DataRegion | null
+  readonly watch: Stopwatch
+  readonly signal: AbortSignal
+  readonly parent: string | undefined
   /** Unix seconds. */
   readonly createdAt: number
-  /** Monotonic milliseconds at which the request was accepted. */
-  readonly startedMs: number
-  /** What was left after routing, in the order in which it is tried. */
-  candidates: readonly Candidate[]
-  readonly attempts: Attempt[]
-  /** Monotonic milliseconds of the first content, null before. */
-  firstTokenMs: number | null
-  /** The calls whose turns were judged and not delivered; null where there were none. */
-  earlier: Billed | null
-  usage: Usage | null
-  /** At the prices of the catalogue: what the caller pays, or on an own credential what its provider bills. */
-  cost: PicoUsd | null
-  /** Usage and cost in the form of the response object. */
-  shownUsage: ResponseUsage | null
-  finish: { readonly reason: FinishReason; readonly native: string | null } | null
-  serviceTier: string | null
-  upstreamId: string | null
-  /** Characters of text, reasoning and arguments that the running attempt has said: what an estimate rests on. */
-  outputCharacters: number
-  accounting: Accounting
-  /** What was set aside for it; null before it is admitted. */
-  reservation: Reservation | null
+  /** The request as guardrails, plugins and turns have rewritten it. */
+  prompt: ResponsesRequest
+  /** True when a guardrail of the caller asks that nothing of it be kept anywhere. */
+  zeroRetention = false
+  /** What guardrails and plugins did, in order. */
+  readonly pipeline: PipelineStage[] = []
+  /** Everybody who may serve it, in the order in which they are tried. */
+  candidates: readonly Candidate[] = []
+  readonly attempts: AttemptRecord[] = []
+  readonly bill = new Bill()
+  /** Of the last turn; null when it failed. */
+  finish: Finish | null = null
+  /** Monotonic milliseconds of the first content; null before. */
+  firstTokenMs: number | null = null
+  /** The limits of the caller refused it: it leaves no usage record. */
+  overLimit = false
+  /** Set aside for it by the limits of the caller; null before it is admitted. */
+  reservation: Reservation | null = null
   /**
-   * For a plugin that has questions asked before routing: resolves when somebody may serve the request and the caller's
-   * limits allow it, so that nothing is spent on one that would be refused. Rejects with why it is.
+   * For a plugin that asks other models before routing: resolves when somebody may serve the request and the caller's
+   * limits allow it, so that nothing is spent on one that would be refused. Rejects with the reason.
    */
-  admitted?: () => Promise<void>
-  /** Its usage record has been written; there is exactly one for each exchange. */
-  accounted: boolean
+  admitEarly: (() => Promise<void>) | null = null
+
+  constructor(asked: ClientRequest, clock: Clock) {
+    this.id = asked.id
+    this.caller = asked.caller
+    this.dialect = asked.dialect
+    this.request = asked.request
+    this.withMetadata = asked.withMetadata
+    this.dataRegion = asked.dataRegion
+    this.watch = asked.watch
+    this.signal = asked.signal
+    this.parent = asked.parent
+    this.createdAt = unixSeconds(clock)
+    this.prompt = asked.request
+  }
 }

@@ -30,6 +30,6 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
       })),
     },
     ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
-    timings_ms: shownTimes(exchange.marks),
+    timings_ms: shownTimes(exchange.watch),
   }
 }

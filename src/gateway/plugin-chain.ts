@@ -1,34 +1,49 @@
 /**
- * The plugins at work on one request, as one list of steps in the order of the table. Hot path: a request that names
- * no plugin costs one question to each of those that work unasked, and nothing is waited for that does not wait.
+ * The plugins at work on one request, in the order of the table. Hot path: a request that names no plugin costs one
+ * question to each of those that are always on.
  */
 import { GatewayError } from '../errors.ts'
-import type { AnyPlugin, Step, Turn, Verdict } from '../plugins/plugin.ts'
-import type { OutputItem } from '../protocol/items.ts'
+import { unseenTexts } from './guard/texts.ts'
+import type { InputGuard } from './guard/guard.ts'
+import type { ActivePlugin, AnyPlugin, Verdict } from '../plugins/plugin.ts'
+import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { Attempt, Candidate, Exchange } from './exchange.ts'
-import type { Look } from './guard/guard.ts'
-import { textsOf, unseenTexts } from './guard/texts.ts'
+import type { ResponseResource } from '../protocol/response.ts'
+import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
 
-/** The steps of a request; null when no plugin has to do with it. */
-export type StepsOf = (request: ResponsesRequest) => Steps | null
+export interface PluginChains {
+  /** The chain of a request; null when no plugin has to do with it. */
+  of(request: ResponsesRequest): PluginChain | null
+  /** Advice of plugins that a failed request did not use. */
+  advice(error: GatewayError, request: ResponsesRequest): readonly string[]
+}
 
-/** Of requests on which no plugin is to work. */
-export const NO_STEPS: StepsOf = () => null
+/** For requests on which no plugin is to work. */
+export const NO_PLUGINS: PluginChains = { of: () => null, advice: () => [] }
 
-export function createSteps(plugins: readonly AnyPlugin[]): StepsOf {
-  const unasked = plugins.filter(plugin => plugin.unasked === true)
-  return request => {
-    const concerned = request.plugins === undefined ? unasked : plugins
-    if (concerned.length === 0) return null
-    const steps: Step[] = []
-    for (const plugin of concerned) {
-      const settings = request.plugins?.find(({ id }) => id === plugin.id) ?? null
-      if (settings === null ? plugin.unasked !== true : isOff(settings)) continue
-      const step = plugin.step(settings as never, request)
-      if (step !== null) steps.push(step)
-    }
-    return steps.length === 0 ? null : new Steps(steps)
+export function createPluginChains(plugins: readonly AnyPlugin[]): PluginChains {
+  const alwaysOn = plugins.filter(plugin => plugin.alwaysOn === true)
+  return {
+    of(request) {
+      const concerned = request.plugins === undefined ? alwaysOn : plugins
+      if (concerned.length === 0) return null
+      const active: ActivePlugin[] = []
+      for (const plugin of concerned) {
+        const settings = request.plugins?.find(({ id }) => id === plugin.id) ?? null
+        if (settings === null ? plugin.alwaysOn !== true : isOff(settings)) continue
+        const activated = plugin.activate(settings as never, request)
+        if (activated !== null) active.push(activated)
+      }
+      return active.length === 0 ? null : new PluginChain(active)
+    },
+    advice(error, request) {
+      return plugins.flatMap(plugin => {
+        const settings = request.plugins?.find(({ id }) => id === plugin.id)
+        if (settings !== undefined && !isOff(settings)) return []
+        const advice = 'advise' in plugin ? plugin.advise?.(error) : null
+        return advice == null ? [] : [advice]
+      })
+    },
   }
 }
 
@@ -39,107 +54,138 @@ function isOff(settings: object): boolean {
 
 const PASS: Verdict = { kind: 'pass' }
 
-export class Steps {
+export class PluginChain {
   /** Nothing of a turn may leave before it was judged. */
   readonly holds: boolean
   readonly judges: boolean
   readonly finishes: boolean
-  readonly addresses: boolean
-  readonly #steps: readonly Step[]
+  readonly fits: boolean
+  /** How often the model may be asked for one answer. */
+  readonly maxCalls: number
+  readonly #plugins: readonly ActivePlugin[]
+  /** Plugins whose texts were refused: an error never repeats them. */
+  readonly #muted = new Set<ActivePlugin>()
 
-  constructor(steps: readonly Step[]) {
-    this.#steps = steps
-    this.holds = steps.some(step => step.holds === true)
-    this.judges = steps.some(step => step.judge !== undefined)
-    this.finishes = steps.some(step => step.finish !== undefined)
-    this.addresses = steps.some(step => step.address !== undefined)
+  constructor(plugins: readonly ActivePlugin[]) {
+    this.#plugins = plugins
+    this.holds = plugins.some(plugin => plugin.holds === true)
+    this.judges = plugins.some(plugin => plugin.judge !== undefined)
+    this.finishes = plugins.some(plugin => plugin.finish !== undefined)
+    this.fits = plugins.some(plugin => plugin.fitTo !== undefined)
+    this.maxCalls = Math.max(...plugins.map(plugin => plugin.maxCalls ?? 1))
   }
 
   /**
-   * Each in its turn, since one may build on what another has written; what it has written is looked at before the next
-   * one works on it. Rejects with why the request is refused.
+   * One plugin after the other, since one may build on what another has written; guardrails see what it has written
+   * before the next one works on it. Rejects with the reason of a refusal.
    */
-  async prepare(exchange: Exchange, look: Look | null = null): Promise<void> {
-    for (const step of this.#steps) {
+  async prepare(exchange: Exchange, guard: InputGuard | null = null): Promise<void> {
+    for (const plugin of this.#plugins) {
       const before = exchange.prompt
-      const preparing = step.prepare?.(exchange, text => this.#inspect(text, exchange, look))
+      const preparing = plugin.prepare?.(exchange, text => this.#inspect(text, exchange, guard))
       if (preparing !== undefined) await preparing
       exchange.signal.throwIfAborted()
-      if (exchange.prompt !== before) await this.#look(step, exchange, before, look)
+      if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
     }
   }
 
-  /** The text stands as a system message in a prompt of its own, whose findings are those of the exchange. */
-  async #inspect(text: string, exchange: Exchange, look: Look | null): Promise<string> {
-    const before: ResponsesRequest = { input: [] }
-    const alone: Exchange = { ...exchange, prompt: { input: [{ role: 'system', content: text }] } }
-    const looking = look?.(alone, before) ?? null
-    if (looking !== null) await looking
-    const left = textsOf(alone.prompt)[0]?.text ?? ''
-    if (left !== '') await this.#show([left], exchange)
-    return left
-  }
-
-  /** The candidates as all steps order them. */
+  /** The candidates as all plugins order them. */
   order<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[] {
-    return this.#steps.reduce((ordered, step) => step.order?.(ordered, exchange) ?? ordered, candidates)
+    return this.#plugins.reduce(
+      (ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered,
+      candidates,
+    )
   }
 
-  /** Makes the prompt fit the endpoint that is asked next, as in `prepare`. Rejects with why it cannot be asked. */
-  async address(exchange: Exchange, endpoint: Attempt['endpoint'], look: Look | null = null): Promise<void> {
-    for (const step of this.#steps) {
+  /** Makes the prompt fit the endpoint that is asked next. Rejects with the reason why it cannot be asked. */
+  async fitTo(
+    exchange: Exchange,
+    endpoint: AttemptRecord['endpoint'],
+    guard: InputGuard | null = null,
+  ): Promise<void> {
+    for (const plugin of this.#plugins) {
       const before = exchange.prompt
-      const addressing = step.address?.(exchange, endpoint)
-      if (addressing !== undefined) await addressing
+      const fitting = plugin.fitTo?.(exchange, endpoint)
+      if (fitting !== undefined) await fitting
       exchange.signal.throwIfAborted()
-      if (exchange.prompt !== before) await this.#look(step, exchange, before, look)
+      if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
     }
   }
 
-  /** Guardrails and the other steps look at what a step has brought into the prompt, such as the text of a file. */
-  async #look(step: Step, exchange: Exchange, before: ResponsesRequest, look: Look | null): Promise<void> {
-    if (step.bringsNothing === true) return
-    try {
-      const looking = look?.(exchange, before) ?? null
-      if (looking !== null) await looking
-      if (this.#steps.every(other => other.look === undefined)) return
-      const texts = unseenTexts(exchange.prompt, before).flatMap(({ text }) => (text === '' ? [] : [text]))
-      if (texts.length > 0) await this.#show(texts, exchange)
-    } catch (refused) {
-      // An error never repeats what was refused, and it tells of files what was read of them.
-      exchange.parsedFiles.length = 0
-      throw refused
-    }
-  }
-
-  async #show(texts: readonly string[], exchange: Exchange): Promise<void> {
-    for (const step of this.#steps) {
-      await step.look?.(exchange, texts)
-      exchange.signal.throwIfAborted()
-    }
-  }
-
-  /** The first verdict that is no pass counts; nobody after it is asked. Rejects when the exchange is over. */
+  /** The first verdict that is no pass counts; later plugins are not asked. */
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
-    for (const step of this.#steps) {
-      const verdict = (await step.judge?.(turn, exchange)) ?? PASS
+    for (const plugin of this.#plugins) {
+      const verdict = (await plugin.judge?.(turn, exchange)) ?? PASS
       if (verdict.kind !== 'pass') return verdict
     }
     return PASS
   }
 
-  /** The items as all steps leave them. */
+  /** The items as all plugins leave them. */
   async finish(turn: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
     let { output } = turn
-    for (const step of this.#steps) {
-      output = (await step.finish?.({ ...turn, output }, exchange)) ?? output
+    for (const plugin of this.#plugins) {
+      output = (await plugin.finish?.({ ...turn, output }, exchange)) ?? output
     }
     return output
   }
+
+  /** Fields that plugins add to the response object. */
+  responseFields(): Partial<ResponseResource> {
+    let fields: Partial<ResponseResource> = {}
+    for (const plugin of this.#plugins) fields = { ...fields, ...plugin.report?.().response }
+    return fields
+  }
+
+  /** Fields that plugins add to the metadata of an error. */
+  failureFields(): Readonly<Record<string, unknown>> {
+    let fields: Readonly<Record<string, unknown>> = {}
+    for (const plugin of this.#plugins) {
+      if (!this.#muted.has(plugin)) fields = { ...fields, ...plugin.report?.().failure }
+    }
+    return fields
+  }
+
+  /** Annotations that plugins add to the first text of the answer. */
+  annotations(): readonly Annotation[] {
+    return this.#plugins.flatMap(plugin => plugin.report?.().annotations ?? [])
+  }
+
+  async #inspect(text: string, exchange: Exchange, guard: InputGuard | null): Promise<string> {
+    const left = guard === null ? text : await guard.text(exchange, text)
+    if (left !== '') await this.#show([left], exchange)
+    return left
+  }
+
+  /** Guardrails and the other plugins see what a plugin has brought into the prompt, such as the text of a file. */
+  async #rescan(
+    plugin: ActivePlugin,
+    exchange: Exchange,
+    before: ResponsesRequest,
+    guard: InputGuard | null,
+  ): Promise<void> {
+    if (plugin.skipsRescan === true) return
+    try {
+      await guard?.prompt(exchange, before)
+      if (this.#plugins.every(other => other.look === undefined)) return
+      const texts = unseenTexts(exchange.prompt, before).flatMap(({ text }) => (text === '' ? [] : [text]))
+      if (texts.length > 0) await this.#show(texts, exchange)
+    } catch (refused) {
+      this.#muted.add(plugin)
+      throw refused
+    }
+  }
+
+  async #show(texts: readonly string[], exchange: Exchange): Promise<void> {
+    for (const plugin of this.#plugins) {
+      await plugin.look?.(exchange, texts)
+      exchange.signal.throwIfAborted()
+    }
+  }
 }
 
-/** What a plugin got wrong is told as ours, whatever it threw: a provider's failure would be tried again elsewhere. */
-export function stepFailure(thrown: unknown, { signal }: Pick<Exchange, 'signal'>): unknown {
+/** Tells the fault of a plugin as ours, whatever it threw: a provider's failure would be tried again elsewhere. */
+export function pluginFailure(thrown: unknown, { signal }: Pick<Exchange, 'signal'>): unknown {
   if (signal.aborted) return signal.reason
   if (!(thrown instanceof GatewayError) || thrown.retry === 'never') return thrown
   return new GatewayError('internal', 'Internal Server Error', { cause: thrown })

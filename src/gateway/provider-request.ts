@@ -4,10 +4,11 @@ import type { Format, WireRequest } from '../formats/format.ts'
 import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
-import type { Attempt, Exchange } from './exchange.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { AttemptRecord, Exchange } from './exchange.ts'
 import { fitRequest } from './routing/parameters.ts'
 
-export interface ProviderRequestTools {
+export interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
   /** Keyed hash under which a provider may know the end user. */
   readonly hashEndUser: (organizationId: string, user: string) => string
@@ -15,17 +16,18 @@ export interface ProviderRequestTools {
 
 /** The request in the provider's words. */
 export function wireRequest(
-  tools: ProviderRequestTools,
+  deps: ProviderRequestDeps,
   exchange: Exchange,
-  { endpoint }: Attempt,
+  { endpoint }: AttemptRecord,
   format: Format,
+  prompt: ResponsesRequest,
 ): WireRequest {
   const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
   return format.encode(
     {
-      request: fitRequest(exchange.prompt, endpoint),
+      request: fitRequest(prompt, endpoint),
       stream: exchange.request.stream === true,
-      endUser: user === null ? null : tools.hashEndUser(exchange.caller.organizationId, user),
+      endUser: user === null ? null : deps.hashEndUser(exchange.caller.organizationId, user),
     },
     endpoint,
   )
@@ -33,8 +35,8 @@ export function wireRequest(
 
 /** @throws GatewayError when the operator has not said where the provider is */
 export function upstreamRequest(
-  { timeouts }: ProviderRequestTools,
-  attempt: Attempt,
+  { timeouts }: ProviderRequestDeps,
+  attempt: AttemptRecord,
   wire: WireRequest,
 ): UpstreamRequest {
   const { endpoint, credential } = attempt
@@ -50,7 +52,7 @@ export function upstreamRequest(
 }
 
 /** Texts of the key that was sent, in all its parts: none may come back to a caller. */
-export function secretsOf({ endpoint, ownKey }: Attempt): readonly string[] {
+export function secretsOf({ endpoint, ownKey }: AttemptRecord): readonly string[] {
   if (ownKey !== null) return ownKey.secrets
   return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
 }
@@ -59,7 +61,7 @@ export function secretsOf({ endpoint, ownKey }: Attempt): readonly string[] {
 const sharedHeaders = new WeakMap<Endpoint, UpstreamRequest['headers']>()
 
 /** Made once where the key is shared, so that the client can keep with them what it works out of them. */
-function usualHeaders(attempt: Attempt): UpstreamRequest['headers'] {
+function usualHeaders(attempt: AttemptRecord): UpstreamRequest['headers'] {
   const { endpoint, credential } = attempt
   const known = credential === null ? sharedHeaders.get(endpoint) : undefined
   if (known !== undefined) return known
@@ -69,7 +71,7 @@ function usualHeaders(attempt: Attempt): UpstreamRequest['headers'] {
 }
 
 /** An own attempt without its key must not go out with the shared one. */
-function keyHeaders({ credential, ownKey, endpoint }: Attempt): Record<string, string> {
+function keyHeaders({ credential, ownKey, endpoint }: AttemptRecord): Record<string, string> {
   if (credential === null) return authHeaders(endpoint.provider.auth, endpoint.provider.apiKey)
   return authHeaders(ownKeyScheme(endpoint), ownKey?.text ?? null)
 }

@@ -1,34 +1,129 @@
-/** Every operation of the interface that asks a model comes in here, and leaves answered and accounted. */
-
-import { account, isStoppedHere, summarize, waive } from './accounting/account.ts'
-import type { Outcome } from './answer/sink.ts'
-import type { Exchange } from './exchange.ts'
+/**
+ * The request on one screen. Every operation that asks a model comes in here, and leaves answered and accounted.
+ *
+ * guard -> prepare -> route -> admit -> turns -> finish -> account -> the client is told the end
+ */
+import type { Credentials } from '../credentials/catalog.ts'
+import type { Quota } from '../limits/quota.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import { account, summarize } from './accounting/account.ts'
+import type { Ledger } from './accounting/ledger.ts'
+import { reserve } from './accounting/reserve.ts'
+import { Answer } from './answer/answer.ts'
+import { echoRequest } from './answer/echo.ts'
+import type { Sink } from './answer/sink.ts'
+import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
+import type { ClientRequest } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import { openExchange } from './open-exchange.ts'
-import { foreseen, type GatewayTools, Pipeline } from './pipeline.ts'
-import { advised, reported, told } from './refusal.ts'
-import { servable } from './routing/explain-refused.ts'
+import type { Guard } from './guard/guard.ts'
+import { pluginFailure, type PluginChains } from './plugin-chain.ts'
+import { type Ranking, rankCandidates } from './routing/rank.ts'
+import type { Stickiness } from './routing/sticky.ts'
+import { RunningExchange } from './running.ts'
+import { serverToolsOf, type ServerToolDeps } from './server-tools.ts'
+import { type ExchangeStage, runStages, SKIPPED } from './stages.ts'
+import { runTurns, type TurnsDeps } from './turns.ts'
 
-export function createGateway(tools: GatewayTools): Gateway {
+export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
+  readonly catalog: Catalog
+  readonly ledger: Ledger
+  /** The own provider credentials of workspaces. */
+  readonly credentials: Pick<Credentials, 'of'>
+  /** Fee of a request on an own credential, as a share of its price by the catalogue. */
+  readonly byokFeePercent: number
+  readonly stickiness: Stickiness
+  readonly quota: Quota
+  readonly plugins: PluginChains
+  readonly guard: Guard
+}
+
+export function createGateway(deps: GatewayDeps): Gateway {
+  const stages = stagesOf(deps)
   return {
-    async respond(call, sink) {
-      const exchange = openExchange(tools.clock, call)
-      const serving = new Pipeline(tools, exchange, sink).serve()
-      const outcome = await serving.catch(thrown => refusal(tools, exchange, thrown))
-      account(tools, exchange, outcome.answered ? null : outcome.error)
+    async respond(asked, sink) {
+      const exchange = open(deps, asked, sink)
+      let conclusion: Conclusion = null
+      try {
+        await runStages(stages, exchange, deps.clock)
+      } catch (thrown) {
+        conclusion = await failureOf(deps, exchange, thrown)
+      }
+      fixCharge(exchange, conclusion)
+      account(deps, exchange, conclusion?.error ?? null)
+      const outcome = tellEnd(deps, exchange, conclusion)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
   }
 }
 
-async function refusal(tools: GatewayTools, exchange: Exchange, thrown: unknown): Promise<Outcome> {
-  const error = reported(exchange, advised(exchange, foreseen(tools, thrown)))
-  // A model that has answered is charged for, whatever kept its answer from leaving.
-  const answered = exchange.finish !== null || exchange.earlier !== null
-  const last = exchange.attempts.at(-1)
-  if (!answered && (last === undefined || !isStoppedHere(last))) waive(exchange)
-  const { withMetadata, candidates, pipeline } = exchange
-  if (withMetadata && candidates.length === 0 && pipeline.length > 0)
-    exchange.candidates = await servable(tools, exchange)
-  return { answered: false, error, ...told(exchange) }
+function stagesOf(deps: GatewayDeps): readonly ExchangeStage[] {
+  return [
+    { timed: 'guard', run: exchange => guard(deps, exchange) },
+    { timed: 'route', run: exchange => prepare(deps, exchange) },
+    { timed: 'route', run: exchange => route(deps, exchange) },
+    { timed: 'admit', run: exchange => admit(deps, exchange) },
+    { timed: null, run: exchange => runTurns(deps, exchange) },
+    { timed: null, run: exchange => finish(exchange) },
+  ]
+}
+
+function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink): RunningExchange {
+  const { id, request } = asked
+  const createdAt = unixSeconds(clock)
+  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }))
+  return new RunningExchange(asked, createdAt, answer)
+}
+
+/** Guardrails look at the request, and rewrite or refuse it. */
+function guard({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
+  return whenReady(rules.request(exchange), guarding => {
+    if (guarding === null) return SKIPPED
+    exchange.guarding = guarding
+    exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
+  })
+}
+
+/** Plugins work on the request. */
+function prepare(deps: GatewayDeps, exchange: RunningExchange) {
+  exchange.tools = serverToolsOf(deps, exchange.request)
+  exchange.plugins = deps.plugins.of(exchange.request)
+  if (exchange.plugins === null) return
+  let early: Promise<void> | null = null
+  exchange.admitEarly = () => {
+    early ??= admitEarly(deps, exchange)
+    return early
+  }
+  return exchange.plugins.prepare(exchange, exchange.guarding?.input)
+}
+
+/** Before routing, for a plugin that asks other models; after all plugins the request is routed as they leave it. */
+async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise<void> {
+  await route(deps, exchange)
+  await admit(deps, exchange)
+}
+
+/** Finds who may serve the prompt as it stands, in the order in which they are tried. */
+function route(deps: GatewayDeps, exchange: RunningExchange) {
+  return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
+    exchange.candidates = ranking.candidates
+    exchange.fallbacks = ranking.fallbacks
+    exchange.stay = ranking.stay
+  })
+}
+
+/** The limits of the caller reserve what the request may come to. */
+function admit({ quota }: GatewayDeps, exchange: RunningExchange) {
+  if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
+  return reserve(quota, exchange, exchange.plugins?.maxCalls ?? 1)
+}
+
+/** Plugins replace the items of a whole answer. */
+async function finish(exchange: RunningExchange): Promise<void> {
+  const { answer, plugins, request, turn } = exchange
+  if (plugins?.finishes !== true || turn === null || request.stream === true) return
+  try {
+    answer.replaceTurn(await plugins.finish(turn, exchange))
+  } catch (thrown) {
+    throw pluginFailure(thrown, exchange)
+  }
 }

@@ -3,7 +3,7 @@
  * value. Leaf. Hot path.
  */
 import type { Count, Counter, Distribution, Histogram } from './series.ts'
-import { type Marks, STAGES, spendStages } from './stages.ts'
+import { STAGES, type Stopwatch } from './stages.ts'
 
 /** What is counted of a model. */
 export interface ModelSeries {
@@ -68,11 +68,11 @@ export function stageSeries(overhead: Histogram<'stage'>): StageSeries {
 /** Observes the stages of an exchange that is over; of a request that never became one, nothing. */
 export function observeStages(
   { stages: { durations, spentMs } }: { readonly stages: StageSeries },
-  marks: Marks,
+  watch: Stopwatch,
   endedMs: number,
 ): void {
-  if (Number.isNaN(marks.validatedMs)) return
-  spendStages(marks, endedMs, spentMs)
+  if (!watch.isExchange) return
+  watch.read(endedMs, spentMs)
   for (let stage = 0; stage < durations.length; stage++) {
     const ms = spentMs[stage] ?? Number.NaN
     if (!Number.isNaN(ms)) durations[stage]?.observe(ms / 1000)

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Ask, Exchange } from '../gateway/exchange.ts'
+import type { Ask, Exchange, Turn } from '../gateway/exchange.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../protocol/limits.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
@@ -13,7 +13,7 @@ import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
 import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
-import type { Inspect, Plugin, RuleAgainst, Step, Turn, Verdict } from './plugin.ts'
+import type { ActivePlugin, Inspect, Plugin, PluginReport, PolicyAgainst, Verdict } from './plugin.ts'
 
 export interface AlignmentParts {
   readonly ask: Ask
@@ -24,7 +24,7 @@ export interface AlignmentParts {
   readonly evaluator: { readonly model: string } | null
   /** Ids of workspaces under HIPAA, whose messages may go to no evaluator. */
   readonly hipaaWorkspaces: readonly string[]
-  readonly ruleAgainst: RuleAgainst
+  readonly policyAgainst: PolicyAgainst
   /** For the judgement of one message. */
   readonly timeoutMs: number
 }
@@ -41,14 +41,15 @@ const SMALL_ANSWER_CHARS = 2_048
 export function createAlignment(parts: AlignmentParts): Plugin<'alignment'> {
   return {
     id: 'alignment',
-    step: settings => (settings === null ? null : new AlignmentStep(parts, settings)),
+    activate: settings => (settings === null ? null : new ActiveAlignment(parts, settings)),
   }
 }
 
-class AlignmentStep implements Step {
+class ActiveAlignment implements ActivePlugin {
   readonly id = 'alignment'
-  readonly bringsNothing = true
+  readonly skipsRescan = true
   readonly holds: boolean
+  readonly maxCalls: number
   readonly #parts: AlignmentParts
   readonly #settings: Settings
   readonly #mode: 'enforce' | 'audit'
@@ -56,6 +57,7 @@ class AlignmentStep implements Step {
   /** As guardrails leave them, from `prepare` on: the caller's own form of them goes to nobody. */
   #rules: readonly string[] = []
   readonly #report: AlignmentReport = { calls: [] }
+  #prepared = false
   /** Of the message that is being written; each new one may be tried as often. */
   #retriesLeft: number
 
@@ -66,6 +68,13 @@ class AlignmentStep implements Step {
     this.#threshold = settings.threshold ?? ALIGNMENT_THRESHOLD_DEFAULT
     this.#retriesLeft = this.#retries
     this.holds = this.#mode === 'enforce'
+    this.maxCalls = this.holds ? 1 + this.#retries : 1
+  }
+
+  report(): PluginReport {
+    if (!this.#prepared) return {}
+    const alignment = this.#report
+    return { response: { alignment }, ...(alignment.calls.length === 0 ? {} : { failure: { alignment } }) }
   }
 
   async prepare(exchange: Exchange, inspect: Inspect): Promise<void> {
@@ -81,7 +90,7 @@ class AlignmentStep implements Step {
       )
     }
     this.#rules = await inspected(this.#settings.rules, inspect)
-    exchange.alignment = this.#report
+    this.#prepared = true
     exchange.pipeline.push({
       type: 'plugin',
       name: 'alignment',
@@ -97,7 +106,7 @@ class AlignmentStep implements Step {
 
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
     const judgement = await this.#judgement(turn, exchange)
-    const call = this.#callOf(turn.call, judgement)
+    const call = this.#callOf(turn.number, judgement)
     this.#report.calls.push(call)
     this.#parts.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
     if (!this.holds) return { kind: 'pass' }
@@ -132,7 +141,7 @@ class AlignmentStep implements Step {
   }
 
   #refuse(code: 'permission_denied' | 'service_unavailable', why: string, turn: Turn): Verdict {
-    const alignment = { ...this.#report, rejected: rejectedItems(turn.output, turn.call) }
+    const alignment = { ...this.#report, rejected: rejectedItems(turn.output, turn.number) }
     const error = new GatewayError(code, `Alignment plugin: ${why}`, { metadata: { alignment } })
     return { kind: 'refuse', error }
   }
@@ -185,12 +194,12 @@ async function inspected(rules: readonly string[], inspect: Inspect): Promise<re
 /** Why a request cannot be evaluated: what is said in it may not go to the evaluator, or there is none. */
 async function obstacleTo(
   { request, caller, dataRegion, zeroRetention }: Exchange,
-  { evaluator, ruleAgainst }: AlignmentParts,
+  { evaluator, policyAgainst }: AlignmentParts,
 ): Promise<string | null> {
   if (evaluator === null) return 'not_admitted'
   if (zeroRetention || request.provider?.zdr === true) return 'zero_data_retention'
   if (dataRegion !== null) return 'regional_host'
-  return await ruleAgainst(caller, evaluator)
+  return await policyAgainst(caller, evaluator)
 }
 
 function reasonFor(thrown: unknown): Reason {

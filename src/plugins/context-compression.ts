@@ -3,12 +3,12 @@
  * default for models with a small context, where nearly every long conversation would be refused.
  */
 import { GatewayError } from '../errors.ts'
-import type { Attempt, Candidate, Exchange } from '../gateway/exchange.ts'
+import type { AttemptRecord, Candidate, Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { compressContext } from '../tasks/compress-context.ts'
-import type { Plugin, Step } from './plugin.ts'
+import type { Plugin, ActivePlugin } from './plugin.ts'
 
 export interface ContextCompressionParts {
   /** Tokens of any values of a request, by their length. Takes the list over. */
@@ -17,15 +17,18 @@ export interface ContextCompressionParts {
   readonly hasSmallContext: (modelId: string) => boolean
 }
 
-type Endpoint = Attempt['endpoint']
+type Endpoint = AttemptRecord['endpoint']
 
 export function createContextCompression(parts: ContextCompressionParts): Plugin<'context-compression'> {
   return {
     id: 'context-compression',
-    unasked: true,
-    step(settings, { model, models }) {
+    alwaysOn: true,
+    // A provider that finds an input too long does not know the remedies of the gateway.
+    advise: ({ code }) =>
+      code === 'context_length_exceeded' ? 'Shorten the input, or add the plugin context-compression.' : null,
+    activate(settings, { model, models }) {
       if (settings === null && !namesSmall(parts, model, models)) return null
-      return new CompressionStep(parts, settings !== null)
+      return new ActiveCompression(parts, settings !== null)
     },
   }
 }
@@ -38,9 +41,9 @@ function namesSmall(
   return (model !== undefined && hasSmallContext(model)) || models?.some(hasSmallContext) === true
 }
 
-class CompressionStep implements Step {
+class ActiveCompression implements ActivePlugin {
   readonly id = 'context-compression'
-  readonly bringsNothing = true
+  readonly skipsRescan = true
   readonly #parts: ContextCompressionParts
   readonly #asked: boolean
 
@@ -59,7 +62,7 @@ class CompressionStep implements Step {
     return [...candidates.filter(takesHalf), ...candidates.filter(candidate => !takesHalf(candidate))]
   }
 
-  address(exchange: Exchange, endpoint: Endpoint): void {
+  fitTo(exchange: Exchange, endpoint: Endpoint): void {
     const context = contextOf(endpoint)
     if (context === Number.POSITIVE_INFINITY || (!this.#asked && context > SMALL_CONTEXT_TOKENS)) return
     const { prompt } = exchange

@@ -3,7 +3,7 @@
  * back with the answer, and is not read again when it is sent back. Serve threads.
  */
 import { GatewayError } from '../errors.ts'
-import type { Attempt, Exchange } from '../gateway/exchange.ts'
+import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import {
   documentsOf,
@@ -14,18 +14,18 @@ import {
   withDocuments,
 } from './file-parts.ts'
 import { FileReader, type FileReaderParts, type ReadingEngine, unreadable } from './file-reader.ts'
-import type { Plugin, RuleAgainst, Step } from './plugin.ts'
+import type { ActivePlugin, Plugin, PluginReport, PolicyAgainst } from './plugin.ts'
 
 export interface FileParserParts extends FileReaderParts {
   /** Whether the model reads files itself. */
   readonly takesFiles: (modelId: string) => boolean
   /** Whether it sees pictures, those in a document among them. */
   readonly takesImages: (modelId: string) => boolean
-  readonly ruleAgainst: RuleAgainst
+  readonly policyAgainst: PolicyAgainst
 }
 
 type Settings = Extract<PluginSettings, { id: 'file-parser' }>
-type Endpoint = Attempt['endpoint']
+type Endpoint = AttemptRecord['endpoint']
 
 /** Documents of one request. */
 const FILES_MAX = 16
@@ -37,11 +37,11 @@ const LINKLESS: ReadonlySet<Endpoint['format']> = new Set<Endpoint['format']>(['
 export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> {
   return {
     id: 'file-parser',
-    step: settings => (settings === null ? null : new FileParserStep(parts, settings)),
+    activate: settings => (settings === null ? null : new ActiveFileParser(parts, settings)),
   }
 }
 
-class FileParserStep implements Step {
+class ActiveFileParser implements ActivePlugin {
   readonly id = 'file-parser'
   readonly #parts: FileParserParts
   readonly #engine: 'native' | ReadingEngine | null
@@ -53,6 +53,11 @@ class FileParserStep implements Step {
     this.#engine = engine === 'cloudflare-ai' ? 'pdf-text' : engine
   }
 
+  report(): PluginReport {
+    const parsed = this.#reader?.parsed ?? []
+    return parsed.length === 0 ? {} : { annotations: parsed, failure: { file_annotations: parsed } }
+  }
+
   async prepare(exchange: Exchange): Promise<void> {
     const { request } = exchange
     if (this.#engine === 'mistral-ocr') {
@@ -60,7 +65,7 @@ class FileParserStep implements Step {
       if (this.#parts.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
       if (staysHere(exchange))
         throw unreadable(field, 'mistral-ocr: the data of this request may go to no other provider')
-      const rule = await this.#parts.ruleAgainst(exchange.caller, 'ocr')
+      const rule = await this.#parts.policyAgainst(exchange.caller, 'ocr')
       if (rule !== null) {
         throw unreadable(field, `mistral-ocr: a guardrail of this API key forbids its provider (${rule})`)
       }
@@ -69,7 +74,7 @@ class FileParserStep implements Step {
       throw new GatewayError('invalid_request', `file-parser: expected at most ${FILES_MAX} files`)
   }
 
-  async address(exchange: Exchange, endpoint: Endpoint): Promise<void> {
+  async fitTo(exchange: Exchange, endpoint: Endpoint): Promise<void> {
     const engine = await this.#engineFor(exchange, endpoint)
     const documents = documentsOf(exchange.request)
     this.#reader ??= new FileReader(this.#parts, exchange)
@@ -94,11 +99,11 @@ class FileParserStep implements Step {
   }
 
   async #engineFor(exchange: Exchange, { modelId }: Endpoint): Promise<'native' | ReadingEngine> {
-    const { takesFiles, ocr, ruleAgainst } = this.#parts
+    const { takesFiles, ocr, policyAgainst } = this.#parts
     if (this.#engine !== null) return this.#engine
     if (takesFiles(modelId)) return 'native'
     if (ocr === null || staysHere(exchange)) return 'pdf-text'
-    return (await ruleAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
+    return (await policyAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
   }
 
   /** The files as they are, or where the format has no place for links, with their bytes instead. */

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
@@ -47,11 +48,17 @@ export class FileReader {
   readonly #contents = new Map<string, Promise<ReadContent>>()
   readonly #inlined = new Map<string, Promise<string>>()
   #linkedBytes = 0
+  readonly #parsed: ParsedFileAnnotation[] = []
 
   constructor(parts: FileReaderParts, exchange: Exchange) {
     this.#parts = parts
     this.#exchange = exchange
     this.#known = new Map(knownContents(exchange.request))
+  }
+
+  /** Documents that were read for this request and not known before. */
+  get parsed(): readonly ParsedFileAnnotation[] {
+    return this.#parsed
   }
 
   /** Never empty of text. Rejects with a GatewayError that begins with the path, or is none of the document's. */
@@ -86,7 +93,7 @@ export class FileReader {
       data: { engine, pages },
     })
     const name = part.filename == null ? {} : { name: part.filename }
-    this.#exchange.parsedFiles.push({ type: 'file', file: { hash, ...name, content } })
+    this.#parsed.push({ type: 'file', file: { hash, ...name, content } })
     return content
   }
 

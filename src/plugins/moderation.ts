@@ -8,13 +8,13 @@ import type { Ask, Exchange } from '../gateway/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import { moderating, piecesOf, readModeration, textsToModerate } from './moderation-question.ts'
-import type { Plugin, RuleAgainst, Step } from './plugin.ts'
+import type { Plugin, PolicyAgainst, ActivePlugin } from './plugin.ts'
 
 export interface ModerationParts {
   readonly ask: Ask
   /** Null: nobody moderates. */
   readonly moderation: { readonly model: string } | null
-  readonly ruleAgainst: RuleAgainst
+  readonly policyAgainst: PolicyAgainst
 }
 
 /** For all of a request; a caller waits for it before anything else. */
@@ -25,11 +25,11 @@ const TOLD_CHARS = 100
 export function createModeration(parts: ModerationParts): Plugin<'moderation'> {
   return {
     id: 'moderation',
-    step: settings => (settings === null ? null : new ModerationStep(parts)),
+    activate: settings => (settings === null ? null : new ActiveModeration(parts)),
   }
 }
 
-class ModerationStep implements Step {
+class ActiveModeration implements ActivePlugin {
   readonly id = 'moderation'
   readonly #parts: ModerationParts
 
@@ -45,7 +45,7 @@ class ModerationStep implements Step {
     if (zeroRetention || prompt.provider?.zdr === true)
       throw refused('a request with zero data retention cannot be moderated')
     if (dataRegion !== null) throw refused('a request by the host of a region cannot be moderated')
-    const rule = await this.#parts.ruleAgainst(exchange.caller, moderation)
+    const rule = await this.#parts.policyAgainst(exchange.caller, moderation)
     if (rule !== null) {
       throw refused(
         `a guardrail of this API key forbids that the input goes to the moderation model (${rule})`,
@@ -62,7 +62,7 @@ class ModerationStep implements Step {
 
   async #moderate(model: string, texts: readonly string[] | null, exchange: Exchange): Promise<void> {
     if (texts === null) throw refused('the input is too long to be moderated')
-    await exchange.admitted?.()
+    await exchange.admitEarly?.()
     const found = await Promise.all(texts.map(text => this.#judge(model, text, exchange)))
     const at = found.findIndex(({ flagged }) => flagged)
     exchange.pipeline.push({

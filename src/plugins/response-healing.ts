@@ -7,7 +7,7 @@ import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { withTextParts } from './answer-text.ts'
-import type { Plugin, Step, Turn } from './plugin.ts'
+import type { Plugin, ActivePlugin, Turn } from './plugin.ts'
 
 export interface ResponseHealingParts {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
@@ -21,15 +21,15 @@ const REPAIR_MS = 5_000
 export function createResponseHealing({ tasks }: ResponseHealingParts): Plugin<'response-healing'> {
   return {
     id: 'response-healing',
-    step(settings, { stream, text }) {
+    activate(settings, { stream, text }) {
       const mode = text?.format?.type
       if (settings === null || stream === true) return null
-      return mode === 'json_object' || mode === 'json_schema' ? new HealingStep(tasks, mode) : null
+      return mode === 'json_object' || mode === 'json_schema' ? new ActiveHealing(tasks, mode) : null
     },
   }
 }
 
-class HealingStep implements Step {
+class ActiveHealing implements ActivePlugin {
   readonly id = 'response-healing'
   readonly #tasks: ResponseHealingParts['tasks']
   readonly #mode: 'json_object' | 'json_schema'

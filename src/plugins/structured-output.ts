@@ -10,7 +10,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { answerText } from './answer-text.ts'
-import type { HouseRule, Step, Turn, Verdict } from './plugin.ts'
+import type { BuiltInRule, ActivePlugin, Turn, Verdict } from './plugin.ts'
 
 export interface StructuredOutputParts {
   readonly tasks: Pick<GatewayTasks, 'run'>
@@ -27,14 +27,14 @@ type Format = Extract<NonNullable<NonNullable<ResponsesRequest['text']>['format'
 /** Where an answer does not fit; null: it does, or it was not for us to say. */
 type Misfit = { readonly path: string; readonly keyword: string } | null
 
-export function createStructuredOutput({ tasks }: StructuredOutputParts): HouseRule {
+export function createStructuredOutput({ tasks }: StructuredOutputParts): BuiltInRule {
   return {
     id: 'structured-output',
-    unasked: true,
-    step(_, { text, stream }) {
+    alwaysOn: true,
+    activate(_, { text, stream }) {
       const format = text?.format
       if (format?.type !== 'json_schema') return null
-      return stream === true ? new ToldStep(tasks, format) : new WithheldStep(tasks, format)
+      return stream === true ? new ActiveTold(tasks, format) : new ActiveWithheld(tasks, format)
     },
   }
 }
@@ -73,7 +73,7 @@ class Check {
   }
 }
 
-class WithheldStep extends Check implements Step {
+class ActiveWithheld extends Check implements ActivePlugin {
   async finish(turn: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
     const misfit = await this.misfit(turn, exchange)
     if (misfit === null || this.format.strict !== true) return turn.output
@@ -84,7 +84,7 @@ class WithheldStep extends Check implements Step {
   }
 }
 
-class ToldStep extends Check implements Step {
+class ActiveTold extends Check implements ActivePlugin {
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
     await this.misfit(turn, exchange)
     return { kind: 'pass' }

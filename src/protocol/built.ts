@@ -13,7 +13,7 @@ export const PLUGINS_BUILT: ReadonlySet<string> = new Set<string>([
 ])
 
 /** Names of gateway tools that run, without their prefix. */
-export const SERVER_TOOLS_BUILT: ReadonlySet<string> = new Set<string>()
+export const SERVER_TOOLS_BUILT: ReadonlySet<string> = new Set<string>(['datetime'])
 
 /** Router slugs that choose a model, without their vendor prefix where it is ours. */
 export const ROUTERS_BUILT: ReadonlySet<string> = new Set<string>()

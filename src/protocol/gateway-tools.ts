@@ -120,6 +120,11 @@ export function serverToolName(type: string): string | null {
   return NAME_OF.get(type) ?? null
 }
 
+/** `tool_choice` that forces one of them. */
+export const forcedGatewayTools = Object.fromEntries(
+  [...NAME_OF.keys()].map(type => [type, Type.Object({ type: Type.Literal(type) })]),
+) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<{ type: Spelling }>>>
+
 export const gatewayTools = Object.fromEntries(
   [...NAME_OF].map(([type, name]) => [
     type,

@@ -208,6 +208,7 @@ const ForcedTool = variants(
     image_generation: forced('image_generation'),
     apply_patch: forced('apply_patch'),
     shell: forced('shell'),
+    ...forcedGatewayTools,
   },
   { noun: 'tool choice' },
 )

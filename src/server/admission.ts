@@ -10,7 +10,7 @@ import { generationId } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import { observeStages } from '../metrics/exchange-series.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { type Marks, openMarks } from '../metrics/stages.ts'
+import { Stopwatch } from '../metrics/stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import { isAway } from '../storage/store-error.ts'
 import { type KeyRing, requireKind } from './authenticate.ts'
@@ -59,7 +59,7 @@ export class Intake {
   readonly #tools: IntakeTools
   readonly #method: string
   readonly #wire: Wire
-  readonly #marks: Marks
+  readonly #watch: Stopwatch
   readonly #id: string
   readonly #match: Match | null
   readonly #route: Route | undefined
@@ -90,7 +90,7 @@ export class Intake {
     this.#method = head.method
     this.#query = head.query
     this.#wire = wire
-    this.#marks = openMarks(tools.clock.monotonicMs())
+    this.#watch = new Stopwatch(tools.clock.monotonicMs())
     this.#id = generationId(unixSeconds(tools.clock))
     this.#match = tools.router.find(head.path)
     this.#route = this.#match?.resource.routes.get(head.method)
@@ -173,13 +173,12 @@ export class Intake {
     const route = this.#route
     if (route === undefined) return
     const { clock, keys } = this.#tools
-    this.#marks.identifyMs = clock.monotonicMs()
+    this.#watch.enter('auth', clock.monotonicMs())
     const pending = keys.authenticate(accepted.headers.get('authorization'))
     const key = pending instanceof Promise ? await pending : pending
     requireKind(key, route.key)
-    this.#marks.authenticatedMs = clock.monotonicMs()
+    this.#watch.enter('upload', clock.monotonicMs())
     const body = this.#body === null ? undefined : await this.#wholeBody(this.#body)
-    if (Number.isNaN(this.#marks.uploadedMs)) this.#marks.uploadedMs = this.#marks.authenticatedMs
     if (this.#wire.dead) return
     this.#deadline = clock.after(this.#remainingMs(), this.#onDeadline)
     this.#handled = true
@@ -197,7 +196,7 @@ export class Intake {
       query: new URLSearchParams(this.#query),
       body,
       key,
-      marks: this.#marks,
+      watch: this.#watch,
       get signal() {
         return signal()
       },
@@ -226,7 +225,7 @@ export class Intake {
     }
     if (this.#bodyFault !== null) throw this.#bodyFault
     if (this.#reason !== null) throw this.#reason
-    this.#marks.uploadedMs = this.#tools.clock.monotonicMs()
+    this.#watch.enter('parse', this.#tools.clock.monotonicMs())
     return parseJson(body.take())
   }
 
@@ -237,7 +236,7 @@ export class Intake {
   }
 
   #remainingMs(): number {
-    return Math.max(0, this.#tools.requestMs - (this.#tools.clock.monotonicMs() - this.#marks.acceptedMs))
+    return Math.max(0, this.#tools.requestMs - (this.#tools.clock.monotonicMs() - this.#watch.startedMs))
   }
 
   readonly #onDeadline = (): void => {
@@ -282,14 +281,14 @@ export class Intake {
     this.#tools.hold(-this.#heldBytes)
     const { clock, log, metrics } = this.#tools
     const endedMs = clock.monotonicMs()
-    const durationMs = endedMs - this.#marks.acceptedMs
+    const durationMs = endedMs - this.#watch.startedMs
     const route = this.#match?.resource.template ?? OTHER
     const outcome = this.#outcome()
     const sent = this.#reply.status === 0 ? (this.#reason?.status ?? 500) : this.#reply.status
     const status = outcome === 'aborted' ? 499 : sent
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
-    observeStages(metrics, this.#marks, endedMs)
+    observeStages(metrics, this.#watch, endedMs)
     const { summary } = this.#reply
     // Field by field: copying the summary over would look each of them up by name.
     log.exchange({

@@ -4,7 +4,7 @@ import type { Usage } from '../../formats/format.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import type { Pricing } from '../../providers/provider.ts'
-import type { Billed } from '../exchange.ts'
+import type { Bill, Charge } from '../bill.ts'
 
 export interface Cost {
   readonly input: PicoUsd
@@ -26,55 +26,48 @@ export function priceUsage(usage: Usage, pricing: Pricing): Cost {
   return { input, output, total: input + output + pricing.request }
 }
 
-/** Calls of one exchange together. */
-export function withEarlier(earlier: Billed, last: Billed): Billed {
-  return {
-    usage: {
-      inputTokens: earlier.usage.inputTokens + last.usage.inputTokens,
-      cachedTokens: earlier.usage.cachedTokens + last.usage.cachedTokens,
-      cacheWriteTokens: earlier.usage.cacheWriteTokens + last.usage.cacheWriteTokens,
-      outputTokens: earlier.usage.outputTokens + last.usage.outputTokens,
-      reasoningTokens: earlier.usage.reasoningTokens + last.usage.reasoningTokens,
-      webSearchRequests: earlier.usage.webSearchRequests + last.usage.webSearchRequests,
-    },
-    inputCost: earlier.inputCost + last.inputCost,
-    outputCost: earlier.outputCost + last.outputCost,
-    cost: earlier.cost + last.cost,
-    exact: earlier.exact && last.exact,
-  }
-}
-
 /** What the caller pays for a request that its own provider bills as `cost`: never more than asked, whole units. */
 export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
   return Math.floor((cost * feePercent) / 100)
 }
 
+/** The charge of one model call at the prices of the endpoint that answered it. */
+export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge {
+  const { input, output, total } = priceUsage(usage, pricing)
+  return { usage, inputCost: input, outputCost: output, cost: total, exact }
+}
+
 /**
- * The `usage` object of a finished response. `cost` is what the caller is charged: on an own credential the fee alone,
- * since the provider bills the rest itself.
+ * The `usage` object of a response; null where nothing is charged. `cost` is what the caller is charged: on an own
+ * credential the fee alone, since the provider bills the rest itself.
  */
-export function shownUsage(usage: Usage, cost: Cost, isByok: boolean, byokFeePercent: number): ResponseUsage {
+export function shownUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
+  const { total, tools } = bill
+  if (total === null) return null
+  const { usage, inputCost, outputCost, cost } = total
+  const toolsUsed = tools.requested + usage.webSearchRequests > 0
   return {
     input_tokens: usage.inputTokens,
     input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: usage.cacheWriteTokens },
     output_tokens: usage.outputTokens,
     output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
     total_tokens: usage.inputTokens + usage.outputTokens,
-    cost: toUsd(isByok ? byokFee(cost.total, byokFeePercent) : cost.total),
+    cost: toUsd((isByok ? byokFee(cost, byokFeePercent) : cost) + tools.cost),
     cost_details: {
-      upstream_inference_cost: isByok ? toUsd(cost.total) : null,
-      upstream_inference_input_cost: toUsd(cost.input),
-      upstream_inference_output_cost: toUsd(cost.output),
+      upstream_inference_cost: isByok ? toUsd(cost) : null,
+      upstream_inference_input_cost: toUsd(inputCost),
+      upstream_inference_output_cost: toUsd(outputCost),
+      ...(tools.cost === 0 ? {} : { server_tool_cost: toUsd(tools.cost) }),
     },
     is_byok: isByok,
-    ...(usage.webSearchRequests === 0
-      ? {}
-      : {
+    ...(toolsUsed
+      ? {
           server_tool_use_details: {
-            tool_calls_executed: 0,
-            tool_calls_requested: 0,
+            tool_calls_executed: tools.executed,
+            tool_calls_requested: tools.requested,
             web_search_requests: usage.webSearchRequests,
           },
-        }),
+        }
+      : {}),
   }
 }

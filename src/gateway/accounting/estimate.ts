@@ -6,7 +6,7 @@
 
 import type { Usage } from '../../formats/format.ts'
 import type { Estimate } from '../../limits/quota.ts'
-import { ALIGNMENT_RETRIES_DEFAULT, ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Candidate } from '../exchange.ts'
 
@@ -47,12 +47,16 @@ export function estimateUsage(
 
 /**
  * The most that a request is expected to come to at these candidates, before anything is sent. Output counts with what
- * the caller allows, or else with what an ordinary answer has; reading is charged without help of a cache.
+ * the caller allows, or else with what an ordinary answer has; reading is charged without help of a cache. `calls`: how
+ * often a model may be asked for one answer.
  */
-export function estimateRequest(request: ResponsesRequest, candidates: readonly Candidate[]): Estimate {
+export function estimateRequest(
+  request: ResponsesRequest,
+  candidates: readonly Candidate[],
+  calls = 1,
+): Estimate {
   const inputTokens = inputTokensOf(request)
   const wanted = request.max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
-  const calls = callsOf(request)
   let [cost, ownCost, tokens] = [0, 0, inputTokens]
   for (const { endpoint, credential } of candidates) {
     const { pricing, maxOutputTokens } = endpoint
@@ -69,13 +73,6 @@ export function estimateRequest(request: ResponsesRequest, candidates: readonly 
     tokens = Math.max(tokens, read + said)
   }
   return { cost, ownCost, tokens }
-}
-
-/** How often the model may be asked for one message. */
-function callsOf({ plugins }: ResponsesRequest): number {
-  const alignment = plugins?.find(plugin => plugin.id === 'alignment')
-  if (alignment === undefined || alignment.mode === 'audit') return 1
-  return 1 + (alignment.max_retries ?? ALIGNMENT_RETRIES_DEFAULT)
 }
 
 function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {

@@ -11,7 +11,8 @@ const COUNT_MAX = 1e12
 
 /** `error` is why it failed; null when the reply ended well. */
 export function usageRecord(exchange: Exchange, error: GatewayError | null, nowMs: number): UsageRecord {
-  const { caller, request, usage, finish, firstTokenMs } = exchange
+  const { bill, caller, request, finish, firstTokenMs } = exchange
+  const usage = bill.total?.usage
   const last = exchange.attempts.at(-1)
   const endpoint = last?.endpoint
   const cancelled = error?.code === 'client_closed' || left(exchange)
@@ -26,27 +27,27 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,
-    upstreamId: foreign(exchange.upstreamId),
+    upstreamId: foreign(last?.upstreamId ?? null),
     streamed: request.stream === true,
     outcome: outcomeOf(exchange, error, cancelled),
     cancelled,
     error: error?.code ?? null,
     finishReason: finish?.reason ?? null,
     nativeFinishReason: foreign(finish?.native ?? null),
-    accounting: exchange.accounting,
+    accounting: bill.accounting,
     inputTokens: count(usage?.inputTokens),
     cachedTokens: count(usage?.cachedTokens),
     cacheWriteTokens: count(usage?.cacheWriteTokens),
     outputTokens: count(usage?.outputTokens),
     reasoningTokens: count(usage?.reasoningTokens),
     webSearchRequests: count(usage?.webSearchRequests),
-    cost: Math.min(exchange.cost ?? 0, Number.MAX_SAFE_INTEGER),
+    cost: Math.min(bill.cost ?? 0, Number.MAX_SAFE_INTEGER),
     isByok: last?.isByok ?? false,
-    serviceTier: foreign(exchange.serviceTier),
+    serviceTier: foreign(finish?.serviceTier ?? null),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
     endUser: request.user ?? null,
     sessionId: request.session_id ?? null,
-    latencyMs: micros(nowMs - exchange.startedMs),
+    latencyMs: micros(nowMs - exchange.watch.startedMs),
     generationMs: firstTokenMs === null ? null : micros(nowMs - firstTokenMs),
     attempts: exchange.attempts.map(attempt => ({
       provider: attempt.endpoint.provider.slug,

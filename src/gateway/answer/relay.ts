@@ -12,13 +12,11 @@
 import type { StreamEvent } from '../../protocol/events.ts'
 import { FramePattern, type Lesson } from '../../upstream/scan.ts'
 import type { SseParser } from '../../upstream/sse.ts'
-import type { Assembler } from './assemble.ts'
-import type { Sink } from './sink.ts'
+import type { Answer } from './answer.ts'
 
 export interface RelayParts {
   readonly parser: SseParser
-  readonly assembler: Assembler
-  readonly sink: Pick<Sink, 'relay'>
+  readonly answer: Answer
   /** The general way of one frame. */
   readonly decode: (event: string, data: string) => void
 }
@@ -47,9 +45,12 @@ export class Relay {
   /** Frames under our numbers, when the provider's are ahead. */
   readonly #renumbered = new Gathering()
 
-  /** `decode` has to end in `note` for each event it makes. */
+  /** `decode` has to end in an event of the answer for each event it makes. */
   constructor(parts: RelayParts) {
     this.#parts = parts
+    parts.answer.listen(event => {
+      this.#latest = event
+    })
   }
 
   /** Takes a read of the socket; the bytes are not kept. False: the reader is slow. */
@@ -63,7 +64,7 @@ export class Relay {
         const end = this.#pass(chunk, at, this.#pattern)
         if (end > at) {
           this.#lessons = LESSONS
-          flowing = this.#parts.sink.relay(this.#frames(chunk, at, end), this.#passed - before)
+          flowing = this.#parts.answer.relay(this.#frames(chunk, at, end), this.#passed - before)
           if (this.#untold.length > UNTOLD_MAX_BYTES) this.settle()
           at = end
           continue
@@ -83,11 +84,6 @@ export class Relay {
     if (this.#lessons > 0) this.#learn(event, data)
   }
 
-  /** Has to be shown every event that the assembler made. */
-  note(event: StreamEvent): void {
-    this.#latest = event
-  }
-
   /** Tells decoder and assembler what was passed on. To be called before anything else is asked of them. */
   settle(): void {
     const pattern = this.#pattern
@@ -95,12 +91,12 @@ export class Relay {
     if (pattern === null || passed === 0) return
     const data = pattern.tell(this.#untold.take().toString())
     this.#passed = 0
-    this.#parts.assembler.overheard(passed, () => this.#parts.decode(pattern.event, data))
+    this.#parts.answer.overheard(passed, () => this.#parts.decode(pattern.event, data))
   }
 
   /** The frames from `at` that need no decoding; returns where they end. */
   #pass(chunk: Buffer, at: number, pattern: FramePattern): number {
-    const ours = this.#parts.assembler.next
+    const ours = this.#parts.answer.next
     let end = at
     while (end < chunk.length) {
       const number = ours + this.#passed

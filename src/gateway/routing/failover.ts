@@ -1,24 +1,31 @@
 /** What a failed attempt leads to: another candidate, or one answer for all that failed. Pure. */
 import { GatewayError } from '../../errors.ts'
-import type { Attempt, Exchange } from '../exchange.ts'
+import type { AttemptRecord } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 
-/** A request is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
+/** A model call is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
 const MAX_ATTEMPTS = 10
+
+export interface TurnSoFar {
+  /** Attempts of the running turn. */
+  readonly attempts: number
+  /** An earlier turn of the exchange was charged. */
+  readonly hasCharge: boolean
+}
 
 /** The next candidate worth trying after a failure, if there is one. */
 export function candidateAfter(
   candidates: readonly RouteCandidate[],
   failed: RouteCandidate,
-  exchange: Exchange,
   error: GatewayError,
+  { attempts, hasCharge }: TurnSoFar,
 ): RouteCandidate | undefined {
-  if (error.retry === 'never' || exchange.attempts.length >= MAX_ATTEMPTS) return undefined
+  if (error.retry === 'never' || attempts >= MAX_ATTEMPTS) return undefined
   return candidates.slice(candidates.indexOf(failed) + 1).find(
     ({ endpoint, credential }) =>
       (error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId) &&
       // What credits pay and what they do not cannot stand in one record.
-      (exchange.earlier === null || (credential === null) === (failed.credential === null)),
+      (!hasCharge || (credential === null) === (failed.credential === null)),
   )
 }
 
@@ -26,7 +33,7 @@ export function candidateAfter(
  * One answer for all failed attempts: the last one's, except that a rate limit speaks for the request only when
  * every attempt met one; then the shortest of the hints to wait is passed on.
  */
-export function lastError(attempts: readonly Attempt[]): GatewayError {
+export function lastError(attempts: readonly AttemptRecord[]): GatewayError {
   const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
   const last = errors.at(-1)
   if (last === undefined) return new GatewayError('internal', 'Internal Server Error')

@@ -1,0 +1,321 @@
+/**
+ * Answer: everything a client is told in one exchange. It owns items, event numbers, commit point and sink, and
+ * outlives attempts and turns. A turn is a draft that may be dropped until its first event reaches a live sink. Hot path.
+ *
+ * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
+ */
+import type { GatewayError } from '../../errors.ts'
+import type { FinishReason, HostedStart } from '../../formats/format.ts'
+import type { StreamEvent } from '../../protocol/events.ts'
+import type { Annotation, OutputItem } from '../../protocol/items.ts'
+import type {
+  GatewayMetadata,
+  ResponseErrorCode,
+  ResponseResource,
+  ResponseUsage,
+} from '../../protocol/response.ts'
+import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
+import { Draft } from './draft.ts'
+import type { ClosingFields, ClosingStatus, ItemBuilder } from './items.ts'
+import type { Sink } from './sink.ts'
+
+/** Fields that the terminal event adds to the response object. */
+export interface Ending {
+  /** Unix seconds. */
+  readonly completedAt: number
+  readonly usage: ResponseUsage | null
+  readonly serviceTier: string | null
+  readonly metadata: GatewayMetadata | null
+  /** Catalogue id of the model that answered last; absent: the first one. */
+  readonly model?: string
+  /** Fields of plugins. */
+  readonly fields?: Partial<ResponseResource>
+}
+
+/** Canonical error type to the closed list of `response.error.code`; everything else is `server_error`. */
+const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
+  rate_limit_exceeded: 'rate_limit_exceeded',
+  context_length_exceeded: 'invalid_prompt',
+  invalid_request: 'invalid_prompt',
+  invalid_prompt: 'invalid_prompt',
+  content_policy_violation: 'image_content_policy_violation',
+  invalid_image: 'invalid_image',
+}
+
+/** Where events come from; it can be slowed down. */
+export interface Source {
+  pause(): void
+  resume(): void
+}
+
+export class Answer {
+  readonly #sink: Sink
+  readonly #response: ResponseResource
+  readonly #assembler: Assembler
+  /** Holds the running turn back; null: its events leave at once. */
+  #draft: Draft | null = null
+  #next = 0
+  #begun = false
+  #begunBefore = false
+  #turnSeen = false
+  /** Events reach the client another way; see `overheard`. */
+  #silent = false
+  /** Told of each event that was made, for the relay. */
+  #listener: ((event: StreamEvent) => void) | null = null
+  #source: Source | null = null
+  /** Set while `pass` waits for the reader. */
+  #waiting: (() => void) | null = null
+
+  /** `response` is the echoed request (see echo.ts); the answer owns it from here on. */
+  constructor(sink: Sink, response: ResponseResource) {
+    this.#sink = sink
+    this.#response = response
+    this.#assembler = new Assembler(event => this.#deliver(event))
+    sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
+  }
+
+  /** True when the client sees what is written at once. */
+  get live(): boolean {
+    return this.#sink.live
+  }
+
+  /** True when the opening events were made and not dropped again. */
+  get begun(): boolean {
+    return this.#begun
+  }
+
+  /** True once the client has seen something: a failure has to be told in the stream from then on. */
+  get committed(): boolean {
+    return this.#sink.live && this.#next > 0
+  }
+
+  /** True once the client has seen something of the running turn, which then cannot be dropped. */
+  get turnSeen(): boolean {
+    return this.#turnSeen
+  }
+
+  /** Number of the next event. */
+  get next(): number {
+    return this.#next
+  }
+
+  /** The dialect whose frames `relay` takes as bytes; null while every event has to be written. */
+  get relays(): Sink['relays'] {
+    return this.#draft === null ? this.#sink.relays : null
+  }
+
+  /** A new model call begins. `held`: nothing of it leaves before `pass`. */
+  openTurn(held: boolean): void {
+    this.#assembler.openTurn()
+    this.#draft = held && this.#sink.live ? new Draft() : null
+    this.#begunBefore = this.#begun
+    this.#turnSeen = false
+    this.#listener = null
+  }
+
+  /** Forgets the running turn, which nobody has seen, so that another attempt may take its place. */
+  dropTurn(): void {
+    this.#assembler.dropTurn()
+    this.#draft?.take()
+    this.#begun = this.#begunBefore
+    this.#listener = null
+    if (!this.#begun) this.#next = 0
+  }
+
+  /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
+  annotate(annotations: readonly Annotation[]): void {
+    this.#assembler.annotate(annotations)
+  }
+
+  /** `model`: catalogue id of the model that answers. `debug`: upstream bodies to echo, one for each attempt so far. */
+  begin(model: string, debug: readonly Readonly<Record<string, unknown>>[]): void {
+    this.#begun = true
+    this.#response.model = model
+    for (const body of debug)
+      this.#deliver({
+        type: 'response.debug',
+        sequence_number: 0,
+        debug: { echo_upstream_body: { ...body } },
+      })
+    this.#deliver({ type: 'response.created', sequence_number: 0, response: { ...this.#response } })
+    this.#deliver({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
+  }
+
+  take(delta: Content): void {
+    this.#assembler.take(delta)
+  }
+
+  /** Closes what is open, as the model ended it. Returns the items of the turn. */
+  closeTurn(reason: FinishReason): readonly OutputItem[] {
+    return this.#assembler.closeTurn(reason)
+  }
+
+  /** Other items for the running turn. Only for readers who see no events. */
+  replaceTurn(output: readonly OutputItem[]): void {
+    this.#assembler.replaceTurn(output)
+  }
+
+  /**
+   * Lets a turn go that was held back, no faster than the reader takes it. Rejects with the reason of the signal.
+   */
+  async pass(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    const draft = this.#draft
+    if (draft === null) return
+    this.#draft = null
+    for (const event of draft.take()) {
+      this.#sink.hold()
+      if (!this.#write(event)) await this.#writable(signal)
+    }
+    if (!this.#sink.flush()) await this.#writable(signal)
+  }
+
+  /** Begins an item of our own between two turns, such as the call of a server tool. */
+  addItem(item: HostedStart): ItemBuilder {
+    return this.#assembler.addItem(item)
+  }
+
+  /** Ends an item that `addItem` has begun. */
+  endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
+    return this.#assembler.endItem(builder, fields, status)
+  }
+
+  /** Ends the response as the model ended it, and the sink. */
+  finish(reason: FinishReason, ending: Ending): void {
+    this.#sink.hold()
+    this.#finish(reason, ending)
+    this.#sink.end()
+  }
+
+  /** Ends the response with a failure, and the sink; what was said so far is kept, its open items marked incomplete. */
+  fail(error: GatewayError, ending: Ending): void {
+    this.#sink.hold()
+    // To a reader, a context that overflows in mid-reply is a reply that stopped for length.
+    if (error.code === 'context_length_exceeded') this.#finish('length', ending)
+    else this.#fail(error, ending)
+    this.#sink.end()
+  }
+
+  /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
+  hold(): void {
+    if (this.#draft === null) this.#sink.hold()
+  }
+
+  /** Lets go what was held. False: the reader is slow. */
+  flush(): boolean {
+    return this.#draft !== null || this.#sink.flush()
+  }
+
+  /** Sets the attempt that is slowed down while the reader cannot follow; null: there is none. */
+  follow(source: Source | null): void {
+    this.#source = source
+  }
+
+  /** Sets who is shown every event that is made, until the turn ends. */
+  listen(listener: (event: StreamEvent) => void): void {
+    this.#listener = listener
+  }
+
+  /** Takes whole frames of an event stream as bytes. False: the reader is slow. */
+  relay(frames: Buffer, events: number): boolean {
+    return this.#sink.relay(frames, events)
+  }
+
+  /**
+   * Notes `count` events that reached the client as bytes. `tell` hands in what they said, in any pieces; nothing is
+   * written for it.
+   */
+  overheard(count: number, tell: () => void): void {
+    this.#silent = true
+    try {
+      tell()
+    } finally {
+      this.#silent = false
+      this.#next += count
+    }
+  }
+
+  #finish(reason: FinishReason, ending: Ending): void {
+    const incomplete = INCOMPLETE[reason]
+    this.closeTurn(reason)
+    const final = this.#final(ending)
+    if (incomplete === undefined) {
+      const response: ResponseResource = { ...final, ...ending.fields, status: 'completed' }
+      this.#deliver({ type: 'response.completed', sequence_number: 0, response })
+    } else {
+      this.#deliver({
+        type: 'response.incomplete',
+        sequence_number: 0,
+        response: {
+          ...final,
+          ...ending.fields,
+          status: 'incomplete',
+          incomplete_details: { reason: incomplete },
+        },
+      })
+    }
+  }
+
+  #fail(error: GatewayError, ending: Ending): void {
+    this.#assembler.closeAll('incomplete')
+    this.#deliver({
+      type: 'response.failed',
+      sequence_number: 0,
+      response: {
+        ...this.#final(ending),
+        status: 'failed',
+        completed_at: null,
+        error: {
+          code: RESPONSE_ERROR_CODES[error.errorType] ?? 'server_error',
+          message: error.status === 500 ? 'Internal Server Error' : error.message,
+          ...(error.metadata === undefined || error.status === 500 ? {} : { metadata: error.metadata }),
+        },
+        error_type: error.errorType,
+      },
+    })
+  }
+
+  #final(ending: Ending): ResponseResource {
+    return {
+      ...this.#response,
+      model: ending.model ?? this.#response.model,
+      completed_at: ending.completedAt,
+      output: this.#assembler.output,
+      service_tier: ending.serviceTier ?? 'default',
+      usage: ending.usage,
+      ...(ending.metadata === null ? {} : { gateway_metadata: ending.metadata }),
+    }
+  }
+
+  #deliver(event: StreamEvent): void {
+    if (this.#silent) return
+    if (this.#draft === null) {
+      const flowing = this.#write(event)
+      this.#listener?.(event)
+      if (!flowing) this.#source?.pause()
+    } else this.#draft.add(event)
+  }
+
+  /** Numbers the event as it leaves: what is dropped before never had a number. */
+  #write(event: StreamEvent): boolean {
+    event.sequence_number = this.#next++
+    if (this.#sink.live) this.#turnSeen = true
+    return this.#sink.write(event)
+  }
+
+  #writable(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const abort = (): void => {
+        this.#waiting = null
+        reject(signal.reason as GatewayError)
+      }
+      if (signal.aborted) abort()
+      signal.addEventListener('abort', abort, { once: true })
+      this.#waiting = () => {
+        this.#waiting = null
+        signal.removeEventListener('abort', abort)
+        resolve()
+      }
+    })
+  }
+}

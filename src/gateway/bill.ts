@@ -1,0 +1,108 @@
+/**
+ * Bill: usage and cost of an exchange, one charge for each turn. Part of what plugins and tools see. Pure.
+ * Ledger, stop conditions and sub-requests read the same object. Amounts are units of 1e-12 USD.
+ */
+import type { Usage } from '../formats/format.ts'
+import type { PicoUsd } from '../money.ts'
+import type { Accounting } from '../protocol/records.ts'
+
+/** Usage and cost of one turn, or of several together. */
+export interface Charge {
+  readonly usage: Usage
+  readonly inputCost: PicoUsd
+  readonly outputCost: PicoUsd
+  /** Input, output, and the fee of each request. */
+  readonly cost: PicoUsd
+  /** True when the providers reported every figure; false when some were estimated. */
+  readonly exact: boolean
+}
+
+/** Calls of server tools in one exchange. */
+export interface ToolUse {
+  readonly requested: number
+  readonly executed: number
+  /** Their own fees, beside tokens. */
+  readonly cost: PicoUsd
+}
+
+export class Bill {
+  /** All turns that count whatever follows them, as one charge. */
+  #closed: Charge | null = null
+  /** The charge of the running turn; null: it costs nothing so far. */
+  #running: Charge | null = null
+  #turns = 0
+  #requested = 0
+  #executed = 0
+  #toolCost = 0
+
+  /** Turns that were closed. */
+  get turns(): number {
+    return this.#turns
+  }
+
+  /** Closed turns only; null: none was charged. */
+  get closed(): Charge | null {
+    return this.#closed
+  }
+
+  /** Everything so far, the running turn included; null: nothing is charged. */
+  get total(): Charge | null {
+    if (this.#closed === null || this.#running === null) return this.#closed ?? this.#running
+    return together(this.#closed, this.#running)
+  }
+
+  /** Cost of everything, tools included; null: nothing is charged. */
+  get cost(): PicoUsd | null {
+    const { total } = this
+    if (total === null) return this.#toolCost === 0 ? null : this.#toolCost
+    return total.cost + this.#toolCost
+  }
+
+  /** How the usage record came by its tokens. */
+  get accounting(): Accounting {
+    const { total } = this
+    if (total === null) return 'none'
+    return total.exact ? 'exact' : 'estimated'
+  }
+
+  get tools(): ToolUse {
+    return { requested: this.#requested, executed: this.#executed, cost: this.#toolCost }
+  }
+
+  /** Sets the charge of the running turn; an earlier one of the same turn is replaced. */
+  charge(charge: Charge | null): void {
+    this.#running = charge
+  }
+
+  /** The running turn counts, whatever follows. */
+  closeTurn(): void {
+    this.#closed = this.total
+    this.#running = null
+    this.#turns++
+  }
+
+  /** Adds one call of a server tool. `cost` is its fee; 0 for most tools. */
+  addToolCall(executed: boolean, cost: PicoUsd = 0): void {
+    this.#requested++
+    if (!executed) return
+    this.#executed++
+    this.#toolCost += cost
+  }
+}
+
+function together(a: Charge, b: Charge): Charge {
+  return {
+    usage: {
+      inputTokens: a.usage.inputTokens + b.usage.inputTokens,
+      cachedTokens: a.usage.cachedTokens + b.usage.cachedTokens,
+      cacheWriteTokens: a.usage.cacheWriteTokens + b.usage.cacheWriteTokens,
+      outputTokens: a.usage.outputTokens + b.usage.outputTokens,
+      reasoningTokens: a.usage.reasoningTokens + b.usage.reasoningTokens,
+      webSearchRequests: a.usage.webSearchRequests + b.usage.webSearchRequests,
+    },
+    inputCost: a.inputCost + b.inputCost,
+    outputCost: a.outputCost + b.outputCost,
+    cost: a.cost + b.cost,
+    exact: a.exact && b.exact,
+  }
+}

@@ -1,0 +1,135 @@
+/** The end of an exchange: which failure the caller is told, what it is charged, and how the end is told. */
+import { type Clock, unixSeconds } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import { isStoppedHere } from './accounting/account.ts'
+import { shownUsage } from './accounting/cost.ts'
+import type { Ending } from './answer/answer.ts'
+import type { Outcome } from './answer/sink.ts'
+import { routingMetadata } from './metadata.ts'
+import type { PluginChains } from './plugin-chain.ts'
+import { type ExplainDeps, explainRefused } from './routing/explain-refused.ts'
+import type { RunningExchange } from './running.ts'
+import { foreseen, type TurnDeps } from './turn.ts'
+import { RefusedTurn } from './turns.ts'
+
+export interface ConcludeDeps extends ExplainDeps, Pick<TurnDeps, 'log'> {
+  readonly clock: Clock
+  readonly byokFeePercent: number
+  readonly plugins: PluginChains
+}
+
+/** Why an exchange failed and how its caller is told; null: it ended well. */
+export type Conclusion = {
+  readonly error: GatewayError
+  /** `stream`: as the end of the answer; `envelope`: nothing was written; `nobody`: the caller has left. */
+  readonly told: 'stream' | 'envelope' | 'nobody'
+} | null
+
+/** Turns what a stage threw into the failure that the caller is told. */
+export async function failureOf(
+  deps: ConcludeDeps,
+  exchange: RunningExchange,
+  thrown: unknown,
+): Promise<NonNullable<Conclusion>> {
+  const { answer, candidates, pipeline, withMetadata } = exchange
+  const refused = thrown instanceof RefusedTurn
+  const error = foreseen(deps, refused ? thrown.error : thrown)
+  if (error.code === 'client_closed') return { error, told: 'nobody' }
+  if (answer.committed || (refused && answer.live)) return { error: reported(exchange, error), told: 'stream' }
+  if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
+    exchange.candidates = await explainRefused(deps, exchange)
+  }
+  const advised = refused ? error : withAdvice(deps, exchange, error)
+  return { error: reported(exchange, advised), told: 'envelope' }
+}
+
+/** A failed model call costs nothing, unless it is told in the stream or a guardrail of ours ended it. */
+export function fixCharge({ attempts, bill, finish }: RunningExchange, conclusion: Conclusion): void {
+  if (conclusion?.told !== 'envelope' || finish !== null) return
+  const last = attempts.at(-1)
+  if (last === undefined || !isStoppedHere(last)) bill.charge(null)
+}
+
+/** Tells the caller the end, where anybody is left to be told in the stream. */
+export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
+  const { answer, finish } = exchange
+  if (conclusion === null) {
+    answer.finish(finish?.reason ?? 'other', endingOf(deps, exchange, true))
+    return { answered: true }
+  }
+  const { error, told } = conclusion
+  if (told === 'envelope') return { answered: false, error, ...details(deps, exchange) }
+  if (told === 'stream') {
+    if (!answer.turnSeen) answer.dropTurn()
+    answer.hold()
+    if (!answer.begun) answer.begin(exchange.attempts.at(-1)?.endpoint.modelId ?? '', exchange.debug)
+    answer.fail(error, endingOf(deps, exchange, false))
+  }
+  return { answered: true, refused: error }
+}
+
+function endingOf(
+  { clock, byokFeePercent }: ConcludeDeps,
+  exchange: RunningExchange,
+  answered: boolean,
+): Ending {
+  const { attempts, bill, finish, plugins, withMetadata } = exchange
+  const last = attempts.at(-1)
+  return {
+    completedAt: unixSeconds(clock),
+    usage: shownUsage(bill, last?.isByok === true, byokFeePercent),
+    serviceTier: answered ? (finish?.serviceTier ?? null) : null,
+    metadata: withMetadata ? routingMetadata(exchange, answered) : null,
+    ...(last === undefined ? {} : { model: last.endpoint.modelId }),
+    ...(plugins === null ? {} : { fields: plugins.responseFields() }),
+  }
+}
+
+/** Details beside an error that is all the caller gets. */
+function details({ byokFeePercent }: ConcludeDeps, exchange: RunningExchange) {
+  const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
+  const usage = shownUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
+  return {
+    metadata:
+      withMetadata && candidates.length + pipeline.length > 0 ? routingMetadata(exchange, false) : null,
+    charged: usage === null ? null : { id, usage },
+  }
+}
+
+/** Plugins' findings are told with the failure. */
+function reported({ plugins }: RunningExchange, error: GatewayError): GatewayError {
+  const fields = plugins?.failureFields() ?? {}
+  if (Object.keys(fields).length === 0) return error
+  return rewritten(error, error.message, { ...fields, ...error.metadata })
+}
+
+/** A provider that refuses a request does not know the remedies of the gateway. */
+function withAdvice(
+  { plugins }: ConcludeDeps,
+  { attempts, request }: RunningExchange,
+  error: GatewayError,
+): GatewayError {
+  if (attempts.at(-1)?.status == null) return error
+  const advice = plugins.advice(error, request)
+  if (advice.length === 0) return error
+  const message = error.message.trimEnd()
+  return rewritten(
+    error,
+    `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}`,
+    error.metadata,
+  )
+}
+
+function rewritten(
+  error: GatewayError,
+  message: string,
+  metadata: Readonly<Record<string, unknown>> | undefined,
+): GatewayError {
+  const { code, retryAfterSeconds, headers } = error
+  return new GatewayError(code, message, {
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    ...(headers === undefined ? {} : { headers }),
+    cause: error,
+  })
+}

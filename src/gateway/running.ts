@@ -1,0 +1,35 @@
+/** An exchange while the gateway works on it: the exchange that plugins see, and the state of its stages. */
+import type { Clock } from '../clock.ts'
+import type { Answer } from './answer/answer.ts'
+import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
+import type { Guarding } from './guard/guard.ts'
+import type { PluginChain } from './plugin-chain.ts'
+import type { RouteCandidate } from './routing/candidate.ts'
+import type { Stay } from './routing/sticky.ts'
+import type { ServerTools } from './server-tools.ts'
+
+export class RunningExchange extends Exchange {
+  override candidates: readonly RouteCandidate[] = []
+  readonly answer: Answer
+  /** Null: no guardrail of the caller holds. */
+  guarding: Guarding | null = null
+  /** Null: no plugin has to do with the request. */
+  plugins: PluginChain | null = null
+  /** Null: the request names no server tool. */
+  tools: ServerTools | null = null
+  /** A failure may move on to the next candidate. */
+  fallbacks = false
+  /** Told of a success that may be pinned; null: nothing is pinned. */
+  stay: Stay | null = null
+  /** The candidate that answered last, which is asked first in the next turn. */
+  candidate: RouteCandidate | null = null
+  /** The last turn, as plugins judge it; null before, and when tools have run since. */
+  turn: Turn | null = null
+  /** Upstream bodies to echo, one for each attempt of the first turn. */
+  readonly debug: Readonly<Record<string, unknown>>[] = []
+
+  constructor(asked: ClientRequest, clock: Clock, answer: Answer) {
+    super(asked, clock)
+    this.answer = answer
+  }
+}

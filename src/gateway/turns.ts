@@ -1,0 +1,110 @@
+/**
+ * The turns of one answer: ask the model, judge what it said, run the server tools it called, and ask again until it
+ * has answered.
+ */
+import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import { INTERNAL_MESSAGE } from '../protocol/envelope.ts'
+import type { InputItem, OutputItem } from '../protocol/items.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import { type PluginChain, pluginFailure } from './plugin-chain.ts'
+import type { RunningExchange } from './running.ts'
+import { callItem } from './tool-calls.ts'
+import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
+
+export type TurnsDeps = TurnDeps & { readonly clock: Clock }
+
+/** A plugin refused the turn: the error goes to the client in the stream, if it reads one. */
+export class RefusedTurn {
+  readonly error: GatewayError
+
+  constructor(error: GatewayError) {
+    this.error = error
+  }
+}
+
+/** Rejects with a GatewayError, or with RefusedTurn. */
+export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
+  const { answer, bill, tools } = exchange
+  for (let last = false; ; ) {
+    const reply = await askModel(deps, exchange, tools === null ? null : () => tools.declare(exchange, last))
+    const pending = reply.calls?.pending ?? []
+    const again = exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply)
+    if (again !== null) {
+      answer.dropTurn()
+      bill.closeTurn()
+      exchange.prompt = again
+      continue
+    }
+    if (tools === null || pending.length === 0 || last) return
+    const output = answer.closeTurn(reply.finish.reason)
+    bill.closeTurn()
+    exchange.watch.enter('tools', deps.clock.monotonicMs())
+    const run = await tools.run(pending, exchange)
+    exchange.watch.enter('flush', deps.clock.monotonicMs())
+    exchange.turn = null
+    if (run.endsTurn || output.some(isClientCall)) return
+    exchange.prompt = extended(exchange.prompt, [...output, ...run.items] as InputItem[])
+    const called = pending.flatMap(({ declared, start }) => [
+      start.name,
+      declared.tool.type,
+      declared.server.name,
+    ])
+    last = tools.budget.isSpent({ bill, finish: reply.finish, called })
+  }
+}
+
+/** Has plugins judge a turn, and lets it go once it has passed; otherwise the prompt with which to ask again. */
+async function judge(
+  deps: TurnsDeps,
+  exchange: RunningExchange,
+  plugins: PluginChain,
+  { attempt, calls, finish }: TurnReply,
+): Promise<ResponsesRequest | null> {
+  const { answer, bill, signal, watch } = exchange
+  try {
+    const output = plugins.judges || plugins.finishes ? closed(exchange, finish, calls) : []
+    exchange.turn = { attempt, output, finish: finish.reason, number: bill.turns + 1 }
+    if (plugins.judges) {
+      watch.enter('judge', deps.clock.monotonicMs())
+      const verdict = await plugins.judge(exchange.turn, exchange)
+      watch.enter('flush', deps.clock.monotonicMs())
+      if (verdict.kind === 'again' && !answer.turnSeen) return verdict.prompt
+      if (verdict.kind === 'refuse') throw new RefusedTurn(verdict.error)
+      // A judge that does not hold the turn back can no longer ask for another one.
+      if (verdict.kind === 'again') throw new RefusedTurn(new GatewayError('internal', INTERNAL_MESSAGE))
+    }
+    if (plugins.holds && answer.live) {
+      // The client is told something only now.
+      if (!answer.committed) exchange.firstTokenMs = deps.clock.monotonicMs()
+      await answer.pass(signal)
+    }
+    return null
+  } catch (thrown) {
+    throw thrown instanceof RefusedTurn ? thrown : pluginFailure(thrown, exchange)
+  }
+}
+
+/** The final items of the turn, calls of server tools included. */
+function closed(
+  { answer }: RunningExchange,
+  finish: TurnReply['finish'],
+  calls: TurnReply['calls'],
+): readonly OutputItem[] {
+  answer.hold()
+  const output = answer.closeTurn(finish.reason)
+  answer.flush()
+  return calls === null || calls.pending.length === 0 ? output : [...output, ...calls.pending.map(callItem)]
+}
+
+/** True for a call that the client has to answer. */
+function isClientCall({ type }: OutputItem): boolean {
+  return type === 'function_call' || type === 'custom_tool_call'
+}
+
+function extended(prompt: ResponsesRequest, items: readonly InputItem[]): ResponsesRequest {
+  const { input } = prompt
+  const before: readonly InputItem[] =
+    typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
+  return { ...prompt, input: [...before, ...items] }
+}

@@ -1,0 +1,91 @@
+/** Server tool datetime: the current date and time in a time zone. */
+import type { Clock } from '../clock.ts'
+import type { GatewayTool } from '../protocol/gateway-tools.ts'
+import type { ServerTool, ToolCall, ToolOutcome } from './tool.ts'
+
+const DEFAULT_TIMEZONE = 'UTC'
+const ZONE_MAX_CHARS = 64
+
+export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool {
+  return {
+    name: 'datetime',
+    declare: tool => [
+      {
+        name: 'datetime',
+        description: `Returns the current date and time. Default time zone: ${defaultZone(tool)}.`,
+        parameters: {
+          type: 'object',
+          properties: {
+            timezone: { type: 'string', description: 'IANA time zone, for example Europe/Berlin' },
+          },
+          additionalProperties: false,
+        },
+      },
+    ],
+    begun: (call, tool) => shown(clock, zoneOf(call, tool) ?? defaultZone(tool)),
+    run(call, tool): ToolOutcome {
+      const zone = zoneOf(call, tool)
+      if (zone === null) {
+        const item = shown(clock, defaultZone(tool))
+        return {
+          item,
+          result: JSON.stringify({ error: 'timezone: is not an IANA time zone, for example Europe/Berlin' }),
+        }
+      }
+      const item = shown(clock, zone)
+      return { item, result: JSON.stringify(item) }
+    },
+  }
+}
+
+/** The zone of the call, else that of the request; null where it is no time zone. */
+function zoneOf(call: ToolCall, tool: GatewayTool): string | null {
+  const asked = call.arguments['timezone']
+  if (asked === undefined || asked === null || asked === '') return defaultZone(tool)
+  return typeof asked === 'string' && isZone(asked) ? asked : null
+}
+
+/** The zone that the request names, or UTC. */
+function defaultZone({ parameters }: GatewayTool): string {
+  const zone = parameters?.['timezone']
+  return typeof zone === 'string' && isZone(zone) ? zone : DEFAULT_TIMEZONE
+}
+
+function isZone(name: string): boolean {
+  if (name.length > ZONE_MAX_CHARS) return false
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
+}
+
+function shown(clock: Clock, timezone: string): { datetime: string; timezone: string } {
+  return { datetime: zonedInstant(clock.nowMs(), timezone), timezone }
+}
+
+/** ISO 8601 with milliseconds and the offset of the zone, e.g. `2026-03-01T09:30:00.000+01:00`. */
+function zonedInstant(ms: number, timeZone: string): string {
+  const parts = new Map(
+    new Intl.DateTimeFormat('en-US', {
+      timeZone,
+      calendar: 'gregory',
+      numberingSystem: 'latn',
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: '2-digit',
+      day: '2-digit',
+      hour: '2-digit',
+      minute: '2-digit',
+      second: '2-digit',
+      timeZoneName: 'longOffset',
+    })
+      .formatToParts(ms)
+      .map(({ type, value }) => [type, value]),
+  )
+  const at = (type: Intl.DateTimeFormatPartTypes): string => parts.get(type) ?? ''
+  const offset = at('timeZoneName').replace('GMT', '') || '+00:00'
+  const millis = String(((ms % 1000) + 1000) % 1000).padStart(3, '0')
+  return `${at('year')}-${at('month')}-${at('day')}T${at('hour')}:${at('minute')}:${at('second')}.${millis}${offset}`
+}
