@@ -89,9 +89,9 @@ export function createAsk(tools: AskTools): Ask {
 
 /** Keeps what is asked where the caller's own requests may go. */
 function dataGuard(all: Restrictions): Guard {
-  const restrictions: Restrictions = { ...all, refusal: all.dataRefusal }
+  const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
   return {
-    request: () => ({ restrictions, look: null, reply: null }),
+    request: () => ({ restrictions, input: null, reply: null }),
     restrictions: () => restrictions,
   }
 }

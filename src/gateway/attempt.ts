@@ -190,7 +190,7 @@ export class AttemptRun implements UpstreamHandler {
     this.#drainBytes -= chunk.length
     if (this.#drainBytes < 0) this.#fail(this.#exchange.signal.reason as GatewayError)
     this.#sink.hold()
-    this.#guard?.freshTurn()
+    this.#guard?.resetBudget()
     try {
       if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
       if (this.#mode === 'sse') this.#read(chunk)

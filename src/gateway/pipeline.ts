@@ -122,7 +122,7 @@ export class Pipeline {
       early ??= this.#admitEarly()
       return early
     }
-    return steps.prepare(this.#exchange, this.#guarding?.look)
+    return steps.prepare(this.#exchange, this.#guarding?.input)
   }
 
   /** Before routing, for a step whose questions cost; when all steps are done it is routed as they leave it. */
@@ -216,7 +216,7 @@ export class Pipeline {
       attempt.ownKey = opened instanceof Promise ? await opened : opened
     }
     if (this.#steps?.addresses === true) {
-      await this.#steps.address(this.#exchange, endpoint, this.#guarding?.look)
+      await this.#steps.address(this.#exchange, endpoint, this.#guarding?.input)
       run.assembler.annotate(this.#exchange.parsedFiles)
     }
     return run.run()

@@ -3,12 +3,12 @@
  * no plugin costs one question to each of those that work unasked, and nothing is waited for that does not wait.
  */
 import { GatewayError } from '../errors.ts'
+import { unseenTexts } from '../guardrails/texts/request-texts.ts'
 import type { AnyPlugin, Step, Turn, Verdict } from '../plugins/plugin.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Attempt, Candidate, Exchange } from './exchange.ts'
-import type { Look } from './guard/guard.ts'
-import { textsOf, unseenTexts } from './guard/texts.ts'
+import type { InputGuard } from './guard/guard.ts'
 
 /** The steps of a request; null when no plugin has to do with it. */
 export type StepsOf = (request: ResponsesRequest) => Steps | null
@@ -59,23 +59,19 @@ export class Steps {
    * Each in its turn, since one may build on what another has written; what it has written is looked at before the next
    * one works on it. Rejects with why the request is refused.
    */
-  async prepare(exchange: Exchange, look: Look | null = null): Promise<void> {
+  async prepare(exchange: Exchange, input: InputGuard | null = null): Promise<void> {
     for (const step of this.#steps) {
       const before = exchange.prompt
-      const preparing = step.prepare?.(exchange, text => this.#inspect(text, exchange, look))
+      const preparing = step.prepare?.(exchange, text => this.#inspect(text, exchange, input))
       if (preparing !== undefined) await preparing
       exchange.signal.throwIfAborted()
-      if (exchange.prompt !== before) await this.#look(step, exchange, before, look)
+      if (exchange.prompt !== before) await this.#look(step, exchange, before, input)
     }
   }
 
-  /** The text stands as a system message in a prompt of its own, whose findings are those of the exchange. */
-  async #inspect(text: string, exchange: Exchange, look: Look | null): Promise<string> {
-    const before: ResponsesRequest = { input: [] }
-    const alone: Exchange = { ...exchange, prompt: { input: [{ role: 'system', content: text }] } }
-    const looking = look?.(alone, before) ?? null
-    if (looking !== null) await looking
-    const left = textsOf(alone.prompt)[0]?.text ?? ''
+  /** The text as guardrails leave it, once the steps with `look` have seen it too. */
+  async #inspect(text: string, exchange: Exchange, input: InputGuard | null): Promise<string> {
+    const left = input === null ? text : await input.text(exchange, text)
     if (left !== '') await this.#show([left], exchange)
     return left
   }
@@ -86,22 +82,31 @@ export class Steps {
   }
 
   /** Makes the prompt fit the endpoint that is asked next, as in `prepare`. Rejects with why it cannot be asked. */
-  async address(exchange: Exchange, endpoint: Attempt['endpoint'], look: Look | null = null): Promise<void> {
+  async address(
+    exchange: Exchange,
+    endpoint: Attempt['endpoint'],
+    input: InputGuard | null = null,
+  ): Promise<void> {
     for (const step of this.#steps) {
       const before = exchange.prompt
       const addressing = step.address?.(exchange, endpoint)
       if (addressing !== undefined) await addressing
       exchange.signal.throwIfAborted()
-      if (exchange.prompt !== before) await this.#look(step, exchange, before, look)
+      if (exchange.prompt !== before) await this.#look(step, exchange, before, input)
     }
   }
 
   /** Guardrails and the other steps look at what a step has brought into the prompt, such as the text of a file. */
-  async #look(step: Step, exchange: Exchange, before: ResponsesRequest, look: Look | null): Promise<void> {
+  async #look(
+    step: Step,
+    exchange: Exchange,
+    before: ResponsesRequest,
+    input: InputGuard | null,
+  ): Promise<void> {
     if (step.bringsNothing === true) return
     try {
-      const looking = look?.(exchange, before) ?? null
-      if (looking !== null) await looking
+      const checking = input?.prompt(exchange, before)
+      if (checking !== undefined) await checking
       if (this.#steps.every(other => other.look === undefined)) return
       const texts = unseenTexts(exchange.prompt, before).flatMap(({ text }) => (text === '' ? [] : [text]))
       if (texts.length > 0) await this.#show(texts, exchange)

@@ -7,7 +7,7 @@ import type { Gateway } from './gateway.ts'
 import { openExchange } from './open-exchange.ts'
 import { foreseen, type GatewayTools, Pipeline } from './pipeline.ts'
 import { advised, reported, told } from './refusal.ts'
-import { servable } from './routing/explain-refused.ts'
+import { explainRefused } from './routing/explain-refused.ts'
 
 export function createGateway(tools: GatewayTools): Gateway {
   return {
@@ -29,6 +29,6 @@ async function refusal(tools: GatewayTools, exchange: Exchange, thrown: unknown)
   if (!answered && (last === undefined || !isStoppedHere(last))) waive(exchange)
   const { withMetadata, candidates, pipeline } = exchange
   if (withMetadata && candidates.length === 0 && pipeline.length > 0)
-    exchange.candidates = await servable(tools, exchange)
+    exchange.candidates = await explainRefused(tools, exchange)
   return { answered: false, error, ...told(exchange) }
 }

@@ -13,7 +13,7 @@ import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
 import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
-import type { Inspect, Plugin, RuleAgainst, Step, Turn, Verdict } from './plugin.ts'
+import type { Inspect, Plugin, PolicyAgainst, Step, Turn, Verdict } from './plugin.ts'
 
 export interface AlignmentParts {
   readonly ask: Ask
@@ -24,7 +24,7 @@ export interface AlignmentParts {
   readonly evaluator: { readonly model: string } | null
   /** Ids of workspaces under HIPAA, whose messages may go to no evaluator. */
   readonly hipaaWorkspaces: readonly string[]
-  readonly ruleAgainst: RuleAgainst
+  readonly policyAgainst: PolicyAgainst
   /** For the judgement of one message. */
   readonly timeoutMs: number
 }
@@ -185,12 +185,12 @@ async function inspected(rules: readonly string[], inspect: Inspect): Promise<re
 /** Why a request cannot be evaluated: what is said in it may not go to the evaluator, or there is none. */
 async function obstacleTo(
   { request, caller, dataRegion, zeroRetention }: Exchange,
-  { evaluator, ruleAgainst }: AlignmentParts,
+  { evaluator, policyAgainst }: AlignmentParts,
 ): Promise<string | null> {
   if (evaluator === null) return 'not_admitted'
   if (zeroRetention || request.provider?.zdr === true) return 'zero_data_retention'
   if (dataRegion !== null) return 'regional_host'
-  return await ruleAgainst(caller, evaluator)
+  return await policyAgainst(caller, evaluator)
 }
 
 function reasonFor(thrown: unknown): Reason {

@@ -14,14 +14,14 @@ import {
   withDocuments,
 } from './file-parts.ts'
 import { FileReader, type FileReaderParts, type ReadingEngine, unreadable } from './file-reader.ts'
-import type { Plugin, RuleAgainst, Step } from './plugin.ts'
+import type { Plugin, PolicyAgainst, Step } from './plugin.ts'
 
 export interface FileParserParts extends FileReaderParts {
   /** Whether the model reads files itself. */
   readonly takesFiles: (modelId: string) => boolean
   /** Whether it sees pictures, those in a document among them. */
   readonly takesImages: (modelId: string) => boolean
-  readonly ruleAgainst: RuleAgainst
+  readonly policyAgainst: PolicyAgainst
 }
 
 type Settings = Extract<PluginSettings, { id: 'file-parser' }>
@@ -60,7 +60,7 @@ class FileParserStep implements Step {
       if (this.#parts.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
       if (staysHere(exchange))
         throw unreadable(field, 'mistral-ocr: the data of this request may go to no other provider')
-      const rule = await this.#parts.ruleAgainst(exchange.caller, 'ocr')
+      const rule = await this.#parts.policyAgainst(exchange.caller, 'ocr')
       if (rule !== null) {
         throw unreadable(field, `mistral-ocr: a guardrail of this API key forbids its provider (${rule})`)
       }
@@ -94,11 +94,11 @@ class FileParserStep implements Step {
   }
 
   async #engineFor(exchange: Exchange, { modelId }: Endpoint): Promise<'native' | ReadingEngine> {
-    const { takesFiles, ocr, ruleAgainst } = this.#parts
+    const { takesFiles, ocr, policyAgainst } = this.#parts
     if (this.#engine !== null) return this.#engine
     if (takesFiles(modelId)) return 'native'
     if (ocr === null || staysHere(exchange)) return 'pdf-text'
-    return (await ruleAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
+    return (await policyAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
   }
 
   /** The files as they are, or where the format has no place for links, with their bytes instead. */

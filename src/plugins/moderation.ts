@@ -8,13 +8,13 @@ import type { Ask, Exchange } from '../gateway/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import { moderating, piecesOf, readModeration, textsToModerate } from './moderation-question.ts'
-import type { Plugin, RuleAgainst, Step } from './plugin.ts'
+import type { Plugin, PolicyAgainst, Step } from './plugin.ts'
 
 export interface ModerationParts {
   readonly ask: Ask
   /** Null: nobody moderates. */
   readonly moderation: { readonly model: string } | null
-  readonly ruleAgainst: RuleAgainst
+  readonly policyAgainst: PolicyAgainst
 }
 
 /** For all of a request; a caller waits for it before anything else. */
@@ -45,7 +45,7 @@ class ModerationStep implements Step {
     if (zeroRetention || prompt.provider?.zdr === true)
       throw refused('a request with zero data retention cannot be moderated')
     if (dataRegion !== null) throw refused('a request by the host of a region cannot be moderated')
-    const rule = await this.#parts.ruleAgainst(exchange.caller, moderation)
+    const rule = await this.#parts.policyAgainst(exchange.caller, moderation)
     if (rule !== null) {
       throw refused(
         `a guardrail of this API key forbids that the input goes to the moderation model (${rule})`,

@@ -38,7 +38,7 @@ export type Inspect = (text: string) => Promise<string>
  * Null: what the caller says may go to that model, or to the provider of OCR, which the gateway would ask by itself.
  * Otherwise what forbids it among the rules of the caller's guardrails, such as `guardrail:training`.
  */
-export type RuleAgainst = (
+export type PolicyAgainst = (
   caller: Caller,
   helper: { readonly model: string } | 'ocr',
 ) => string | null | Promise<string | null>

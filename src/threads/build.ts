@@ -21,7 +21,7 @@ import { createLedger } from '../gateway/accounting/ledger.ts'
 import { createAsk, type SharedTools } from '../gateway/ask.ts'
 import { Drains } from '../gateway/drains.ts'
 import { createGuard, prepareGuardrail } from '../gateway/guard/guard.ts'
-import { createRuleAgainst } from '../gateway/guard/helper-policy.ts'
+import { createPolicyAgainst } from '../gateway/guard/helper-policy.ts'
 import { createSteps } from '../gateway/plugin-chain.ts'
 import { createGateway } from '../gateway/respond.ts'
 import { createPins, Stickiness } from '../gateway/routing/sticky.ts'
@@ -219,7 +219,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     ...config.alignment,
     moderation: config.moderation,
     ...fileReading(config.files, catalog, client, clock),
-    ruleAgainst: createRuleAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
+    policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     ...modelFacts(catalog),
   })

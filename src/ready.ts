@@ -1,0 +1,14 @@
+/**
+ * Values that are either at hand or promised: code that uses them stays synchronous as long as nothing has to be
+ * awaited, because one turn of the event loop costs more than most of the work. Pure. Hot path.
+ */
+
+/** Passes the value to `next`: at once if it is at hand, otherwise when its promise resolves. */
+export function whenReady<T, R>(value: T | Promise<T>, next: (value: T) => R | Promise<R>): R | Promise<R> {
+  return isPending(value) ? value.then(next) : next(value)
+}
+
+/** True if the value has to be awaited. */
+export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
+  return value instanceof Promise
+}
