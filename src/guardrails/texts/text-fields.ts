@@ -202,7 +202,7 @@ export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, RequestFiel
   truncation: 'internal',
   preset: 'internal',
   prediction: 'conversation',
-  stop: 'sent',
+  stop: 'conversation',
   logit_bias: 'sent',
   seed: 'internal',
   min_p: 'internal',
