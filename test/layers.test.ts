@@ -72,7 +72,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: ['threads', 'storage', 'access', 'credentials'],
 }
 
-const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'instant', 'metrics', 'money']
+const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'instant', 'metrics', 'money', 'ready']
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   config: ['log'],
@@ -83,6 +83,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   ids: [],
   metrics: [],
   money: [],
+  ready: [],
 }
 
 /** Imports against the table that are still to be turned round. */

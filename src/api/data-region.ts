@@ -2,9 +2,9 @@
  * Where the data of a request has to stay, by the host that was called. Only configured names count, exactly: any other
  * host is the global one. Pure.
  */
-import type { Call } from '../gateway/exchange.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
 
-type Region = NonNullable<Call['dataRegion']>
+type Region = NonNullable<ClientRequest['dataRegion']>
 
 /** Hosts of the regions; a name without a port stands for every port. */
 export type RegionHosts = Readonly<Record<Region, readonly string[]>>

@@ -2,7 +2,7 @@
 
 import { callerOf } from '../access/caller.ts'
 import { FinalSink } from '../gateway/answer/sink.ts'
-import type { Call } from '../gateway/exchange.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { parseResponsesRequest } from '../protocol/request.ts'
@@ -28,7 +28,12 @@ export function createResponse(
   }
 }
 
-async function stream(gateway: Gateway, call: Call, reply: Reply, settings: StreamSettings): Promise<void> {
+async function stream(
+  gateway: Gateway,
+  call: ClientRequest,
+  reply: Reply,
+  settings: StreamSettings,
+): Promise<void> {
   const sink = new EventSink(reply, settings)
   try {
     const outcome = await gateway.respond(call, sink)
@@ -43,7 +48,7 @@ async function stream(gateway: Gateway, call: Call, reply: Reply, settings: Stre
   }
 }
 
-async function answer(gateway: Gateway, call: Call, reply: Reply): Promise<void> {
+async function answer(gateway: Gateway, call: ClientRequest, reply: Reply): Promise<void> {
   const sink = new FinalSink()
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
@@ -55,7 +60,7 @@ async function answer(gateway: Gateway, call: Call, reply: Reply): Promise<void>
   }
 }
 
-function openCall(request: HttpRequest, dataRegionOf: DataRegionOf): Call {
+function openCall(request: HttpRequest, dataRegionOf: DataRegionOf): ClientRequest {
   const { key } = request
   return {
     id: request.id,

@@ -9,6 +9,7 @@ import type { Format } from './format.ts'
 
 export const anthropicMessages: Format = {
   name: 'anthropic-messages',
+  dialect: 'messages',
   encode,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new MessageDecoder(emit),

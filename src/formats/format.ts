@@ -4,6 +4,7 @@
  * into items, ids, indexes and events.
  */
 import type { GatewayError } from '../errors.ts'
+import type { DialectName } from '../protocol/dialect-name.ts'
 import type { Annotation, Logprob } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
@@ -158,6 +159,8 @@ export interface Decoder {
 
 export interface Format {
   readonly name: FormatName
+  /** The client dialect whose stream frames are this format's; null: none. */
+  readonly dialect: DialectName | null
   /** @throws GatewayError `unprocessable` when the request holds something this format cannot express. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing

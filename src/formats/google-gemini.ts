@@ -9,6 +9,7 @@ import { replyFailure } from './google-gemini/errors.ts'
 
 export const googleGemini: Format = {
   name: 'google-gemini',
+  dialect: null,
   encode: encodeGemini,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new GeminiDecoder(emit),

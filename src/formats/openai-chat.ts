@@ -10,6 +10,7 @@ import { chatFailure } from './openai-chat/error.ts'
 
 export const openaiChat: Format = {
   name: 'openai-chat',
+  dialect: 'chat-completions',
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new ChatDecoder(emit),

@@ -10,15 +10,14 @@ import { NO_OWN_KEYS } from '../credentials/own-keys.ts'
 import { GatewayError } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import { FREE, type Quota } from '../limits/quota.ts'
-import { openMarks } from '../metrics/stages.ts'
+import { Stopwatch } from '../metrics/stages.ts'
 import type { Caller } from '../protocol/records.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
 import { FinalSink } from './answer/sink.ts'
 import type { Ask } from './exchange.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
-import type { GatewayTools } from './pipeline.ts'
-import { NO_STEPS } from './plugin-chain.ts'
-import { createGateway } from './respond.ts'
+import { NO_PLUGINS } from './plugin-chain.ts'
+import { createGateway, type GatewayDeps } from './respond.ts'
 import type { Restrictions } from './routing/restrictions.ts'
 
 const SERVICE: Caller = {
@@ -28,26 +27,28 @@ const SERVICE: Caller = {
   memberId: null,
   limit: null,
 }
+const NO_TOOLS: GatewayDeps['tools'] = new Map()
 const UNLIMITED: Quota = { limits: () => false, admit: () => FREE }
 
-/** What of the gateway's tools does not depend on a caller. */
-export type SharedTools = Omit<GatewayTools, 'stepsOf' | 'quota' | 'credentials' | 'guard'>
+/** Dependencies of a gateway that are the same for every caller. */
+export type SharedDeps = Omit<GatewayDeps, 'plugins' | 'tools' | 'quota' | 'credentials' | 'guard'>
 
-export interface AskTools extends SharedTools {
+export interface AskDeps extends SharedDeps {
   readonly guard: Pick<Guard, 'restrictions'>
 }
 
-export function createAsk(tools: AskTools): Ask {
+export function createAsk(deps: AskDeps): Ask {
   const gatewayWith = (guard: Guard) =>
     createGateway({
-      ...tools,
-      stepsOf: NO_STEPS,
+      ...deps,
+      plugins: NO_PLUGINS,
+      tools: NO_TOOLS,
       guard,
       quota: UNLIMITED,
       credentials: { of: () => NO_OWN_KEYS },
     })
   const unguarded = gatewayWith(NO_GUARD)
-  const { clock } = tools
+  const { clock } = deps
   return async (request, { parent, deadlineMs }) => {
     const ending = new AbortController()
     const leave = (): void => ending.abort(parent.signal.reason)
@@ -58,7 +59,7 @@ export function createAsk(tools: AskTools): Ask {
     else parent.signal.addEventListener('abort', leave, { once: true })
     const sink = new FinalSink()
     try {
-      const restrictions = await tools.guard.restrictions(parent.caller)
+      const restrictions = await deps.guard.restrictions(parent.caller)
       const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
       const outcome = await gateway.respond(
         {
@@ -69,7 +70,7 @@ export function createAsk(tools: AskTools): Ask {
           request: { ...request, stream: false },
           withMetadata: false,
           dataRegion: null,
-          marks: openMarks(clock.monotonicMs()),
+          watch: new Stopwatch(clock.monotonicMs()),
           signal: ending.signal,
         },
         sink,
@@ -89,9 +90,9 @@ export function createAsk(tools: AskTools): Ask {
 
 /** Keeps what is asked where the caller's own requests may go. */
 function dataGuard(all: Restrictions): Guard {
-  const restrictions: Restrictions = { ...all, refusal: all.dataRefusal }
+  const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
   return {
-    request: () => ({ restrictions, look: null, reply: null }),
+    request: () => ({ restrictions, input: null, reply: null }),
     restrictions: () => restrictions,
   }
 }

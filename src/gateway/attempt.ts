@@ -13,11 +13,7 @@ import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { SseParser } from '../upstream/sse.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
-import {
-  ABANDONED_MAX_BYTES,
-  ABANDONED_MAX_MS,
-  type AbandonedReplies,
-} from './abandoned-replies.ts'
+import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
 import type { CallFigures } from './accounting/account.ts'
 import type { Answer } from './answer/answer.ts'
 import type { Content } from './answer/assemble.ts'
@@ -301,8 +297,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#trailing?.cancel()
     this.#exchange.watch.enter('flush', this.#deps.clock.monotonicMs())
     this.#leave()
-    if (!this.#ended)
-      this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
+    if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.finish = finish
     this.#reply.resolve(finish)
   }

@@ -7,12 +7,12 @@ import type { Ending } from './answer/answer.ts'
 import type { Outcome } from './answer/sink.ts'
 import { routingMetadata } from './metadata.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { type ExplainDeps, explainRefused } from './routing/explain-refused.ts'
+import { type ExplainRefusedDeps, explainRefused } from './routing/explain-refused.ts'
 import type { RunningExchange } from './running.ts'
 import { foreseen, type TurnDeps } from './turn.ts'
 import { RefusedTurn } from './turns.ts'
 
-export interface ConcludeDeps extends ExplainDeps, Pick<TurnDeps, 'log'> {
+export interface ConcludeDeps extends ExplainRefusedDeps, Pick<TurnDeps, 'log'> {
   readonly clock: Clock
   readonly byokFeePercent: number
   readonly plugins: PluginChains
@@ -35,7 +35,8 @@ export async function failureOf(
   const refused = thrown instanceof RefusedTurn
   const error = foreseen(deps, refused ? thrown.error : thrown)
   if (error.code === 'client_closed') return { error, told: 'nobody' }
-  if (answer.committed || (refused && answer.live)) return { error: reported(exchange, error), told: 'stream' }
+  if (answer.committed || (refused && answer.live))
+    return { error: reported(exchange, error), told: 'stream' }
   if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
     exchange.candidates = await explainRefused(deps, exchange)
   }
@@ -60,7 +61,10 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
   const { error, told } = conclusion
   if (told === 'envelope') return { answered: false, error, ...details(deps, exchange) }
   if (told === 'stream') {
-    if (!answer.turnSeen) answer.dropTurn()
+    if (!answer.turnSeen) {
+      answer.dropTurn()
+      answer.openTurn(false)
+    }
     answer.hold()
     if (!answer.begun) answer.begin(exchange.attempts.at(-1)?.endpoint.modelId ?? '', exchange.debug)
     answer.fail(error, endingOf(deps, exchange, false))
@@ -113,11 +117,7 @@ function withAdvice(
   const advice = plugins.advice(error, request)
   if (advice.length === 0) return error
   const message = error.message.trimEnd()
-  return rewritten(
-    error,
-    `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}`,
-    error.metadata,
-  )
+  return rewritten(error, `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}`, error.metadata)
 }
 
 function rewritten(

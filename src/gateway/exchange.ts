@@ -2,7 +2,6 @@
  * Exchange: one client request from admission to account. Plugins and tools see the gateway through it.
  * Nothing here does I/O.
  */
-import { type Clock, unixSeconds } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import type { FinishReason } from '../formats/format.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
@@ -30,7 +29,7 @@ export interface ClientRequest {
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
   /** Id of the exchange on whose behalf the gateway itself asks; absent for what a client asked. */
-  readonly parent?: string
+  readonly parent?: string | undefined
 }
 
 export interface AskTerms {
@@ -128,7 +127,7 @@ export class Exchange implements ClientRequest {
    */
   admitEarly: (() => Promise<void>) | null = null
 
-  constructor(asked: ClientRequest, clock: Clock) {
+  constructor(asked: ClientRequest, createdAt: number) {
     this.id = asked.id
     this.caller = asked.caller
     this.dialect = asked.dialect
@@ -138,7 +137,7 @@ export class Exchange implements ClientRequest {
     this.watch = asked.watch
     this.signal = asked.signal
     this.parent = asked.parent
-    this.createdAt = unixSeconds(clock)
+    this.createdAt = createdAt
     this.prompt = asked.request
   }
 }

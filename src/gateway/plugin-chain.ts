@@ -3,13 +3,13 @@
  * question to each of those that are always on.
  */
 import { GatewayError } from '../errors.ts'
-import { unseenTexts } from './guard/texts.ts'
-import type { InputGuard } from './guard/guard.ts'
+import { unseenTexts } from '../guardrails/texts/request-texts.ts'
 import type { ActivePlugin, AnyPlugin, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
+import type { InputGuard } from './guard/guard.ts'
 
 export interface PluginChains {
   /** The chain of a request; null when no plugin has to do with it. */
@@ -91,10 +91,7 @@ export class PluginChain {
 
   /** The candidates as all plugins order them. */
   order<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[] {
-    return this.#plugins.reduce(
-      (ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered,
-      candidates,
-    )
+    return this.#plugins.reduce((ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered, candidates)
   }
 
   /** Makes the prompt fit the endpoint that is asked next. Rejects with the reason why it cannot be asked. */

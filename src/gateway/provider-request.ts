@@ -1,10 +1,10 @@
 /** What one try sends to its provider, and what of it must not be told again. Serve threads. */
 import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
 import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
 import { fitRequest } from './routing/parameters.ts'
 

@@ -3,9 +3,11 @@
  *
  * guard -> prepare -> route -> admit -> turns -> finish -> account -> the client is told the end
  */
+import { unixSeconds } from '../clock.ts'
 import type { Credentials } from '../credentials/catalog.ts'
 import type { Quota } from '../limits/quota.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import { whenReady } from '../ready.ts'
 import { account, summarize } from './accounting/account.ts'
 import type { Ledger } from './accounting/ledger.ts'
 import { reserve } from './accounting/reserve.ts'
@@ -16,11 +18,11 @@ import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import type { ClientRequest } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
 import type { Guard } from './guard/guard.ts'
-import { pluginFailure, type PluginChains } from './plugin-chain.ts'
+import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import { type Ranking, rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
 import { RunningExchange } from './running.ts'
-import { serverToolsOf, type ServerToolDeps } from './server-tools.ts'
+import { type ServerToolDeps, serverToolsOf } from './server-tools.ts'
 import { type ExchangeStage, runStages, SKIPPED } from './stages.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
@@ -80,6 +82,7 @@ function guard({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
     if (guarding === null) return SKIPPED
     exchange.guarding = guarding
     exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
+    return undefined
   })
 }
 
@@ -87,7 +90,7 @@ function guard({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
 function prepare(deps: GatewayDeps, exchange: RunningExchange) {
   exchange.tools = serverToolsOf(deps, exchange.request)
   exchange.plugins = deps.plugins.of(exchange.request)
-  if (exchange.plugins === null) return
+  if (exchange.plugins === null) return undefined
   let early: Promise<void> | null = null
   exchange.admitEarly = () => {
     early ??= admitEarly(deps, exchange)

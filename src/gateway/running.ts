@@ -1,5 +1,4 @@
 /** An exchange while the gateway works on it: the exchange that plugins see, and the state of its stages. */
-import type { Clock } from '../clock.ts'
 import type { Answer } from './answer/answer.ts'
 import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
@@ -28,8 +27,8 @@ export class RunningExchange extends Exchange {
   /** Upstream bodies to echo, one for each attempt of the first turn. */
   readonly debug: Readonly<Record<string, unknown>>[] = []
 
-  constructor(asked: ClientRequest, clock: Clock, answer: Answer) {
-    super(asked, clock)
+  constructor(asked: ClientRequest, createdAt: number, answer: Answer) {
+    super(asked, createdAt)
     this.answer = answer
   }
 }

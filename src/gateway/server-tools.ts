@@ -3,7 +3,7 @@
  * calls themselves. Serve threads.
  */
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import type { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import { type GatewayTool, serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem } from '../protocol/items.ts'
@@ -181,7 +181,10 @@ export class ServerTools {
     } catch (thrown) {
       exchange.signal.throwIfAborted()
       this.#deps.log.fault('server tool failed', thrown)
-      return { ...failed(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'), ran: true }
+      return {
+        ...failed(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
+        ran: true,
+      }
     }
   }
 
@@ -243,4 +246,3 @@ function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
   })
 }
-

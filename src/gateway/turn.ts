@@ -39,7 +39,9 @@ export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 export async function askModel(
   deps: TurnDeps,
   exchange: RunningExchange,
-  declare: ((prompt: ResponsesRequest) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>) | null,
+  declare:
+    | ((prompt: ResponsesRequest) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>)
+    | null,
 ): Promise<TurnReply> {
   const { answer, attempts, bill, candidates, signal } = exchange
   const from = attempts.length

@@ -55,7 +55,7 @@ export interface Applied {
 }
 
 /** What requests are held to before their content counts. Null: no restriction; an empty list allows nothing. */
-export interface Restrictions {
+export interface PolicyRestrictions {
   readonly allowedModels: readonly string[] | null
   readonly ignoredModels: readonly string[]
   readonly allowedProviders: readonly string[] | null
@@ -82,7 +82,7 @@ export interface SourcedRules {
 }
 
 export interface Policy {
-  readonly restrictions: Restrictions
+  readonly restrictions: PolicyRestrictions
   readonly input: SourcedRules
   /** Null: nobody looks at the output. */
   readonly output: (SourcedRules & { readonly windowBytes: number; readonly overlapBytes: number }) | null
@@ -125,7 +125,7 @@ export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): 
   return rules.sources[rule]
 }
 
-function mergeRestrictions(all: readonly GuardrailRules[]): Restrictions {
+function mergeRestrictions(all: readonly GuardrailRules[]): PolicyRestrictions {
   const zdr = (group: ZdrGroup): boolean => all.some(({ enforceZdr }) => enforceZdr[group] === true)
   return {
     allowedModels: intersection(

@@ -27,7 +27,7 @@ export interface Window {
 }
 
 /** What a window holds, with positions in the whole text, as Scanner.scanPiece tells it. */
-export interface Seen {
+export interface WindowFindings {
   readonly findings: readonly Finding[]
   readonly continued: readonly Continuation[]
 }
@@ -150,7 +150,7 @@ export class TextWindow {
   }
 
   /** Lets go of what was decided by looking at the window. */
-  release(window: Window, { findings, continued }: Seen): string {
+  release(window: Window, { findings, continued }: WindowFindings): string {
     const step = window.until - window.from
     let covered = this.#coveredTo
     for (const { lane, end } of continued) if (lane.action === 'redact') covered = Math.max(covered, end)

@@ -8,7 +8,7 @@ import type { InputItem } from '../protocol/items.ts'
 import { ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { compressContext } from '../tasks/compress-context.ts'
-import type { Plugin, ActivePlugin } from './plugin.ts'
+import type { ActivePlugin, Plugin } from './plugin.ts'
 
 export interface ContextCompressionParts {
   /** Tokens of any values of a request, by their length. Takes the list over. */

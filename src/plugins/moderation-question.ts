@@ -1,6 +1,6 @@
 /** What the moderation model is shown of a request, how it is asked, and how its answer is read. Pure. */
 
-import { mapSaid } from '../guardrails/texts/request-texts.ts'
+import { mapConversation } from '../guardrails/texts/request-texts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 export interface Moderated {
@@ -27,7 +27,7 @@ the categories in lower case, none when nothing is flagged.`
 export function textsToModerate(request: ResponsesRequest): readonly string[] | null {
   const said: string[] = []
   // Whoever said it: a caller writes the assistant's as well. Declarations of tools are nobody's words.
-  mapSaid(request, text => {
+  mapConversation(request, text => {
     said.push(text)
     return text
   })

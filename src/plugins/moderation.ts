@@ -8,7 +8,7 @@ import type { Ask, Exchange } from '../gateway/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import { moderating, piecesOf, readModeration, textsToModerate } from './moderation-question.ts'
-import type { Plugin, PolicyAgainst, ActivePlugin } from './plugin.ts'
+import type { ActivePlugin, Plugin, PolicyAgainst } from './plugin.ts'
 
 export interface ModerationParts {
   readonly ask: Ask

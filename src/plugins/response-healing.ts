@@ -2,12 +2,12 @@
  * Response healing: an answer that should have been JSON and nearly is leaves as JSON. Only whole answers: of a stream
  * everything has left by the time anybody knows. The work is done in the task pool, because texts are long and hostile.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { withTextParts } from './answer-text.ts'
-import type { Plugin, ActivePlugin, Turn } from './plugin.ts'
+import type { ActivePlugin, Plugin } from './plugin.ts'
 
 export interface ResponseHealingParts {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>

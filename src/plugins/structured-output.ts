@@ -4,13 +4,13 @@
  * withheld; of a stream, and without `strict`, it is only told.
  */
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { answerText } from './answer-text.ts'
-import type { BuiltInRule, ActivePlugin, Turn, Verdict } from './plugin.ts'
+import type { ActivePlugin, BuiltInRule, Verdict } from './plugin.ts'
 
 export interface StructuredOutputParts {
   readonly tasks: Pick<GatewayTasks, 'run'>

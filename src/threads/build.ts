@@ -16,13 +16,13 @@ import { openKey } from '../credentials/outgoing-key.ts'
 import { createVault } from '../credentials/vault.ts'
 import { parseVaultKeys } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
+import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { estimateInput } from '../gateway/accounting/estimate.ts'
 import { createLedger } from '../gateway/accounting/ledger.ts'
-import { createAsk, type SharedTools } from '../gateway/ask.ts'
-import { Drains } from '../gateway/drains.ts'
+import { createAsk, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, prepareGuardrail } from '../gateway/guard/guard.ts'
-import { createRuleAgainst } from '../gateway/guard/helper-policy.ts'
-import { createSteps } from '../gateway/plugin-chain.ts'
+import { createPolicyAgainst } from '../gateway/guard/helper-policy.ts'
+import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { createGateway } from '../gateway/respond.ts'
 import { createPins, Stickiness } from '../gateway/routing/sticky.ts'
 import { patternProblem } from '../guardrails/pattern-problem.ts'
@@ -43,6 +43,7 @@ import { openStore, StoreError } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool } from '../tasks/pool.ts'
+import { createTools } from '../tools/table.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
 import { createHttpClient } from '../upstream/http-client.ts'
 import { createOcr } from '../upstream/ocr.ts'
@@ -178,7 +179,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     ...(options.spoolWriter === undefined ? {} : { writer: options.spoolWriter }),
   })
   const ledger = createLedger(spool, store.ledger)
-  const drains = new Drains()
+  const abandoned = new AbandonedReplies()
   // Of the whole process, so that more serve threads do not multiply them.
   const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
   const tasks = createTaskPool({ threads: workers, clock, metrics })
@@ -198,7 +199,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   const upstream = {
     catalog,
     ledger,
-    drains,
+    abandoned,
     client,
     formats: FORMATS,
     clock,
@@ -209,7 +210,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     byokFeePercent: config.byok.feePercent,
     stickiness: new Stickiness(createPins(clock)),
     hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
-  } satisfies SharedTools
+  } satisfies SharedDeps
   const guard = createGuard({ guardrails, tasks, metrics })
   const plugins = createPlugins({
     ask: createAsk({ ...upstream, guard }),
@@ -219,11 +220,18 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     ...config.alignment,
     moderation: config.moderation,
     ...fileReading(config.files, catalog, client, clock),
-    ruleAgainst: createRuleAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
+    policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     ...modelFacts(catalog),
   })
-  const gateway = createGateway({ ...upstream, credentials, quota, stepsOf: createSteps(plugins), guard })
+  const gateway = createGateway({
+    ...upstream,
+    credentials,
+    quota,
+    plugins: createPluginChains(plugins),
+    tools: createTools({ clock }),
+    guard,
+  })
   let prepared = options.prepared ?? true
   const keys = createKeyRing({
     store: {
@@ -293,7 +301,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
       prepared = true
     },
     async close() {
-      drains.endAll()
+      abandoned.endAll()
       await client.close()
       await tasks.close()
       // What was cut off just now is accounted in this turn.

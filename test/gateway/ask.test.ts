@@ -7,7 +7,7 @@ import { createAsk } from '../../src/gateway/ask.ts'
 import { Drains } from '../../src/gateway/drains.ts'
 import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/restrictions.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
-import { mergeGuardrails, type Restrictions as Rules } from '../../src/guardrails/policy.ts'
+import { mergeGuardrails, type PolicyRestrictions } from '../../src/guardrails/policy.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { Caller } from '../../src/protocol/records.ts'
@@ -121,7 +121,8 @@ t.test('it ends with the exchange it is asked for', async t => {
 t.test('it goes only where guardrails let the data of the caller go it is asked for', async t => {
   const { ask, provider, world, guarded, records } = await start(t)
   provider.script('kept', [{ text: 'Hello' }])
-  const ruled = (rules: Partial<Rules>) => restrictionsOf({ ...mergeGuardrails([]).restrictions, ...rules })
+  const ruled = (rules: Partial<PolicyRestrictions>) =>
+    restrictionsOf({ ...mergeGuardrails([]).restrictions, ...rules })
   world.restrictions = ruled({ paidModelTraining: false, allowedModels: ['acme/other'] })
   t.match(await ask(), { status: 'completed' })
   t.same(

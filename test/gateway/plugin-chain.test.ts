@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { Look } from '../../src/gateway/guard/guard.ts'
+import type { InputGuard } from '../../src/gateway/guard/guard.ts'
 import { createSteps, type Steps, stepFailure } from '../../src/gateway/plugin-chain.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { AnyPlugin, Plugin, Step, Turn } from '../../src/plugins/plugin.ts'
@@ -33,6 +33,8 @@ function some(plugins: readonly AnyPlugin[], fields: Readonly<Record<string, unk
   return steps
 }
 
+const NOTHING_FOUND: InputGuard = { prompt: () => undefined, text: (_, text) => text }
+
 const turn: Turn = {
   attempt: {
     endpoint: scriptedEndpoint('openai-chat'),
@@ -60,7 +62,7 @@ t.test('the plugins that requests may name are those of the table', async t => {
     hipaaWorkspaces: [],
     timeoutMs: 1,
     moderation: null,
-    ruleAgainst: () => null,
+    policyAgainst: () => null,
     tokensOf: () => 0,
     hasSmallContext: () => false,
     takesFiles: () => false,
@@ -228,16 +230,19 @@ t.test('what a step brings into the prompt is looked at before the next one work
       prepare: each => void told.push(`prepare ${JSON.stringify(each.prompt.input).includes('"read"')}`),
     }),
   ])
-  const look: Look = (each, before) => {
-    told.push(`guard ${each.prompt !== before}`)
-    return each.prompt === before ? null : Promise.resolve()
+  const input: InputGuard = {
+    ...NOTHING_FOUND,
+    prompt: (each, before) => {
+      told.push(`guard ${each.prompt !== before}`)
+      return each.prompt === before ? undefined : Promise.resolve()
+    },
   }
-  await steps.prepare(exchange, look)
+  await steps.prepare(exchange, input)
   t.same(told.splice(0), ['guard true', 'look read', 'prepare true'])
-  await steps.address(exchange, scriptedEndpoint('openai-chat'), look)
+  await steps.address(exchange, scriptedEndpoint('openai-chat'), input)
   t.same(told.splice(0), ['guard true', 'look read again'])
   const own = some([healing({ bringsNothing: true, prepare: brings('own') }), compression({})])
-  await own.prepare(exchange, look)
+  await own.prepare(exchange, input)
   t.same(told, [], 'words of the gateway are its own')
 })
 
@@ -255,8 +260,8 @@ t.test('what was refused of a file is not told by the refusal', async t => {
     }),
   ])
   const refused = new GatewayError('permission_denied', 'no')
-  const look: Look = () => Promise.reject(refused)
-  await t.rejects(steps.prepare(exchange, look), refused)
+  const input: InputGuard = { ...NOTHING_FOUND, prompt: () => Promise.reject(refused) }
+  await t.rejects(steps.prepare(exchange, input), refused)
   t.same(exchange.parsedFiles, [])
 })
 
@@ -270,19 +275,18 @@ t.test('a text from outside of the prompt is looked at before the step has it', 
   ])
   await steps.prepare(exchange)
   t.same(told.splice(0), ['look rule true', 'rule'])
-  const redacting: Look = each => {
-    t.not(each, exchange)
-    t.equal(each.pipeline, exchange.pipeline, 'what was found is told of the exchange')
-    each.prompt = { input: [{ role: 'system', content: '[RULE]' }] }
-    return null
+  const redacting: InputGuard = {
+    ...NOTHING_FOUND,
+    text(each, text) {
+      t.equal(each, exchange, 'what was found is told of the exchange')
+      t.equal(text, 'rule')
+      return '[RULE]'
+    },
   }
   await steps.prepare(exchange, redacting)
   t.same(told.splice(0), ['look [RULE] true', '[RULE]'])
   t.equal(exchange.prompt, prompt, 'the prompt is left alone')
   const refused = new GatewayError('permission_denied', 'no')
-  await t.rejects(
-    steps.prepare(exchange, () => Promise.reject(refused)),
-    refused,
-  )
+  await t.rejects(steps.prepare(exchange, { ...NOTHING_FOUND, text: () => Promise.reject(refused) }), refused)
   t.same(told, [])
 })

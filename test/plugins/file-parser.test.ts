@@ -21,7 +21,7 @@ async function parse(run: Run, parts = [part('one')]) {
     ocr: null,
     takesFiles: () => false,
     takesImages: () => false,
-    ruleAgainst: () => null,
+    policyAgainst: () => null,
   }).step({ id: 'file-parser' }, request)
   const address = async () => await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
   try {
@@ -98,7 +98,7 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
       },
       takesFiles: () => false,
       takesImages: () => false,
-      ruleAgainst: () => null,
+      policyAgainst: () => null,
     }).step({ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }, request)
     await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
   }

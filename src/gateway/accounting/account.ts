@@ -83,7 +83,8 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
   const last = exchange.attempts.at(-1)
   const usage = exchange.bill.total?.usage
   return {
-    firstTokenMs: exchange.firstTokenMs === null ? null : round(exchange.firstTokenMs - exchange.watch.startedMs),
+    firstTokenMs:
+      exchange.firstTokenMs === null ? null : round(exchange.firstTokenMs - exchange.watch.startedMs),
     model: last?.endpoint.modelId ?? null,
     provider: last?.endpoint.provider.slug ?? null,
     attempts: exchange.attempts.length,

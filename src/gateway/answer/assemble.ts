@@ -4,7 +4,13 @@
  */
 import type { Delta, FinishReason, HostedStart } from '../../formats/format.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
-import { buildItem, type ClosingFields, type ClosingStatus, type EmitEvent, type ItemBuilder } from './items.ts'
+import {
+  buildItem,
+  type ClosingFields,
+  type ClosingStatus,
+  type EmitEvent,
+  type ItemBuilder,
+} from './items.ts'
 
 /** The deltas that are content: all but the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>

@@ -1,45 +1,45 @@
 /**
- * Where rules are evaluated: here when that is cheap whatever the text says, otherwise in the task pool within a
- * deadline. Serve threads.
+ * Evaluates rules on texts: inline if that is cheap whatever the text says, otherwise in the task pool with a deadline.
+ * Serve threads.
  */
 import { INLINE_MAX_FOUND } from '../../guardrails/cost.ts'
 import type { Finding } from '../../guardrails/rules.ts'
 import type { Progress, Scanner } from '../../guardrails/scanner.ts'
-import type { Seen, Window } from '../../guardrails/window.ts'
+import type { RequestText } from '../../guardrails/texts/request-texts.ts'
+import type { Window, WindowFindings } from '../../guardrails/window.ts'
 import type { GatewayTasks } from '../../tasks/pool.ts'
-import type { GuardRules, OutputGuardRules, Rules } from './rules.ts'
-import type { RequestText } from './texts.ts'
+import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
 export type GuardTasks = Pick<GatewayTasks, 'run'>
 
-/** A request waits for its verdict at most so long; some megabytes of text take some hundred milliseconds. */
+/** For all texts of a request; some megabytes of text take some hundred milliseconds. */
 const REQUEST_DEADLINE_MS = 2_000
-/** The reader of a reply waits for each window; looking at one takes a few milliseconds at most. */
+/** For one window of a reply, while its reader waits; one takes a few milliseconds at most. */
 const WINDOW_DEADLINE_MS = 1_000
 
-/** Why not everything could be looked for. */
+/** The reason why some rules could not be evaluated. */
 export interface Failure {
   readonly cause: unknown
 }
 
-export interface TextsSeen {
-  /** Of each text, in its place. */
+export interface TextsResult {
+  /** Of each text, in the order of the texts. */
   readonly findings: readonly (readonly Finding[])[]
-  /** Null: everything was looked for. */
+  /** Null: every rule was evaluated. */
   readonly failure: Failure | null
 }
 
-/** What the texts hold; a promise, which never rejects, only where the pool is asked. */
+/** Finds what the rules name in the texts. Returns a promise only if the pool is asked; it never rejects. */
 export function evaluateTexts(
   tasks: GuardTasks,
   rules: GuardRules,
   texts: readonly RequestText[],
   signal: AbortSignal,
-): TextsSeen | Promise<TextsSeen> {
+): TextsResult | Promise<TextsResult> {
   const { all } = rules
   try {
-    const seen = seenHere(all, texts, INLINE_MAX_FOUND)
-    if (seen !== null) return { findings: seen, failure: null }
+    const findings = evaluateInline(all, texts, INLINE_MAX_FOUND)
+    if (findings !== null) return { findings, failure: null }
     return tasks
       .run(
         'evaluate-texts',
@@ -47,66 +47,71 @@ export function evaluateTexts(
         { deadlineMs: REQUEST_DEADLINE_MS, signal },
       )
       .then(
-        findings => ({ findings, failure: null }),
-        cause => seenInPart(rules, texts, cause),
+        found => ({ findings: found, failure: null }),
+        cause => evaluateBuiltins(rules, texts, cause),
       )
   } catch (cause) {
-    return seenInPart(rules, texts, cause)
+    return evaluateBuiltins(rules, texts, cause)
   }
 }
 
-/** What the gateway's own detectors find here, where that is cheap. */
-function seenInPart({ builtin }: GuardRules, texts: readonly RequestText[], cause: unknown): TextsSeen {
-  return { findings: seenHere(builtin, texts, Number.POSITIVE_INFINITY) ?? [], failure: { cause } }
+/** After a failure: the findings of the built-in detectors, if they are cheap. */
+function evaluateBuiltins(
+  { builtin }: GuardRules,
+  texts: readonly RequestText[],
+  cause: unknown,
+): TextsResult {
+  const findings = evaluateInline(builtin, texts, Number.POSITIVE_INFINITY)
+  return { findings: findings ?? [], failure: { cause } }
 }
 
-/** Null where it would take too long, or there is more to find than `most`. */
-function seenHere(
-  rules: Rules,
+/** Null if it would take too long on this thread, or if there are more findings than `max`. */
+function evaluateInline(
+  rules: CompiledRules,
   texts: readonly RequestText[],
-  most: number,
+  max: number,
 ): readonly (readonly Finding[])[] | null {
   let characters = 0
   for (const { text } of texts) characters += text.length
-  if (rules.cost.where(characters, texts.length, most) !== 'inline') return null
+  if (rules.cost.where(characters, texts.length, max) !== 'inline') return null
   const { scanner } = rules
-  const seen: (readonly Finding[])[] = []
-  let left = most
+  const findings: (readonly Finding[])[] = []
+  let left = max
   for (const { text, who } of texts) {
     const found = scanner.scanUpTo(left, text, who)
     if (found === null) return null
     left -= found.length
-    seen.push(found)
+    findings.push(found)
   }
-  return seen
+  return findings
 }
 
-/** What a window holds. */
-export interface WindowSeen extends Seen {
-  /** Null: everything was looked for. */
+/** The findings in one window of a reply. */
+export interface WindowResult extends WindowFindings {
+  /** Null: every rule was evaluated. */
   readonly failure: Failure | null
 }
 
-/** What looks at the windows of one text of a reply, in their order. */
+/** Evaluates the windows of one text of a reply, in their order. */
 export interface WindowEvaluator {
   readonly scanner: Scanner
-  /** What looking at it takes of this thread where so much was found, estimated. */
+  /** Estimated microseconds on this thread for a window with so many findings. */
   micros(window: Window, found: number): number
   /** A promise never rejects. */
-  see(window: Window, signal: AbortSignal): WindowSeen | Promise<WindowSeen>
+  evaluate(window: Window, signal: AbortSignal): WindowResult | Promise<WindowResult>
 }
 
 export function windowEvaluator(tasks: GuardTasks, { rules, inline }: OutputGuardRules): WindowEvaluator {
-  return inline ? new Here(rules.all) : new Shared(tasks, rules)
+  return inline ? new InlineEvaluator(rules.all) : new SplitEvaluator(tasks, rules)
 }
 
-/** On this thread. */
-class Here implements WindowEvaluator {
+/** Evaluates all rules on this thread. */
+class InlineEvaluator implements WindowEvaluator {
   readonly scanner: Scanner
-  readonly #rules: Rules
+  readonly #rules: CompiledRules
   readonly #progress: Progress
 
-  constructor(rules: Rules) {
+  constructor(rules: CompiledRules) {
     this.#rules = rules
     this.scanner = rules.scanner
     this.#progress = this.scanner.begin()
@@ -116,44 +121,44 @@ class Here implements WindowEvaluator {
     return this.#rules.cost.windowMicros(text.length, found)
   }
 
-  see({ text, base, from, until }: Window): WindowSeen {
+  evaluate({ text, base, from, until }: Window): WindowResult {
     const { findings, continued } = this.scanner.scanPiece(text, base, from, until, this.#progress)
     return { findings, continued, failure: null }
   }
 }
 
-/** The gateway's own detectors here; the patterns of users, which may be many and large, in the pool. */
-class Shared implements WindowEvaluator {
+/** Evaluates built-in detectors on this thread and the users' patterns, which may be many and large, in the pool. */
+class SplitEvaluator implements WindowEvaluator {
   readonly #tasks: GuardTasks
   readonly #rules: GuardRules
-  readonly #own: Here
-  /** By rule: where its last finding ended. */
+  readonly #builtin: InlineEvaluator
+  /** By rule: the end of its last finding. */
   readonly #ends = new Map<number, number>()
 
   constructor(tasks: GuardTasks, rules: GuardRules) {
     this.#tasks = tasks
     this.#rules = rules
-    this.#own = new Here(rules.builtin)
+    this.#builtin = new InlineEvaluator(rules.builtin)
   }
 
   get scanner(): Scanner {
-    return this.#own.scanner
+    return this.#builtin.scanner
   }
 
   micros(window: Window, found: number): number {
-    return this.#own.micros(window, found)
+    return this.#builtin.micros(window, found)
   }
 
-  see(window: Window, signal: AbortSignal): WindowSeen | Promise<WindowSeen> {
-    const own = this.#own.see(window)
-    if (this.#rules.custom.set.custom.length === 0) return own
-    return this.#found(window, signal).then(
-      found => ({ ...own, findings: [...own.findings, ...found].sort(inOrder) }),
-      cause => ({ ...own, failure: { cause } }),
+  evaluate(window: Window, signal: AbortSignal): WindowResult | Promise<WindowResult> {
+    const builtin = this.#builtin.evaluate(window)
+    if (this.#rules.custom.set.custom.length === 0) return builtin
+    return this.#evaluateCustom(window, signal).then(
+      custom => ({ ...builtin, findings: [...builtin.findings, ...custom].sort(compareFindings) }),
+      cause => ({ ...builtin, failure: { cause } }),
     )
   }
 
-  async #found(window: Window, signal: AbortSignal): Promise<readonly Finding[]> {
+  async #evaluateCustom(window: Window, signal: AbortSignal): Promise<readonly Finding[]> {
     const { set, key, field } = this.#rules.custom
     const texts = [{ text: window.text, who: 'other' as const }]
     const input = { rules: set, key, field, texts }
@@ -161,11 +166,11 @@ class Shared implements WindowEvaluator {
       deadlineMs: WINDOW_DEADLINE_MS,
       signal,
     })
-    return found.flatMap(each => this.#placed(each, window))
+    return found.flatMap(each => this.#toWholeText(each, window))
   }
 
-  /** In the whole text and the whole set; nothing that an earlier window has told of. */
-  #placed(finding: Finding, { base, from, until }: Window): readonly Finding[] {
+  /** The finding at its place in the whole text and the whole rule set; empty if an earlier window had it. */
+  #toWholeText(finding: Finding, { base, from, until }: Window): readonly Finding[] {
     const rule = finding.rule + this.#rules.builtin.set.builtins.length
     const end = finding.end + base
     if (finding.start >= until || finding.end <= from || end <= (this.#ends.get(rule) ?? 0)) return []
@@ -174,6 +179,6 @@ class Shared implements WindowEvaluator {
   }
 }
 
-function inOrder(a: Finding, b: Finding): number {
+function compareFindings(a: Finding, b: Finding): number {
   return a.start - b.start || b.end - a.end || a.rule - b.rule
 }

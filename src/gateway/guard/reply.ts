@@ -1,145 +1,104 @@
 /**
- * Guardrails between what a model says and what the client gets: each text of the reply goes through windows, and what
- * is not yet looked at is held. One way for streams and whole answers, all formats, retries and fallbacks. One per
- * attempt. Hot path of guarded replies.
+ * The output guard, between the deltas of an attempt and the answer: texts go through windows, and leave once they have
+ * been scanned. The same for streams and whole answers, for all formats. One per attempt. Hot path of guarded replies.
+ *
+ * A delta that needs an asynchronous scan is processed again when the scan is done. Items that the client is to run
+ * leave whole, so they are withheld until they are closed.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { Window } from '../../guardrails/window.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { Annotation } from '../../protocol/items.ts'
+import { isPending } from '../../ready.ts'
 import type { Content } from '../answer/assemble.ts'
 import type { Exchange } from '../exchange.ts'
-import type { GuardTasks, WindowSeen } from './evaluate.ts'
-import { type Fields, fieldTexts, isRunByProvider, withFieldTexts, withoutLogprobs } from './fields.ts'
-import { noteLogprobs, type Part, partName, type Spoken, saying, takeLogprobs } from './part.ts'
+import type { GuardTasks, WindowResult } from './evaluate.ts'
+import { type Fields, fieldTexts, isRunByProvider, withFieldTexts, withoutLogprobs } from './item-fields.ts'
+import { type Queued, type QueuedDelta, type QueueOwner, ReplyQueue } from './reply-queue.ts'
+import { ReplyText, type TextDelta, textName } from './reply-text.ts'
+import { ReplyReport } from './report.ts'
 import type { OutputGuardRules } from './rules.ts'
-import { Verdicts } from './verdicts.ts'
-import { Looker } from './window-scan.ts'
+import { WindowScan } from './window-scan.ts'
 
-/** What guards replies of one caller. */
+/** The rules for replies of one caller, with the means to evaluate them. */
 export interface ReplyGuarding {
   readonly rules: OutputGuardRules
   readonly tasks: GuardTasks
   readonly metrics: Pick<Metrics, 'guardrailDecisions'>
 }
 
-/** What the guard needs of its attempt. */
-export interface GuardedAttempt {
+/** The attempt, as the guard sees it. */
+export interface GuardedAttempt extends QueueOwner {
+  /** True if the client has seen content of this attempt. */
   readonly committed: boolean
-  /** Takes what may leave. */
+  /** Takes a delta that may leave. */
   deliver(delta: Content): void
   /** Ends the attempt. */
   fail(error: GatewayError): void
-  /** Runs what was waited for as if the provider had sent it now. */
-  turn(work: () => void): void
-  pause(): void
-  resume(): void
 }
 
 type Opening = Extract<Content, { kind: 'open' }>
 type Closing = Extract<Content, { kind: 'close' }>
 type HostedOpening = Opening & { readonly start: { readonly type: 'hosted' } }
 
-type Step =
-  | { readonly kind: 'take'; readonly delta: Content; pushed: boolean }
-  | { readonly kind: 'end'; readonly done: () => void }
-
-/** What may wait for a verdict before the provider is asked to be slower. */
-const WAITING_MAX_CHARS = 64 * 1024
-
 export class OutputGuard {
-  readonly #looker: Looker
-  readonly #verdicts: Verdicts
+  readonly #queue: ReplyQueue
+  readonly #scan: WindowScan
+  readonly #report: ReplyReport
   readonly #exchange: Exchange
   readonly #attempt: GuardedAttempt
-  readonly #parts = new Map<number, Part>()
-  /** Parts that have begun, by item and name. */
-  readonly #told = new Set<string>()
-  /** Items that have begun with no word said; they leave with the first thing that does. */
-  readonly #opening: Content[] = []
+  /** By item: the text that is being written. */
+  readonly #texts = new Map<number, ReplyText>()
+  /** Texts that have begun, by item and name. */
+  readonly #begunTexts = new Set<string>()
   /** By item that has begun: its type. */
-  readonly #types = new Map<number, string>()
+  readonly #itemTypes = new Map<number, string>()
+  /** Openings of items without content: they leave with the first delta that does. */
+  readonly #openings: Content[] = []
   /** An item that the client is to run: it leaves when it is whole. */
   #withheld: HostedOpening | null = null
-  /** What belongs to items that began after it; they keep their order. */
-  #behind: Step[] = []
-  /** Fields of the first step, when they have been looked at. */
-  #clean: Fields | null = null
-  /** What came while a verdict was awaited. */
-  #waiting: Step[] = []
-  #waitingChars = 0
-  #paused = false
-  /** A verdict is awaited. */
-  #pending = false
-  #closed = false
+  /** Deltas of items that began after the withheld one; they keep their order. */
+  readonly #behindWithheld: Queued[] = []
+  /** Fields of the first queued delta, once they have been redacted. */
+  #redactedFields: Fields | null = null
+  #isClosed = false
 
   constructor({ rules, tasks, metrics }: ReplyGuarding, exchange: Exchange, attempt: GuardedAttempt) {
-    this.#looker = new Looker(rules, tasks)
-    this.#verdicts = new Verdicts(rules.rules, metrics)
+    this.#queue = new ReplyQueue(attempt, entry =>
+      entry.kind === 'end' ? this.#finish(entry) : this.#process(entry),
+    )
+    this.#scan = new WindowScan(rules, tasks)
+    this.#report = new ReplyReport(rules.rules, metrics)
     this.#exchange = exchange
     this.#attempt = attempt
   }
 
-  /** The event loop has been elsewhere. */
-  freshTurn(): void {
-    this.#looker.freshTurn()
+  /** Resets the scan budget. Call once per event-loop turn. */
+  resetBudget(): void {
+    this.#scan.resetBudget()
   }
 
   take(delta: Content): void {
-    if (this.#closed) return
-    this.#waiting.push({ kind: 'take', delta, pushed: false })
-    if (!this.#pending) {
-      this.#pump()
-      return
-    }
-    if ('text' in delta) this.#waitingChars += delta.text.length
-    if (this.#waitingChars > WAITING_MAX_CHARS) {
-      this.#paused = true
-      this.#attempt.pause()
-    }
+    if (!this.#isClosed) this.#queue.add({ kind: 'delta', delta, isAdded: false })
   }
 
-  /** The model has finished; `done` is called when all it said has been looked at and was let go. */
+  /** The model has finished; calls `done` when everything has been scanned and delivered. */
   end(done: () => void): void {
-    if (this.#closed) return
-    this.#waiting.push({ kind: 'end', done })
-    if (!this.#pending) this.#pump()
+    if (!this.#isClosed) this.#queue.add({ kind: 'end', done })
   }
 
-  /** The attempt is over: what is held goes nowhere. What was decided is told if the client has seen some of it. */
+  /** Ends the guard with its attempt: drops what is held, and reports if the client has seen some of the reply. */
   close(): void {
-    if (this.#closed) return
-    if (this.#attempt.committed) this.#verdicts.report(this.#exchange)
-    this.#closed = true
-    this.#looker.abort()
+    if (this.#isClosed) return
+    if (this.#attempt.committed) this.#report.publish(this.#exchange)
+    this.#stop()
   }
 
-  /** As far as it goes without waiting. */
-  #pump(): void {
-    for (let step = this.#waiting[0]; step !== undefined && !this.#closed; step = this.#waiting[0]) {
-      if (step.kind === 'end' && this.#withheld !== null) {
-        if (!this.#letGo(this.#withheld, null)) return
-        continue
-      }
-      const isOver = step.kind === 'end' ? this.#endAll() : this.#process(step)
-      if (!isOver || this.#closed) return
-      this.#waiting.shift()
-      if (step.kind !== 'end') continue
-      this.#verdicts.report(this.#exchange)
-      this.#closed = true
-      step.done()
-    }
-    this.#waitingChars = 0
-    if (!this.#paused) return
-    this.#paused = false
-    this.#attempt.resume()
-  }
-
-  /** False: a verdict has to be awaited, and the step taken again. */
-  #process(step: Extract<Step, { kind: 'take' }>): boolean {
-    const { delta } = step
-    if (this.#withheld !== null && this.#withheld.item !== delta.item && !this.#types.has(delta.item)) {
-      this.#behind.push(step)
+  /** False: a scan has to be awaited, and the delta processed again. So for all methods that return a boolean. */
+  #process(queued: QueuedDelta): boolean {
+    const { delta } = queued
+    if (this.#withheld !== null && this.#withheld.item !== delta.item && !this.#itemTypes.has(delta.item)) {
+      this.#behindWithheld.push(queued)
       return true
     }
     switch (delta.kind) {
@@ -147,23 +106,23 @@ export class OutputGuard {
       case 'refusal':
       case 'reasoning':
       case 'arguments':
-        return this.#speak(step, delta)
+        return this.#takeText(queued, delta)
       case 'open':
-        return this.#begun(delta)
+        return this.#openItem(delta)
       case 'annotation':
         return this.#annotate(delta)
       case 'close':
-        return this.#ended(delta)
+        return this.#closeItem(delta)
       case 'progress':
         if (this.#withheld?.item !== delta.item) this.#deliver(delta)
         return true
     }
   }
 
-  #begun(delta: Opening): boolean {
+  #openItem(delta: Opening): boolean {
     const { item, start } = delta
     if (start.type === 'hosted') {
-      this.#types.set(item, start.item.type)
+      this.#itemTypes.set(item, start.item.type)
       if (!isRunByProvider(start.item.type)) {
         this.#withheld = { ...delta, start }
         return true
@@ -171,189 +130,158 @@ export class OutputGuard {
     }
     let opening = delta
     if ('extra' in start && start.extra !== null) {
-      const extra = this.#cleaned(start.extra)
+      const extra = this.#redact(start.extra)
       if (extra === null) return false
       opening = { ...delta, start: { ...start, extra } }
     }
-    if (start.type !== 'hosted') this.#types.set(item, start.type)
+    if (start.type !== 'hosted') this.#itemTypes.set(item, start.type)
     if (this.#attempt.committed) this.#attempt.deliver(opening)
-    else this.#opening.push(opening)
+    else this.#openings.push(opening)
     return true
   }
 
   #annotate(delta: Extract<Content, { kind: 'annotation' }>): boolean {
-    const { annotation } = delta
-    const fields = this.#cleaned({ ...annotation })
+    const fields = this.#redact({ ...delta.annotation })
     if (fields === null) return false
-    const clean = { ...delta, annotation: fields as unknown as Annotation }
-    const part = this.#parts.get(delta.item)
-    if (part === undefined || part.window.heldBytes === 0) this.#deliver(clean)
-    else part.marks.push({ at: part.window.length, delta: clean })
+    const redacted = { ...delta, annotation: fields as unknown as Annotation }
+    if (this.#texts.get(delta.item)?.holdAnnotation(redacted) !== true) this.#deliver(redacted)
     return true
   }
 
-  #ended(delta: Closing): boolean {
+  #closeItem(delta: Closing): boolean {
     const { item, fields } = delta
-    if (this.#withheld?.item === item) return this.#letGo(this.#withheld, delta)
-    const part = this.#parts.get(item)
-    if (part !== undefined && !this.#finish(part)) return false
-    if (fields === null || isRunByProvider(this.#types.get(item) ?? '')) {
+    if (this.#withheld?.item === item) {
+      if (!this.#deliverWithheld(this.#withheld, delta)) return false
+      this.#queue.insert(this.#behindWithheld.splice(0))
+      return true
+    }
+    const text = this.#texts.get(item)
+    if (text !== undefined && !this.#finishText(text)) return false
+    if (fields === null || isRunByProvider(this.#itemTypes.get(item) ?? '')) {
       this.#deliver(delta)
       return true
     }
-    const clean = this.#cleaned(fields)
-    if (clean === null) return false
-    this.#deliver({ ...delta, fields: clean })
+    const redacted = this.#redact(fields)
+    if (redacted === null) return false
+    this.#deliver({ ...delta, fields: redacted })
     return true
   }
 
-  /** The item that the client is to run, in its last form, and then what began after it. */
-  #letGo({ start, ...opening }: HostedOpening, closing: Closing | null): boolean {
+  /** Delivers the withheld item in its last form. */
+  #deliverWithheld({ start, ...opening }: HostedOpening, closing: Closing | null): boolean {
     const { type, status } = start.item
-    const clean = this.#cleaned({ ...start.item, ...closing?.fields })
-    if (clean === null) return false
+    const fields = this.#redact({ ...start.item, ...closing?.fields })
+    if (fields === null) return false
     this.#withheld = null
-    const begun = { ...clean, type, ...(status === undefined ? {} : { status }) }
-    this.#deliver({ ...opening, start: { ...start, item: begun } })
-    if (closing !== null) this.#deliver({ ...closing, fields: clean })
-    if (this.#behind.length > 0) {
-      // Behind the step that is being taken, which is its close or comes again.
-      const at = closing === null ? 0 : 1
-      this.#waiting = [...this.#waiting.slice(0, at), ...this.#behind, ...this.#waiting.slice(at)]
-      this.#behind = []
-    }
+    const item = { ...fields, type, ...(status === undefined ? {} : { status }) }
+    this.#deliver({ ...opening, start: { ...start, item } })
+    if (closing !== null) this.#deliver({ ...closing, fields })
     return true
   }
 
-  /** The fields without what is redacted; null: a verdict has to be awaited, and the step taken again. */
-  #cleaned(fields: Fields): Fields | null {
-    const known = this.#clean
-    this.#clean = null
-    if (known !== null) return known
-    const told = withoutLogprobs(fields)
-    const texts = fieldTexts(told)
-    if (texts.length === 0) return told
-    const looking = this.#looker.seeAll(texts, seen => this.#verdicts.isEnd(seen))
-    this.#await(looking, ({ seen, said }) => {
-      if (seen.every(each => this.#admits(each))) this.#clean = withFieldTexts(told, said)
+  /** The fields, redacted; null: a scan has to be awaited, and the delta processed again. */
+  #redact(fields: Fields): Fields | null {
+    const redacted = this.#redactedFields
+    this.#redactedFields = null
+    if (redacted !== null) return redacted
+    const shown = withoutLogprobs(fields)
+    const texts = fieldTexts(shown)
+    if (texts.length === 0) return shown
+    const scanning = this.#scan.scanAll(texts, result => this.#report.isFinal(result))
+    this.#queue.wait(scanning, scanned => {
+      if (scanned.results.every(result => this.#allows(result)))
+        this.#redactedFields = withFieldTexts(shown, scanned.texts)
     })
     return null
   }
 
-  #speak(step: Extract<Step, { kind: 'take' }>, delta: Spoken): boolean {
-    const name = partName(delta)
-    let part = this.#parts.get(delta.item)
-    if (part !== undefined && part.name !== name) {
-      if (!this.#finish(part)) return false
-      part = undefined
+  #takeText(queued: QueuedDelta, delta: TextDelta): boolean {
+    let text = this.#texts.get(delta.item)
+    if (text !== undefined && text.name !== textName(delta)) {
+      if (!this.#finishText(text)) return false
+      text = undefined
     }
-    if (part === undefined) {
-      part = this.#begin(name, delta)
-      this.#parts.set(delta.item, part)
+    text ??= this.#beginText(delta)
+    if (!queued.isAdded) {
+      queued.isAdded = true
+      text.add(delta)
     }
-    if (!step.pushed) {
-      step.pushed = true
-      part.like = delta
-      if (delta.kind === 'text' && delta.logprobs !== null) noteLogprobs(part, delta.text, delta.logprobs)
-      part.window.add(delta.text)
-    }
-    return this.#advance(part)
+    return this.#scanText(text)
   }
 
-  #begin(name: string, like: Spoken): Part {
-    const told = `${like.item} ${name}`
-    const isAgain = this.#told.has(told)
-    this.#told.add(told)
-    return { ...this.#looker.begin(), name, item: like.item, isAgain, like, logprobs: [], marks: [] }
+  #beginText(first: TextDelta): ReplyText {
+    const key = `${first.item} ${textName(first)}`
+    const text = new ReplyText(this.#scan.begin(), first, this.#begunTexts.has(key))
+    this.#begunTexts.add(key)
+    this.#texts.set(first.item, text)
+    return text
   }
 
-  #endAll(): boolean {
-    for (const part of this.#parts.values()) if (!this.#finish(part)) return false
-    // An answer without a word still has its items.
-    this.#open()
+  #finish(end: Extract<Queued, { kind: 'end' }>): boolean {
+    if (this.#withheld !== null) {
+      if (!this.#deliverWithheld(this.#withheld, null)) return false
+      this.#queue.insert([...this.#behindWithheld.splice(0), end])
+      return true
+    }
+    for (const text of this.#texts.values()) if (!this.#finishText(text)) return false
+    // An answer without content still has its items.
+    this.#deliverOpenings()
+    this.#report.publish(this.#exchange)
+    this.#isClosed = true
+    end.done()
     return true
   }
 
-  #finish(part: Part): boolean {
-    part.window.finish()
-    if (!this.#advance(part)) return false
-    // They may have come when all of the text had left.
-    const logprobs = takeLogprobs(part, Number.POSITIVE_INFINITY)
-    if (logprobs !== null && logprobs.length > 0) this.#deliver(saying(part.like, '', logprobs))
-    this.#letMarks(part, Number.POSITIVE_INFINITY)
-    this.#parts.delete(part.item)
+  #finishText(text: ReplyText): boolean {
+    text.scan.window.finish()
+    if (!this.#scanText(text)) return false
+    for (const delta of text.releaseRest()) this.#deliver(delta)
+    this.#texts.delete(text.item)
     return true
   }
 
-  /** Looks at all windows that are whole. */
-  #advance(part: Part): boolean {
-    for (let window = part.window.next(); window !== null; window = part.window.next()) {
-      const seen = this.#looker.see(part, window)
-      if (seen instanceof Promise) {
-        this.#await(seen, later => this.#release(part, window, later))
+  /** Scans all windows that are full. */
+  #scanText(text: ReplyText): boolean {
+    const { scan } = text
+    for (let window = scan.window.next(); window !== null; window = scan.window.next()) {
+      const result = this.#scan.scan(scan, window)
+      if (isPending(result)) {
+        this.#queue.wait(result, scanned => this.#release(text, window, scanned))
         return false
       }
-      this.#release(part, window, seen)
-      if (this.#closed) return false
+      this.#release(text, window, result)
+      if (this.#isClosed) return false
     }
     return true
   }
 
-  #await<T>(promise: Promise<T>, use: (value: T) => void): void {
-    this.#pending = true
-    const goOn = (seen: () => T): void => {
-      this.#pending = false
-      if (this.#closed) return
-      this.#attempt.turn(() => {
-        use(seen())
-        if (!this.#closed) this.#pump()
-      })
-    }
-    promise.then(
-      value => goOn(() => value),
-      fault =>
-        goOn(() => {
-          throw fault
-        }),
-    )
+  #release(text: ReplyText, window: Window, result: WindowResult): void {
+    if (this.#isClosed || !this.#allows(result)) return
+    for (const delta of text.release(window, result)) this.#deliver(delta)
   }
 
-  /** Takes note of what was seen; false: it goes nowhere, and nothing after it. */
-  #admits(seen: WindowSeen): boolean {
-    const error = this.#verdicts.note(seen, this.#attempt.committed)
-    if (error !== null) this.#stop(error)
-    return error === null
-  }
-
-  #release(part: Part, window: Window, seen: WindowSeen): void {
-    if (this.#closed || !this.#admits(seen)) return
-    const text = part.window.release(window, seen)
-    const end = part.window.released
-    const logprobs = part.like.kind === 'text' ? takeLogprobs(part, end) : null
-    if (text !== '') this.#deliver(saying(part.like, text, logprobs))
-    this.#letMarks(part, end)
-  }
-
-  #letMarks(part: Part, end: number): void {
-    for (let mark = part.marks[0]; mark !== undefined && mark.at <= end; mark = part.marks[0]) {
-      part.marks.shift()
-      this.#deliver(mark.delta)
-    }
-  }
-
-  #stop(error: GatewayError): void {
-    this.#verdicts.report(this.#exchange)
-    this.#closed = true
-    this.#looker.abort()
+  /** Adds the result to the report; false if it ends the reply. */
+  #allows(result: WindowResult): boolean {
+    const error = this.#report.add(result, this.#attempt.committed)
+    if (error === null) return true
+    this.#report.publish(this.#exchange)
+    this.#stop()
     this.#attempt.fail(error)
+    return false
+  }
+
+  #stop(): void {
+    this.#isClosed = true
+    this.#queue.stop()
+    this.#scan.abort()
   }
 
   #deliver(delta: Content): void {
-    this.#open()
+    this.#deliverOpenings()
     this.#attempt.deliver(delta)
   }
 
-  #open(): void {
-    for (const delta of this.#opening.splice(0)) this.#attempt.deliver(delta)
+  #deliverOpenings(): void {
+    for (const delta of this.#openings.splice(0)) this.#attempt.deliver(delta)
   }
 }

@@ -1,16 +1,18 @@
 /**
- * What guardrails did, as the interface tells it: stages of the pipeline, the error of a refused request or reply, and
- * the metric. Names and labels of patterns only, never what they matched. Pure but for the counter.
+ * Reports of guardrails in the words of the interface: pipeline stages, the error of a blocked request or reply, and
+ * the metric. They name patterns and labels, never the text that matched. Pure but for the counter.
  */
 import { GatewayError } from '../../errors.ts'
-import type { Finding } from '../../guardrails/rules.ts'
+import { type Finding, strictest } from '../../guardrails/rules.ts'
 import type { GuardrailAction, Metrics } from '../../metrics/metrics.ts'
 import { BUILTIN_LABELS, INJECTION_SLUG } from '../../protocol/guardrails.ts'
 import type { PipelineStage } from '../../protocol/response.ts'
+import type { Exchange } from '../exchange.ts'
+import type { WindowResult } from './evaluate.ts'
 import type { GuardRules, RuleOwner, RuleSource } from './rules.ts'
 
 export type Side = 'request' | 'reply'
-/** A rule that matched, without where. */
+/** A pattern that matched, without its place in the text. */
 export type Match = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
 
 const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const satisfies Record<
@@ -18,8 +20,15 @@ const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const 
   GuardrailAction
 >
 const ENGINES = ['regex']
-/** One guardrail that cannot be evaluated may be so for long; a client that comes at once makes it no better. */
+/** An overloaded pool needs some time: a retry without a delay would only add to its load. */
 const RETRY_AFTER_SECONDS = 1
+
+/** Adds the findings to the matches: one match for each rule and pattern. */
+export function noteMatches(matches: Map<string, Match>, findings: readonly Finding[]): void {
+  for (const { rule, action, pattern, detector } of findings) {
+    matches.set(`${rule} ${pattern}`, { rule, action, pattern, detector })
+  }
+}
 
 /** One stage for each guardrail, kind of rule and action, in the order of the rules. */
 export function stagesOf(rules: GuardRules, matches: readonly Match[], side: Side): readonly PipelineStage[] {
@@ -42,6 +51,7 @@ export function stagesOf(rules: GuardRules, matches: readonly Match[], side: Sid
   }))
 }
 
+/** Counts each rule that matched once. */
 export function countMatches(
   metrics: Pick<Metrics, 'guardrailDecisions'>,
   rules: GuardRules,
@@ -58,20 +68,20 @@ export function countMatches(
   }
 }
 
-/** The refusal of a request, or of a reply of which the client has seen nothing. */
-export function blocked(matches: readonly Match[], side: Side): GatewayError {
+/** The error of a blocked request, or of a blocked reply if the client has seen nothing of it. */
+export function blockedError(matches: readonly Match[], side: Side): GatewayError {
   return new GatewayError('permission_denied', blockMessage(matches, side), { metadata: metadataOf(matches) })
 }
 
-/** The end of a reply that the client has begun to read. */
-export function cutOff(matches: readonly Match[]): GatewayError {
+/** The error that ends a blocked reply which the client has begun to read. */
+function cutOffError(matches: readonly Match[]): GatewayError {
   return new GatewayError('content_policy_violation', blockMessage(matches, 'reply'), {
     metadata: metadataOf(matches),
   })
 }
 
-/** The guardrails could not be evaluated, and one of them refuses then. */
-export function unchecked(owner: RuleOwner, side: Side, cause: unknown): GatewayError {
+/** The error if the rules could not be evaluated and a guardrail fails closed. */
+export function uncheckedError(owner: RuleOwner, side: Side, cause: unknown): GatewayError {
   return new GatewayError(
     'guardrail_unavailable',
     `Guardrail ${owner.name} could not be evaluated on the ${side} in time. Try again.`,
@@ -79,7 +89,7 @@ export function unchecked(owner: RuleOwner, side: Side, cause: unknown): Gateway
   )
 }
 
-/** What goes on although nothing could be looked for. */
+/** The stages if the rules could not be evaluated and every guardrail fails open. */
 export function uncheckedStages(rules: GuardRules, side: Side): readonly PipelineStage[] {
   return rules.owners.map(({ guardrailId, scope }) => ({
     type: 'guardrail',
@@ -91,11 +101,56 @@ export function uncheckedStages(rules: GuardRules, side: Side): readonly Pipelin
   }))
 }
 
+/** Collects the results of the windows of one reply, decides if the reply may go on, and reports. One per attempt. */
+export class ReplyReport {
+  readonly #rules: GuardRules
+  readonly #metrics: Pick<Metrics, 'guardrailDecisions'>
+  /** The first guardrail that fails closed. */
+  readonly #refusing: RuleOwner | undefined
+  readonly #matches = new Map<string, Match>()
+  #isUnchecked = false
+
+  constructor(rules: GuardRules, metrics: Pick<Metrics, 'guardrailDecisions'>) {
+    this.#rules = rules
+    this.#metrics = metrics
+    this.#refusing = rules.owners.find(({ failMode }) => failMode === 'closed')
+  }
+
+  /** True if the reply ends with this result. */
+  isFinal({ findings, failure }: WindowResult): boolean {
+    return strictest(findings) === 'block' || (failure !== null && this.#refusing !== undefined)
+  }
+
+  /** Adds a result; returns the error that ends the reply, or null. `committed`: the client has seen some of it. */
+  add({ findings, failure }: WindowResult, committed: boolean): GatewayError | null {
+    if (failure !== null) {
+      this.#isUnchecked = true
+      if (this.#refusing !== undefined) return uncheckedError(this.#refusing, 'reply', failure.cause)
+    }
+    noteMatches(this.#matches, findings)
+    if (strictest(findings) !== 'block') return null
+    const matches = [...this.#matches.values()]
+    return committed ? cutOffError(matches) : blockedError(matches, 'reply')
+  }
+
+  /** Adds the pipeline stages to the exchange and counts the decisions. */
+  publish({ pipeline }: Pick<Exchange, 'pipeline'>): void {
+    const matches = [...this.#matches.values()]
+    pipeline.push(...stagesOf(this.#rules, matches, 'reply'))
+    countMatches(this.#metrics, this.#rules, matches)
+    if (!this.#isUnchecked) return
+    const isRefused = this.#refusing !== undefined
+    if (!isRefused) pipeline.push(...uncheckedStages(this.#rules, 'reply'))
+    const action = isRefused ? 'refused_unchecked' : 'passed_unchecked'
+    this.#metrics.guardrailDecisions.inc({ guardrail: 'all', action })
+  }
+}
+
 function stageName(detector: Match['detector']): string {
   return detector === INJECTION_SLUG ? 'regex_pi_detection' : 'content-filter'
 }
 
-/** Names those patterns that block; the others that matched are in the pipeline. */
+/** Names the patterns that block; the others that matched are in the pipeline. */
 function blockMessage(matches: readonly Match[], side: Side): string {
   const what = side === 'request' ? 'Request' : 'Response'
   const blocking = matches.filter(({ action }) => action === 'block')

@@ -1,6 +1,6 @@
 /**
- * The content rules of all guardrails of a caller, ready for use on requests or on replies: whose each rule is, where
- * they are evaluated, and what happens when they cannot be. Pure.
+ * The content rules of all guardrails of a caller, compiled for requests or for replies: the guardrail of each rule,
+ * the place where rules are evaluated, and the guardrails that decide if that fails. Pure.
  */
 import { createHash } from 'node:crypto'
 import { Cost } from '../../guardrails/cost.ts'
@@ -11,27 +11,28 @@ import type { WindowSize } from '../../guardrails/window.ts'
 import type { BuiltinSlug } from '../../protocol/guardrails.ts'
 import type { AppliedGuardrail, GuardrailScope } from '../../storage/guardrails.ts'
 
-/** Whose a rule is, and what it looks for. */
+/** The guardrail that a rule comes from, and its detector. */
 export interface RuleSource {
   readonly guardrailId: string
   readonly scope: GuardrailScope
   readonly detector: BuiltinSlug | 'custom'
 }
 
-/** A guardrail with rules of this side. */
+/** A guardrail with rules for this side, requests or replies. */
 export interface RuleOwner {
   readonly guardrailId: string
   readonly name: string
   readonly scope: GuardrailScope
-  /** Whether requests go on when it cannot be evaluated. */
+  /** `open`: requests and replies go on if the guardrail cannot be evaluated. */
   readonly failMode: 'open' | 'closed'
 }
 
 export interface GuardRules {
-  readonly all: Rules
-  /** The gateway's own detectors and the patterns of users, each alone. */
-  readonly builtin: Rules
-  readonly custom: Rules
+  readonly all: CompiledRules
+  /** The built-in detectors alone. */
+  readonly builtin: CompiledRules
+  /** The patterns of users alone. */
+  readonly custom: CompiledRules
   /** By the number of the rule in `all`. */
   readonly sources: readonly RuleSource[]
   /** Never empty. */
@@ -41,17 +42,17 @@ export interface GuardRules {
 export interface OutputGuardRules {
   readonly rules: GuardRules
   readonly size: WindowSize
-  /** Whether windows are looked at on this thread. */
+  /** True if windows are scanned on this thread. */
   readonly inline: boolean
 }
 
-/** A rule set, compiled when it is first needed. */
-export class Rules {
+/** A rule set, compiled at first use. */
+export class CompiledRules {
   readonly set: RuleSet
-  /** Equal for equal rules: workers remember compiled rules by it. */
+  /** Equal for equal rules: the key under which workers cache compiled rules. */
   readonly key: string
   readonly cost: Cost
-  /** Where a body has the patterns: what a pattern that cannot be run is told by. */
+  /** The field of the guardrail with the patterns: errors about a pattern name it. */
   readonly field: FilterField
   #scanner: Scanner | null = null
 
@@ -68,13 +69,13 @@ export class Rules {
   }
 }
 
-/** Null: nothing to look for in requests. */
+/** Null if no rule looks at requests. */
 export function inputRulesOf(policy: Policy, applied: readonly AppliedGuardrail[]): GuardRules | null {
   const owners = applied.filter(({ guardrail }) => hasRules(guardrail))
   return rulesOf(policy.input, owners, 'content_filters')
 }
 
-/** Null: nothing to look for in replies. */
+/** Null if no rule looks at replies. */
 export function outputRulesOf(policy: Policy, applied: readonly AppliedGuardrail[]): OutputGuardRules | null {
   if (policy.output === null) return null
   const owners = applied.filter(({ guardrail: { output } }) => output !== null && hasRules(output))
@@ -94,9 +95,9 @@ function rulesOf(
   if (sources.length === 0) return null
   const scopes = new Map(owners.map(({ scope, guardrail }) => [`${guardrail.id} ${scope}`, scope]))
   return {
-    all: new Rules(rules, field),
-    builtin: new Rules({ builtins: rules.builtins, custom: [] }, field),
-    custom: new Rules({ builtins: [], custom: rules.custom }, field),
+    all: new CompiledRules(rules, field),
+    builtin: new CompiledRules({ builtins: rules.builtins, custom: [] }, field),
+    custom: new CompiledRules({ builtins: [], custom: rules.custom }, field),
     sources: sources.map(({ id, scope }, rule) => ({
       guardrailId: id,
       scope: scopes.get(`${id} ${scope}`) ?? 'workspace',

@@ -1,91 +1,93 @@
 /**
- * Looking at what a model says, window by window, without holding up others: what takes too long of one turn of the
- * event loop goes on in the next. One per attempt. Hot path of guarded replies.
+ * Scans the texts of a reply window by window without blocking other exchanges: scans above the budget of one
+ * event-loop turn run in the next turn. One per attempt. Hot path of guarded replies.
  */
 import { TextWindow, type Window } from '../../guardrails/window.ts'
-import { type GuardTasks, type WindowEvaluator, type WindowSeen, windowEvaluator } from './evaluate.ts'
+import { isPending } from '../../ready.ts'
+import { type GuardTasks, type WindowEvaluator, type WindowResult, windowEvaluator } from './evaluate.ts'
 import type { OutputGuardRules } from './rules.ts'
 
-/** One text while it is looked at. */
-export interface Look {
+/** One text, while it is scanned. */
+export interface TextScan {
   readonly window: TextWindow
   readonly evaluator: WindowEvaluator
 }
 
-/** Texts that are whole: what was seen in them, and what may be said in their places. */
-export interface AllSeen {
-  readonly seen: readonly WindowSeen[]
-  readonly said: readonly string[]
+export interface ScannedTexts {
+  /** Of every window of every text, in their order. */
+  readonly results: readonly WindowResult[]
+  /** The texts, redacted. */
+  readonly texts: readonly string[]
 }
 
-/** Looking at windows may take so long of one turn, estimated. A whole answer can have hundreds. */
+/** Estimated microseconds that scans may take of one event-loop turn. A whole answer can have hundreds of windows. */
 const TURN_MAX_MICROS = 1_000
 
-export class Looker {
+export class WindowScan {
   readonly #rules: OutputGuardRules
   readonly #tasks: GuardTasks
   readonly #abort = new AbortController()
-  /** Spent in this turn, estimated. */
-  #micros = 0
+  /** Estimated microseconds spent in this event-loop turn. */
+  #spentMicros = 0
 
   constructor(rules: OutputGuardRules, tasks: GuardTasks) {
     this.#rules = rules
     this.#tasks = tasks
   }
 
-  /** The event loop has been elsewhere. */
-  freshTurn(): void {
-    this.#micros = 0
+  /** Resets the scan budget. Call once per event-loop turn. */
+  resetBudget(): void {
+    this.#spentMicros = 0
   }
 
-  /** Nobody waits for what is being looked at. */
+  /** Cancels running scans: their results are not needed any more. */
   abort(): void {
     this.#abort.abort()
   }
 
-  begin(): Look {
+  begin(): TextScan {
     const evaluator = windowEvaluator(this.#tasks, this.#rules)
     return { window: new TextWindow(evaluator.scanner, this.#rules.size), evaluator }
   }
 
-  /** A promise never rejects. */
-  see(look: Look, window: Window): WindowSeen | Promise<WindowSeen> {
-    return this.#micros < TURN_MAX_MICROS ? this.#seeNow(look, window) : this.#seeLater(look, window)
+  /** Scans the next window of a text. A promise never rejects. */
+  scan(text: TextScan, window: Window): WindowResult | Promise<WindowResult> {
+    return this.#spentMicros < TURN_MAX_MICROS ? this.#scanNow(text, window) : this.#scanLater(text, window)
   }
 
-  /** Texts that are whole, one after the other, up to what `ends` all. */
-  async seeAll(texts: readonly string[], ends: (seen: WindowSeen) => boolean): Promise<AllSeen> {
-    const seen: WindowSeen[] = []
-    const said: string[] = []
+  /** Scans complete texts one after the other, up to the first result for which `isFinal` is true. */
+  async scanAll(texts: readonly string[], isFinal: (result: WindowResult) => boolean): Promise<ScannedTexts> {
+    const results: WindowResult[] = []
+    const redacted: string[] = []
     for (const text of texts) {
-      const look = this.begin()
-      look.window.add(text)
-      look.window.finish()
-      let left = ''
-      for (let window = look.window.next(); window !== null; window = look.window.next()) {
-        const each = await this.see(look, window)
-        seen.push(each)
-        if (this.#abort.signal.aborted || ends(each)) return { seen, said }
-        left += look.window.release(window, each)
+      const scan = this.begin()
+      scan.window.add(text)
+      scan.window.finish()
+      let released = ''
+      for (let window = scan.window.next(); window !== null; window = scan.window.next()) {
+        const result = await this.scan(scan, window)
+        results.push(result)
+        if (this.#abort.signal.aborted || isFinal(result)) return { results, texts: redacted }
+        released += scan.window.release(window, result)
       }
-      said.push(left)
+      redacted.push(released)
     }
-    return { seen, said }
+    return { results, texts: redacted }
   }
 
-  #seeNow({ evaluator }: Look, window: Window): WindowSeen | Promise<WindowSeen> {
+  #scanNow({ evaluator }: TextScan, window: Window): WindowResult | Promise<WindowResult> {
     try {
-      const seen = evaluator.see(window, this.#abort.signal)
-      this.#micros += evaluator.micros(window, seen instanceof Promise ? 0 : seen.findings.length)
-      return seen
+      const result = evaluator.evaluate(window, this.#abort.signal)
+      this.#spentMicros += evaluator.micros(window, isPending(result) ? 0 : result.findings.length)
+      return result
     } catch (cause) {
       return { findings: [], continued: [], failure: { cause } }
     }
   }
 
-  async #seeLater(look: Look, window: Window): Promise<WindowSeen> {
+  async #scanLater(text: TextScan, window: Window): Promise<WindowResult> {
     await new Promise(resolve => setImmediate(resolve))
-    this.freshTurn()
-    return this.#seeNow(look, window)
+    this.resetBudget()
+    return this.#scanNow(text, window)
   }
 }

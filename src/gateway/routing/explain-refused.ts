@@ -1,4 +1,4 @@
-/** Who could have served a request that was refused before it was routed: its metadata name them. Serve threads. */
+/** The candidates of a request that was refused before routing, for its metadata. Serve threads. */
 import type { Credentials } from '../../credentials/catalog.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Exchange } from '../exchange.ts'
@@ -6,15 +6,15 @@ import type { Guard } from '../guard/guard.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { route } from './route.ts'
 
-export interface ServableTools {
+export interface ExplainRefusedDeps {
   readonly catalog: Catalog
   readonly credentials: Pick<Credentials, 'of'>
   readonly guard: Pick<Guard, 'restrictions'>
 }
 
-/** In the order of the catalogue and of the caller's preferences; empty where nobody could. Never rejects. */
-export async function servable(
-  { catalog, credentials, guard }: ServableTools,
+/** The candidates that could have served the request, in order; empty if there are none. Never rejects. */
+export async function explainRefused(
+  { catalog, credentials, guard }: ExplainRefusedDeps,
   { prompt, dataRegion, caller }: Exchange,
 ): Promise<readonly RouteCandidate[]> {
   const { organizationId, workspaceId, keyHash } = caller
@@ -23,7 +23,7 @@ export async function servable(
     const restrictions = await guard.restrictions(caller)
     return route(prompt, catalog, { ownKeys, keyHash, dataRegion, restrictions }).candidates
   } catch {
-    // The request was refused for another reason, which is the one to be told.
+    // The error that the caller gets is the refusal of the request, not this one.
     return []
   }
 }

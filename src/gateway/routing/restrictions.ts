@@ -1,13 +1,11 @@
-/**
- * Which candidates the guardrails of a caller allow, as a last filter of routing. Pure. Hot path of guarded callers.
- */
+/** The restrictions of a caller's guardrails on candidates: the last filter of routing. Pure. Hot path. */
 import { retainsNothing } from '../../credentials/own-keys.ts'
-import type { Restrictions as Rules, ZdrGroup } from '../../guardrails/policy.ts'
+import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
 import type { DataRegion, Endpoint, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { namesProvider } from './filters.ts'
 
-/** Why a guardrail leaves a candidate out, as `availability.excluded_by` names it. */
+/** The names of restrictions in `availability.excluded_by`. */
 export const RESTRICTIONS = [
   'guardrail:allowed_models',
   'guardrail:ignored_models',
@@ -19,22 +17,22 @@ export const RESTRICTIONS = [
 export type Restriction = (typeof RESTRICTIONS)[number]
 
 export interface Restrictions {
-  /** Null: it may serve. */
-  refusal(candidate: RouteCandidate): Restriction | null
+  /** The restriction that excludes the candidate; null: it may serve. */
+  excludedBy(candidate: RouteCandidate): Restriction | null
   /**
-   * As `refusal`, for what the gateway asks on behalf of the caller: which model that is was not the caller's choice,
-   * but what the caller says goes no further for it.
+   * As `excludedBy`, for a model that the gateway asks on behalf of the caller. The caller did not choose it, so lists
+   * of models do not count; restrictions on where data may go do.
    */
-  dataRefusal(candidate: RouteCandidate): Restriction | null
-  /** As `dataRefusal`, for a service beside the catalogue: nobody has said what its provider keeps. */
-  providerRefusal(provider: Provider): Restriction | null
-  /** Nothing may be kept of what is sent, wherever that is said for. */
+  helperExcludedBy(candidate: RouteCandidate): Restriction | null
+  /** As `helperExcludedBy`, for a provider outside the catalogue, whose data policy is unknown. */
+  providerExcludedBy(provider: Provider): Restriction | null
+  /** True if nothing of a request may be kept, for any group of models. */
   readonly zeroRetention: boolean
-  /** Whether requests may come by the host of this region; null: the global one. */
-  admitsRegion(region: DataRegion | null): boolean
+  /** True if requests may come by the host of this region; null: the global host. */
+  allowsRegion(region: DataRegion | null): boolean
 }
 
-/** Vendors whose models have a setting of their own, by the first part of the model's id. */
+/** The vendors with a `zdr` setting of their own, by the first part of the model id. */
 const VENDORS: Readonly<Record<string, ZdrGroup>> = {
   anthropic: 'anthropic',
   openai: 'openai',
@@ -45,46 +43,46 @@ const VENDORS: Readonly<Record<string, ZdrGroup>> = {
 
 interface Test {
   readonly restriction: Restriction
-  readonly admits: (candidate: RouteCandidate) => boolean
+  readonly allows: (candidate: RouteCandidate) => boolean
 }
 
-/** About the choice of models; all others are about where data goes. */
-const ABOUT_MODELS: ReadonlySet<Restriction> = new Set([
+/** Restrictions on the choice of models; all others are about where data goes. */
+const MODEL_RESTRICTIONS: ReadonlySet<Restriction> = new Set([
   'guardrail:allowed_models',
   'guardrail:ignored_models',
 ])
-/** About what becomes of data where it went: only who keeps nothing is certain to meet these. */
-const ABOUT_USE: ReadonlySet<Restriction> = new Set(['guardrail:zdr', 'guardrail:training'])
+/** Restrictions on the use of data: only a provider that is known to keep nothing meets these. */
+const USE_RESTRICTIONS: ReadonlySet<Restriction> = new Set(['guardrail:zdr', 'guardrail:training'])
 
-/** Null where they restrict nothing. */
-export function restrictionsOf(rules: Rules): Restrictions | null {
+/** Compiles the restrictions; null if there are none. */
+export function restrictionsOf(rules: PolicyRestrictions): Restrictions | null {
   const tests = testsOf(rules)
   const regions = rules.regions === null ? null : new Set<string>(rules.regions)
   if (tests.length === 0 && regions === null) return null
-  const dataTests = tests.filter(({ restriction }) => !ABOUT_MODELS.has(restriction))
+  const dataTests = tests.filter(({ restriction }) => !MODEL_RESTRICTIONS.has(restriction))
   return {
     zeroRetention: tests.some(({ restriction }) => restriction === 'guardrail:zdr'),
-    refusal: candidate => firstRefusal(tests, candidate),
-    dataRefusal: candidate => firstRefusal(dataTests, candidate),
-    providerRefusal(provider) {
+    excludedBy: candidate => firstFailed(tests, candidate),
+    helperExcludedBy: candidate => firstFailed(dataTests, candidate),
+    providerExcludedBy(provider) {
       const { allowedProviders, ignoredProviders } = rules
       if (allowedProviders !== null && !isNamed(allowedProviders, { provider }))
         return 'guardrail:allowed_providers'
       if (isNamed(ignoredProviders, { provider })) return 'guardrail:ignored_providers'
-      return dataTests.find(({ restriction }) => ABOUT_USE.has(restriction))?.restriction ?? null
+      return dataTests.find(({ restriction }) => USE_RESTRICTIONS.has(restriction))?.restriction ?? null
     },
-    admitsRegion: region => regions === null || regions.has(region ?? 'global'),
+    allowsRegion: region => regions === null || regions.has(region ?? 'global'),
   }
 }
 
-function firstRefusal(tests: readonly Test[], candidate: RouteCandidate): Restriction | null {
-  return tests.find(({ admits }) => !admits(candidate))?.restriction ?? null
+function firstFailed(tests: readonly Test[], candidate: RouteCandidate): Restriction | null {
+  return tests.find(({ allows }) => !allows(candidate))?.restriction ?? null
 }
 
-function testsOf(rules: Rules): readonly Test[] {
+function testsOf(rules: PolicyRestrictions): readonly Test[] {
   const tests: Test[] = []
-  const add = (restriction: Restriction, admits: Test['admits']): void => {
-    tests.push({ restriction, admits })
+  const add = (restriction: Restriction, allows: Test['allows']): void => {
+    tests.push({ restriction, allows })
   }
   const { allowedProviders, ignoredProviders, zdr } = rules
   if (rules.allowedModels !== null) {
@@ -110,7 +108,7 @@ function testsOf(rules: Rules): readonly Test[] {
   const free = rules.freeModelTraining === false || rules.freeModelPublication === false
   const paid = rules.paidModelTraining === false
   if (free || paid) {
-    // The catalogue knows one data policy, zero retention; only that is certain not to be training or publication.
+    // The catalogue has one data policy, zero retention: only that rules out training and publication for certain.
     add(
       'guardrail:training',
       ({ endpoint, credential }) => !(isFree(endpoint) ? free : paid) || retainsNothing(endpoint, credential),

@@ -100,7 +100,7 @@ function modelTiers(
     const refused = filters.find(filter => !filter.admits(candidate, wish))
     // Guardrails come last: what they refuse would have served.
     const restriction =
-      refused === undefined && scope.restrictions != null ? scope.restrictions.refusal(candidate) : null
+      refused === undefined && scope.restrictions != null ? scope.restrictions.excludedBy(candidate) : null
     if (refused !== undefined) excludedBy.add(refused.excludedBy)
     else if (restriction !== null) excludedBy.add(restriction)
     else if (candidate.credential === null) shared.push(candidate)

@@ -1,116 +1,81 @@
 /**
- * Every text of a JSON schema, and the schema with other texts in their places. Pure. A model is shown a schema as it
- * is, so all of it is text but what the schema works by: words and formats that the standard has, references, and names
- * of properties, which are its keys.
+ * The texts of a JSON schema, and the schema with other texts in their places. Pure. A model is shown a schema as it
+ * is, so every string is a text except those that make the schema work: standard types and formats, references, and
+ * names of properties.
  */
 
-type See = (text: string) => string
+/** Takes a text and returns the text to put in its place. */
+export type Replace = (text: string) => string
 type Json = Readonly<Record<string, unknown>>
-type Keyword = (value: unknown, schema: Json, see: See) => unknown
+type Keyword = (value: unknown, schema: Json, replace: Replace) => unknown
 
-const TYPES: ReadonlySet<unknown> = new Set([
-  'string',
-  'number',
-  'integer',
-  'boolean',
-  'array',
-  'object',
-  'null',
-])
-const FORMATS: ReadonlySet<unknown> = new Set([
-  ...[
-    'date-time',
-    'date',
-    'time',
-    'duration',
-    'email',
-    'idn-email',
-    'hostname',
-    'idn-hostname',
-    'ipv4',
-    'ipv6',
-  ],
-  ...['uri', 'uri-reference', 'uri-template', 'iri', 'iri-reference', 'uuid', 'json-pointer'],
-  ...[
-    'relative-json-pointer',
-    'regex',
-    'int32',
-    'int64',
-    'float',
-    'double',
-    'byte',
-    'binary',
-    'password',
-    'url',
-  ],
-])
+const TYPES: readonly string[] = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null']
+const FORMATS =
+  `date-time date time duration email idn-email hostname idn-hostname ipv4 ipv6 uri uri-reference
+  uri-template iri iri-reference uuid json-pointer relative-json-pointer regex int32 int64 float double byte binary
+  password url`.split(/\s+/)
 
-const wordOf =
-  (words: ReadonlySet<unknown>): Keyword =>
-  (value, _, see) =>
-    mapAll(value, text => (words.has(text) ? text : see(text)))
-const inner: Keyword = (value, _, see) => mapSchema(value, see)
-const byName: Keyword = (value, _, see) =>
-  isObject(value) ? mapFields(value, each => mapSchema(each, see)) : mapAll(value, see)
-/** A reference is one word; what is none refers to nothing. */
-const reference: Keyword = (value, _, see) => mapAll(value, text => (/\s/.test(text) ? see(text) : text))
-const names: Keyword = (value, { properties }, see) =>
-  mapAll(value, text => (isObject(properties) && Object.hasOwn(properties, text) ? text : see(text)))
+function wordOf(list: readonly string[]): Keyword {
+  const words = new Set(list)
+  return (value, _, replace) => mapAll(value, text => (words.has(text) ? text : replace(text)))
+}
+const inner: Keyword = (value, _, replace) => mapSchema(value, replace)
+const byName: Keyword = (value, _, replace) =>
+  isObject(value) ? mapFields(value, each => mapSchema(each, replace)) : mapAll(value, replace)
+/** A reference is one word; several words refer to nothing, so they are text. */
+const reference: Keyword = (value, _, replace) =>
+  mapAll(value, text => (/\s/.test(text) ? replace(text) : text))
+const names: Keyword = (value, { properties }, replace) =>
+  mapAll(value, text => (isObject(properties) && Object.hasOwn(properties, text) ? text : replace(text)))
 
 /**
- * What was found in a value that is allowed must not go out, although the tool then sees what stands in its place. Two
- * values may become one, which providers refuse twice in a list.
+ * Allowed values are redacted, although the tool then gets the replacement. Two values may become equal; providers
+ * refuse a list with one value twice.
  */
-const values: Keyword = (value, _, see) => {
-  const mapped = mapAll(value, see)
+const values: Keyword = (value, _, replace) => {
+  const mapped = mapAll(value, replace)
   return mapped === value || !Array.isArray(mapped) ? mapped : [...new Set<unknown>(mapped)]
 }
-/** With another text in it, it would be another pattern or none: without it the tool still works. */
-const pattern: Keyword = (value, _, see) => {
-  const mapped = mapAll(value, see)
+/** A pattern with a redaction in it would match something else; the tool works without the pattern too. */
+const pattern: Keyword = (value, _, replace) => {
+  const mapped = mapAll(value, replace)
   return mapped === value ? value : undefined
 }
 
 const KEYWORDS: ReadonlyMap<string, Keyword> = new Map<string, Keyword>([
-  ['type', wordOf(new Set([...TYPES, ...[...TYPES].map(type => String(type).toUpperCase())]))],
+  ['type', wordOf([...TYPES, ...TYPES.map(type => type.toUpperCase())])],
   ['format', wordOf(FORMATS)],
-  ['required', names],
-  ['propertyOrdering', names],
   ['enum', values],
   ['pattern', pattern],
-  ...['$ref', '$id', '$schema', '$anchor', '$dynamicRef', '$dynamicAnchor', '$recursiveRef'].map(
-    (name): [string, Keyword] => [name, reference],
-  ),
-  ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'].map(
-    (name): [string, Keyword] => [name, byName],
-  ),
-  ...['items', 'prefixItems', 'additionalItems', 'unevaluatedItems', 'contains', 'additionalProperties'].map(
-    (name): [string, Keyword] => [name, inner],
-  ),
-  ...['unevaluatedProperties', 'propertyNames', 'contentSchema', 'anyOf', 'oneOf', 'allOf', 'not'].map(
-    (name): [string, Keyword] => [name, inner],
-  ),
-  ...['if', 'then', 'else'].map((name): [string, Keyword] => [name, inner]),
+  ...rows(names, 'required propertyOrdering'),
+  ...rows(reference, '$ref $id $schema $anchor $dynamicRef $dynamicAnchor $recursiveRef'),
+  ...rows(byName, 'properties patternProperties $defs definitions dependentSchemas'),
+  ...rows(inner, 'items prefixItems additionalItems unevaluatedItems contains additionalProperties'),
+  ...rows(inner, 'unevaluatedProperties propertyNames contentSchema anyOf oneOf allOf not if then else'),
 ])
 
-/** `see` takes each text and gives what shall stand in its place; what does not change is shared with the schema. */
-export function mapSchema(schema: unknown, see: See): unknown {
-  if (Array.isArray(schema)) return mapList(schema, each => mapSchema(each, see))
-  if (!isObject(schema)) return mapAll(schema, see)
+function rows(keyword: Keyword, list: string): [string, Keyword][] {
+  return list.split(' ').map(name => [name, keyword])
+}
+
+/** Replaces every text of the schema. What does not change is shared with the schema. */
+export function mapSchema(schema: unknown, replace: Replace): unknown {
+  if (Array.isArray(schema)) return mapList(schema, each => mapSchema(each, replace))
+  if (!isObject(schema)) return mapAll(schema, replace)
   return mapFields(schema, (value, key) => {
     const keyword = KEYWORDS.get(key)
-    return keyword === undefined ? mapAll(value, see) : keyword(value, schema, see)
+    return keyword === undefined ? mapAll(value, replace) : keyword(value, schema, replace)
   })
 }
 
-/** Every string, whatever its field is called. */
-export function mapAll(value: unknown, see: See): unknown {
-  if (typeof value === 'string') return value === '' ? value : see(value)
-  if (Array.isArray(value)) return mapList(value, each => mapAll(each, see))
-  return isObject(value) ? mapFields(value, each => mapAll(each, see)) : value
+/** Replaces every string, whatever the name of its field. */
+export function mapAll(value: unknown, replace: Replace): unknown {
+  if (typeof value === 'string') return value === '' ? value : replace(value)
+  if (Array.isArray(value)) return mapList(value, each => mapAll(each, replace))
+  return isObject(value) ? mapFields(value, each => mapAll(each, replace)) : value
 }
 
-/** The object with mapped fields, without those that became undefined. */
+/** Maps the fields of an object; drops those that become undefined. Returns the object itself if nothing changes. */
 export function mapFields(value: Json, map: (inner: unknown, key: string) => unknown): Json {
   let changed: Record<string, unknown> | null = null
   for (const key of Object.keys(value)) {
@@ -124,6 +89,7 @@ export function mapFields(value: Json, map: (inner: unknown, key: string) => unk
   return changed ?? value
 }
 
+/** Maps the values of a list. Returns the list itself if nothing changes. */
 export function mapList(list: readonly unknown[], map: (value: unknown) => unknown): readonly unknown[] {
   let changed: unknown[] | null = null
   for (let at = 0; at < list.length; at++) {

@@ -1,28 +1,28 @@
 /**
- * Which strings of a request are no text that a model reads: names, ids, links, bytes and settings. Pure. These tables
- * hold only where the schema of the interface knows the field: whatever it does not know counts as text, whatever it
- * is called, because objects are open and what nobody knows is passed on. Words that the schema enumerates are no text.
+ * The strings of a request that are no text for a model: names, ids, links, bytes and settings. Pure. The rules hold
+ * only for fields that the schema of the interface knows: an unknown field is text, whatever its name, because it is
+ * passed on to providers. Words that the schema enumerates are no text.
  */
 import type { ResponsesRequest } from '../../protocol/request-body.ts'
 
 /**
- * What a string is taken for:
- * - `text`: looked at; `url`: too, unless it is the bytes of a picture or the like;
- * - `json`: looked at as it stands and, with escapes, as it reads when a format parses it;
- * - `sealed`: no text but what of it lies open;
- * - `name` and `id`: no text as long as they have that form; `link`: the same, and a data URL of text is read;
+ * The kind of a string:
+ * - `text`: always a text; `url`: a text, unless it is a data URL of media bytes;
+ * - `json`: a text, and a second one without its escapes, as a format reads that parses it;
+ * - `sealed`: a text only where it is not encrypted;
+ * - `name`, `id`: a text only if it does not have that form; `link`: the same, and a data URL of text is a text;
  * - `file`: as `link`, or base64 without a data URL around it;
- * - `kept`: never looked at.
+ * - `kept`: never a text.
  */
 export type Leaf = 'text' | 'url' | 'json' | 'name' | 'id' | 'sealed' | 'link' | 'file' | 'kept'
 
-/** What a field holds: strings (or lists of them), a JSON schema, named tools, or nothing that is looked at. */
+/** The rule of a field: the kind of its strings, a JSON schema, a choice of named tools, or no texts at all. */
 export type FieldRule = Leaf | 'schema' | 'choices' | 'nothing'
 
-export type Rules = Readonly<Record<string, FieldRule>>
+export type FieldRules = Readonly<Record<string, FieldRule>>
 
-/** Fields of items, parts and settings. Values below them are read by these rules too. */
-export const FIELDS: Rules = {
+/** Fields of items, parts and settings, at any depth. */
+export const FIELDS: FieldRules = {
   id: 'id',
   call_id: 'id',
   file_id: 'id',
@@ -52,8 +52,8 @@ export const FIELDS: Rules = {
   logprobs: 'nothing',
 }
 
-/** Fields of tools. Names stay as they are, because calls and choices go by them. */
-const TOOL_FIELDS: Rules = {
+/** Fields of tools. Names stay as they are, because calls and choices refer to them. */
+const TOOL_FIELDS: FieldRules = {
   ...FIELDS,
   parameters: 'schema',
   output_schema: 'schema',
@@ -72,35 +72,32 @@ const TOOL_FIELDS: Rules = {
   allowed_domains: 'name',
   excluded_domains: 'name',
   blocked_domains: 'name',
-  // For the server of the tool; no model is shown them, and a rule against secrets would lock everybody out.
+  // For the tool's server, not for a model. A rule against secrets would block every use of them.
   server_url: 'kept',
   authorization: 'kept',
   headers: 'nothing',
 }
 
-/** Fields of notes on a text: there, a name is that of a file. */
-const ANNOTATION_FIELDS: Rules = { file_id: 'id', container_id: 'id', hash: 'id', url: 'url' }
+/** Fields of annotations: the name of a file is a text. */
+const ANNOTATION_FIELDS: FieldRules = { file_id: 'id', container_id: 'id', hash: 'id', url: 'url' }
 
-/** Fields below which other rules hold. */
-export const FIELDS_UNDER: ReadonlyMap<string, Rules> = new Map([
+/** Fields with rules of their own for everything below them. */
+export const FIELDS_UNDER: ReadonlyMap<string, FieldRules> = new Map([
   ['annotations', ANNOTATION_FIELDS],
   ['tools', TOOL_FIELDS],
   ['tool_choice', { ...TOOL_FIELDS, tools: 'choices' }],
-  // That of an answer has a schema.
+  // The format of an answer has a JSON schema.
   ['format', TOOL_FIELDS],
 ])
 
-/**
- * Fields of items of tools that ran on our side, which go to a provider as one JSON text: all of it is read but ids,
- * which are left out of it.
- */
-export const GATEWAY_ITEM_FIELDS: Rules = { id: 'id', call_id: 'id', arguments: 'json' }
+/** Fields of items of server tools. They go to a provider as one JSON text without the ids. */
+export const GATEWAY_ITEM_FIELDS: FieldRules = { id: 'id', call_id: 'id', arguments: 'json' }
 
-const PICTURE_ITEM: Rules = { result: 'kept', imageB64: 'kept', imageUrl: 'url' }
-const BROWSER_ITEM: Rules = { screenshotB64: 'kept' }
+const PICTURE_ITEM: FieldRules = { result: 'kept', imageB64: 'kept', imageUrl: 'url' }
+const BROWSER_ITEM: FieldRules = { screenshotB64: 'kept' }
 
-/** Of some kinds of items: bytes of pictures, which no format sends as text. */
-export const ITEM_FIELDS: ReadonlyMap<string, Rules> = new Map([
+/** Fields of some kinds of items: bytes of pictures, which no format sends as text. */
+export const ITEM_FIELDS: ReadonlyMap<string, FieldRules> = new Map([
   ['image_generation_call', { result: 'kept' }],
   ['gateway:image_generation', PICTURE_ITEM],
   ['openrouter:image_generation', PICTURE_ITEM],
@@ -108,7 +105,7 @@ export const ITEM_FIELDS: ReadonlyMap<string, Rules> = new Map([
   ['openrouter:browser_use', BROWSER_ITEM],
 ])
 
-/** Where the schema knows nothing: fields that may hold bytes or JSON, by the names that they usually have. */
+/** Fields unknown to the schema, by common names: these may hold bytes or JSON. */
 export const UNKNOWN_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['url', 'url'],
   ['uri', 'url'],
@@ -120,7 +117,7 @@ export const UNKNOWN_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['arguments', 'json'],
 ])
 
-/** Words that say what something is, where a schema leaves it open. A rule for such a word means another use of it. */
+/** Words that are no text in these fields, even if the schema does not know the field. */
 export const WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['role', new Set(['user', 'assistant', 'system', 'developer', 'tool'])],
   ['status', new Set(['in_progress', 'completed', 'incomplete', 'failed'])],
@@ -154,57 +151,61 @@ export const WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
 ])
 
 /**
- * The fields of a request: `said` is what somebody says; `seen` is sent as well, and guardrails look at it; `ours`
- * stays here, or goes out as numbers, hashes and words of the interface alone.
+ * The use of a field of a request:
+ * - `conversation`: somebody says it, so guardrails and moderation check it;
+ * - `sent`: it goes to the provider too, so guardrails check it;
+ * - `internal`: it stays here, or goes out as numbers, hashes and words of the interface alone.
  */
-export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, 'said' | 'seen' | 'ours'>> = {
-  input: 'said',
-  instructions: 'said',
-  prompt: 'said',
-  image_config: 'said',
-  tools: 'seen',
-  tool_choice: 'seen',
-  text: 'seen',
-  reasoning: 'seen',
-  // No model reads it, but it leaves the house with some formats.
-  metadata: 'seen',
-  prompt_cache_key: 'seen',
-  prompt_cache_options: 'seen',
-  cache_control: 'ours',
-  model: 'ours',
-  models: 'ours',
-  max_output_tokens: 'ours',
-  max_tool_calls: 'ours',
-  temperature: 'ours',
-  top_p: 'ours',
-  top_k: 'ours',
-  top_logprobs: 'ours',
-  frequency_penalty: 'ours',
-  presence_penalty: 'ours',
-  parallel_tool_calls: 'ours',
-  background: 'ours',
-  include: 'ours',
-  modalities: 'ours',
-  plugins: 'ours',
-  previous_response_id: 'ours',
-  store: 'ours',
-  stream: 'ours',
-  service_tier: 'ours',
-  session_id: 'ours',
-  user: 'ours',
-  safety_identifier: 'ours',
-  debug: 'ours',
-  provider: 'ours',
-  route: 'ours',
-  stop_server_tools_when: 'ours',
-  trace: 'ours',
-  truncation: 'ours',
-  preset: 'ours',
-  prediction: 'said',
-  stop: 'seen',
-  logit_bias: 'seen',
-  seed: 'ours',
-  min_p: 'ours',
-  top_a: 'ours',
-  repetition_penalty: 'ours',
+export type RequestField = 'conversation' | 'sent' | 'internal'
+
+export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, RequestField>> = {
+  input: 'conversation',
+  instructions: 'conversation',
+  prompt: 'conversation',
+  image_config: 'conversation',
+  tools: 'sent',
+  tool_choice: 'sent',
+  text: 'sent',
+  reasoning: 'sent',
+  // No model reads it, but some formats send it.
+  metadata: 'sent',
+  prompt_cache_key: 'sent',
+  prompt_cache_options: 'sent',
+  cache_control: 'internal',
+  model: 'internal',
+  models: 'internal',
+  max_output_tokens: 'internal',
+  max_tool_calls: 'internal',
+  temperature: 'internal',
+  top_p: 'internal',
+  top_k: 'internal',
+  top_logprobs: 'internal',
+  frequency_penalty: 'internal',
+  presence_penalty: 'internal',
+  parallel_tool_calls: 'internal',
+  background: 'internal',
+  include: 'internal',
+  modalities: 'internal',
+  plugins: 'internal',
+  previous_response_id: 'internal',
+  store: 'internal',
+  stream: 'internal',
+  service_tier: 'internal',
+  session_id: 'internal',
+  user: 'internal',
+  safety_identifier: 'internal',
+  debug: 'internal',
+  provider: 'internal',
+  route: 'internal',
+  stop_server_tools_when: 'internal',
+  trace: 'internal',
+  truncation: 'internal',
+  preset: 'internal',
+  prediction: 'conversation',
+  stop: 'conversation',
+  logit_bias: 'sent',
+  seed: 'internal',
+  min_p: 'internal',
+  top_a: 'internal',
+  repetition_penalty: 'internal',
 }

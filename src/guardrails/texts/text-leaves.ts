@@ -1,52 +1,53 @@
 /**
- * One string of a request by what its field is for: which texts a model may read in it, and the string with others in
- * their places. Pure. Where a string reads in two ways, since a format decodes what others pass on, both are looked at.
+ * The texts in one string of a request, by the kind of its field, and the string with other texts in their places.
+ * Pure. Some formats decode a string that others pass on: then it has two texts, as it stands and decoded.
  */
 import { isUtf8 } from 'node:buffer'
-import { isObject, mapAll, mapFields } from './schema-texts.ts'
+import { isObject, mapAll, mapFields, type Replace } from './schema-texts.ts'
 import type { Leaf } from './text-fields.ts'
-import { unescaped } from './unescaped.ts'
-
-type See = (text: string) => string
 
 const NAME = /^[\w.:/*+-]{1,128}$/
-const SPACE = /\s/
+const BLANK = /\s/
 const LINK = /^[a-z][a-z\d+.-]*:\S*$/i
 const NOT_BASE64 = /[^\w+/=-]/
-/** A data URL up to its comma; anything else before one may be read as text. */
+/** The head of a data URL, before its comma. A head of another form may hold text. */
 const PLAIN_HEAD = /^data:[\w./+-]*(?:;[\w.=+-]{1,64})*$/i
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+$/
-/** Types of bytes that no format makes a text of. */
+/** Media types that no format turns into text. */
 const BYTES =
   /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|msword|vnd\.(?:ms-|openxml)))/
-/** Types that formats make a text of, valid UTF-8 or not. */
+/** Media types that formats turn into text, valid UTF-8 or not. */
 const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|csv|yaml|javascript)|image\/svg)/
-/** A base64 text that begins so is a PDF file (`%PDF`). */
+/** The first characters of a PDF file (`%PDF`) in base64. */
 const PDF_START = 'JVBERi'
-/** A compaction of Anthropic says so at its start, and is JSON: these two fields are sealed, others are not. */
+/** The prefix of Anthropic's compactions, which are JSON: only these two fields of it are sealed. */
 const COMPACTION = 'anthropic-claude-v1:'
 const SEALED: ReadonlySet<string> = new Set(['encrypted_content', 'signature'])
+const BACKSLASH = 0x5c
+const QUOTE = 0x22
+const SPACE = 0x20
+const LETTER_U = 0x75
 
-const LEAVES: Readonly<Record<Leaf, (text: string, see: See) => string>> = {
+const LEAVES: Readonly<Record<Leaf, (text: string, replace: Replace) => string>> = {
   kept: text => text,
-  text: (text, see) => see(text),
-  name: (text, see) => (NAME.test(text) ? text : see(text)),
-  id: (text, see) => (SPACE.test(text) ? see(text) : text),
+  text: (text, replace) => replace(text),
+  name: (text, replace) => (NAME.test(text) ? text : replace(text)),
+  id: (text, replace) => (BLANK.test(text) ? replace(text) : text),
   json: readJson,
   sealed: readSealed,
-  url: (text, see) => (isDataUrl(text) ? readDataUrl(text, see, NOT_BASE64) : see(text)),
-  link: (text, see) => readLink(text, see, see),
-  file: (text, see) => readLink(text, see, file => readFile(file, see)),
+  url: (text, replace) => (isDataUrl(text) ? readDataUrl(text, replace, NOT_BASE64) : replace(text)),
+  link: (text, replace) => readLink(text, replace, replace),
+  file: (text, replace) => readLink(text, replace, file => readFile(file, replace)),
 }
 
-/** Calls `see` with the texts of the string, equally often whatever it gives; the string when it gives the same. */
-export function mapLeaf(leaf: Leaf, text: string, see: See): string {
-  return text === '' ? text : LEAVES[leaf](text, see)
+/** Replaces the texts of the string. Calls `replace` equally often whatever it returns. */
+export function mapLeaf(leaf: Leaf, text: string, replace: Replace): string {
+  return text === '' ? text : LEAVES[leaf](text, replace)
 }
 
-function readLink(text: string, see: See, other: See): string {
-  // Here bytes are taken for bytes: they may be many megabytes.
-  if (isDataUrl(text)) return readDataUrl(text, see, null)
+function readLink(text: string, replace: Replace, other: Replace): string {
+  // Media bytes are not searched for text: they may be many megabytes.
+  if (isDataUrl(text)) return readDataUrl(text, replace, null)
   return LINK.test(text) ? text : other(text)
 }
 
@@ -54,79 +55,131 @@ function isDataUrl(text: string): boolean {
   return text.slice(0, 5).toLowerCase() === 'data:'
 }
 
-/** As it stands and as it is decoded: what was changed in the decoded text counts. */
-function both(text: string, decoded: string, encode: (text: string) => string, see: See): string {
-  const seen = see(text)
-  const read = see(decoded)
-  return read === decoded ? seen : encode(read)
+type Encode = (text: string) => string
+
+/** Replaces the text as it stands and the decoded text. If both change, the decoded one counts. */
+function replaceBoth(text: string, decoded: string, encode: Encode, replace: Replace): string {
+  const replaced = replace(text)
+  const replacedDecoded = replace(decoded)
+  return replacedDecoded === decoded ? replaced : encode(replacedDecoded)
 }
 
-function decodedOnly(text: string, decoded: string, encode: (text: string) => string, see: See): string {
+function replaceDecoded(text: string, decoded: string, encode: Encode, replace: Replace): string {
   if (decoded === '') return text
-  const read = see(decoded)
-  return read === decoded ? text : encode(read)
+  const replaced = replace(decoded)
+  return replaced === decoded ? text : encode(replaced)
 }
 
-/** `bytes`: what must not be in the data of a type of bytes, or it is text after all. */
-function readDataUrl(url: string, see: See, bytes: RegExp | null): string {
+/** `notBytes` matches data that is text although its media type says bytes; null: no data is. */
+function readDataUrl(url: string, replace: Replace, notBytes: RegExp | null): string {
   const comma = url.indexOf(',')
   const head = url.slice(0, comma)
-  if (comma === -1) return see(url)
+  if (comma === -1) return replace(url)
   const isPlain = PLAIN_HEAD.test(head)
   const [type = '', ...parameters] = head.slice(5).toLowerCase().split(';')
   const data = url.slice(comma + 1)
-  if (!parameters.some(parameter => parameter.trim() === 'base64')) return readPercent(head, data, see)
-  if (isPlain && BYTES.test(type)) return bytes?.test(data) === true ? see(url) : url
-  // Without a proper type, formats go by the name of a file.
+  if (!parameters.some(parameter => parameter.trim() === 'base64')) return readPercent(head, data, replace)
+  if (isPlain && BYTES.test(type)) return notBytes?.test(data) === true ? replace(url) : url
+  // Without a proper media type, formats go by the name of the file.
   const decoded = decodedText(data, !MEDIA_TYPE.test(type) || TEXT.test(type))
-  const read = isPlain && !NOT_BASE64.test(data) ? decodedOnly : both
-  if (decoded === null) return read === both ? see(url) : url
-  return read(url, decoded, text => `${head},${Buffer.from(text).toString('base64')}`, see)
+  const read = isPlain && !NOT_BASE64.test(data) ? replaceDecoded : replaceBoth
+  if (decoded === null) return read === replaceBoth ? replace(url) : url
+  return read(url, decoded, text => `${head},${Buffer.from(text).toString('base64')}`, replace)
 }
 
-function readPercent(head: string, data: string, see: See): string {
+function readPercent(head: string, data: string, replace: Replace): string {
   const url = `${head},${data}`
-  if (!data.includes('%')) return see(url)
+  if (!data.includes('%')) return replace(url)
   let decoded: string
   try {
     decoded = decodeURIComponent(data)
   } catch {
-    return see(url)
+    return replace(url)
   }
-  return both(url, decoded, text => `${head},${encodeURIComponent(Buffer.from(text).toString())}`, see)
+  return replaceBoth(
+    url,
+    decoded,
+    text => `${head},${encodeURIComponent(Buffer.from(text).toString())}`,
+    replace,
+  )
 }
 
-/** Base64 alone, whose type is told by a name elsewhere, if at all. */
-function readFile(file: string, see: See): string {
+/** Base64 without a data URL around it, so that its media type is unknown. */
+function readFile(file: string, replace: Replace): string {
   if (file.startsWith(PDF_START)) return file
   const isBase64 = !NOT_BASE64.test(file)
   const decoded = decodedText(file, false)
-  if (decoded === null) return isBase64 ? file : see(file)
-  return (isBase64 ? decodedOnly : both)(file, decoded, text => Buffer.from(text).toString('base64'), see)
+  if (decoded === null) return isBase64 ? file : replace(file)
+  return (isBase64 ? replaceDecoded : replaceBoth)(
+    file,
+    decoded,
+    text => Buffer.from(text).toString('base64'),
+    replace,
+  )
 }
 
-/** Null: bytes that are no text. Formats read a text whatever is wrong with its bytes, so that hides nothing. */
+/** Null if the bytes are no text. Invalid UTF-8 hides nothing in a text: formats decode it in the same way. */
 function decodedText(base64: string, isText: boolean): string | null {
   const bytes = Buffer.from(base64, 'base64')
   return isText || isUtf8(bytes) ? bytes.toString('utf8') : null
 }
 
-function readSealed(sealed: string, see: See): string {
-  if (!sealed.startsWith(COMPACTION)) return LEAVES.id(sealed, see)
+function readSealed(sealed: string, replace: Replace): string {
+  if (!sealed.startsWith(COMPACTION)) return LEAVES.id(sealed, replace)
   let block: unknown
   try {
     block = JSON.parse(Buffer.from(sealed.slice(COMPACTION.length), 'base64url').toString('utf8'))
   } catch {
-    return LEAVES.id(sealed, see)
+    return LEAVES.id(sealed, replace)
   }
-  if (!isObject(block)) return LEAVES.id(sealed, see)
-  const read = mapFields(block, (value, key) => (SEALED.has(key) ? value : mapAll(value, see)))
+  if (!isObject(block)) return LEAVES.id(sealed, replace)
+  const read = mapFields(block, (value, key) => (SEALED.has(key) ? value : mapAll(value, replace)))
   return read === block ? sealed : COMPACTION + Buffer.from(JSON.stringify(read)).toString('base64url')
 }
 
-/** Some formats parse it, and then escapes are letters. */
-function readJson(text: string, see: See): string {
-  if (!text.includes('\\u')) return see(text)
-  const plain = unescaped(text)
-  return plain === text ? see(text) : both(text, plain, changed => changed, see)
+/** Some formats parse the JSON, and then escapes become letters. */
+function readJson(text: string, replace: Replace): string {
+  if (!text.includes('\\u')) return replace(text)
+  const plain = unescapeJson(text)
+  return plain === text ? replace(text) : replaceBoth(text, plain, changed => changed, replace)
+}
+
+/**
+ * Replaces escapes in JSON by their letters, except those that JSON needs. One loop over the code units: parsing takes
+ * unbounded memory and time, and a regular expression fifteen times as long.
+ */
+export function unescapeJson(json: string): string {
+  const units = new Uint16Array(json.length)
+  let length = 0
+  for (let at = 0; at < json.length; at++) {
+    const unit = json.charCodeAt(at)
+    units[length++] = unit
+    if (unit !== BACKSLASH || at + 1 === json.length) continue
+    const next = json.charCodeAt(++at)
+    const code = next === LETTER_U ? codeAt(json, at + 1) : -1
+    if (code < SPACE || code === QUOTE || code === BACKSLASH) {
+      units[length++] = next
+      continue
+    }
+    units[length - 1] = code
+    at += 4
+  }
+  return Buffer.from(units.buffer, 0, 2 * length).toString('utf16le')
+}
+
+/** The number of four hexadecimal digits; -1 if they are something else. */
+function codeAt(text: string, from: number): number {
+  let code = 0
+  for (let at = from; at < from + 4; at++) {
+    const digit = digitOf(text.charCodeAt(at))
+    if (digit === -1) return -1
+    code = 16 * code + digit
+  }
+  return code
+}
+
+function digitOf(unit: number): number {
+  if (unit >= 0x30 && unit <= 0x39) return unit - 0x30
+  const lower = unit | 0x20
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1
 }

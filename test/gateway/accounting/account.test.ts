@@ -90,7 +90,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     guard: {
       request: () => ({
         restrictions: null,
-        look: null,
+        input: null,
         reply: { rules, tasks: failing('overloaded'), metrics },
       }),
       restrictions: () => null,

@@ -4,8 +4,8 @@ import { GatewayError } from '../../../src/errors.ts'
 import type { Exchange } from '../../../src/gateway/exchange.ts'
 import type { GuardTasks } from '../../../src/gateway/guard/evaluate.ts'
 import { createGuard, type Guard, prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
-import { Rules } from '../../../src/gateway/guard/rules.ts'
-import { textsOf, withTexts } from '../../../src/gateway/guard/texts.ts'
+import { CompiledRules } from '../../../src/gateway/guard/rules.ts'
+import { textsOf, withTexts } from '../../../src/guardrails/texts/request-texts.ts'
 import { createMetrics, type Metrics } from '../../../src/metrics/metrics.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
@@ -181,11 +181,11 @@ t.test('the worst allowed policy on 200 KB leaves this thread at once', async t 
     (at: number) => `[^b]{200}c${at}`,
   ]
   let scanned = 0
-  const scanner = Object.getOwnPropertyDescriptor(Rules.prototype, 'scanner') ?? {}
-  t.teardown(() => Object.defineProperty(Rules.prototype, 'scanner', scanner))
-  Object.defineProperty(Rules.prototype, 'scanner', {
+  const scanner = Object.getOwnPropertyDescriptor(CompiledRules.prototype, 'scanner') ?? {}
+  t.teardown(() => Object.defineProperty(CompiledRules.prototype, 'scanner', scanner))
+  Object.defineProperty(CompiledRules.prototype, 'scanner', {
     ...scanner,
-    get(this: Rules) {
+    get(this: CompiledRules) {
       if (this.set.custom.length > 0) scanned++
       return scanner.get?.call(this)
     },
@@ -226,8 +226,8 @@ t.test('what comes into the prompt later is looked at alone, here or in the pool
     input: [{ role: 'user', content: [{ type: 'input_file', file_id: 'f' }] }],
   })
   const guarding = await guard.request(exchange)
-  const look = guarding?.look ?? null
-  if (look === null) throw new Error('nobody looks')
+  const guarded = guarding?.input ?? null
+  if (guarded === null) throw new Error('nothing guards input')
   for (const [read, shown] of [
     ['b@example.com', '[EMAIL]'],
     [`${LONG}c@example.com`, `${LONG}[EMAIL]`],
@@ -238,21 +238,21 @@ t.test('what comes into the prompt later is looked at alone, here or in the pool
       { role: 'user', content: '[EMAIL]' },
     ]
     exchange.prompt = { ...before, input }
-    const looking = look(exchange, before)
-    t.equal(looking instanceof Promise, read.length > 1_000)
-    await looking
+    const checking = guarded.prompt(exchange, before)
+    t.equal(checking instanceof Promise, read.length > 1_000)
+    await checking
     t.same(
       new Set(textsOf(exchange.prompt).map(({ text }) => text)),
       new Set(['of [EMAIL]', shown, '[EMAIL]']),
     )
   }
   const { prompt } = exchange
-  t.equal(look(exchange, prompt), null)
+  t.equal(guarded.prompt(exchange, prompt), undefined)
   t.equal(exchange.prompt, prompt, 'nothing has come')
   t.equal(exchange.pipeline.length, 3)
   t.equal((await decisions()).length, 1)
   t.equal(
-    (await guardOf([applied('w', { ignoredModels: ['a/b'] })], NOBODY).guard.request(exchange))?.look,
+    (await guardOf([applied('w', { ignoredModels: ['a/b'] })], NOBODY).guard.request(exchange))?.input,
     null,
   )
 })
@@ -261,10 +261,41 @@ t.test('a guardrail that fails closed refuses what came later as well', async t 
   const rules = { contentFilterBuiltins: [EMAIL], failMode: 'closed' } as const
   const { guard } = guardOf([applied('w', rules)], failing('overloaded'))
   const exchange = scriptedExchange()
-  const look = (await guard.request(exchange))?.look
+  const input = (await guard.request(exchange))?.input
   const before = exchange.prompt
   exchange.prompt = { ...before, input: LONG }
-  await t.rejects(look?.(exchange, before) ?? Promise.resolve(), { code: 'guardrail_unavailable' })
+  await t.rejects(Promise.resolve(input?.prompt(exchange, before)), { code: 'guardrail_unavailable' })
+  await t.rejects(Promise.resolve(input?.text(exchange, LONG)), { code: 'guardrail_unavailable' })
+})
+
+t.test('one text outside the prompt is checked by itself, and the prompt stays', async t => {
+  const metrics = createMetrics()
+  const pool = newPool(t, metrics)
+  const users = { slug: 'phone', action: 'redact', scanScope: 'user_only' } as const
+  const block = [{ pattern: 'forbidden', action: 'block' as const, label: null }]
+  const rules = { contentFilterBuiltins: [EMAIL, users], contentFilters: block }
+  const { guard, decisions } = guardOf([applied('w', rules)], pool)
+  const exchange = scriptedExchange({ input: 'hi' })
+  const { prompt } = exchange
+  const input = (await guard.request(exchange))?.input ?? null
+  if (input === null) throw new Error('nothing guards input')
+  t.equal(input.text(exchange, ''), '')
+  t.equal(input.text(exchange, 'nothing to find'), 'nothing to find')
+  t.same(exchange.pipeline, [])
+  t.equal(input.text(exchange, 'Mail a@example.com'), 'Mail [EMAIL]')
+  const long = input.text(exchange, `${LONG}a@example.com`)
+  t.ok(long instanceof Promise)
+  t.equal(await long, `${LONG}[EMAIL]`)
+  const call = 'call me at +1 212 555 0123'
+  t.equal(input.text(exchange, call), call, 'unless told, nobody says that the user wrote it')
+  t.equal(input.text(exchange, call, 'user'), 'call me at [PHONE]')
+  t.throws(() => input.text(exchange, 'forbidden'), { code: 'permission_denied' })
+  t.equal(exchange.prompt, prompt)
+  t.same(
+    exchange.pipeline.map(({ data }) => data?.['action']),
+    ['redacted', 'redacted', 'redacted', 'blocked'],
+  )
+  t.same((await decisions()).toSorted(), ['custom blocked', 'email redacted', 'phone redacted'])
 })
 
 t.test('restrictions are told without a request', async t => {

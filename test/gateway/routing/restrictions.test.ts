@@ -1,11 +1,12 @@
 /** What guardrails say of models and providers that the caller did not choose. */
 import t from 'tap'
-import { createRuleAgainst } from '../../../src/gateway/guard/helper-policy.ts'
+import { createPolicyAgainst } from '../../../src/gateway/guard/helper-policy.ts'
 import { restrictionsOf } from '../../../src/gateway/routing/restrictions.ts'
-import { mergeGuardrails, type Restrictions as Rules } from '../../../src/guardrails/policy.ts'
+import { mergeGuardrails, type PolicyRestrictions } from '../../../src/guardrails/policy.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
-const ruled = (rules: Partial<Rules>) => restrictionsOf({ ...mergeGuardrails([]).restrictions, ...rules })
+const ruled = (rules: Partial<PolicyRestrictions>) =>
+  restrictionsOf({ ...mergeGuardrails([]).restrictions, ...rules })
 const zdr = { anthropic: false, openai: false, google: false, xai: false, other: false }
 const endpoint = scriptedEndpoint('openai-chat')
 const { provider } = endpoint
@@ -15,9 +16,9 @@ const { caller } = scriptedExchange()
 t.test('rules about models are those of the caller alone', async t => {
   for (const rules of [{ allowedModels: ['acme/other'] }, { ignoredModels: [endpoint.modelId] }]) {
     const restrictions = ruled(rules)
-    t.match(restrictions?.refusal(candidate), /models$/)
-    t.equal(restrictions?.dataRefusal(candidate), null)
-    t.equal(restrictions?.providerRefusal(provider), null)
+    t.match(restrictions?.excludedBy(candidate), /models$/)
+    t.equal(restrictions?.helperExcludedBy(candidate), null)
+    t.equal(restrictions?.providerExcludedBy(provider), null)
   }
 })
 
@@ -34,8 +35,8 @@ t.test('rules about data hold for everybody who gets it', async t => {
     [{ regions: ['global'] as const }, null, null],
   ] as const) {
     const restrictions = ruled(rules)
-    t.equal(restrictions?.dataRefusal(candidate), refusal, JSON.stringify(rules))
-    t.equal(restrictions?.providerRefusal(provider), ofProvider, JSON.stringify(rules))
+    t.equal(restrictions?.helperExcludedBy(candidate), refusal, JSON.stringify(rules))
+    t.equal(restrictions?.providerExcludedBy(provider), ofProvider, JSON.stringify(rules))
   }
 })
 
@@ -49,7 +50,7 @@ t.test('a helper is forbidden when none of its endpoints is left', async t => {
     endpoints: kept.map(each => ({ ...endpoint, zdr: each })),
   })
   const against = (found: ReturnType<typeof model> | undefined, ocrProvider: typeof provider | null) =>
-    createRuleAgainst({
+    createPolicyAgainst({
       guard: { restrictions: () => Promise.resolve(restrictions) },
       catalog: { model: () => found as never },
       ocrProvider,
@@ -60,7 +61,7 @@ t.test('a helper is forbidden when none of its endpoints is left', async t => {
   t.equal(await against(undefined, null)(caller, side), null, 'which has an answer of its own')
   t.equal(await against(model(), provider)(caller, 'ocr'), 'guardrail:training')
   t.equal(await against(model(), null)(caller, 'ocr'), null)
-  const free = createRuleAgainst({
+  const free = createPolicyAgainst({
     guard: { restrictions: () => null },
     catalog: { model: () => undefined },
     ocrProvider: provider,

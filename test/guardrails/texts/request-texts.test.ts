@@ -1,7 +1,7 @@
 /** Every kind of item and of tool has its texts seen, and they are written back where they stood. */
 import type { TObject } from '@sinclair/typebox'
 import t from 'tap'
-import { mapSaid, mapTexts } from '../../../src/guardrails/texts/request-texts.ts'
+import { mapConversation, mapTexts, textsOf } from '../../../src/guardrails/texts/request-texts.ts'
 import { InputItem } from '../../../src/protocol/items.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { Rule, type VariantsSchema } from '../../../src/protocol/schema.ts'
@@ -66,6 +66,35 @@ function seesAll(t: Tap, fields: Fields, name: string): void {
 }
 type Tap = Pick<typeof t, 'same' | 'equal'>
 
+t.test('the example at the head of request-texts.ts', async t => {
+  const request = requestOf({
+    user: 'u-7',
+    input: [
+      { role: 'user', content: 'Call Ann' },
+      { type: 'function_call', call_id: 'c1', name: 'dial', arguments: '{"to":"Ann"}', mood: 'calm' },
+    ],
+    tools: [
+      {
+        type: 'function',
+        name: 'dial',
+        parameters: { type: 'object', properties: { to: { type: 'string', description: 'A name' } } },
+      },
+    ],
+  })
+  t.same(textsOf(request), [
+    { text: 'Call Ann', who: 'user' },
+    { text: '{"to":"Ann"}', who: 'other' },
+    { text: 'calm', who: 'other' },
+    { text: 'A name', who: 'other' },
+  ])
+  const said: string[] = []
+  mapConversation(request, text => {
+    said.push(text)
+    return text
+  })
+  t.same(said, ['Call Ann', '{"to":"Ann"}', 'calm'])
+})
+
 t.test('every kind of item that the interface has is told apart', async t => {
   const kinds = [...kindsOf(InputItem).keys()].sort()
   const named = Object.keys(ITEMS).flatMap(type => [...new Set([type, publicOf(type)])])
@@ -120,7 +149,7 @@ t.test('declarations of tools are seen', async t => {
   for (const each of tools) t.ok(kindsOf(Tool).get(String(each['type']))?.check(each), String(each['type']))
   seesAll(t, { tools }, 'all')
   const said: string[] = []
-  mapSaid(requestOf({ tools, input: `${T}input` }), text => {
+  mapConversation(requestOf({ tools, input: `${T}input` }), text => {
     said.push(text)
     return text
   })
@@ -155,7 +184,7 @@ t.test('who said it is told', async t => {
 
 const said = (request: ResponsesRequest): string[] => {
   const texts: string[] = []
-  mapSaid(request, text => {
+  mapConversation(request, text => {
     texts.push(text)
     return text
   })

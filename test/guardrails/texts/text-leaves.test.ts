@@ -3,8 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { openCompaction, sealCompaction } from '../../../src/formats/anthropic-messages/compaction.ts'
 import type { Leaf } from '../../../src/guardrails/texts/text-fields.ts'
-import { mapLeaf } from '../../../src/guardrails/texts/text-leaves.ts'
-import { unescaped } from '../../../src/guardrails/texts/unescaped.ts'
+import { mapLeaf, unescapeJson } from '../../../src/guardrails/texts/text-leaves.ts'
 import { search } from '../../support/property.ts'
 
 const base64 = (text: string | Uint8Array) => Buffer.from(text).toString('base64')
@@ -130,12 +129,12 @@ t.test('escapes are undone so that what is said stays the same', async t => {
   fc.assert(
     fc.property(texts, fc.boolean(), (text, isCoded) => {
       const json = isCoded ? `["${coded(text)}"]` : JSON.stringify([text])
-      t.same(JSON.parse(unescaped(json)), [text])
-      t.notMatch(unescaped(json), /\\u00[46]/)
+      t.same(JSON.parse(unescapeJson(json)), [text])
+      t.notMatch(unescapeJson(json), /\\u00[46]/)
     }),
     search(),
   )
-  t.equal(unescaped('\\u0041\\\\u0041\\u0022\\u000a\\'), 'A\\\\u0041\\u0022\\u000a\\')
+  t.equal(unescapeJson('\\u0041\\\\u0041\\u0022\\u000a\\'), 'A\\\\u0041\\u0022\\u000a\\')
 })
 
 t.test('what lies open in a compaction is read', async t => {

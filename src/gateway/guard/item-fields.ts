@@ -1,13 +1,13 @@
 /**
- * What a model says outside of its texts: fields of items, annotations, and whole items of tools that the client runs.
- * Every string of them counts as text but ids, names, words of the interface, and what only its maker can read. Pure.
+ * Texts in the fields of a reply: of items, annotations, and calls of tools that the client runs. Every string is a
+ * text except ids, names, words of the interface and sealed data. Pure.
  */
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
-/** Tools of ours that run here or at a provider, in both spellings. */
-const RUN_HERE = [
+/** Server tools: items of them are `gateway:` or `openrouter:` and the name. */
+const SERVER_TOOLS = [
   'web_search',
   'web_fetch',
   'datetime',
@@ -24,8 +24,8 @@ const RUN_HERE = [
 ]
 
 /**
- * Items that tell what a provider ran, or hold what nobody else can read. Any other one, of a kind that nobody knows
- * too, asks the client to do something: that is the model's own word.
+ * Items of tools that a provider or the gateway ran, and sealed ones. Any other item, also one of an unknown kind, asks
+ * the client to do something: the model wrote that, so it is text.
  */
 const RUN_BY_PROVIDER: ReadonlySet<string> = new Set([
   ...DONE_BY_PROVIDER,
@@ -34,14 +34,14 @@ const RUN_BY_PROVIDER: ReadonlySet<string> = new Set([
   'tool_search_output',
   'compaction',
   'context_compaction',
-  ...RUN_HERE.flatMap(name => [`gateway:${name}`, `openrouter:${name}`]),
+  ...SERVER_TOOLS.flatMap(name => [`gateway:${name}`, `openrouter:${name}`]),
 ])
 
 export function isRunByProvider(type: string): boolean {
   return RUN_BY_PROVIDER.has(type)
 }
 
-/** Of an item or an annotation itself: what is no text. A signature that is changed is worth nothing. */
+/** Fields of an item or an annotation that are no text. A signature must stay as it is. */
 const NO_TEXT: ReadonlySet<string> = new Set([
   'type',
   'id',
@@ -61,15 +61,15 @@ const NO_TEXT: ReadonlySet<string> = new Set([
   'signature',
   'encrypted_content',
 ])
-/** Further in. */
+/** Fields of nested objects that are no text. */
 const NO_TEXT_WITHIN: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'hash'])
-/** Below these, keys are the model's own. */
+/** The model chose the keys below these fields, so every string there is text. */
 const ALL_TEXT: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])
 const NOTHING: ReadonlySet<string> = new Set()
-/** Bytes that nobody reads. */
+/** A data URL of a picture, of sound or of a video. */
 const BYTES = /^data:(?:image|audio|video)\/[\w.-]+;base64,[\w+/-]*=*$/
 
-/** Every text of the fields, in the order of `withFieldTexts`. */
+/** The texts of the fields, in the order of `withFieldTexts`. */
 export function fieldTexts(fields: Fields): readonly string[] {
   const texts: string[] = []
   mapFields(fields, NO_TEXT, text => {
@@ -79,13 +79,13 @@ export function fieldTexts(fields: Fields): readonly string[] {
   return texts
 }
 
-/** The fields with these texts in place of their own. */
+/** The fields with these texts in place of theirs. */
 export function withFieldTexts(fields: Fields, texts: readonly string[]): Fields {
   let at = 0
   return mapFields(fields, NO_TEXT, text => texts[at++] ?? text)
 }
 
-/** Log probabilities in fields would tell what is redacted elsewhere. */
+/** The fields without log probabilities, which would disclose redacted text. */
 export function withoutLogprobs(fields: Fields): Fields {
   const text = JSON.stringify(fields)
   if (!text.includes('"logprobs":')) return fields

@@ -1,0 +1,95 @@
+/**
+ * The deltas of a guarded reply, processed one after the other. While one waits for a scan, those behind it queue; if
+ * too much queues, the provider is paused. One per attempt. Hot path of guarded replies.
+ */
+import type { Content } from '../answer/assemble.ts'
+
+export interface QueuedDelta {
+  readonly kind: 'delta'
+  readonly delta: Content
+  /** True if its text is in a window already. */
+  isAdded: boolean
+}
+export type Queued = QueuedDelta | { readonly kind: 'end'; readonly done: () => void }
+
+export interface QueueOwner {
+  /** Runs work that had to be awaited, as if the provider had sent it now. */
+  turn(work: () => void): void
+  /** Pauses the provider, until `resume`. */
+  pause(): void
+  resume(): void
+}
+
+/** Characters that may queue during a scan before the provider is paused. */
+const QUEUE_MAX_CHARS = 64 * 1024
+
+export class ReplyQueue {
+  readonly #owner: QueueOwner
+  /** False: a scan has to be awaited, and the entry processed again. */
+  readonly #process: (entry: Queued) => boolean
+  #entries: Queued[] = []
+  #chars = 0
+  #isPaused = false
+  #isWaiting = false
+  #isStopped = false
+
+  constructor(owner: QueueOwner, process: (entry: Queued) => boolean) {
+    this.#owner = owner
+    this.#process = process
+  }
+
+  add(entry: Queued): void {
+    this.#entries.push(entry)
+    if (!this.#isWaiting) {
+      this.#run()
+      return
+    }
+    if (entry.kind === 'delta' && 'text' in entry.delta) this.#chars += entry.delta.text.length
+    if (this.#chars > QUEUE_MAX_CHARS) {
+      this.#isPaused = true
+      this.#owner.pause()
+    }
+  }
+
+  /** Inserts entries directly after the one that is being processed. */
+  insert(entries: readonly Queued[]): void {
+    const [current, ...rest] = this.#entries
+    this.#entries = [...(current === undefined ? [] : [current]), ...entries, ...rest]
+  }
+
+  /** Waits for the promise, passes its value to `use`, and goes on with the entry that is being processed. */
+  wait<T>(promise: Promise<T>, use: (value: T) => void): void {
+    this.#isWaiting = true
+    const goOn = (takeValue: () => T): void => {
+      this.#isWaiting = false
+      if (this.#isStopped) return
+      this.#owner.turn(() => {
+        use(takeValue())
+        if (!this.#isStopped) this.#run()
+      })
+    }
+    promise.then(
+      value => goOn(() => value),
+      fault =>
+        goOn(() => {
+          throw fault
+        }),
+    )
+  }
+
+  /** Processes nothing more. */
+  stop(): void {
+    this.#isStopped = true
+  }
+
+  #run(): void {
+    for (let entry = this.#entries[0]; entry !== undefined; entry = this.#entries[0]) {
+      if (!this.#process(entry) || this.#isStopped) return
+      this.#entries.shift()
+    }
+    this.#chars = 0
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    this.#owner.resume()
+  }
+}
