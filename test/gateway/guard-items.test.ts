@@ -1,9 +1,10 @@
 /** Items and their fields in a guarded reply: what the client is to run, what another one ran, notes. */
 import t from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler, type Content } from '../../src/gateway/answer/assemble.ts'
+import { Assembler, type Content } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import { EventCollector } from '../support/event-collector.ts'
 import { kinds, MAIL, open, outputOf, start, text, token } from '../support/output-guard.ts'
 
 const hosted = (item: number, fields: Readonly<Record<string, unknown>> & { type: string }): Content => ({
@@ -182,14 +183,15 @@ async function told(frames: readonly object[]): Promise<readonly StreamEvent[]> 
   for (const frame of frames) decoder.frame('', JSON.stringify(frame))
   decoder.end()
   await run.end()
-  const events: StreamEvent[] = []
+  const sink = new EventCollector()
   const { id, request, createdAt } = run.exchange
   const response = echoRequest(request, { id, createdAt, model: 'm' })
-  const assembler = new Assembler(response, event => void events.push({ ...event }))
-  assembler.begin([])
-  for (const delta of run.delivered) assembler.take(delta)
-  assembler.finish('stop', { completedAt: 2, usage: null, serviceTier: null, metadata: null })
-  return events
+  const answer = new Answer(sink, response)
+  answer.openTurn(false)
+  answer.begin('m', [])
+  for (const delta of run.delivered) answer.take(delta)
+  answer.finish('stop', { completedAt: 2, usage: null, serviceTier: null, metadata: null })
+  return sink.events
 }
 
 const outputIn = (events: readonly StreamEvent[]): unknown => {

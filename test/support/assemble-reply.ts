@@ -1,33 +1,32 @@
-/** A provider's reply through decoder and assembler: what a client of the gateway sees of it. */
+/** A provider's reply through decoder and answer: what a client of the gateway sees of it. */
 import { toGatewayError } from '../../src/errors.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler } from '../../src/gateway/answer/assemble.ts'
+import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { EventCollector } from './event-collector.ts'
 
 const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null }
 
 /** The events of a reply as a client gets them; one that fails ends with response.failed, as committed streams do. */
 export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
-  const events: StreamEvent[] = []
   const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
-  const assembler = new Assembler(
-    echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: 'acme/recorded' }),
-    event => events.push(structuredClone(event)),
-  )
-  assembler.begin([])
+  const sink = new EventCollector()
+  const answer = new Answer(sink, echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: '' }))
+  answer.openTurn(false)
+  answer.begin('acme/recorded', [])
   let over = false
   const take = (delta: Delta) => {
     if (delta.kind === 'start' || delta.kind === 'usage' || over) return
     if (delta.kind === 'finish') {
       over = true
-      assembler.finish(delta.reason, ENDING)
+      answer.finish(delta.reason, ENDING)
     } else {
-      assembler.take(delta)
+      answer.take(delta)
     }
   }
   const decoder = FORMATS[format].decoder(take)
@@ -41,7 +40,7 @@ export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): 
     }
     decoder.end()
   } catch (error) {
-    if (!over) assembler.fail(toGatewayError(error), ENDING)
+    if (!over) answer.fail(toGatewayError(error), ENDING)
   }
-  return events
+  return sink.events
 }

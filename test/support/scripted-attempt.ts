@@ -1,16 +1,17 @@
 /** One attempt at a scripted provider: real decoder, assembler and attempt, no socket. */
-import { type Clock, systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/clock.ts'
 import { toGatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import type { Ending } from '../../src/gateway/answer/assemble.ts'
+import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
+import { Answer, type Ending } from '../../src/gateway/answer/answer.ts'
+import { AnswerTarget } from '../../src/gateway/answer/answer-target.ts'
+import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
-import { AttemptRun, type AttemptTools } from '../../src/gateway/attempt.ts'
-import { Drains } from '../../src/gateway/drains.ts'
-import type { Exchange } from '../../src/gateway/exchange.ts'
-import { openExchange } from '../../src/gateway/open-exchange.ts'
+import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
+import { type AttemptRecord, Exchange } from '../../src/gateway/exchange.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { openMarks } from '../../src/metrics/stages.ts'
+import { Stopwatch } from '../../src/metrics/stages.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler } from '../../src/upstream/transport.ts'
@@ -66,9 +67,6 @@ export function scriptedEndpoint(format: FormatName, quirks: readonly Quirk[] = 
   }
 }
 
-/** The same second in each run, so that outcomes can be compared. */
-const STILL: Clock = { ...systemClock, nowMs: () => 1_000 }
-
 export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {}): Exchange {
   const request = parseResponsesRequest({
     model: 'acme/scripted',
@@ -76,20 +74,22 @@ export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {})
     stream: true,
     ...fields,
   })
-  return openExchange(STILL, {
+  const asked = {
     id: 'gen-1-x',
     caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
     request,
-    dialect: 'responses',
+    dialect: 'responses' as const,
     withMetadata: false,
     dataRegion: null,
-    marks: openMarks(0),
+    watch: new Stopwatch(0),
     signal: new AbortController().signal,
-  })
+  }
+  // The same second in each run, so that outcomes can be compared.
+  return new Exchange(asked, 1)
 }
 
 export interface ScriptedRun {
-  readonly run: AttemptRun
+  readonly run: Attempt
   readonly client: ScriptedClient
   readonly handler: UpstreamHandler
   /** Settles after the terminal event was written, as the pipeline would write it. */
@@ -108,27 +108,49 @@ export function startScripted(
   exchange: Exchange = scriptedExchange(),
 ): ScriptedRun {
   const client = new ScriptedClient()
-  const tools: AttemptTools = {
+  const deps: AttemptDeps = {
     client,
     formats: FORMATS,
     clock: systemClock,
-    drains: new Drains(),
+    abandoned: new AbandonedReplies(),
     log,
     metrics,
     timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
     hashEndUser: () => 'u',
   }
-  const run = new AttemptRun(
-    tools,
+  const record: AttemptRecord = {
+    endpoint,
+    credential: null,
+    isByok: false,
+    ownKey: null,
+    upstreamId: null,
+    status: null,
+    error: null,
+  }
+  const { id, createdAt, request, prompt } = exchange
+  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }))
+  answer.openTurn(false)
+  const mayRelay =
+    FORMATS[endpoint.format].dialect === answer.relays && !endpoint.provider.quirks.includes('no-relay')
+  const run = new Attempt(deps, exchange, record, {
+    prompt,
+    relayTo: mayRelay ? answer : null,
+    echo: request.debug?.echo_upstream_body === true ? [] : null,
+  })
+  const target = new AnswerTarget({
+    clock: systemClock,
     exchange,
-    { endpoint, credential: null, isByok: false, ownKey: null, status: null, error: null },
-    sink,
-    [],
-  )
-  const over = run.run().then(
-    finish => run.assembler.finish(finish.reason, { ...ENDING, serviceTier: finish.serviceTier }),
+    answer,
+    attempt: run,
+    model: endpoint.modelId,
+    guarding: null,
+    calls: null,
+    debug: [],
+  })
+  const over = run.run(target).then(
+    finish => answer.finish(finish.reason, { ...ENDING, serviceTier: finish.serviceTier }),
     thrown => {
-      if (run.committed) run.assembler.fail(toGatewayError(thrown), ENDING)
+      if (answer.committed) answer.fail(toGatewayError(thrown), ENDING)
       else throw thrown
     },
   )

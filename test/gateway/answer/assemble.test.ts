@@ -1,27 +1,29 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
-import { Assembler, type Content, type Ending } from '../../../src/gateway/answer/assemble.ts'
+import { Answer, type Ending } from '../../../src/gateway/answer/answer.ts'
+import type { Content } from '../../../src/gateway/answer/assemble.ts'
 import { echoRequest } from '../../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
 import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { EventCollector } from '../../support/event-collector.ts'
 import { grammarViolations } from '../../support/event-grammar.ts'
 
 const ENDING: Ending = { completedAt: 1_700_000_001, usage: null, serviceTier: null, metadata: null }
 
-function assemble(deltas: readonly Content[], end: (assembler: Assembler) => void): StreamEvent[] {
-  const events: StreamEvent[] = []
+function assemble(deltas: readonly Content[], end: (answer: Answer) => void): StreamEvent[] {
+  const sink = new EventCollector()
   const request = parseResponsesRequest({ model: 'acme/fast-1', input: 'hi' })
-  const response = echoRequest(request, { id: 'gen-1-x', createdAt: 1_700_000_000, model: 'acme/fast-1' })
-  const assembler = new Assembler(response, event => events.push(structuredClone(event)))
-  assembler.begin([])
-  for (const delta of deltas) assembler.take(delta)
-  end(assembler)
-  return events
+  const response = echoRequest(request, { id: 'gen-1-x', createdAt: 1_700_000_000, model: '' })
+  const answer = new Answer(sink, response)
+  answer.openTurn(false)
+  answer.begin('acme/fast-1', [])
+  for (const delta of deltas) answer.take(delta)
+  end(answer)
+  return sink.events
 }
 
-const finish = (reason: Parameters<Assembler['finish']>[0]) => (assembler: Assembler) =>
-  assembler.finish(reason, ENDING)
+const finish = (reason: Parameters<Answer['finish']>[0]) => (answer: Answer) => answer.finish(reason, ENDING)
 const types = (events: readonly StreamEvent[]) => events.map(event => event.type)
 const open = (item: number, start: Extract<Delta, { kind: 'open' }>['start']): Content => ({
   kind: 'open',
@@ -193,8 +195,8 @@ t.test('only the last of several open items is incomplete when the reply was cut
 })
 
 t.test('a failure keeps what was said and tells code, type and message', async t => {
-  const events = assemble([message, text(0, 'par')], assembler =>
-    assembler.fail(new GatewayError('rate_limit_exceeded', 'slow down'), ENDING),
+  const events = assemble([message, text(0, 'par')], answer =>
+    answer.fail(new GatewayError('rate_limit_exceeded', 'slow down'), ENDING),
   )
   t.same(grammarViolations(events), [])
   t.match(events.at(-1), {
@@ -210,15 +212,15 @@ t.test('a failure keeps what was said and tells code, type and message', async t
 })
 
 t.test('an internal failure is masked', async t => {
-  const events = assemble([], assembler =>
-    assembler.fail(new GatewayError('internal', 'secret detail', { metadata: { x: 'secret' } }), ENDING),
+  const events = assemble([], answer =>
+    answer.fail(new GatewayError('internal', 'secret detail', { metadata: { x: 'secret' } }), ENDING),
   )
   t.notMatch(JSON.stringify(events.at(-1)), 'secret')
 })
 
 t.test('a context that overflows in mid-reply ends for length', async t => {
-  const events = assemble([message, text(0, 'par')], assembler =>
-    assembler.fail(new GatewayError('context_length_exceeded', 'too long'), ENDING),
+  const events = assemble([message, text(0, 'par')], answer =>
+    answer.fail(new GatewayError('context_length_exceeded', 'too long'), ENDING),
   )
   t.match(events.at(-1), { type: 'response.incomplete', response: { error: null } })
 })

@@ -92,7 +92,7 @@ async function play(
     error,
     paused: client.pauses,
     usage: run.usage,
-    characters: exchange.outputCharacters,
+    characters: run.outputCharacters,
   }
 }
 
