@@ -1,7 +1,8 @@
 /** Items and their fields in a guarded reply: what the client is to run, what another one ran, notes. */
 import t from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler, type Content } from '../../src/gateway/answer/answer.ts'
+import { Answer } from '../../src/gateway/answer/answer.ts'
+import type { Content } from '../../src/gateway/answer/assemble.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { EventCollector } from '../support/event-collector.ts'
