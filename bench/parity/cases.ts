@@ -11,8 +11,11 @@ export type Format = (typeof FORMATS)[number]
 /** Kinds of recordings that belong to no format of the gateway. */
 const FOREIGN = ['embeddings', 'other']
 
-/** `general`: a provider row that forbids relaying, so that every frame is decoded. `healed`: the answer is held. */
-export const WAYS = ['streamed', 'whole', 'general', 'healed'] as const
+/**
+ * `general`: a provider row that forbids relaying, so that every frame is decoded. `healed`: a plugin repairs the
+ * answer where it is told whole. `guarded`: a guardrail redacts words of the answer.
+ */
+export const WAYS = ['streamed', 'whole', 'general', 'healed', 'guarded'] as const
 export type Way = (typeof WAYS)[number]
 
 /** A reply as the provider sends it. */
@@ -69,12 +72,12 @@ export function casesOf(all: readonly Play[]): readonly Case[] {
 
 /** Whether the client of a case asks for events. */
 export function asksForStream({ play, way }: Case): boolean {
-  return way === 'streamed' || way === 'general' || (way === 'healed' && play.streamed)
+  return way === 'streamed' || way === 'general' || (way !== 'whole' && play.streamed)
 }
 
 function waysOf(play: Play): readonly Way[] {
   if (play.source === 'foreign') return ['streamed', 'whole']
-  return play.format === 'openai-responses' ? WAYS : ['streamed', 'whole', 'healed']
+  return play.format === 'openai-responses' ? WAYS : ['streamed', 'whole', 'healed', 'guarded']
 }
 
 function recorded(one: Recording, format: Format, source: Play['source']): Play {

@@ -2,6 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { createGuardedKey } from '../guards.ts'
 import { lineOf, start } from '../processes.ts'
 import { type Case, FORMATS } from './cases.ts'
 
@@ -10,12 +11,28 @@ const READY_POLL_MS = 100
 const HOUR_MS = 3_600_000
 const PRICING = { prompt: '0.0000005', completion: '0.0000015', inputCacheRead: '0.0000001' }
 export const API_KEY = `sk-gw-v1-${'b'.repeat(64)}`
+const MANAGEMENT_KEY = `sk-gw-mgmt-${'c'.repeat(64)}`
 /** Model author in the catalogue. */
 const AUTHOR = 'replay'
+
+/** Words that many answers have, so that much is redacted; windows are small, so that there are several. */
+const RULES = {
+  output: {
+    content_filter_builtins: [
+      { slug: 'email', action: 'redact' },
+      { slug: 'ip-address', action: 'block' },
+    ],
+    content_filters: [{ pattern: '(?i)\\b(?:the|is)\\b', action: 'redact', label: 'frequent words' }],
+    window_bytes: 512,
+    overlap_bytes: 64,
+  },
+}
 
 export interface ParityGateway {
   /** With `/v1`. */
   readonly url: string
+  /** The key of a caller whose answers are under a guardrail. */
+  readonly guardedKey: string
   stop(): Promise<void>
 }
 
@@ -49,6 +66,7 @@ export async function startParityGateway(
     cwd: home,
     environment: {
       GATEWAY_API_KEY: API_KEY,
+      GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY,
       DATABASE_URL: `sqlite:${join(home, 'gateway.db')}`,
       // Its ports are free ones, which a line of this level names.
       LOG_LEVEL: 'info',
@@ -61,7 +79,8 @@ export async function startParityGateway(
     if (waitedMs > START_MS) throw new Error(`the gateway of ${tree} does not become ready`)
     await pause(READY_POLL_MS)
   }
-  return { url: `${url}/v1`, stop: () => one.stop() }
+  const guardedKey = await createGuardedKey(`${url}/v1`, MANAGEMENT_KEY, RULES)
+  return { url: `${url}/v1`, guardedKey, stop: () => one.stop() }
 }
 
 /** A reply takes no time, so that heartbeats and shedding would only tell how busy the machine is. */

@@ -5,13 +5,17 @@
  */
 
 const IDENTIFIER = /(?<![\w-])(?:(gen)-\d+-[0-9A-Za-z]{20}|(msg|rs|fc|ctc|st|call)_[0-9A-Za-z]{24})(?![\w-])/
+/** Records of the store, such as guardrails. */
+const UUID = /(?<![\w-])([0-9a-f]{8})-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![\w-])/
 const TIME = /"(created_at|completed_at|created)":(\d+(?:\.\d+)?)/
 const TIMINGS = /"timings_ms":\{[^{}]*\}/
 /** Header with the time of each stage. */
 const SERVER_TIMING = /^server-timing: .*$/
 const REQUEST_ID = /^x-request-id: .*$/
 const OURS = new RegExp(
-  [IDENTIFIER, TIME, TIMINGS, SERVER_TIMING, REQUEST_ID].map(pattern => `(?:${pattern.source})`).join('|'),
+  [IDENTIFIER, UUID, TIME, TIMINGS, SERVER_TIMING, REQUEST_ID]
+    .map(pattern => `(?:${pattern.source})`)
+    .join('|'),
   'gm',
 )
 
@@ -31,7 +35,7 @@ export function normalise(text: string, foreign: string): string {
   const even = EVENT_STREAM.test(text) ? text.replace(BLANK_LINES, '\n\n') : text
   return even.replace(
     OURS,
-    (whole: string, gen?: string, prefix?: string, field?: string, value?: string) => {
+    (whole: string, gen?: string, prefix?: string, uuid?: string, field?: string, value?: string) => {
       if (whole.startsWith('x-request-id')) return 'x-request-id: <id>'
       if (whole.startsWith('server-timing')) return whole.replace(/dur=[\d.]+/g, 'dur=<ms>')
       if (whole.startsWith('"timings_ms"')) return whole.replace(/:-?\d+(?:\.\d+)?/g, ':<ms>')
@@ -42,7 +46,7 @@ export function normalise(text: string, foreign: string): string {
       if (foreign.includes(whole)) return whole
       const known = numbers.get(whole)
       if (known !== undefined) return known
-      const name = `<${gen ?? prefix} ${numbers.size + 1}>`
+      const name = `<${uuid === undefined ? (gen ?? prefix) : 'uuid'} ${numbers.size + 1}>`
       numbers.set(whole, name)
       return name
     },

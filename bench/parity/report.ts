@@ -29,7 +29,7 @@ export function sorted(
 
 export function parityPage(
   cases: readonly Case[],
-  { differences, statuses }: Outcome,
+  { differences, statuses, repeated }: Outcome,
   intended: readonly Intended[],
   shown: number,
 ): string {
@@ -54,6 +54,7 @@ export function parityPage(
     ...unmeant.slice(0, shown).map(one => `${one.case.label}\n${indented(one.diff)}`),
     ...(unmeant.length > shown ? [`… and ${unmeant.length - shown} more`] : []),
     ...[...meant].map(([{ reason }, count]) => `${count} intended: ${reason}`),
+    ...repeated.map(one => `equal when played again: ${one.case.label}\n${indented(one.diff)}`),
     `statuses: ${[...statuses]
       .toSorted(([a], [b]) => a - b)
       .map(([status, count]) => `${status} × ${count}`)

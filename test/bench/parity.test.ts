@@ -10,6 +10,8 @@ import { parityPage } from '../../bench/parity/report.ts'
 const ID = 'abcdefghij0123456789ABCD'
 const OTHER = 'ABCDEFGHIJ0123456789abcd'
 
+const UUID = '6ce5be5b-c35e-4c10-b698-fda73b9c8b1e'
+
 const play: Play = {
   source: 'golden',
   name: 'openai-responses/x.sse',
@@ -32,8 +34,9 @@ function reply(body: string, more: Partial<Reply> = {}): Reply {
 }
 
 t.test('identifiers of our own are numbered in the order of their appearance', async t => {
-  const text = `"gen-1790000000-abcdefghij0123456789" "msg_${ID}" "fc_${ID}" "msg_${ID}" "call_${OTHER}"`
-  t.equal(normalise(text, ''), '"<gen 1>" "<msg 2>" "<fc 3>" "<msg 2>" "<call 4>"')
+  const text = `"gen-1790000000-abcdefghij0123456789" "msg_${ID}" "fc_${ID}" "msg_${ID}" "call_${OTHER}" "${UUID}"`
+  t.equal(normalise(text, ''), '"<gen 1>" "<msg 2>" "<fc 3>" "<msg 2>" "<call 4>" "<uuid 5>"')
+  t.equal(normalise(UUID, `{"id":"${UUID}"}`), UUID)
 })
 
 t.test('a wrong pairing of identifiers still shows', async t => {
@@ -116,9 +119,11 @@ t.test('every reply is played in all ways that its format has', async t => {
       ['whole', false],
       ['general', true],
       ['healed', true],
+      ['guarded', true],
       ['streamed', true],
       ['whole', false],
       ['healed', false],
+      ['guarded', false],
       ['streamed', true],
       ['whole', false],
     ],
@@ -135,9 +140,15 @@ t.test('the page counts what is equal, and tells intended differences apart', as
     { case: second, diff: 'line 2\n- c\n+ d' },
   ]
   const intended = [{ pattern: /whole\nline 2/, reason: 'c is d now' }]
-  const page = parityPage(cases, { differences, statuses: new Map([[200, 4]]) }, intended, 5)
-  t.match(page, '2/4 equal')
+  const page = parityPage(
+    cases,
+    { differences, statuses: new Map([[200, 5]]), repeated: [{ case: second, diff: 'line 3' }] },
+    intended,
+    5,
+  )
+  t.match(page, '3/5 equal')
   t.match(page, 'as openai-responses, streamed\n  line 1\n  - a\n  + b')
   t.match(page, '1 intended: c is d now')
+  t.match(page, 'equal when played again: golden openai-responses/x.sse as openai-responses, whole\n  line 3')
   t.notMatch(page, '+ d')
 })
