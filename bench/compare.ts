@@ -3,7 +3,7 @@
  * second time, so that what the same code differs by stands beside every difference. `.` is the working tree.
  */
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -13,6 +13,7 @@ import { commitOf } from './machine.ts'
 import { endOnSignals } from './processes.ts'
 import { Progress } from './progress.ts'
 import type { Row } from './results.ts'
+import { extract, linkPackages } from './revision.ts'
 import { build, runScenario, type Starter, takeDown } from './rig.ts'
 import { chosen, estimateSeconds, rowSeconds, type Scenario, type SubjectName } from './scenarios.ts'
 
@@ -25,15 +26,12 @@ const USAGE = `npm run bench:compare -- REV_A REV_B [--only NAME[,NAME]] [--roun
   --only        scenarios; without it ${DEFAULT.join(', ')}
 `
 
-/** Sources of a revision in a folder of their own, without touching the repository. */
+/** Sources of a revision with the packages of the working tree. */
 function sourcesOf(revision: string, folder: string): string {
   if (revision === '.') return ROOT
-  const root = join(folder, `tree-${revision.replace(/[^\w.-]/g, '_')}`)
-  mkdirSync(root, { recursive: true })
-  const script = 'git archive --format=tar "$1" src package.json >"$2.tar" && tar -xf "$2.tar" -C "$2"'
-  execFileSync('sh', ['-ec', script, 'sh', revision, root], { cwd: ROOT })
-  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'))
-  return root
+  const tree = extract(ROOT, revision, folder)
+  linkPackages(ROOT, tree)
+  return tree
 }
 
 function label(revision: string): string {

@@ -81,16 +81,19 @@ export function setWindows(url: string, managementKey: string): Promise<void> {
  * requests. What cannot be looked at is refused, so that every answer means that the work was done.
  * @throws Error when the gateway does not take the rules
  */
-export async function setGuardedKey(url: string, managementKey: string): Promise<string> {
-  const made = await manage(`${url}/keys`, managementKey, 'POST', { name: 'guarded' })
-  const { key, data } = made as { key: string; data: { hash: string } }
-  const rules = {
-    name: 'guarded',
-    fail_mode: 'closed',
+export function setGuardedKey(url: string, managementKey: string): Promise<string> {
+  return createGuardedKey(url, managementKey, {
     ...RULES,
     content_filters: [...RULES.content_filters, { pattern: SLOW_PATTERN, action: 'flag', label: 'slow' }],
-  }
-  const guardrail = await manage(`${url}/guardrails`, managementKey, 'POST', rules)
+  })
+}
+
+/** A key whose requests alone are under these rules. @throws Error when the gateway does not take them */
+export async function createGuardedKey(url: string, managementKey: string, rules: object): Promise<string> {
+  const made = await manage(`${url}/keys`, managementKey, 'POST', { name: 'guarded' })
+  const { key, data } = made as { key: string; data: { hash: string } }
+  const body = { name: 'guarded', fail_mode: 'closed', ...rules }
+  const guardrail = await manage(`${url}/guardrails`, managementKey, 'POST', body)
   const { id } = (guardrail as { data: { id: string } }).data
   const assignment = { key_hashes: [data.hash] }
   await manage(`${url}/guardrails/${id}/assignments/keys`, managementKey, 'POST', assignment)

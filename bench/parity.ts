@@ -1,0 +1,112 @@
+/**
+ * `npm run parity -- BEFORE AFTER`: plays every recorded provider reply and every golden through the gateways of two
+ * revisions, as real processes, and compares the bytes that their clients get and what their provider is asked.
+ * `npm run parity -- --dialects REV`: the same replies through Responses and chat completions of one revision.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { RECORDINGS_MISSING, recordingsPresent } from '../test/support/recordings.ts'
+import { type Case, casesOf, plays } from './parity/cases.ts'
+import { compareSides, type Difference } from './parity/compare.ts'
+import { compareDialects, dialectCases } from './parity/dialects.ts'
+import { type ParityGateway, startParityGateway } from './parity/gateway.ts'
+import { caseProgress } from './parity/progress.ts'
+import { ReplayProvider } from './parity/provider.ts'
+import { dialectPage, type Intended, parityPage, sorted } from './parity/report.ts'
+import { endOnSignals, stopAll } from './processes.ts'
+import { runnable } from './revision.ts'
+
+/** Differences that are meant: `pattern` matches the case's name, a line break, and the difference. */
+const INTENDED: readonly Intended[] = []
+
+const ROOT = join(import.meta.dirname, '..')
+const SHOWN = 20
+const USAGE = `npm run parity -- BEFORE AFTER [--only TEXT] [--show N] [--break]
+npm run parity -- --dialects REV [--only TEXT] [--show N]
+
+  BEFORE, AFTER, REV  revisions git knows, or folders with sources and packages; . is the working tree
+  --only              cases whose name contains this text
+  --show              differences that are printed; without it ${SHOWN}
+  --break             changes one byte of every reply of AFTER: each must be reported
+  --dialects          compares Responses with chat completions instead of two revisions
+`
+
+function settings() {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      only: { type: 'string' },
+      show: { type: 'string' },
+      break: { type: 'boolean' },
+      dialects: { type: 'boolean' },
+    },
+  })
+  const dialects = values.dialects === true
+  const [before, after = before] = positionals
+  if (before === undefined || after === undefined || positionals.length !== (dialects ? 1 : 2))
+    throw new Error(USAGE)
+  return {
+    before,
+    after,
+    dialects,
+    only: values.only ?? '',
+    shown: Number(values.show ?? SHOWN),
+    breaks: values.break === true,
+  }
+}
+
+async function main(): Promise<boolean> {
+  const wanted = settings()
+  if (!recordingsPresent) process.stderr.write(`${RECORDINGS_MISSING}\n`)
+  const cases = casesOf(plays()).filter(one => one.label.includes(wanted.only))
+  if (cases.length === 0) throw new Error(`no case has ${wanted.only} in its name`)
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-parity-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  const provider = new ReplayProvider(new Map(cases.map(one => [one.id, one.play])))
+  const providerUrl = await provider.listen()
+  const gateway = (revision: string, side: string) =>
+    startParityGateway(runnable(ROOT, revision, folder), side, folder, providerUrl, cases)
+  try {
+    if (wanted.dialects) return await dialects(cases, await gateway(wanted.after, 'after'), wanted.shown)
+    const [before, after] = await Promise.all([
+      gateway(wanted.before, 'before'),
+      gateway(wanted.after, 'after'),
+    ])
+    const sides = { provider, before, after, breaks: wanted.breaks }
+    const outcome = await compareSides(cases, sides, caseProgress(cases.length))
+    process.stdout.write(parityPage(cases, outcome, INTENDED, wanted.shown))
+    const { differences } = outcome
+    return wanted.breaks ? tellBroken(cases, differences) : sorted(differences, INTENDED).unmeant.length === 0
+  } finally {
+    await Promise.all([provider.close(), stopAll()])
+  }
+}
+
+/** @returns whether both dialects tell the same of every reply */
+async function dialects(cases: readonly Case[], gateway: ParityGateway, shown: number): Promise<boolean> {
+  const chosen = dialectCases(cases)
+  const results = await compareDialects(chosen, gateway, caseProgress(chosen.length))
+  process.stdout.write(dialectPage(results, shown))
+  return results.every(one => one.differences.length === 0)
+}
+
+/** The run is worth something only when it sees every change. @throws Error when it missed one */
+function tellBroken(cases: readonly Case[], differences: readonly Difference[]): boolean {
+  const seen = new Set(differences.map(one => one.case))
+  const missed = cases.filter(one => !seen.has(one))
+  if (missed.length > 0)
+    throw new Error(`${missed.length} changed replies were not reported: ${missed[0]?.label}, …`)
+  process.stdout.write(`self-check: all ${cases.length} changed replies were reported\n`)
+  return false
+}
+
+endOnSignals()
+
+try {
+  if (!(await main())) process.exitCode = 1
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`)
+  process.exitCode = 2
+}

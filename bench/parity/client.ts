@@ -1,0 +1,77 @@
+/** The client of a parity run: one request, its whole reply, and the reply as text that can be compared. */
+import { isUtf8 } from 'node:buffer'
+import { Agent, request } from 'node:http'
+
+/** A reply that takes longer has hung: every provider answers at once. */
+const TIMEOUT_MS = 60_000
+/** Date is the clock's; lengths follow from bodies, which are compared themselves. */
+const HEADERS_LEFT_OUT = new Set(['date', 'content-length', 'keep-alive'])
+
+export interface Reply {
+  readonly status: number
+  readonly statusText: string
+  readonly headers: readonly (readonly [name: string, value: string])[]
+  readonly body: Buffer
+  /** False when the connection broke before the end of the reply. */
+  readonly complete: boolean
+}
+
+export interface Question {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: unknown
+}
+
+export class Client {
+  readonly #agent = new Agent({ keepAlive: true })
+
+  /** @throws Error when no reply begins, or its end does not come in time */
+  ask({ url, headers, body }: Question): Promise<Reply> {
+    const agent = this.#agent
+    return new Promise((resolve, reject) => {
+      const outgoing = request(url, { agent, method: 'POST', headers, timeout: TIMEOUT_MS }, incoming => {
+        const chunks: Buffer[] = []
+        incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
+        incoming.on('error', () => undefined)
+        incoming.on('close', () =>
+          resolve({
+            status: incoming.statusCode ?? 0,
+            statusText: incoming.statusMessage ?? '',
+            headers: pairs(incoming.rawHeaders),
+            body: Buffer.concat(chunks),
+            complete: incoming.complete,
+          }),
+        )
+      })
+      outgoing.on('timeout', () => outgoing.destroy(new Error(`silent for ${TIMEOUT_MS} ms`)))
+      outgoing.on('error', reject)
+      outgoing.end(JSON.stringify(body))
+    })
+  }
+
+  close(): void {
+    this.#agent.destroy()
+  }
+}
+
+/** A reply as text: status line, headers by name, body, and whether it broke off. Pure. */
+export function replyText(reply: Reply): string {
+  const headers = reply.headers
+    .map(([name, value]) => [name.toLowerCase(), value] as const)
+    .filter(([name]) => !HEADERS_LEFT_OUT.has(name))
+    .map(([name, value]) => `${name}: ${value}`)
+    .toSorted()
+  const end = reply.complete ? '' : '\n(the connection broke)'
+  return `${reply.status} ${reply.statusText}\n${headers.join('\n')}\n\n${bodyText(reply.body)}${end}`
+}
+
+/** Bytes that are no UTF-8 stay apart from each other. Pure. */
+export function bodyText(body: Buffer): string {
+  return body.toString(isUtf8(body) ? 'utf8' : 'latin1')
+}
+
+function pairs(raw: readonly string[]): [string, string][] {
+  const found: [string, string][] = []
+  for (let at = 0; at + 1 < raw.length; at += 2) found.push([raw[at] ?? '', raw[at + 1] ?? ''])
+  return found
+}
