@@ -295,7 +295,6 @@ export class Attempt implements UpstreamHandler, CallFigures {
     if (this.#isOver()) return
     this.#mode = 'over'
     this.#trailing?.cancel()
-    this.#exchange.watch.enter('flush', this.#deps.clock.monotonicMs())
     this.#leave()
     if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.finish = finish

@@ -25,6 +25,11 @@ export class RefusedTurn {
 
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
+  await untilAnswered(deps, exchange)
+  exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+async function untilAnswered(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
   for (let last = false; ; ) {
     const reply = await askModel(deps, exchange, tools === null ? null : () => tools.declare(exchange, last))
@@ -41,7 +46,6 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
     const run = await tools.run(pending, exchange)
-    exchange.watch.enter('flush', deps.clock.monotonicMs())
     exchange.turn = null
     if (run.endsTurn || output.some(isClientCall)) return
     exchange.prompt = extended(exchange.prompt, [...output, ...run.items] as InputItem[])
@@ -68,7 +72,6 @@ async function judge(
     if (plugins.judges) {
       watch.enter('judge', deps.clock.monotonicMs())
       const verdict = await plugins.judge(exchange.turn, exchange)
-      watch.enter('flush', deps.clock.monotonicMs())
       if (verdict.kind === 'again' && !answer.turnSeen) return verdict.prompt
       if (verdict.kind === 'refuse') throw new RefusedTurn(verdict.error)
       // A judge that does not hold the turn back can no longer ask for another one.
