@@ -6,11 +6,12 @@
  * only a gateway could run is refused.
  */
 import { PLUGINS_BUILT, ROUTERS_BUILT, SERVER_TOOLS_BUILT } from './built.ts'
-import { serverToolName } from './gateway-tools.ts'
+import { type GatewayTool, serverToolName } from './gateway-tools.ts'
 import type { AssistantPart, InputItem } from './items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS } from './limits.ts'
 import type { PluginSettings } from './plugins.ts'
 import type { ResponsesRequest } from './request-body.ts'
+import { isTimeZone } from './time-zone.ts'
 import type { Tool } from './tools.ts'
 
 type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
@@ -115,6 +116,7 @@ function toolRefusal(tool: Tool, path: string): string | null {
   ) {
     return `${path}.defer_loading: a deferred tool needs the server tool tool_search, which ${NOT_OFFERED}`
   }
+  if (server === 'datetime') return datetimeRefusal(tool, path)
   switch (tool.type) {
     case 'namespace':
       return toolsRefusal(tool.tools, `${path}.tools`)
@@ -130,6 +132,12 @@ function toolRefusal(tool: Tool, path: string): string | null {
     default:
       return null
   }
+}
+
+function datetimeRefusal(tool: Tool, path: string): string | null {
+  const zone = (tool as GatewayTool).parameters?.['timezone']
+  if (typeof zone !== 'string' || isTimeZone(zone)) return null
+  return `${path}.parameters.timezone: must be an IANA time zone, for example Europe/Berlin`
 }
 
 function searchRefusal(tool: SearchTool, path: string): string | null {

@@ -1,10 +1,10 @@
 /** Server tool datetime: the current date and time in a time zone. */
 import type { Clock } from '../clock.ts'
 import type { GatewayTool } from '../protocol/gateway-tools.ts'
+import { isTimeZone } from '../protocol/time-zone.ts'
 import type { ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const DEFAULT_TIMEZONE = 'UTC'
-const ZONE_MAX_CHARS = 64
 
 export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool {
   return {
@@ -42,23 +42,13 @@ export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool
 function zoneOf(call: ToolCall, tool: GatewayTool): string | null {
   const asked = call.arguments['timezone']
   if (asked === undefined || asked === null || asked === '') return defaultZone(tool)
-  return typeof asked === 'string' && isZone(asked) ? asked : null
+  return typeof asked === 'string' && isTimeZone(asked) ? asked : null
 }
 
 /** The zone that the request names, or UTC. */
 function defaultZone({ parameters }: GatewayTool): string {
   const zone = parameters?.['timezone']
-  return typeof zone === 'string' && isZone(zone) ? zone : DEFAULT_TIMEZONE
-}
-
-function isZone(name: string): boolean {
-  if (name.length > ZONE_MAX_CHARS) return false
-  try {
-    new Intl.DateTimeFormat('en', { timeZone: name })
-    return true
-  } catch {
-    return false
-  }
+  return typeof zone === 'string' && isTimeZone(zone) ? zone : DEFAULT_TIMEZONE
 }
 
 function shown(clock: Clock, timezone: string): { datetime: string; timezone: string } {
