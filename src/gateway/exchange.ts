@@ -10,7 +10,7 @@ import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { Accounting, Caller, Reservation } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { AlignmentReport, PipelineStage, ResponseResource, ResponseUsage } from '../protocol/response.ts'
-import type { DataRegion, Endpoint } from '../providers/provider.ts'
+import type { DataRegion, Endpoint, OutgoingKey } from '../providers/provider.ts'
 
 /** What the client asked for, before anything was decided. */
 export interface Call {
@@ -64,19 +64,11 @@ export interface Candidate {
   readonly credential: { readonly id: string } | null
 }
 
-/** An own key, opened for one attempt. */
-export interface SentKey {
-  /** What the provider's header carries. */
-  readonly text: string
-  /** Everything of it that must reach nobody else. */
-  readonly secrets: readonly string[]
-}
-
 /** One try at one candidate. */
 export interface Attempt extends Candidate {
   readonly isByok: boolean
   /** Null where the shared key is used, and as long as the own one is not opened. */
-  ownKey: SentKey | null
+  ownKey: OutgoingKey | null
   /** Asked because an earlier turn was judged; what it is sent may quote what nobody is to see. */
   readonly again?: boolean
   /** HTTP status of the provider, null when none arrived. */

@@ -4,15 +4,14 @@
  */
 
 import { unixSeconds } from '../clock.ts'
-import type { Credentials } from '../credentials/catalog.ts'
-import type { Credential } from '../credentials/own-keys.ts'
+import type { Credential, CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Quota } from '../limits/quota.ts'
 import { markAttempt } from '../metrics/stages.ts'
 import type { Verdict } from '../plugins/plugin.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import type { Endpoint } from '../providers/provider.ts'
+import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { account, billedOf, settle } from './accounting/account.ts'
 import { admit } from './accounting/admit.ts'
 import type { Ledger } from './accounting/ledger.ts'
@@ -21,7 +20,7 @@ import { echoRequest } from './answer/echo.ts'
 import { HeldSink } from './answer/held-sink.ts'
 import type { Outcome, Sink } from './answer/sink.ts'
 import { AttemptRun, type AttemptTools, type Finish } from './attempt.ts'
-import type { Attempt, Exchange, SentKey } from './exchange.ts'
+import type { Attempt, Exchange } from './exchange.ts'
 import type { Guard, Guarding } from './guard/guard.ts'
 import { routingMetadata } from './metadata.ts'
 import { type Steps, type StepsOf, stepFailure } from './plugin-chain.ts'
@@ -35,9 +34,9 @@ export interface GatewayTools extends AttemptTools {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
-  readonly credentials: Pick<Credentials, 'of'>
+  readonly credentials: Pick<CredentialCatalog, 'of'>
   /** What to send of a credential; a promise only when it is not at hand. Fails with a GatewayError. */
-  readonly openKey: (credential: Credential, endpoint: Endpoint) => SentKey | Promise<SentKey>
+  readonly openKey: (credential: Credential, endpoint: Endpoint) => OutgoingKey | Promise<OutgoingKey>
   /** What a request on an own credential costs its caller, as a share of its price by the catalogue. */
   readonly byokFeePercent: number
   readonly stickiness: Stickiness

@@ -1,7 +1,7 @@
 /** What the supervisor and its threads say to each other. Plain data only: anything else loses its fields. */
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { Config } from '../config/config.ts'
-import type { Change } from '../invalidation/bus.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterEntry, Refusal } from '../limits/counters.ts'
 
 /** Handed to a serve thread at its birth. */
@@ -32,7 +32,7 @@ export type MetricSnapshot = readonly MetricObjectWithValues<MetricValue<string>
 export type ToThread =
   | { readonly type: 'metrics'; readonly request: number }
   /** A record was changed, here or at another instance: what is remembered of it no longer counts. */
-  | { readonly type: 'changed'; readonly change: Change }
+  | { readonly type: 'changed'; readonly change: Invalidation }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
   | { readonly type: 'counted'; readonly answers: readonly CounterAnswer[] }
@@ -68,7 +68,7 @@ export type FromThread =
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
   | { readonly type: 'pulse' }
   /** The thread changed a record: all others have to be told. */
-  | { readonly type: 'changed'; readonly change: Change }
+  | { readonly type: 'changed'; readonly change: Invalidation }
   /** What the thread has to count since it last said so. */
   | { readonly type: 'count'; readonly takes: readonly CounterTake[]; readonly gives: readonly CounterGive[] }
   /** The last word of a thread that ends, with all it counted. */

@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
 import { randomText } from '../ids.ts'
-import type { Change } from '../invalidation/bus.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterDesk } from '../limits/counter-server.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log } from '../log/log.ts'
@@ -25,7 +25,7 @@ export interface Supervisor {
    */
   drain(graceMs: number): Promise<boolean>
   /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
-  changed(change: Change): void
+  changed(change: Invalidation): void
 }
 
 export interface SupervisorOptions {
@@ -40,7 +40,7 @@ export interface SupervisorOptions {
   readonly writerGone?: (writer: string) => void
   readonly log: Log
   /** Called with each record that a thread changed, once all threads here are told: for other instances. */
-  readonly onChange?: (change: Change) => void
+  readonly onChange?: (change: Invalidation) => void
   /** What all threads count with; without, nothing that is limited is admitted. */
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Until it resolves, requests are asked to come again, because the store is not ready. Default: it is. */
@@ -172,12 +172,12 @@ class ThreadSupervisor {
     return inTime
   }
 
-  changed(change: Change): void {
+  changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
   }
 
   /** The one way of every change that is made here: all threads first, then whoever else has to know. */
-  readonly #publish = (change: Change): void => {
+  readonly #publish = (change: Invalidation): void => {
     this.changed(change)
     this.#options.onChange?.(change)
   }

@@ -1,5 +1,5 @@
 /** Who could have served a request that was refused before it was routed: its metadata name them. Serve threads. */
-import type { Credentials } from '../../credentials/catalog.ts'
+import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Guard } from '../guard/guard.ts'
@@ -8,7 +8,7 @@ import { route } from './route.ts'
 
 export interface ServableTools {
   readonly catalog: Catalog
-  readonly credentials: Pick<Credentials, 'of'>
+  readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly guard: Pick<Guard, 'restrictions'>
 }
 

@@ -1,7 +1,7 @@
 /**
  * Which candidates the guardrails of a caller allow, as a last filter of routing. Pure. Hot path of guarded callers.
  */
-import { retainsNothing } from '../../credentials/own-keys.ts'
+import { retainsNothing } from '../../credentials/catalog.ts'
 import type { Restrictions as Rules, ZdrGroup } from '../../guardrails/policy.ts'
 import type { DataRegion, Endpoint, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
