@@ -29,7 +29,7 @@ import { patternProblem } from '../guardrails/pattern-problem.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota } from '../limits/quota.ts'
-import { openCounters } from '../limits/shared-counters.ts'
+import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type MetricLabels, type Metrics } from '../metrics/metrics.ts'
@@ -159,7 +159,7 @@ function metricLabels(catalog: Catalog, thread: string): MetricLabels {
 function countingOf({ counters, log }: ServeOptions, store: Store, clock: Clock) {
   if (counters !== undefined) return { counters, close: async () => undefined }
   const spending = createSpending(store, async () => undefined)
-  const alone = openCounters({ redis: null, nodes: 1, spending, clock, log })
+  const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
   return { counters: alone, close: () => alone.close() }
 }
 

@@ -1,15 +1,8 @@
 /** A serve thread as its supervisor sees it: a worker that listens, tells pulse and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type {
-  CounterAnswer,
-  CounterGive,
-  CounterTake,
-  FromThread,
-  MetricSnapshot,
-  ServeSettings,
-  ToThread,
-} from './messages.ts'
+import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-server.ts'
+import type { FromThread, MetricSnapshot, ServeSettings, ToThread } from './messages.ts'
 
 /** Start-up failed for a reason the operator can act on. */
 export class StartError extends Error {

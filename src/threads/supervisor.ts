@@ -7,7 +7,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import { CounterDesk } from '../limits/counter-server.ts'
+import { CounterServer } from '../limits/counter-server.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log } from '../log/log.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
@@ -188,7 +188,7 @@ class ThreadSupervisor {
     const { counters = NO_COUNTERS } = this.#options
     const shared = config.listen.shared || config.threads.serve > 1
     const spoolWriter = randomText(12)
-    const desk = new CounterDesk(counters, log, answers => thread.counted(answers))
+    const counting = new CounterServer(counters, log, answers => thread.counted(answers))
     const thread: ServeThread = new ServeThread(
       {
         thread: name,
@@ -202,7 +202,7 @@ class ThreadSupervisor {
         prepared: this.#prepared,
         shared,
       },
-      { change: this.#publish, count: (takes, gives) => desk.receive(takes, gives) },
+      { change: this.#publish, count: (takes, gives) => counting.receive(takes, gives) },
       entry,
     )
     this.#alive.add(thread)
@@ -214,7 +214,7 @@ class ThreadSupervisor {
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
-      desk.close()
+      counting.close()
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < SETTLED_MS ? deaths + 1 : 1

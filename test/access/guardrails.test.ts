@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Guardrails, type GuardrailsOptions } from '../../src/access/guardrails.ts'
+import { budgetsOf, Guardrails, type GuardrailsOptions } from '../../src/access/guardrails.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -185,4 +185,22 @@ t.test('a store that hangs counts as away, and only so many wait for it', async 
   clock.advance(500)
   t.equal(await waiting, 'service_unavailable')
   t.equal(clock.armed, 0)
+})
+
+t.test('the budgets of what applies are in order, the smallest first', async t => {
+  const guardrail = defaultGuardrail({ organizationId: 'o', id: 'w', createdAt: '2026-01-01T00:00:00.000Z' })
+  const large = { ...guardrail, limit: 5, resetInterval: 'weekly' as const }
+  const small = { ...guardrail, limit: 3, resetInterval: 'monthly' as const, includeByokInBudgets: true }
+  t.equal(budgetsOf([{ scope: 'workspace', guardrail }]), null)
+  t.same(
+    budgetsOf([
+      { scope: 'workspace', guardrail: large },
+      { scope: 'member', guardrail },
+      { scope: 'api-key', guardrail: small },
+    ])?.map(({ amount, scope, reset, includeByok }) => [amount, scope, reset, includeByok]),
+    [
+      [3, 'api-key', 'monthly', true],
+      [5, 'workspace', 'weekly', false],
+    ],
+  )
 })
