@@ -196,7 +196,7 @@ t.test('Redis is killed: nobody waits, shares are kept to, and it comes back', W
   for (const each of [one, two]) {
     t.notOk(each.take([money(1, 100)]) instanceof Promise, 'nobody waits for what is away')
   }
-  t.same(one.lines, ['redis is away'], 'told once')
+  t.same(one.lines, ['redis is unavailable'], 'told once')
 
   // All of it has come to the ledger meanwhile.
   books.spent = 10
@@ -206,7 +206,7 @@ t.test('Redis is killed: nobody waits, shares are kept to, and it comes back', W
     await eventually(async () => (await one.take([money(1, 100)])) !== null, PATIENCE_MS),
     'what runs is known again',
   )
-  t.same(one.lines, ['redis is away', 'redis answers again'])
+  t.same(one.lines, ['redis is unavailable', 'redis is available again'])
 })
 
 t.test('Redis that hangs is no different, and a short silence does no harm', WITH_REDIS, async t => {
