@@ -1,4 +1,4 @@
-/** Word of changes between instances, by Redis and by PostgreSQL, over connections that are cut. */
+/** Invalidations between instances, by Redis and by PostgreSQL, over connections that are cut. */
 import { randomBytes } from 'node:crypto'
 import { createClient } from '@redis/client'
 import pg from 'pg'
