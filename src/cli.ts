@@ -6,7 +6,7 @@ import { systemClock } from './clock.ts'
 import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
 import { type RotationProgress, rotate } from './credentials/rotation.ts'
 import { createVault, type Vault } from './credentials/vault.ts'
-import { installedRing } from './credentials/vault-ring.ts'
+import { loadVaultRing } from './credentials/vault-keys.ts'
 import { openStore } from './storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from './storage/store.ts'
 import { buildCatalog } from './threads/build.ts'
@@ -108,7 +108,7 @@ async function withStore(values: Values, use: (store: Store) => Promise<void>): 
 }
 
 function withVault(values: Values, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
-  const { keys } = installedRing(configuration(values))
+  const { keys } = loadVaultRing(configuration(values))
   return withStore(values, store => use(store, createVault(keys)))
 }
 

@@ -88,12 +88,8 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
 
 /** Imports against the table that are still to be turned round. */
 const EXCEPTIONS: ReadonlySet<string> = new Set([
-  'credentials/outgoing-key.ts gateway/exchange.ts',
-  'limits/counter-client.ts threads/messages.ts',
-  'limits/counter-server.ts threads/messages.ts',
   'server/event-sink.ts gateway/answer/sink.ts',
   'server/reply.ts gateway/answer/sink.ts',
-  'access/guardrails.ts limits/budgets.ts',
   'api/handler.ts server/authenticate.ts',
   'api/handler.ts server/reply.ts',
   'api/listing.ts providers/catalog.ts',

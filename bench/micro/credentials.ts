@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { systemClock } from '../../src/clock.ts'
-import { createCredentialCache } from '../../src/credentials/opened.ts'
+import { OpenedKeys } from '../../src/credentials/opened.ts'
 import { createVault, ownerOf } from '../../src/credentials/vault.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -51,7 +51,7 @@ time('wrap anew', 5_000, () => vault.rewrap(record.sealed, owner))
 
 const store = await openStore(`sqlite:${join(folder, 'gateway.db')}`)
 const metrics = createMetrics()
-const cache = createCredentialCache({ store, vault, clock: systemClock, metrics, maxEntries: KEPT })
+const cache = new OpenedKeys({ store, vault, clock: systemClock, metrics, maxEntries: KEPT })
 const { sealed: _, ...known } = await store.credentials.add(record)
 await cache.open(known)
 const warm = time('warm open', 200_000, () => {

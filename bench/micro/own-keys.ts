@@ -4,10 +4,9 @@
  */
 import assert from 'node:assert/strict'
 import { systemClock } from '../../src/clock.ts'
-import { Credentials } from '../../src/credentials/catalog.ts'
-import { createCredentialCache } from '../../src/credentials/opened.ts'
+import { CredentialCatalog, NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
+import { OpenedKeys } from '../../src/credentials/opened.ts'
 import { openKey } from '../../src/credentials/outgoing-key.ts'
-import { NO_OWN_KEYS } from '../../src/credentials/own-keys.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { route, type Scope } from '../../src/gateway/routing/route.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
@@ -42,8 +41,8 @@ const store = {
   },
 }
 const clock = systemClock
-const credentials = new Credentials({ store, clock, freshMs: 3_600_000 })
-const cache = createCredentialCache({ store, vault, clock, metrics: createMetrics() })
+const credentials = new CredentialCatalog({ store, clock, freshMs: 3_600_000 })
+const cache = new OpenedKeys({ store, vault, clock, metrics: createMetrics() })
 const stickiness = new Stickiness(createPins(clock))
 
 const request = parseResponsesRequest({
@@ -81,7 +80,7 @@ const [endpoint] = catalog.model('m/one')?.endpoints ?? []
 assert.ok(endpoint)
 await openKey(cache, credential, endpoint)
 
-const plain = measure('route, shared endpoints only', () => route(request, catalog, scope(NO_OWN_KEYS)))
+const plain = measure('route, shared endpoints only', () => route(request, catalog, scope(NO_CREDENTIALS)))
 measure('look up a workspace', () => known('without'))
 const without = measure('look up and route, workspace without credentials', () =>
   route(request, catalog, scope(known('without'))),
@@ -93,7 +92,7 @@ const withOne = measure('look up, route and open, one credential at hand', () =>
   if (key instanceof Promise) throw new Error('the key is not at hand')
   return key
 })
-const { candidates } = route(request, catalog, scope(NO_OWN_KEYS))
+const { candidates } = route(request, catalog, scope(NO_CREDENTIALS))
 const caller = { organizationId }
 measure('look for a pin, by session', () => stickiness.order({ caller, request: inSession }, candidates))
 measure('look for a pin, by first message', () => stickiness.order({ caller, request }, candidates))

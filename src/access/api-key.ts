@@ -1,4 +1,4 @@
-/** API keys: how they look, how they are made, what is kept of them. Pure but for randomness. */
+/** API keys: their form, their creation and the record that is stored. Pure except for randomness. */
 import { hash, randomBytes } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import { isoInstant } from '../instant.ts'
@@ -12,15 +12,15 @@ import {
 const PREFIXES: Readonly<Record<KeyKind, string>> = { inference: 'sk-gw-v1-', management: 'sk-gw-mgmt-' }
 const SECRET_BYTES = 32
 const SECRET = /^[0-9a-f]{64}$/
-/** Characters of the secret that the label shows at either end: enough to tell keys apart, 232 bits stay hidden. */
+/** Characters of the secret at either end of the label: enough to tell keys apart, 232 bits stay hidden. */
 const LABEL_CHARACTERS = 3
 
-/** How a key of a kind is written, for messages. */
+/** Describes the form of a key, for messages. */
 export function keyForm(kind: KeyKind): string {
   return `${PREFIXES[kind]} and 64 lowercase hexadecimal characters`
 }
 
-/** The kind that the form of the text says, or null when it is no key at all. */
+/** Reads the kind from the form of the text; null when it is not a key. */
 export function keyKind(text: string): KeyKind | null {
   for (const kind of ['inference', 'management'] as const) {
     const prefix = PREFIXES[kind]
@@ -29,7 +29,7 @@ export function keyKind(text: string): KeyKind | null {
   return null
 }
 
-/** SHA-256 of the key, 64 lowercase hexadecimal characters: the only form in which it is kept. */
+/** SHA-256 of the key, 64 lowercase hexadecimal characters: the only form that is stored. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'hex')
 }
@@ -39,7 +39,7 @@ export function generateKey(kind: KeyKind): string {
   return PREFIXES[kind] + randomBytes(SECRET_BYTES).toString('hex')
 }
 
-export interface KeySettings {
+export interface ApiKeyOptions {
   readonly name: string
   readonly clock: Clock
   readonly workspaceId?: string | null
@@ -47,8 +47,8 @@ export interface KeySettings {
   readonly expiresAt?: string | null
 }
 
-/** The record of a key of valid form. */
-export function keyRecord(key: string, kind: KeyKind, settings: KeySettings): KeyRecord {
+/** Makes the record of a key of valid form. */
+export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): KeyRecord {
   const now = isoInstant(settings.clock.nowMs())
   const secret = key.slice(PREFIXES[kind].length)
   return {
@@ -69,8 +69,8 @@ export function keyRecord(key: string, kind: KeyKind, settings: KeySettings): Ke
   }
 }
 
-/** A new key with its record. The key itself exists nowhere else: show it, then forget it. */
-export function createKey(settings: KeySettings & { readonly kind: KeyKind }): {
+/** Makes a new key with its record. The key itself is stored nowhere: show it once. */
+export function createKey(settings: ApiKeyOptions & { readonly kind: KeyKind }): {
   key: string
   record: KeyRecord
 } {

@@ -1,20 +1,20 @@
-/** The keys that are there from the start: those of the environment, or two of our own for an empty store. */
+/** The first API keys: those of the environment, or two new ones for an empty store. */
 import type { Clock } from '../clock.ts'
 import type { KeyKind, Store } from '../storage/store.ts'
 import { createKey, keyForm, keyKind, keyRecord } from './api-key.ts'
 
-/** A configured key that is none; the message names the variable, never its value. */
+/** A configured key has an invalid form; the message names the variable, never its value. */
 export class BootstrapError extends Error {
   override readonly name = 'BootstrapError'
 }
 
-/** Keys in plain, to be shown once. */
+/** Keys in plain text, to be shown once. */
 export interface FirstKeys {
   readonly managementKey: string
   readonly apiKey: string
 }
 
-export interface BootstrapSettings {
+export interface BootstrapOptions {
   readonly store: Store
   readonly clock: Clock
   /** Value of GATEWAY_MANAGEMENT_KEY and GATEWAY_API_KEY; null when not set. */
@@ -25,22 +25,14 @@ export interface BootstrapSettings {
 type Created = ReturnType<typeof createKey>
 
 /**
- * Makes configured keys valid when the store does not know them. Without any and with an empty store two keys
- * are made and returned; in every other case the result is null.
- * @throws BootstrapError before anything is written; whatever the store throws.
+ * Returns a function that adds the configured keys to the store. Without any, an empty store gets two new keys, which
+ * it returns; in every other case its result is null. A call after a failed one completes it, with the same keys.
+ * @throws BootstrapError when a configured key is invalid, before anything is written
  */
-export async function ensureKeys(settings: BootstrapSettings): Promise<FirstKeys | null> {
-  return await createBootstrap(settings)()
-}
-
-/**
- * The same to be called until it succeeds: a call that failed half-way is finished by the next one, with the same keys.
- * @throws BootstrapError
- */
-export function createBootstrap(settings: BootstrapSettings): () => Promise<FirstKeys | null> {
-  const { store, clock } = settings
-  const managementKey = checked('GATEWAY_MANAGEMENT_KEY', 'management', settings.managementKey ?? null)
-  const apiKey = checked('GATEWAY_API_KEY', 'inference', settings.apiKey ?? null)
+export function createBootstrap(options: BootstrapOptions): () => Promise<FirstKeys | null> {
+  const { store, clock } = options
+  const managementKey = requireForm('GATEWAY_MANAGEMENT_KEY', 'management', options.managementKey ?? null)
+  const apiKey = requireForm('GATEWAY_API_KEY', 'inference', options.apiKey ?? null)
   let made: readonly [Created, Created] | null = null
   return async () => {
     if (managementKey !== null) {
@@ -62,7 +54,7 @@ export function createBootstrap(settings: BootstrapSettings): () => Promise<Firs
   }
 }
 
-function checked(variable: string, kind: KeyKind, key: string | null): string | null {
+function requireForm(variable: string, kind: KeyKind, key: string | null): string | null {
   if (key !== null && keyKind(key) !== kind)
     throw new BootstrapError(`${variable}: expected ${keyForm(kind)}`)
   return key

@@ -1,25 +1,24 @@
 /**
- * Which guardrails hold for a caller, remembered in the form in which the pipeline works with them. Hot path: a known
- * caller, above all one without guardrails, costs one lookup, synchronously. The store is asked once per caller and
- * refresh, however many requests wait; what is the same for many callers is prepared once.
+ * The guardrails and budgets that apply to a caller, cached in the form that the pipeline uses. Hot path: a known
+ * caller costs one lookup, synchronously, above all one without guardrails. Concurrent requests of one caller share
+ * one read of the store. Callers with the same guardrails share one prepared form.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { Remembered, type RememberedLimits } from '../invalidation/store-cache.ts'
-import { type Budget, budgetsOf } from '../limits/budgets.ts'
+import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'
-import type { Caller } from '../protocol/records.ts'
+import type { Budget, Caller } from '../protocol/records.ts'
 import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 
-/** Whom guardrails are looked up for. */
-export type Guarded = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
+/** The part of a caller that decides its guardrails. */
+export type GuardedCaller = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
 
-export interface GuardrailsSettings<Prepared> extends Partial<RememberedLimits> {
+export interface GuardrailsOptions<Prepared> extends Partial<StoreCacheLimits> {
   readonly store: { readonly guardrails: Pick<Store['guardrails'], 'applying'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
-  /** What the pipeline works with; null when the guardrails rule nothing. Called once for the same guardrails. */
+  /** Makes the form that the pipeline uses; null when no rule is left. Called once for the same guardrails. */
   readonly prepare: (applied: readonly AppliedGuardrail[]) => Prepared | null
   /** API keys kept in memory: some hundred bytes each. */
   readonly maxCallers?: number
@@ -29,71 +28,73 @@ export interface GuardrailsSettings<Prepared> extends Partial<RememberedLimits> 
 
 const DEFAULTS = { maxCallers: 10_000, maxPrepared: 200 }
 
-/** What is remembered of a caller. */
-interface Held<Prepared> {
+interface CallerGuardrails<Prepared> {
   readonly prepared: Prepared | null
   readonly budgets: readonly Budget[] | null
 }
 
 export class Guardrails<Prepared extends object> {
-  readonly #store: GuardrailsSettings<Prepared>['store']
-  readonly #prepare: GuardrailsSettings<Prepared>['prepare']
-  /** By the hash of the API key, which alone decides its organization, workspace and member. */
-  readonly #known: Remembered<readonly AppliedGuardrail[], Held<Prepared>>
-  /** By the revisions of what applies. */
+  readonly #store: GuardrailsOptions<Prepared>['store']
+  readonly #prepare: GuardrailsOptions<Prepared>['prepare']
+  /** By the hash of the API key, which decides organization, workspace and member. */
+  readonly #callers: StoreCache<readonly AppliedGuardrail[], CallerGuardrails<Prepared>>
+  /** By the revisions of the guardrails that apply. */
   readonly #prepared: LRUCache<string, Prepared>
 
-  constructor(settings: GuardrailsSettings<Prepared>) {
-    const { store, prepare, maxCallers, maxPrepared, ...others } = { ...DEFAULTS, ...settings }
+  constructor(options: GuardrailsOptions<Prepared>) {
+    const { store, prepare, maxCallers, maxPrepared, ...others } = { ...DEFAULTS, ...options }
     this.#store = store
     this.#prepare = prepare
-    this.#known = new Remembered({
+    this.#callers = new StoreCache({
       ...others,
-      what: 'guardrails',
+      plural: 'guardrails',
       maxEntries: maxCallers,
-      make: applied => ({ prepared: this.#preparedOf(applied), budgets: budgetsOf(applied) }),
+      make: applied => ({ prepared: this.#prepareOnce(applied), budgets: budgetsOf(applied) }),
     })
     this.#prepared = new LRUCache({ max: maxPrepared })
   }
 
   /**
-   * What holds for the caller, null: nothing; a promise only when the store has to be asked.
-   * Rejects with GatewayError `service_unavailable` when the store fails and nothing is known: such a request must
-   * not go on, since a guardrail may forbid it.
+   * Finds the guardrails of the caller; null: none. A promise only when the store has to be asked.
+   * Rejects with GatewayError `service_unavailable` when the store fails and nothing is known: a guardrail may forbid
+   * the request.
    */
-  of(caller: Guarded): Prepared | null | Promise<Prepared | null> {
-    const held = this.#known.fresh(caller.keyHash)
-    return held === undefined ? this.#ask(caller, ({ prepared }) => prepared) : held.prepared
+  of(caller: GuardedCaller): Prepared | null | Promise<Prepared | null> {
+    const known = this.#callers.get(caller.keyHash)
+    return known === undefined ? this.#load(caller, ({ prepared }) => prepared) : known.prepared
   }
 
   /**
-   * The budgets of the caller, null: none; for requests that came by `of`, so that what is known is new enough. Rejects
-   * as `of` does, where it was forgotten in between.
+   * Finds the budgets of the caller; null: none. Call it after `of`, which keeps the cached record fresh. Rejects as
+   * `of` does if the caller was invalidated in between.
    */
-  budgets(caller: Guarded): readonly Budget[] | null | Promise<readonly Budget[] | null> {
-    const held = this.#known.last(caller.keyHash)
-    return held === undefined ? this.#ask(caller, ({ budgets }) => budgets) : held.budgets
+  budgets(caller: GuardedCaller): readonly Budget[] | null | Promise<readonly Budget[] | null> {
+    const known = this.#callers.peek(caller.keyHash)
+    return known === undefined ? this.#load(caller, ({ budgets }) => budgets) : known.budgets
   }
 
-  /** Drops what is remembered of the callers of an organization, after its guardrails or assignments were changed. */
-  forget(organizationId: string): void {
-    this.#known.forgetAllOf(organizationId)
+  /** Call it after guardrails or assignments of an organization were changed. */
+  invalidate(organizationId: string): void {
+    this.#callers.invalidateOwner(organizationId)
   }
 
-  /** Has every caller read anew at its next request; what was known holds on only while the store fails. */
-  doubtAll(): void {
-    this.#known.doubtAll()
+  /** Makes every caller be read again at its next request; known guardrails stay valid only while the store fails. */
+  invalidateAll(): void {
+    this.#callers.invalidateAll()
   }
 
-  #ask<Part>(caller: Guarded, partOf: (held: Held<Prepared>) => Part): Part | Promise<Part> {
+  #load<Part>(
+    caller: GuardedCaller,
+    partOf: (known: CallerGuardrails<Prepared>) => Part,
+  ): Part | Promise<Part> {
     const { keyHash, organizationId, workspaceId, memberId } = caller
     const workspace = workspaceId ?? DEFAULT_WORKSPACE_ID
     const read = () => this.#store.guardrails.applying(organizationId, workspace, keyHash, memberId)
-    const held = this.#known.ask(keyHash, read, organizationId)
-    return held instanceof Promise ? held.then(partOf) : partOf(held)
+    const known = this.#callers.load(keyHash, read, organizationId)
+    return known instanceof Promise ? known.then(partOf) : partOf(known)
   }
 
-  #preparedOf(applied: readonly AppliedGuardrail[]): Prepared | null {
+  #prepareOnce(applied: readonly AppliedGuardrail[]): Prepared | null {
     if (applied.length === 0) return null
     const name = applied
       .map(({ scope, guardrail }) => `${scope} ${guardrail.id} ${guardrail.revision}`)
@@ -104,4 +105,24 @@ export class Guardrails<Prepared extends object> {
     if (prepared !== null) this.#prepared.set(name, prepared)
     return prepared
   }
+}
+
+/** Picks the budgets among the guardrails of a caller, the smallest first; null: there is none. */
+export function budgetsOf(applied: readonly AppliedGuardrail[]): readonly Budget[] | null {
+  const budgets = applied.flatMap(({ scope, guardrail }): Budget[] => {
+    const { id, name, workspaceId, limit, resetInterval, includeByokInBudgets } = guardrail
+    if (limit === null || resetInterval === null) return []
+    return [
+      {
+        guardrailId: id,
+        name,
+        scope,
+        workspaceId,
+        amount: limit,
+        reset: resetInterval,
+        includeByok: includeByokInBudgets,
+      },
+    ]
+  })
+  return budgets.length === 0 ? null : budgets.sort((one, other) => one.amount - other.amount)
 }

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isoInstant } from '../instant.ts'
-import { chargedOf } from '../limits/charges.ts'
+import { chargeOf } from '../limits/charges.ts'
 import { periodStart } from '../limits/periods.ts'
 import { microToUsd, sumToUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
@@ -46,7 +46,7 @@ export function accountRoutes(tools: AccountTools): readonly Route[] {
           credits.total(organizationId),
           ledger.usageSince({ organizationId, since: '' }),
         ])
-        const usage = sumToUsd(chargedOf(used, byokFeePercent))
+        const usage = sumToUsd(chargeOf(used, byokFeePercent))
         reply.json(200, { data: { total_credits: microToUsd(total), total_usage: usage } })
       },
     },
@@ -134,7 +134,7 @@ function shownRow({ providerName, byokFeePercent }: AccountTools, row: ActivityR
     model_permaslug: row.model,
     endpoint_id: null,
     provider_name: row.provider === null ? null : (providerName(row.provider) ?? row.provider),
-    usage: sumToUsd(chargedOf(row, byokFeePercent)),
+    usage: sumToUsd(chargeOf(row, byokFeePercent)),
     byok_usage_inference: sumToUsd(row.byokCost),
     requests: row.requests,
     prompt_tokens: Number(row.inputTokens),

@@ -6,7 +6,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isoInstant } from '../instant.ts'
-import type { Changes } from '../invalidation/bus.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { CredentialRecord, Store } from '../storage/store.ts'
@@ -17,7 +17,7 @@ import { workspaceOf } from './workspace-of.ts'
 
 export interface ByokTools extends SettingsTools {
   readonly store: Pick<Store, 'credentials' | 'workspaces' | 'keys'>
-  readonly changes: Changes
+  readonly changes: InvalidationBus
   readonly clock: Clock
 }
 

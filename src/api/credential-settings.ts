@@ -3,7 +3,7 @@
  * sealed. Knows no storage.
  */
 import { randomUUID } from 'node:crypto'
-import { readKey } from '../credentials/parse/provider-key.ts'
+import { describeKey } from '../credentials/parse/provider-key.ts'
 import type { SecretOwner, Vault } from '../credentials/vault.ts'
 import { GatewayError } from '../errors.ts'
 import {
@@ -40,7 +40,7 @@ export function newCredential(
     isByokOnly: body.is_byok_only ?? false,
   }
   refuse(flagsRefusal(flags))
-  const { label, region } = readKey(provider, body.key)
+  const { label, region } = describeKey(provider, body.key)
   const declaredRegion = body.declared_region === undefined ? region : body.declared_region
   refuse(regionRefusal(provider, declaredRegion, region))
   const id = randomUUID()
@@ -95,7 +95,7 @@ function keyAndRegion(
   body: CredentialUpdate,
 ): CredentialChange {
   const { provider, organizationId, workspaceId, id } = current
-  const read = body.key === undefined ? null : readKey(provider, body.key)
+  const read = body.key === undefined ? null : describeKey(provider, body.key)
   // Of a key that stays only the region is known, from when it came.
   const ofKey = read === null ? current.declaredRegion : read.region
   const kept = regionIsInKey(provider) ? ofKey : current.declaredRegion

@@ -3,7 +3,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isoInstant } from '../instant.ts'
-import type { Changes } from '../invalidation/bus.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'
 import type { AssignmentPlace, Store } from '../storage/store.ts'
@@ -12,7 +12,7 @@ import { pageOf, refused } from './paging.ts'
 
 export interface AssignmentTools {
   readonly store: Pick<Store, 'guardrails' | 'keys'>
-  readonly changes: Changes
+  readonly changes: InvalidationBus
   readonly clock: Clock
 }
 

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isoInstant } from '../instant.ts'
-import type { Changes } from '../invalidation/bus.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
 import { microToUsd } from '../money.ts'
 import {
   BUILTIN_LABELS,
@@ -30,7 +30,7 @@ import { workspaceOf } from './workspace-of.ts'
 
 export interface GuardrailTools extends GuardrailSettingsTools {
   readonly store: Pick<Store, 'guardrails' | 'workspaces' | 'keys'>
-  readonly changes: Changes
+  readonly changes: InvalidationBus
   readonly clock: Clock
   readonly patternProblem: PatternProblem
 }

@@ -1,7 +1,7 @@
 /** What a key has used, as its record shows it: sums over the ledger, which is about a second behind the answers. */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { chargedOf, countedOf, PICOS_PER_MICRO } from '../limits/charges.ts'
+import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../limits/charges.ts'
 import { periodStart } from '../limits/periods.ts'
 import { microToUsd, sumToUsd } from '../money.ts'
 import type { KeyRecord, LimitReset, Store } from '../storage/store.ts'
@@ -75,8 +75,8 @@ export class KeyUsage {
 
   #fields(key: KeyRecord, sums: Sums) {
     const { byokFeePercent } = this.#tools
-    const charged = (sum: UsageTotals): number => sumToUsd(chargedOf(sum, byokFeePercent))
-    const counted = countedOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
+    const charged = (sum: UsageTotals): number => sumToUsd(chargeOf(sum, byokFeePercent))
+    const counted = limitUsageOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
     return {
       limit: key.limit === null ? null : microToUsd(key.limit),
       limit_remaining: remaining(key, counted),

@@ -7,7 +7,7 @@ import { createKey } from '../access/api-key.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isoInstant } from '../instant.ts'
-import type { Changes } from '../invalidation/bus.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
 import { type MicroUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { parseInstant } from '../protocol/instants.ts'
@@ -22,7 +22,7 @@ import { workspaceOf } from './workspace-of.ts'
 export interface KeyTools extends KeyUsageTools {
   readonly store: Pick<Store, 'keys' | 'workspaces' | 'ledger'>
   readonly clock: Clock
-  readonly changes: Changes
+  readonly changes: InvalidationBus
 }
 
 const checkCreation = bodyCheck(KeyCreation)

@@ -4,7 +4,7 @@ import type { Clock } from '../clock.ts'
 import type { Vault } from '../credentials/vault.ts'
 import type { Ledger } from '../gateway/accounting/ledger.ts'
 import type { Gateway } from '../gateway/gateway.ts'
-import type { Changes } from '../invalidation/bus.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
 import type { StreamSettings } from '../server/event-sink.ts'
 import type { Store } from '../storage/store.ts'
 import { accountRoutes } from './account.ts'
@@ -37,7 +37,7 @@ export interface RouteTools {
   readonly dataRegionOf: DataRegionOf
   readonly store: Store
   readonly clock: Clock
-  readonly changes: Changes
+  readonly changes: InvalidationBus
   readonly vault: Pick<Vault, 'seal'>
   /** Display name of a provider; null when the catalogue has it no more. */
   readonly providerName: (slug: string) => string | null

@@ -1,6 +1,6 @@
 /** POST /responses: one JSON document, or an event stream. */
 
-import { callerOf } from '../access/caller.ts'
+import { callerOf } from '../access/keys.ts'
 import { FinalSink } from '../gateway/answer/sink.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/gateway.ts'

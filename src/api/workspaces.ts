@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isoInstant } from '../instant.ts'
-import type { Changes } from '../invalidation/bus.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../protocol/workspaces.ts'
@@ -14,7 +14,7 @@ import { pageOf, refused } from './paging.ts'
 export interface WorkspaceTools {
   readonly store: Pick<Store, 'workspaces'>
   readonly clock: Clock
-  readonly changes: Changes
+  readonly changes: InvalidationBus
 }
 
 const checkCreation = bodyCheck(WorkspaceCreation)

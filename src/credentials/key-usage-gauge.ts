@@ -1,25 +1,24 @@
 /**
- * How many credentials each master key wraps, for the metrics: asked from time to time, never by a scrape, so that a
- * database that is away does not hold the scrape up. Main thread.
+ * Counts the credentials that each master key wraps, for the metrics. It asks the database on a timer, not per scrape,
+ * so that an unavailable database does not delay a scrape. Main thread.
  */
-
 import type { Clock, Timer } from '../clock.ts'
 import type { CredentialStore } from '../storage/store.ts'
 import type { Vault } from './vault.ts'
 
-export interface SealedCounts {
-  /** By master key; null when it is not known now. All keys that the ring does not have count as `other`. */
+export interface KeyUsageGauge {
+  /** By master key; null when the counts are unknown now. Keys outside the ring count together as `other`. */
   current(): ReadonlyMap<string, number> | null
-  /** Resolves when nothing uses the store any more. */
+  /** Resolves when the store is no longer used. */
   close(): Promise<void>
 }
 
-/** A rotation takes minutes, and is looked at by people. */
+/** A rotation takes minutes, and people watch it. */
 const INTERVAL_MS = 30_000
 
 export const OTHER_KEYS = 'other'
 
-export interface SealedCountsOptions {
+export interface KeyUsageGaugeOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
   readonly vault: Pick<Vault, 'has'>
   /** Of the ring; a key without credentials counts 0. */
@@ -27,20 +26,20 @@ export interface SealedCountsOptions {
   readonly clock: Clock
 }
 
-export function watchSealedCounts(options: SealedCountsOptions): SealedCounts {
+export function startKeyUsageGauge(options: KeyUsageGaugeOptions): KeyUsageGauge {
   const { store, vault, keyIds, clock } = options
   let counts: ReadonlyMap<string, number> | null = null
   let timer: Timer | null = null
   let closed = false
 
-  const ask = async (): Promise<void> => {
+  const read = async (): Promise<void> => {
     try {
       counts = byLabel(await store.credentials.countByKeyId())
     } catch {
-      // No figure is better than an old one; that the database is away is told elsewhere.
+      // No figure is better than an outdated one. The store watch logs the outage.
       counts = null
     }
-    if (!closed) timer = clock.after(INTERVAL_MS, again)
+    if (!closed) timer = clock.after(INTERVAL_MS, readAgain)
   }
   const byLabel = (found: ReadonlyMap<string, number>): ReadonlyMap<string, number> => {
     const sums = new Map(keyIds.map(keyId => [keyId, 0]))
@@ -50,9 +49,9 @@ export function watchSealedCounts(options: SealedCountsOptions): SealedCounts {
     }
     return sums
   }
-  let running = ask()
-  function again(): void {
-    running = ask()
+  let reading = read()
+  function readAgain(): void {
+    reading = read()
   }
 
   return {
@@ -60,7 +59,7 @@ export function watchSealedCounts(options: SealedCountsOptions): SealedCounts {
     async close() {
       closed = true
       timer?.cancel()
-      await running
+      await reading
     },
   }
 }

@@ -1,44 +1,45 @@
 /**
- * Opened provider keys, for a short time and in a bounded number. Hot path: a key in the cache costs one lookup,
- * synchronously; any other is read from the Store once, however many requests wait, and opened. Serve thread.
+ * A cache of opened provider keys, bounded in time, number and memory. Hot path: a cached key costs one lookup,
+ * synchronously. Any other is read from the Store and opened; concurrent requests share one read. Serve thread.
  *
- * What the vault opens is zeroed in the same call, right after it was read. The strings read from it cannot be: they
- * stay in memory until they are collected after eviction, as do the copies that requests under way hold.
+ * The buffer that the vault opens is zeroed in the same call, right after it was read. The strings read from it cannot
+ * be zeroed: they stay in memory until they are collected after eviction, as do the copies of running requests.
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, type Timer, within } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../storage/store.ts'
 import { type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 import { ownerOf, type SecretOwner, type Vault } from './vault.ts'
 
-/** What names a credential. With the sealed form the Store is not asked. */
+/** Names a credential. With the sealed form the Store is not asked. */
 export type CredentialRef = Pick<CredentialRecord, 'id' | 'organizationId' | 'workspaceId' | 'provider'> & {
   readonly sealed?: SealedSecret
 }
 
-export interface CredentialCacheSettings {
+export interface OpenedKeysOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'find'> }
   readonly vault: Pick<Vault, 'open'>
   readonly clock: Clock
-  readonly metrics: CredentialCacheMetrics
+  readonly metrics: OpenedKeysMetrics
   /** Keys kept. Default 1,000. */
   readonly maxEntries?: number
-  /** Memory of the keys kept, estimated. Default 4 MiB: 1,000 service accounts. */
+  /** Estimated memory of the cached keys. Default 4 MiB: 1,000 service accounts. */
   readonly maxBytes?: number
   /**
-   * How long a key is kept: the longest a changed one goes on working here when no word of the change comes. Default
-   * and at most 300 s; within 10 s after it the memory is free.
+   * How long a key is kept: the longest a changed key is still used here if its invalidation is lost. Default and at
+   * most 300 s; its memory is free within 10 s after that.
    */
   readonly ttlMs?: number
-  /** Credentials that may be read from the Store at once; above it callers are told to come again. Default 100. */
+  /** Reads of the Store at once; more are refused with `service_unavailable`. Default 100. */
   readonly maxLookups?: number
   /** How long a request waits for the Store. Default 2 s. */
   readonly lookupMs?: number
 }
 
-export type CredentialCacheMetrics = Pick<
+export type OpenedKeysMetrics = Pick<
   Metrics,
   | 'credentialEntries'
   | 'credentialBytes'
@@ -48,23 +49,8 @@ export type CredentialCacheMetrics = Pick<
   | 'credentialAge'
 >
 
-export interface CredentialCache {
-  /**
-   * The key of a credential; a promise only when the Store has to be asked.
-   * @throws (or rejects with) GatewayError `service_unavailable` when the Store does not answer,
-   * `provider_unavailable` when there is no such credential any more, or when it does not open.
-   */
-  open(credential: CredentialRef): ProviderKey | Promise<ProviderKey>
-  /** Drops what is remembered of a credential, after it was changed or removed. */
-  forget(id: string): void
-  /** Drops what is remembered of all credentials. */
-  forgetAll(): void
-  /** Drops everything, before the thread ends. */
-  close(): void
-}
-
 const TTL_MAX_MS = 300_000
-/** Expired keys that nobody asks for are dropped this often. */
+/** How often expired keys are removed that no request asks for. */
 const SWEEP_MS = 10_000
 const DEFAULTS = {
   maxEntries: 1_000,
@@ -72,9 +58,9 @@ const DEFAULTS = {
   ttlMs: TTL_MAX_MS,
   maxLookups: 100,
   lookupMs: 2_000,
-} satisfies Partial<CredentialCacheSettings>
+} satisfies Partial<OpenedKeysOptions>
 
-/** Why an entry left, as the label says it. */
+/** The metric label for each reason of the cache library. */
 const EVICTION_REASONS = {
   evict: 'capacity',
   expire: 'expired',
@@ -86,107 +72,93 @@ const EVICTION_REASONS = {
 interface Entry {
   readonly key: ProviderKey
   readonly owner: SecretOwner
-  /** The box that it was opened from; the same key wrapped anew keeps its box. */
+  /** The box that it was opened from; a rewrapped key keeps its box. */
   readonly box: string
-  /** Whether the Store said so, not a caller, whose record may be old. */
-  readonly read: boolean
+  /** True if it was read from the Store; false if a caller brought the record, which may be outdated. */
+  readonly fromStore: boolean
   readonly bytes: number
   /** Monotonic. */
   readonly openedMs: number
 }
 
-/** A reading of the Store that is under way. */
-interface Lookup {
-  readonly id: string
-  readonly result: Promise<ProviderKey>
-}
-
-/** Objects, map slots and the parts of strings that an entry needs beside its text. */
+/** Objects, map slots and string headers that an entry needs beside its text. */
 const ENTRY_BYTES = 1_024
 
-export function createCredentialCache(settings: CredentialCacheSettings): CredentialCache {
-  return new OpenedKeys(settings)
-}
-
-class OpenedKeys implements CredentialCache {
-  readonly #settings: CredentialCacheSettings & typeof DEFAULTS
+export class OpenedKeys {
+  readonly #options: OpenedKeysOptions & typeof DEFAULTS
   readonly #entries: LRUCache<string, Entry>
-  readonly #lookups = new Map<string, Lookup>()
-  /** Forgotten ones too: they still wait for the Store. */
-  #running = 0
+  readonly #reads = new SingleFlight<ProviderKey>()
   #sweep: Timer | null = null
 
-  constructor(settings: CredentialCacheSettings) {
-    this.#settings = { ...DEFAULTS, ...settings }
-    const { clock, maxEntries, maxBytes, ttlMs } = this.#settings
+  constructor(options: OpenedKeysOptions) {
+    this.#options = { ...DEFAULTS, ...options }
+    const { clock, maxEntries, maxBytes, ttlMs } = this.#options
     this.#entries = new LRUCache({
       max: maxEntries,
       maxSize: maxBytes,
       sizeCalculation: entry => entry.bytes,
       ttl: Math.min(ttlMs, TTL_MAX_MS),
-      // The clock is asked each time; otherwise a timer of the library's own would hold its answer.
+      // The clock is asked each time; otherwise a timer of the library would cache its answer.
       ttlResolution: 0,
       // Never 0, which the library takes for "no time".
       perf: { now: () => clock.monotonicMs() + 1 },
-      disposeAfter: (entry, _, reason) => this.#left(entry, reason),
+      disposeAfter: (entry, _, reason) => this.#noteEviction(entry, reason),
     })
   }
 
+  /**
+   * Opens the key of a credential; a promise only when the Store has to be asked.
+   * @throws (or rejects with) GatewayError `service_unavailable` when the Store does not answer,
+   * `provider_unavailable` when the credential no longer exists or does not open.
+   */
   open(credential: CredentialRef): ProviderKey | Promise<ProviderKey> {
-    const { metrics } = this.#settings
+    const { metrics } = this.#options
     const { id, sealed } = credential
     const entry = this.#entries.get(id)
     if (entry !== undefined && isOf(entry.owner, credential)) {
-      // Whoever brings a record gets the key of that record. What came from such a record serves nobody else: the
+      // A caller that brings a record gets the key of that record. Its entry serves no other caller, because the
       // record may be older than the last change.
-      if (sealed === undefined ? entry.read : entry.box === sealed.box) {
+      if (sealed === undefined ? entry.fromStore : entry.box === sealed.box) {
         metrics.credentialHits.inc()
         return entry.key
       }
     }
     metrics.credentialMisses.inc()
-    if (sealed === undefined) return this.#look(credential)
-    const opened = this.#opened(credential, sealed, false)
+    if (sealed === undefined) return this.#load(credential)
+    const opened = this.#open(credential, sealed, false)
     this.#keep(opened)
     return opened.key
   }
 
-  forget(id: string): void {
+  /** Call it after a credential was changed or removed. */
+  invalidate(id: string): void {
     this.#entries.delete(id)
-    for (const [name, lookup] of this.#lookups) if (lookup.id === id) this.#lookups.delete(name)
+    this.#reads.dropOwner(id)
   }
 
-  forgetAll(): void {
-    this.#lookups.clear()
+  invalidateAll(): void {
+    this.#reads.dropAll()
     this.#entries.clear()
   }
 
+  /** Drops everything, before the thread ends. */
   close(): void {
     this.#sweep?.cancel()
     this.#sweep = null
-    this.forgetAll()
+    this.invalidateAll()
   }
 
-  #look(credential: CredentialRef): Promise<ProviderKey> {
-    const lookups = this.#lookups
-    // By the whole name: nobody may get what was read for another organization, even of the same id.
+  #load(credential: CredentialRef): Promise<ProviderKey> {
+    // By the whole name: a caller must not get a key that was read for another organization, even of the same id.
     const name = nameOf(credential)
-    const lookup = lookups.get(name)
-    if (lookup !== undefined) return lookup.result
-    if (this.#running >= this.#settings.maxLookups) return Promise.reject(serviceUnavailable())
-    this.#running++
-    // What is read of a credential that was forgotten meanwhile may be the old state, and is not kept.
-    const current = (): boolean => lookups.get(name)?.result === result
-    const result: Promise<ProviderKey> = this.#read(credential, current).finally(() => {
-      this.#running--
-      if (current()) lookups.delete(name)
-    })
-    lookups.set(name, { id: credential.id, result })
-    return result
+    const running = this.#reads.find(name)
+    if (running !== undefined) return running
+    if (this.#reads.active >= this.#options.maxLookups) return Promise.reject(serviceUnavailable())
+    return this.#reads.run(name, isCurrent => this.#read(credential, isCurrent), credential.id)
   }
 
-  async #read(credential: CredentialRef, current: () => boolean): Promise<ProviderKey> {
-    const { store, clock, lookupMs } = this.#settings
+  async #read(credential: CredentialRef, isCurrent: () => boolean): Promise<ProviderKey> {
+    const { store, clock, lookupMs } = this.#options
     let record: CredentialRecord | null
     try {
       const asked = store.credentials.find(credential.organizationId, credential.id)
@@ -194,22 +166,22 @@ class OpenedKeys implements CredentialCache {
     } catch (error) {
       throw serviceUnavailable(error)
     }
-    if (record === null || record.disabled) throw unusable('is not there any more')
-    const opened = this.#opened(credential, record.sealed, true)
-    if (current()) this.#keep(opened)
+    if (record === null || record.disabled) throw unusable('no longer exists')
+    const opened = this.#open(credential, record.sealed, true)
+    if (isCurrent()) this.#keep(opened)
     return opened.key
   }
 
-  #opened(credential: CredentialRef, sealed: SealedSecret, read: boolean): Entry {
-    const { vault, clock } = this.#settings
+  #open(credential: CredentialRef, sealed: SealedSecret, fromStore: boolean): Entry {
+    const { vault, clock } = this.#options
     const owner = ownerOf(credential)
     let secret: Buffer | null = null
     try {
       secret = vault.open(sealed, owner)
       const key = parseProviderKey(owner.provider, secret.toString())
-      // Twice: as the key, and in the list of what has to be scrubbed.
+      // Twice: as the key, and in the list of secrets to scrub.
       const bytes = ENTRY_BYTES + sealed.box.length + 2 * secret.length
-      return { key, owner, box: sealed.box, read, bytes, openedMs: clock.monotonicMs() }
+      return { key, owner, box: sealed.box, fromStore, bytes, openedMs: clock.monotonicMs() }
     } catch (error) {
       throw unusable('cannot be used', error)
     } finally {
@@ -219,25 +191,25 @@ class OpenedKeys implements CredentialCache {
 
   #keep(entry: Entry): void {
     this.#entries.set(entry.owner.credentialId, entry)
-    this.#gauge()
-    this.#sweep ??= this.#settings.clock.after(SWEEP_MS, () => this.#purge())
+    this.#updateGauges()
+    this.#sweep ??= this.#options.clock.after(SWEEP_MS, () => this.#purge())
   }
 
   #purge(): void {
     this.#sweep = null
     this.#entries.purgeStale()
-    if (this.#entries.size > 0) this.#sweep = this.#settings.clock.after(SWEEP_MS, () => this.#purge())
+    if (this.#entries.size > 0) this.#sweep = this.#options.clock.after(SWEEP_MS, () => this.#purge())
   }
 
-  #left(entry: Entry, reason: LRUCache.DisposeReason): void {
-    const { metrics, clock } = this.#settings
+  #noteEviction(entry: Entry, reason: LRUCache.DisposeReason): void {
+    const { metrics, clock } = this.#options
     metrics.credentialEvictions.inc({ reason: EVICTION_REASONS[reason] })
     metrics.credentialAge.observe((clock.monotonicMs() - entry.openedMs) / 1000)
-    this.#gauge()
+    this.#updateGauges()
   }
 
-  #gauge(): void {
-    const { metrics } = this.#settings
+  #updateGauges(): void {
+    const { metrics } = this.#options
     metrics.credentialEntries.set(this.#entries.size)
     metrics.credentialBytes.set(this.#entries.calculatedSize)
   }
@@ -256,6 +228,6 @@ function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): s
 }
 
 /** Another key or endpoint may still serve. */
-function unusable(how: string, cause?: unknown): GatewayError {
-  return new GatewayError('provider_unavailable', `The stored key of this provider ${how}`, { cause })
+function unusable(why: string, cause?: unknown): GatewayError {
+  return new GatewayError('provider_unavailable', `The stored credential for this provider ${why}`, { cause })
 }

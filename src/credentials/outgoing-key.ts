@@ -1,14 +1,12 @@
 /**
- * What an attempt sends of an own provider credential. A key goes only to the fixed address of its provider, so a kind
- * that brings its own address serves where the provider's row names the same host; a kind that has to sign or to be
- * exchanged serves nowhere yet. Such an attempt fails before anything is sent, and the next candidate is tried.
+ * The key that an attempt sends for a provider credential. A key goes only to the fixed address of its provider. So an
+ * Azure resource serves only where the provider's row has its host; a key that needs signing or a token exchange is
+ * not supported yet. Such an attempt fails before anything is sent, and the next candidate is tried.
  */
-
 import { GatewayError } from '../errors.ts'
-import type { SentKey } from '../gateway/exchange.ts'
-import type { Endpoint } from '../providers/provider.ts'
-import type { CredentialCache } from './opened.ts'
-import type { Credential } from './own-keys.ts'
+import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import type { Credential } from './catalog.ts'
+import type { OpenedKeys } from './opened.ts'
 import { azureTargets } from './parse/azure-key.ts'
 import type { ProviderKey } from './parse/provider-key.ts'
 
@@ -17,20 +15,22 @@ const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azu
 
 /**
  * Opens the key of a credential; a promise only when the cache has to ask the Store.
- * @throws (or rejects with) GatewayError as the cache does, or `provider_unavailable` for a kind of key that the
- * endpoint cannot be called with.
+ * @throws (or rejects with) GatewayError as `OpenedKeys.open` does, or `provider_unavailable` for a kind of key that
+ * the endpoint cannot be called with.
  */
 export function openKey(
-  cache: Pick<CredentialCache, 'open'>,
+  keys: Pick<OpenedKeys, 'open'>,
   credential: Credential,
   endpoint: Endpoint,
-): SentKey | Promise<SentKey> {
-  const opened = cache.open(credential)
-  return opened instanceof Promise ? opened.then(key => sentKey(key, endpoint)) : sentKey(opened, endpoint)
+): OutgoingKey | Promise<OutgoingKey> {
+  const opened = keys.open(credential)
+  return opened instanceof Promise
+    ? opened.then(key => toOutgoingKey(key, endpoint))
+    : toOutgoingKey(opened, endpoint)
 }
 
 /** @throws GatewayError `provider_unavailable` */
-export function sentKey(key: ProviderKey, endpoint: Endpoint): SentKey {
+export function toOutgoingKey(key: ProviderKey, endpoint: Endpoint): OutgoingKey {
   switch (key.kind) {
     case 'plain':
       return { text: key.apiKey, secrets: key.secrets }
@@ -42,18 +42,16 @@ export function sentKey(key: ProviderKey, endpoint: Endpoint): SentKey {
           ({ resourceName, resourceType }) =>
             `${resourceName.toLowerCase()}.${AZURE_DOMAINS[resourceType]}` === host,
         )
-      if (resource === undefined) {
-        throw unusable(endpoint, 'names no resource at the address that is configured for this provider')
-      }
+      if (resource === undefined) throw unusable(endpoint, 'has no resource for the configured base URL')
       return { text: resource.apiKey, secrets: key.secrets }
     }
     case 'aws':
       throw unusable(
         endpoint,
-        'is an AWS access key, which this gateway cannot sign with yet: use an API key',
+        'is an AWS access key. This gateway cannot sign requests yet: use an API key instead',
       )
     case 'vertex':
-      throw unusable(endpoint, 'is a service account, which this gateway cannot use yet')
+      throw unusable(endpoint, 'is a service account, which this gateway does not support yet')
   }
 }
 
@@ -62,5 +60,5 @@ function hostOf({ provider: { baseUrl } }: Endpoint): string | null {
 }
 
 function unusable({ provider }: Endpoint, why: string): GatewayError {
-  return new GatewayError('provider_unavailable', `The own credential for ${provider.name} ${why}`)
+  return new GatewayError('provider_unavailable', `Your ${provider.name} credential ${why}`)
 }

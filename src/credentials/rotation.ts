@@ -1,32 +1,32 @@
 /**
- * Master keys over time: whether all that is sealed can be opened, and wrapping it anew by the key in force. Safe
- * beside running gateways whose ring has both keys: only the data keys are wrapped anew, row by row, each by compare
- * and swap, and whatever is read in between opens with one or the other. Can be stopped and begun again at any time.
+ * Rotation of master keys: checks that all sealed secrets can be opened, and rewraps them with the current key. Safe
+ * beside running gateways whose ring has both keys: only data keys are rewrapped, row by row, with compare and swap,
+ * so every row opens with one of the two at any moment. It can be stopped and started again at any time.
  */
 import type { CredentialRecord, CredentialStore } from '../storage/store.ts'
 import { ownerOf, type Vault, VaultError } from './vault.ts'
 import { VaultKeyError } from './vault-keys.ts'
 
-type Sealed = Pick<CredentialStore, 'countByKeyId' | 'notWrappedBy' | 'reseal'>
+type RotationStore = Pick<CredentialStore, 'countByKeyId' | 'notWrappedBy' | 'reseal'>
 
 /** Rows at a time: some hundred kilobytes. */
 const BATCH_ROWS = 200
-/** A row that changes under our hands this often, one after the other, is no accident. */
+/** A row that changes this often between read and write counts as failed. */
 const TRIES = 5
-/** Enough to tell one damaged row from a ring of wrong keys. */
+/** Enough to distinguish one damaged row from a ring of wrong keys. */
 const SAMPLE_ROWS = 100
-/** No master key has it, so all rows are wrapped by others. */
+/** No master key has this id, so all rows match. */
 const NO_KEY = ''
 
 export interface RotationProgress {
-  /** Credentials that the key in force wraps now, of those that it did not at the beginning. */
+  /** Credentials rewrapped so far. */
   readonly done: number
   readonly total: number
 }
 
 export interface RotationResult {
   readonly rewrapped: number
-  /** Ids of credentials that could not be wrapped anew: they do not open with any key of the ring. */
+  /** Ids of credentials that could not be rewrapped: they open with no key of the ring. */
   readonly failed: readonly string[]
 }
 
@@ -36,9 +36,9 @@ export interface RotationOptions {
   readonly batchRows?: number
 }
 
-/** Wraps everything by the vault's current key. What is added meanwhile is too. @throws what the Store throws */
+/** Rewraps everything with the vault's current key, also rows added meanwhile. @throws what the Store throws */
 export async function rotate(
-  store: { readonly credentials: Sealed },
+  store: { readonly credentials: RotationStore },
   vault: Vault,
   options: RotationOptions = {},
 ): Promise<RotationResult> {
@@ -49,33 +49,33 @@ export async function rotate(
   const failed = new Set<string>()
   const tries = new Map<string, number>()
   let rewrapped = 0
-  const tell = () => onProgress?.({ done: rewrapped, total: Math.max(before, rewrapped + failed.size) })
-  tell()
+  const report = () => onProgress?.({ done: rewrapped, total: Math.max(before, rewrapped + failed.size) })
+  report()
   for (;;) {
-    // Those that failed are found again each time; the others are behind or between them.
+    // Failed rows are found again each time, so the limit grows by their number.
     const rows = await credentials.notWrappedBy(vault.currentKeyId, batchRows + failed.size)
     const open = rows.filter(({ id }) => !failed.has(id))
     if (open.length === 0) break
     for (const record of open) {
-      const after = wrappedAnew(vault, record)
+      const after = rewrap(vault, record)
       if (after !== null && (await credentials.reseal(record.id, record.sealed, after))) {
         rewrapped++
         tries.delete(record.id)
         continue
       }
-      // Changed or removed since it was read; unless it does not open at all, the next reading tells.
+      // The row was changed or removed since it was read. Unless it does not open at all, the next round decides.
       const tried = (tries.get(record.id) ?? 0) + 1
       tries.set(record.id, tried)
       if (after === null || tried >= TRIES) failed.add(record.id)
     }
-    tell()
+    report()
   }
   return { rewrapped, failed: [...failed] }
 }
 
-/** Ids of the master keys that credentials need and the ring does not have, with the number of those credentials. */
+/** Finds the master keys that credentials need and the ring lacks, with the number of those credentials. */
 export async function missingKeyIds(
-  store: { readonly credentials: Pick<Sealed, 'countByKeyId'> },
+  store: { readonly credentials: Pick<RotationStore, 'countByKeyId'> },
   vault: Pick<Vault, 'has'>,
 ): Promise<ReadonlyMap<string, number>> {
   const counts = await store.credentials.countByKeyId()
@@ -83,36 +83,36 @@ export async function missingKeyIds(
 }
 
 /**
- * The check before anything is served: every credential has its master key in the ring, and the keys are the ones
- * that they are named as, as far as a sample tells.
- * @param source where the ring comes from, for the message
+ * Checks the ring before anything is served: it has the master key of every credential, and a sample of credentials
+ * opens with the keys of these names.
+ * @param source the variable or file of the ring, for the message
  * @throws VaultKeyError that names the key and says what to do
  */
 export async function checkRing(
-  store: { readonly credentials: Pick<Sealed, 'countByKeyId' | 'notWrappedBy'> },
+  store: { readonly credentials: Pick<RotationStore, 'countByKeyId' | 'notWrappedBy'> },
   vault: Vault,
   source: string,
 ): Promise<void> {
   for (const [keyId, count] of await missingKeyIds(store, vault)) {
     throw new VaultKeyError(
-      `${source}: ${credentialCount(count)} sealed with the master key ${shown(keyId)}, which is not in it; add that key behind the first one, then run sluice vault rotate before it is left out`,
+      `${source}: ${credentialCount(count)} sealed with the master key ${printable(keyId)}, which is not in it; add that key behind the first one, then run sluice vault rotate before it is left out`,
     )
   }
   const opens = new Map<string, boolean>()
   for (const record of await store.credentials.notWrappedBy(NO_KEY, SAMPLE_ROWS)) {
     const { keyId } = record.sealed
-    opens.set(keyId, opens.get(keyId) === true || wrappedAnew(vault, record) !== null)
+    opens.set(keyId, opens.get(keyId) === true || rewrap(vault, record) !== null)
   }
   for (const [keyId, good] of opens) {
     if (good) continue
     throw new VaultKeyError(
-      `${source}: the master key ${shown(keyId)} in it is not the one that credentials were sealed with under this name; put the right one there`,
+      `${source}: the master key ${printable(keyId)} in it is not the one that credentials were sealed with under this name; put the right one there`,
     )
   }
 }
 
 /** Null when it does not open. */
-function wrappedAnew(vault: Vault, record: CredentialRecord) {
+function rewrap(vault: Vault, record: CredentialRecord) {
   try {
     return vault.rewrap(record.sealed, ownerOf(record))
   } catch (error) {
@@ -125,8 +125,8 @@ function credentialCount(count: number): string {
   return count === 1 ? '1 credential is' : `${count} credentials are`
 }
 
-/** A name from the database goes onto a terminal. */
-function shown(keyId: string): string {
+/** An id from the database goes to a terminal. */
+function printable(keyId: string): string {
   return /^[A-Za-z0-9_-]{1,32}$/.test(keyId) ? keyId : '(of no valid name)'
 }
 

@@ -1,10 +1,12 @@
 /**
- * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that the embedded mode
- * makes for itself. What is derived from them is derived per purpose, so no key serves two.
+ * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that the embedded mode creates.
+ * Each purpose has a derived key of its own. The gateway and the command line load them in the same way.
  */
 import { hkdfSync, randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
+import type { Config } from '../config/config.ts'
+import { sqlitePath } from '../storage/open.ts'
 
 export interface VaultKey {
   readonly id: string
@@ -12,18 +14,48 @@ export interface VaultKey {
   readonly secret: Buffer
 }
 
-/** The keys are not usable; the message names the variable or file, never key material. */
+/** The master keys of an installation: the first one seals, all open. */
+export interface VaultRing {
+  readonly keys: readonly [VaultKey, ...VaultKey[]]
+  /** Name of the variable or file that they come from, for messages. */
+  readonly source: string
+}
+
+/** The keys cannot be used; the message names the variable or file, never key material. */
 export class VaultKeyError extends Error {
   override readonly name = 'VaultKeyError'
 }
 
 const KEY_BYTES = 32
+const VARIABLE = 'GATEWAY_VAULT_KEYS'
+const REQUIRED =
+  'is required unless the storage is an embedded database, the same for all instances; a new key is k1:$(openssl rand -base64 32)'
+
+/**
+ * Loads the configured keys, or those of a key file beside the embedded database, which is created when it is missing.
+ * A database that instances share has no key file: each instance would create its own, and the others could not open
+ * what it seals.
+ * @throws VaultKeyError
+ */
+export function loadVaultRing(config: Pick<Config, 'vaultKeys' | 'storageUrl'>): VaultRing {
+  const path = sqlitePath(config.storageUrl)
+  if (config.vaultKeys !== null) return ringOf(parseVaultKeys(config.vaultKeys), VARIABLE)
+  if (path === null) throw new VaultKeyError(`${VARIABLE}: ${REQUIRED}`)
+  const file = join(dirname(path), 'vault.key')
+  return ringOf(readKeyFile(file), file)
+}
+
+function ringOf([first, ...rest]: readonly VaultKey[], source: string): VaultRing {
+  // parseVaultKeys refuses an empty list.
+  if (first === undefined) throw new TypeError('no vault key')
+  return { keys: [first, ...rest], source }
+}
 
 /**
  * Reads `id:base64-of-32-bytes[,id2:…]`; the first key encrypts, all decrypt.
  * @throws VaultKeyError
  */
-export function parseVaultKeys(text: string, source = 'GATEWAY_VAULT_KEYS'): readonly VaultKey[] {
+export function parseVaultKeys(text: string, source = VARIABLE): readonly VaultKey[] {
   const keys = text.split(',').map((entry, index) => {
     const match = /^([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/]{43}=)$/.exec(entry.trim())
     const [, id, secret] = match ?? []
@@ -37,16 +69,16 @@ export function parseVaultKeys(text: string, source = 'GATEWAY_VAULT_KEYS'): rea
   return keys
 }
 
-/** The same text again, for handing keys to another thread: Buffers do not arrive there as such. */
+/** Writes keys as text, to pass them to another thread: Buffers do not arrive there as such. */
 export function formatVaultKeys(keys: readonly VaultKey[]): string {
   return keys.map(({ id, secret }) => `${id}:${secret.toString('base64')}`).join(',')
 }
 
-/** The keys of a key file, which is made with one random key and mode 0600 when it does not exist. */
-export function keyFile(path: string): readonly VaultKey[] {
+/** Reads a key file. A missing one is created with one random key and mode 0600. */
+function readKeyFile(path: string): readonly VaultKey[] {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    // A name of its own, so that a file made in the place of a lost one is not taken for it.
+    // A random id, so that a file created in place of a lost one is not mistaken for it.
     const id = `k${randomBytes(4).toString('hex')}`
     const line = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
     writeFileSync(path, `${line}\n`, { flag: 'wx', mode: 0o600 })
@@ -63,7 +95,7 @@ export function keyFile(path: string): readonly VaultKey[] {
   }
 }
 
-/** A key for one purpose, derived so that knowing it says nothing of the others. */
+/** Derives a key for one purpose; it reveals nothing about the keys of other purposes. */
 export function deriveKey(key: VaultKey, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', key.secret, 'sluice', purpose, KEY_BYTES))
 }

@@ -1,13 +1,13 @@
 /**
- * Provider keys at rest: envelope encryption. Each secret has a random data key of its own (AES-256-GCM), which a
- * key derived from a master key wraps. Both layers are bound to the owner of the secret, the outer one to the master
- * key too, so a row that was copied, swapped or changed does not open. Any thread; two ciphers for each call.
+ * The vault: envelope encryption of provider keys at rest. Each secret has a random data key (AES-256-GCM), which is
+ * wrapped by a key derived from a master key. Both layers are bound to the owner of the secret, the outer one to the
+ * master key too, so a row that was copied, swapped or changed does not open. Any thread; two ciphers per call.
  */
 import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
 import type { CredentialRecord, SealedSecret } from '../storage/store.ts'
 import { deriveKey, type VaultKey } from './vault-keys.ts'
 
-/** Whose secret it is: what a sealed form is bound to. */
+/** The owner of a secret, to whom its sealed form is bound. */
 export interface SecretOwner {
   readonly organizationId: string
   readonly workspaceId: string
@@ -16,7 +16,7 @@ export interface SecretOwner {
   readonly provider: string
 }
 
-/** The owner to whom a record's secret is bound. */
+/** Reads the owner of a record's secret. */
 export function ownerOf({
   organizationId,
   workspaceId,
@@ -27,28 +27,28 @@ export function ownerOf({
 }
 
 export interface Vault {
-  /** The master key that wraps what is sealed now. */
+  /** Id of the master key that wraps new secrets. */
   readonly currentKeyId: string
-  /** Whether the ring has this master key. */
+  /** True if the ring has this master key. */
   has(keyId: string): boolean
-  /** The secret stays the caller's, who zeroes it. */
+  /** Seals a secret; the caller zeroes the buffer. */
   seal(secret: Buffer, owner: SecretOwner): SealedSecret
   /**
-   * The secret in memory of its own, which the caller zeroes after use.
+   * Opens a secret into a new buffer, which the caller zeroes after use.
    * @throws VaultError
    */
   open(sealed: SealedSecret, owner: SecretOwner): Buffer
   /**
-   * The same secret with its data key wrapped anew by the current master key; the secret itself is not opened.
+   * Wraps the data key of a secret with the current master key; the secret itself is not opened.
    * @throws VaultError
    */
   rewrap(sealed: SealedSecret, owner: SecretOwner): SealedSecret
 }
 
-/** A sealed form that does not open. Says which of the two ways, and nothing of the material. */
+/** A sealed form does not open. The error reveals nothing of the material. */
 export class VaultError extends Error {
   override readonly name = 'VaultError'
-  /** `unknown_key`: its master key is not in the ring; `damaged`: it was changed, or is of another owner or ring. */
+  /** `unknown_key`: its master key is not in the ring; `damaged`: it was changed, or has another owner or ring. */
   readonly reason: 'unknown_key' | 'damaged'
 
   constructor(reason: VaultError['reason']) {
@@ -123,7 +123,7 @@ export function createVault(keys: readonly VaultKey[]): Vault {
   }
 }
 
-/** Kept outside the JavaScript heap; the bytes it was made of are gone. */
+/** Keeps the key outside the JavaScript heap and zeroes the bytes that it was made from. */
 function wrappingKey(key: VaultKey): KeyObject {
   const bytes = deriveKey(key, PURPOSE)
   try {
@@ -133,7 +133,7 @@ function wrappingKey(key: VaultKey): KeyObject {
   }
 }
 
-/** A JSON array, because no character of one field can pass for the border to the next. */
+/** A JSON array, so that no character of a field can imitate the border to the next one. */
 function binding(layer: readonly string[], owner: SecretOwner): Buffer {
   const { organizationId, workspaceId, credentialId, provider } = owner
   return Buffer.from(
@@ -150,7 +150,7 @@ function boxBinding(owner: SecretOwner): Buffer {
   return binding(['secret'], owner)
 }
 
-/** Nonce, ciphertext and tag in one, base64. */
+/** Returns nonce, ciphertext and tag as one base64 text. */
 function encrypt(key: KeyObject | Buffer, plain: Buffer, bound: Buffer): string {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
@@ -159,10 +159,10 @@ function encrypt(key: KeyObject | Buffer, plain: Buffer, bound: Buffer): string 
   return Buffer.concat(parts).toString('base64')
 }
 
-/** @throws VaultError `damaged`; nothing of what was decrypted is left then. */
+/** @throws VaultError `damaged`; the decrypted bytes are zeroed then. */
 function decrypt(key: KeyObject | Buffer, text: string, bound: Buffer): Buffer {
   const bytes = Buffer.from(text, 'base64')
-  // The reader skips what is no base64, and takes other spellings of the same bytes: those are changed rows too.
+  // Buffer.from skips invalid characters and accepts other spellings of the same bytes: those rows were changed too.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64') !== text) {
     throw new VaultError('damaged')
   }

@@ -6,7 +6,7 @@
  */
 
 import { unixSeconds } from '../clock.ts'
-import { NO_OWN_KEYS } from '../credentials/own-keys.ts'
+import { NO_CREDENTIALS } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import { FREE, type Quota } from '../limits/quota.ts'
@@ -45,7 +45,7 @@ export function createAsk(deps: AskDeps): Ask {
       tools: NO_TOOLS,
       guard,
       quota: UNLIMITED,
-      credentials: { of: () => NO_OWN_KEYS },
+      credentials: { of: () => NO_CREDENTIALS },
     })
   const unguarded = gatewayWith(NO_GUARD)
   const { clock } = deps

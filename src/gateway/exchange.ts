@@ -10,7 +10,7 @@ import type { OutputItem } from '../protocol/items.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
-import type { DataRegion, Endpoint } from '../providers/provider.ts'
+import type { DataRegion, Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { Bill } from './bill.ts'
 
 /** The request of a client as its door hands it in, before anything was decided. */
@@ -53,19 +53,11 @@ export interface Candidate {
   readonly credential: { readonly id: string } | null
 }
 
-/** An own key, opened for one attempt. */
-export interface SentKey {
-  /** What the provider's header carries. */
-  readonly text: string
-  /** Every part of it that must reach nobody else. */
-  readonly secrets: readonly string[]
-}
-
 /** The account of one try at one candidate. */
 export interface AttemptRecord extends Candidate {
   readonly isByok: boolean
   /** Null where the shared key is used, and as long as the own one is not opened. */
-  ownKey: SentKey | null
+  ownKey: OutgoingKey | null
   /** The provider's own id of its reply. */
   upstreamId: string | null
   /** HTTP status of the provider; null when none arrived. */

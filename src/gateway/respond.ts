@@ -4,7 +4,7 @@
  * guard -> prepare -> route -> admit -> turns -> finish -> account -> the client is told the end
  */
 import { unixSeconds } from '../clock.ts'
-import type { Credentials } from '../credentials/catalog.ts'
+import type { CredentialCatalog } from '../credentials/catalog.ts'
 import type { Quota } from '../limits/quota.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
@@ -30,7 +30,7 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
-  readonly credentials: Pick<Credentials, 'of'>
+  readonly credentials: Pick<CredentialCatalog, 'of'>
   /** Fee of a request on an own credential, as a share of its price by the catalogue. */
   readonly byokFeePercent: number
   readonly stickiness: Stickiness

@@ -2,14 +2,14 @@
  * Turn: one model call that counts. Candidates are asked in order until one has answered; a failure that nobody has
  * seen moves on to the next.
  */
-import type { Credential } from '../credentials/own-keys.ts'
+import type { Credential } from '../credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { Endpoint } from '../providers/provider.ts'
+import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { settle } from './accounting/account.ts'
 import { AnswerTarget } from './answer/answer-target.ts'
 import { Attempt, type AttemptDeps } from './attempt.ts'
-import type { AttemptRecord, Finish, SentKey } from './exchange.ts'
+import type { AttemptRecord, Finish } from './exchange.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { candidateAfter, lastError } from './routing/failover.ts'
 import type { RunningExchange } from './running.ts'
@@ -18,7 +18,7 @@ import { ToolCalls } from './tool-calls.ts'
 
 export interface TurnDeps extends AttemptDeps {
   /** Opens an own key; a promise only when it is not at hand. Fails with a GatewayError. */
-  readonly openKey: (credential: Credential, endpoint: Endpoint) => SentKey | Promise<SentKey>
+  readonly openKey: (credential: Credential, endpoint: Endpoint) => OutgoingKey | Promise<OutgoingKey>
 }
 
 /** A model has answered. */

@@ -1,24 +1,24 @@
-/** What carries word between instances. Types only. */
+/** The contract of a transport that carries invalidations between instances. Types only. */
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 
-/** A way to all instances, this one included, that comes back by itself. */
-export interface Wire {
-  /** Rejects when it cannot be said now. */
-  say(text: string): Promise<unknown>
+/** Sends a text to all instances, this one included. Reconnects by itself. */
+export interface Carrier {
+  /** Rejects when the text cannot be sent now. */
+  send(text: string): Promise<unknown>
   close(): Promise<void>
 }
 
-export interface WireOptions {
+export interface CarrierOptions {
   readonly url: string
   readonly channel: string
   readonly clock: Clock
-  /** How long an answer may take before the connection counts as dead. Default: by the wire. */
+  /** A connection without an answer for this long counts as dead. Each carrier has its own default. */
   readonly silenceMs?: number
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly onMessage: (text: string) => void
-  /** It hears, for the first time or again. */
-  readonly onReady: () => void
-  /** What is said gets out, for the first time or again. */
-  readonly onSayable: () => void
+  /** Called when messages arrive, for the first time or after an outage. */
+  readonly onReceiving: () => void
+  /** Called when texts can be sent, for the first time or after an outage. */
+  readonly onSending: () => void
 }

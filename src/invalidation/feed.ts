@@ -1,148 +1,148 @@
 /**
- * Word of changed records between instances: by Redis, or by PostgreSQL where there is no Redis. Main thread. While the
- * way is cut nothing waits; when it is back, everybody reads anew what they remember, since word may have been missed.
- * A change that could not be told is owed, and made up for by a change of everything as soon as something gets out.
+ * Sends invalidations to other instances, by Redis or else by PostgreSQL, and receives theirs. Main thread. Requests
+ * never wait for it. After an outage every cache reads its records again, because messages may have been lost. A failed
+ * message is made up for by an invalidation of everything, as soon as something can be sent.
  */
 import { randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { Log } from '../log/log.ts'
-import type { Change, Changes } from './bus.ts'
-import type { Wire, WireOptions } from './carrier.ts'
-import { openPostgresWire } from './postgres.ts'
-import { openRedisWire } from './redis.ts'
+import type { Invalidation, InvalidationBus } from './bus.ts'
+import type { Carrier, CarrierOptions } from './carrier.ts'
+import { openPostgresCarrier } from './postgres.ts'
+import { openRedisCarrier } from './redis.ts'
 
-export interface ChangeFeedOptions {
+export interface InvalidationFeedOptions {
   readonly config: Pick<Config, 'redisUrl' | 'redisPrefix' | 'storageUrl'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** See WireOptions. */
+  /** See CarrierOptions. */
   readonly silenceMs?: number
-  /** Called with each change that another instance made. */
-  readonly onChange: (change: Change) => void
+  /** Called with each invalidation that another instance published. */
+  readonly onInvalidation: (invalidation: Invalidation) => void
 }
 
-export interface ChangeFeed extends Changes {
+export interface InvalidationFeed extends InvalidationBus {
   close(): Promise<void>
 }
 
-const EVERYTHING: Change = { kind: 'all' }
-/** What PostgreSQL takes, in bytes, is 7,999; what is longer is told as a change of everything. */
+const EVERYTHING: Invalidation = { kind: 'all' }
+/** PostgreSQL takes 7,999 bytes; a longer message is sent as an invalidation of everything. */
 const MESSAGE_MAX_CHARS = 2_000
-/** A server that takes connections but refuses words is not asked at each of them. */
-const OWED_INTERVAL_MS = 1_000
+/** How often a failed message is tried again. A server may accept connections and refuse commands. */
+const RESEND_INTERVAL_MS = 1_000
 
-/** Null when there is nobody to tell: one instance with a database of its own. */
-export function startChangeFeed(options: ChangeFeedOptions): ChangeFeed | null {
+/** Null when there are no other instances: no Redis, and a database of this instance alone. */
+export function startInvalidationFeed(options: InvalidationFeedOptions): InvalidationFeed | null {
   const { redisUrl, redisPrefix, storageUrl } = options.config
   if (redisUrl !== null) {
-    return new WiredFeed(options, wire =>
-      openRedisWire({ ...wire, url: redisUrl, channel: `${redisPrefix}changes` }),
+    return new CarriedFeed(options, carrier =>
+      openRedisCarrier({ ...carrier, url: redisUrl, channel: `${redisPrefix}changes` }),
     )
   }
   if (/^postgres(?:ql)?:/i.test(storageUrl)) {
-    return new WiredFeed(options, wire =>
-      openPostgresWire({ ...wire, url: storageUrl, channel: 'sluice_changes' }),
+    return new CarriedFeed(options, carrier =>
+      openPostgresCarrier({ ...carrier, url: storageUrl, channel: 'sluice_changes' }),
     )
   }
   return null
 }
 
-class WiredFeed implements ChangeFeed {
-  readonly #wire: Wire
-  readonly #onChange: (change: Change) => void
+class CarriedFeed implements InvalidationFeed {
+  readonly #carrier: Carrier
+  readonly #onInvalidation: (invalidation: Invalidation) => void
   readonly #self = randomBytes(8).toString('hex')
   readonly #clock: Clock
-  /** How many changes were said so far, heard or not. */
-  #said = 0
-  /** The number of the last one that failed, until everything is told anew; 0: nothing is owed. */
-  #owed = 0
-  /** Monotonic: when the way was back and what is owed was told for that reason. */
-  #triedMs = Number.NEGATIVE_INFINITY
-  #again: Timer | null = null
+  /** Messages sent so far, successful or not. */
+  #sent = 0
+  /** The number of the last message that failed, until everything was invalidated after it; 0: none. */
+  #failed = 0
+  /** Monotonic: the last resend that a restored connection caused. */
+  #resentMs = Number.NEGATIVE_INFINITY
+  #retry: Timer | null = null
   #closed = false
 
   constructor(
-    { clock, log, silenceMs, onChange }: ChangeFeedOptions,
-    open: (options: Omit<WireOptions, 'url' | 'channel'>) => Wire,
+    { clock, log, silenceMs, onInvalidation }: InvalidationFeedOptions,
+    open: (options: Omit<CarrierOptions, 'url' | 'channel'>) => Carrier,
   ) {
-    this.#onChange = onChange
+    this.#onInvalidation = onInvalidation
     this.#clock = clock
-    this.#wire = open({
+    this.#carrier = open({
       clock,
       log,
       ...(silenceMs === undefined ? {} : { silenceMs }),
-      onMessage: text => this.#hear(text),
-      onReady: () => onChange(EVERYTHING),
-      onSayable: () => this.#sayable(),
+      onMessage: text => this.#receive(text),
+      onReceiving: () => onInvalidation(EVERYTHING),
+      onSending: () => this.#reconnect(),
     })
   }
 
-  publish(change: Change): void {
-    const one = this.#owed === 0 ? this.#text(change) : ''
-    const tellsAll = one === '' || one.length > MESSAGE_MAX_CHARS
-    const number = ++this.#said
-    this.#wire.say(tellsAll ? this.#text(EVERYTHING) : one).then(
+  publish(invalidation: Invalidation): void {
+    const one = this.#failed === 0 ? this.#encode(invalidation) : ''
+    const sendsAll = one === '' || one.length > MESSAGE_MAX_CHARS
+    const number = ++this.#sent
+    this.#carrier.send(sendsAll ? this.#encode(EVERYTHING) : one).then(
       () => {
-        // What failed after this was said is not in it.
-        if (tellsAll && number > this.#owed) this.#owed = 0
+        // A message that failed after this one was sent is not made up for by it.
+        if (sendsAll && number > this.#failed) this.#failed = 0
       },
-      () => this.#owe(number),
+      () => this.#fail(number),
     )
   }
 
   close(): Promise<void> {
     this.#closed = true
-    this.#again?.cancel()
-    return this.#wire.close()
+    this.#retry?.cancel()
+    return this.#carrier.close()
   }
 
-  /** It is tried again with the next change, when the way is back, or after a while. */
-  #owe(number: number): void {
-    this.#owed = Math.max(this.#owed, number)
+  /** The next publish, the next connection or this timer sends it again. */
+  #fail(number: number): void {
+    this.#failed = Math.max(this.#failed, number)
     if (this.#closed) return
-    this.#again ??= this.#clock.after(OWED_INTERVAL_MS, () => {
-      this.#again = null
-      this.#pay()
+    this.#retry ??= this.#clock.after(RESEND_INTERVAL_MS, () => {
+      this.#retry = null
+      this.#resend()
     })
   }
 
-  #sayable(): void {
+  #reconnect(): void {
     const nowMs = this.#clock.monotonicMs()
-    if (this.#owed === 0 || nowMs - this.#triedMs < OWED_INTERVAL_MS) return
-    this.#triedMs = nowMs
-    this.#pay()
+    if (this.#failed === 0 || nowMs - this.#resentMs < RESEND_INTERVAL_MS) return
+    this.#resentMs = nowMs
+    this.#resend()
   }
 
-  #pay(): void {
-    if (this.#owed !== 0) this.publish(EVERYTHING)
+  #resend(): void {
+    if (this.#failed !== 0) this.publish(EVERYTHING)
   }
 
-  #text(change: Change): string {
-    return JSON.stringify({ from: this.#self, change })
+  #encode(invalidation: Invalidation): string {
+    return JSON.stringify({ from: this.#self, change: invalidation })
   }
 
-  #hear(text: string): void {
-    const heard = parse(text)
-    // What cannot be read was said by a later version, about something.
-    if (heard?.from !== this.#self) this.#onChange(heard?.change ?? EVERYTHING)
+  #receive(text: string): void {
+    const message = parse(text)
+    // A message that cannot be read comes from a later version: something has changed.
+    if (message?.from !== this.#self) this.#onInvalidation(message?.invalidation ?? EVERYTHING)
   }
 }
 
-function parse(text: string): { readonly from: string; readonly change: Change | null } | null {
-  let said: unknown
+function parse(text: string): { readonly from: string; readonly invalidation: Invalidation | null } | null {
+  let message: unknown
   try {
-    said = JSON.parse(text)
+    message = JSON.parse(text)
   } catch {
     return null
   }
-  if (!isRecord(said) || typeof said['from'] !== 'string') return null
-  return { from: said['from'], change: changeOf(said['change']) }
+  if (!isRecord(message) || typeof message['from'] !== 'string') return null
+  return { from: message['from'], invalidation: parseInvalidation(message['change']) }
 }
 
-function changeOf(said: unknown): Change | null {
-  if (!isRecord(said)) return null
-  const { kind, hash, organizationId, workspaceId, ids } = said
+function parseInvalidation(value: unknown): Invalidation | null {
+  if (!isRecord(value)) return null
+  const { kind, hash, organizationId, workspaceId, ids } = value
   if (kind === 'all') return EVERYTHING
   if (kind === 'key') return typeof hash === 'string' ? { kind, hash } : null
   if (typeof organizationId !== 'string') return null

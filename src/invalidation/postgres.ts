@@ -1,41 +1,42 @@
-/** Word between instances by LISTEN and NOTIFY of PostgreSQL, on a connection of its own. Main thread. */
+/** Carries invalidations by PostgreSQL LISTEN and NOTIFY, on a connection of its own. Main thread. */
 import pg from 'pg'
 import { type Timer, within } from '../clock.ts'
-import type { Wire, WireOptions } from './carrier.ts'
+import type { Carrier, CarrierOptions } from './carrier.ts'
 
-/** A connection that nobody speaks on may be dead unnoticed. */
+/** An idle connection may be dead without an error, so it is probed. */
 const PROBE_MS = 5_000
 const ANSWER_MS = 2_000
 const RETRY_MS = 100
 const RETRY_MAX_MS = 1_000
 
-export function openPostgresWire(options: WireOptions): Wire {
-  return new PostgresWire(options)
+export function openPostgresCarrier(options: CarrierOptions): Carrier {
+  return new PostgresCarrier(options)
 }
 
-class PostgresWire implements Wire {
-  readonly #options: WireOptions
+class PostgresCarrier implements Carrier {
+  readonly #options: CarrierOptions
   readonly #silenceMs: number
-  /** Null while it is cut. */
+  /** Null while disconnected. */
   #client: pg.Client | null = null
   #timer: Timer | null = null
   #tries = 0
-  #told = false
+  /** The outage is in the log. */
+  #logged = false
   #closed = false
 
-  constructor(options: WireOptions) {
+  constructor(options: CarrierOptions) {
     this.#options = options
     this.#silenceMs = options.silenceMs ?? ANSWER_MS
     void this.#connect()
   }
 
-  async say(text: string): Promise<void> {
+  async send(text: string): Promise<void> {
     const client = this.#client
-    if (client === null) throw new Error('postgresql is away')
+    if (client === null) throw new Error('postgresql is unavailable')
     try {
-      await this.#ask(client, 'SELECT pg_notify($1, $2)', [this.#options.channel, text])
+      await this.#query(client, 'SELECT pg_notify($1, $2)', [this.#options.channel, text])
     } catch (error) {
-      this.#lose(client, error)
+      this.#disconnect(client, error)
       throw error
     }
   }
@@ -49,61 +50,63 @@ class PostgresWire implements Wire {
   }
 
   async #connect(): Promise<void> {
-    const { url, channel, clock, log, onMessage, onReady, onSayable } = this.#options
+    const { url, channel, clock, log, onMessage, onReceiving, onSending } = this.#options
     const client = new pg.Client({
       connectionString: url,
       keepAlive: true,
       connectionTimeoutMillis: this.#silenceMs,
       application_name: 'sluice changes',
     })
-    client.on('error', error => this.#lose(client, error))
-    client.on('end', () => this.#lose(client, new Error('the connection ended')))
+    client.on('error', error => this.#disconnect(client, error))
+    client.on('end', () => this.#disconnect(client, new Error('the connection ended')))
     client.on('notification', ({ payload }) => onMessage(payload ?? ''))
     try {
       await client.connect()
-      // A constant of ours.
-      await this.#ask(client, `LISTEN "${channel}"`)
+      // The channel is a constant of this room, not input.
+      await this.#query(client, `LISTEN "${channel}"`)
     } catch (error) {
       void client.end().catch(() => undefined)
-      return this.#again(error)
+      return this.#retry(error)
     }
     if (this.#closed) return void client.end().catch(() => undefined)
     this.#client = client
     this.#tries = 0
-    if (this.#told) log.notice('changes are heard of again')
-    this.#told = false
+    if (this.#logged) log.notice('cache invalidations arrive again')
+    this.#logged = false
     this.#timer = clock.after(PROBE_MS, () => this.#probe(client))
-    onReady()
-    onSayable()
+    onReceiving()
+    onSending()
   }
 
   #probe(client: pg.Client): void {
-    this.#ask(client, 'SELECT 1').then(
+    this.#query(client, 'SELECT 1').then(
       () => {
         if (client === this.#client) {
           this.#timer = this.#options.clock.after(PROBE_MS, () => this.#probe(client))
         }
       },
-      (error: unknown) => this.#lose(client, error),
+      (error: unknown) => this.#disconnect(client, error),
     )
   }
 
-  #ask(client: pg.Client, query: string, values: string[] = []): Promise<unknown> {
+  #query(client: pg.Client, query: string, values: string[] = []): Promise<unknown> {
     return within(this.#options.clock, this.#silenceMs, client.query(query, values))
   }
 
-  #lose(client: pg.Client, error: unknown): void {
+  /** Does nothing for a client that was replaced already. */
+  #disconnect(client: pg.Client, error: unknown): void {
     if (client !== this.#client || this.#closed) return
     this.#client = null
     this.#timer?.cancel()
     void client.end().catch(() => undefined)
-    this.#again(error)
+    this.#retry(error)
   }
 
-  #again(error: unknown): void {
+  #retry(error: unknown): void {
     if (this.#closed) return
-    if (!this.#told) this.#options.log.fault('changes of other instances cannot be heard of', error)
-    this.#told = true
+    if (!this.#logged)
+      this.#options.log.fault('cannot receive cache invalidations from other instances', error)
+    this.#logged = true
     const delayMs = Math.min(RETRY_MS * 2 ** this.#tries++, RETRY_MAX_MS)
     this.#timer = this.#options.clock.after(delayMs, () => void this.#connect())
   }

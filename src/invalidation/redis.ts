@@ -1,38 +1,39 @@
-/** Word between instances by Redis: one connection listens, one speaks. Main thread. */
-
+/** Carries invalidations by Redis publish/subscribe: one connection receives, one sends. Main thread. */
 import type { Timer } from '../clock.ts'
 import { openRedis } from '../storage/redis.ts'
-import type { Wire, WireOptions } from './carrier.ts'
+import type { Carrier, CarrierOptions } from './carrier.ts'
 
-/** A connection that nobody speaks on may be dead unnoticed. */
+/** An idle connection may be dead without an error, so it is probed. */
 const PROBE_MS = 2_000
-/** Nobody waits for an answer. */
-const SILENCE_MS = 1_000
+/** Longer than that of the counters: no request waits for an answer here. */
+const CARRIER_SILENCE_MS = 1_000
 
-export function openRedisWire(options: WireOptions): Wire {
-  const { url, channel, clock, log, silenceMs = SILENCE_MS, onMessage, onReady, onSayable } = options
-  const listener = openRedis({
+export function openRedisCarrier(options: CarrierOptions): Carrier {
+  const { url, channel, clock, log, silenceMs = CARRIER_SILENCE_MS } = options
+  const { onMessage, onReceiving, onSending } = options
+  const subscriber = openRedis({
     url,
     clock,
     log,
     channel: { name: channel, onMessage },
-    onReady,
+    onReady: onReceiving,
     silenceMs,
   })
+  // The subscriber logs the outage of both.
   const quiet = { fault: () => undefined, notice: () => undefined }
-  const speaker = openRedis({ url, clock, log: quiet, onReady: onSayable, silenceMs })
+  const publisher = openRedis({ url, clock, log: quiet, onReady: onSending, silenceMs })
   let timer: Timer
   const probe = (): void => {
-    if (listener.isReady) listener.send(['PING']).catch(() => undefined)
+    if (subscriber.isReady) subscriber.send(['PING']).catch(() => undefined)
     timer = clock.after(PROBE_MS, probe)
   }
   timer = clock.after(PROBE_MS, probe)
   return {
-    say: text => speaker.send(['PUBLISH', channel, text]),
+    send: text => publisher.send(['PUBLISH', channel, text]),
     async close() {
       timer.cancel()
-      listener.close()
-      speaker.close()
+      subscriber.close()
+      publisher.close()
     },
   }
 }

@@ -1,53 +1,48 @@
 /**
- * The counters as a serve thread has them: they are in the main thread, so that all threads count together. What one
- * turn of the event loop has to say goes there in one message. Serve thread.
+ * The counters as a serve thread sees them. They are in the main thread, so that all threads count together; this
+ * client sends the takes and gives of one turn of the event loop in one message. Serve thread.
  */
+import type { Clock, Timer } from '../clock.ts'
+import type { CounterAnswer, CounterGive, CounterRequest, CounterTake } from './counter-server.ts'
+import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
 
-import type { Clock } from '../clock.ts'
-import type { CounterAnswer, CounterGive, CounterTake, FromThread } from '../threads/messages.ts'
-import type { CounterEntry, Counters, Refusal } from './counters.ts'
-
-/** The main thread has little to do; one that is silent for this long cannot be waited for. */
+/** The main thread does little work, so a longer silence is an outage. */
 const ANSWER_MS = 2_000
 
-interface Pending {
-  answer(answer: CounterAnswer): void
+interface PendingTake {
+  readonly timer: Timer
+  readonly resolve: (exceeded: LimitExceeded | null) => void
+  readonly reject: (error: Error) => void
 }
 
-export class RemoteCounters implements Counters {
-  readonly #tell: (message: FromThread) => void
+export class CounterClient implements Counters {
+  readonly #send: (request: CounterRequest) => void
   readonly #clock: Clock
-  readonly #pending = new Map<number, Pending>()
-  /** Reservations by what was taken. */
+  readonly #pending = new Map<number, PendingTake>()
+  /** Ids of reservations by their entries. */
   readonly #ids = new WeakMap<readonly CounterEntry[], number>()
   #takes: CounterTake[] = []
   #gives: CounterGive[] = []
-  #last = 0
+  #lastId = 0
 
-  constructor(tell: (message: FromThread) => void, clock: Clock) {
-    this.#tell = tell
+  constructor(send: (request: CounterRequest) => void, clock: Clock) {
+    this.#send = send
     this.#clock = clock
   }
 
-  take(entries: readonly CounterEntry[]): Promise<Refusal | null> {
-    const id = ++this.#last
+  take(entries: readonly CounterEntry[]): Promise<LimitExceeded | null> {
+    const id = ++this.#lastId
     this.#ids.set(entries, id)
     this.#schedule()
     this.#takes.push({ id, entries })
     return new Promise((resolve, reject) => {
       const timer = this.#clock.after(ANSWER_MS, () => {
         this.#pending.delete(id)
-        // It may be taken later all the same.
+        // It may still be taken later.
         this.#give(id, null)
         reject(new Error('the counters did not answer in time'))
       })
-      this.#pending.set(id, {
-        answer({ refusal, failed }) {
-          timer.cancel()
-          if (failed) reject(new Error('the counters could not be read'))
-          else resolve(refusal)
-        },
-      })
+      this.#pending.set(id, { timer, resolve, reject })
     })
   }
 
@@ -56,21 +51,25 @@ export class RemoteCounters implements Counters {
     if (id !== undefined) this.#give(id, used)
   }
 
-  /** What the main thread says. */
-  answered(answers: readonly CounterAnswer[]): void {
-    for (const answer of answers) {
-      this.#pending.get(answer.id)?.answer(answer)
-      this.#pending.delete(answer.id)
+  /** Settles takes with the answers of the main thread. */
+  receive(answers: readonly CounterAnswer[]): void {
+    for (const { id, exceeded, failed } of answers) {
+      const pending = this.#pending.get(id)
+      if (pending === undefined) continue
+      this.#pending.delete(id)
+      pending.timer.cancel()
+      if (failed) pending.reject(new Error('the counters could not be read'))
+      else pending.resolve(exceeded)
     }
   }
 
-  /** Says what has not been said yet; for a thread that ends. */
+  /** Sends at once, without waiting for the end of the turn; for a thread that ends. */
   flush(): void {
     if (this.#takes.length === 0 && this.#gives.length === 0) return
-    const message: FromThread = { type: 'count', takes: this.#takes, gives: this.#gives }
+    const request: CounterRequest = { type: 'count', takes: this.#takes, gives: this.#gives }
     this.#takes = []
     this.#gives = []
-    this.#tell(message)
+    this.#send(request)
   }
 
   #give(id: number, used: readonly number[] | null): void {
@@ -78,7 +77,7 @@ export class RemoteCounters implements Counters {
     this.#gives.push({ id, used })
   }
 
-  /** To be called before something is added. */
+  /** Call it before something is added. */
   #schedule(): void {
     if (this.#takes.length === 0 && this.#gives.length === 0) setImmediate(() => this.flush())
   }

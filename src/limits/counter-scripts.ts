@@ -1,10 +1,10 @@
 /**
- * The counters as Redis keeps them, in Lua because each step has to be one. A counter is a hash: `s` is what was used,
- * and one field for each node what it has reserved. A node whose sign of life has expired has died, and what it had
- * reserved goes with it; the ledger tells what it had used. One Redis, not a cluster: a step touches several keys.
+ * The Redis side of the counters, in Lua because each step has to be atomic. A counter is a hash: field `s` is the used
+ * amount, and one field per node its reserved amount. A node whose heartbeat has expired is dead; its reservations are
+ * dropped, and the ledger has its spending. One Redis, not a cluster: a step touches several keys.
  */
 
-/** Reads a counter into `used`, `reserved` (by others) and `own`, dropping what dead nodes left. */
+/** Reads a counter into `used`, `reserved` (by others) and `own`; drops the reservations of dead nodes. */
 const READ = `
 local function read(key, node, alive)
   local fields = redis.call('HGETALL', key)
@@ -22,9 +22,9 @@ local function whole(number) return string.format('%.0f', number) end
 `
 
 /**
- * KEYS counters; ARGV node, prefix of the signs of life, then for each counter amount, ceiling, milliseconds to keep
- * it, and 1 when it begins with the ledger. Gives 0 when all was taken, the number of the counter that refused, or -1
- * when counters have to be brought in line with the ledger first; then for each counter its total, -1 for those.
+ * KEYS counters; ARGV node, prefix of the heartbeats, then for each counter amount, ceiling, milliseconds to keep it,
+ * and 1 when it begins with the ledger. Returns 0 when all was taken, the number of the counter that did not fit, or -1
+ * when counters have to be aligned with the ledger first; then for each counter its total, -1 for those to align.
  */
 export const TAKE = `${READ}
 local node, alive = ARGV[1], ARGV[2]
@@ -50,7 +50,7 @@ for i, key in ipairs(KEYS) do
 end
 return { 0, unpack(totals) }`
 
-/** KEYS counters; ARGV node, then for each counter the amount that was taken and what of it was used. */
+/** KEYS counters; ARGV node, then for each counter the taken amount and the used part of it. */
 export const GIVE = `${READ}
 for i, key in ipairs(KEYS) do
   if redis.call('EXISTS', key) == 1 then
@@ -63,9 +63,9 @@ end
 return 0`
 
 /**
- * KEYS one counter; ARGV node, prefix of the signs of life, what the ledger says was used, what the node has reserved
- * (-1: as Redis has it), milliseconds to keep it. Gives the total, which is at least what the ledger says, since what
- * it lists may still be reserved.
+ * KEYS one counter; ARGV node, prefix of the heartbeats, spending in the ledger, reserved amount of the node (-1: keep
+ * the one in Redis), milliseconds to keep it. Returns the total. It is at least the spending in the ledger; a record of
+ * the ledger may also still be reserved.
  */
 export const ALIGN = `${READ}
 local key, spent, own = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])

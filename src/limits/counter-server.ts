@@ -1,18 +1,49 @@
 /**
- * Where one serve thread counts: takes and gives for it, and gives back what it held when it is gone. Main thread.
+ * The main thread's end of counting for one serve thread: takes and gives for it, and returns its reservations when it
+ * has ended. Defines the messages between the two ends; counter-client.ts is the other end. Main thread.
  */
-
 import type { Log } from '../log/log.ts'
-import type { CounterAnswer, CounterGive, CounterTake } from '../threads/messages.ts'
-import type { CounterEntry, Counters, Refusal } from './counters.ts'
+import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
 
-export class CounterDesk {
+/** Asks for a reservation; `id` names it between the thread and the main thread. */
+export interface CounterTake {
+  readonly id: number
+  readonly entries: readonly CounterEntry[]
+}
+
+export interface CounterGive {
+  readonly id: number
+  /** The used part of each entry; null: the thread no longer waits for the answer. */
+  readonly used: readonly number[] | null
+}
+
+export interface CounterAnswer {
+  readonly id: number
+  /** Null: taken, unless it failed. */
+  readonly exceeded: LimitExceeded | null
+  readonly failed: boolean
+}
+
+/** From a serve thread: all takes and gives of one turn of its event loop. */
+export interface CounterRequest {
+  readonly type: 'count'
+  readonly takes: readonly CounterTake[]
+  readonly gives: readonly CounterGive[]
+}
+
+/** From the main thread: the answers of one turn of its event loop. */
+export interface CounterReply {
+  readonly type: 'counted'
+  readonly answers: readonly CounterAnswer[]
+}
+
+export class CounterServer {
   readonly #counters: Counters
   readonly #log: Pick<Log, 'fault'>
   readonly #reply: (answers: readonly CounterAnswer[]) => void
-  readonly #held = new Map<number, readonly CounterEntry[]>()
-  /** Takes that still wait for an answer; false: to be given back as soon as they are taken. */
-  readonly #waiting = new Map<number, boolean>()
+  readonly #reserved = new Map<number, readonly CounterEntry[]>()
+  /** Takes without an answer yet; false: to be given back as soon as they are taken. */
+  readonly #pending = new Map<number, boolean>()
   #answers: CounterAnswer[] = []
   #closed = false
   #failing = false
@@ -32,59 +63,59 @@ export class CounterDesk {
     for (const { id, used } of gives) this.#give(id, used)
   }
 
-  /** The thread has ended: nobody will settle what it held. What it had used is in the ledger. */
+  /** Call it when the thread has ended. Its reservations are returned; the ledger has its spending. */
   close(): void {
     this.#closed = true
-    for (const id of [...this.#held.keys()]) this.#give(id, null)
+    for (const id of [...this.#reserved.keys()]) this.#give(id, null)
   }
 
   #take(id: number, entries: readonly CounterEntry[]): void {
-    let taken: Refusal | null | Promise<Refusal | null>
+    let exceeded: LimitExceeded | null | Promise<LimitExceeded | null>
     try {
-      taken = this.#counters.take(entries)
+      exceeded = this.#counters.take(entries)
     } catch (error) {
       this.#fail(id, error)
       return
     }
-    if (!(taken instanceof Promise)) {
-      this.#taken(id, entries, taken)
+    if (!(exceeded instanceof Promise)) {
+      this.#finish(id, entries, exceeded)
       return
     }
-    this.#waiting.set(id, true)
-    taken.then(
-      refusal => this.#taken(id, entries, refusal),
+    this.#pending.set(id, true)
+    exceeded.then(
+      result => this.#finish(id, entries, result),
       (error: unknown) => this.#fail(id, error),
     )
   }
 
-  #taken(id: number, entries: readonly CounterEntry[], refusal: Refusal | null): void {
-    const wanted = this.#waiting.get(id) ?? true
-    this.#waiting.delete(id)
+  #finish(id: number, entries: readonly CounterEntry[], exceeded: LimitExceeded | null): void {
+    const wanted = this.#pending.get(id) ?? true
+    this.#pending.delete(id)
     this.#failing = false
-    if (refusal === null) this.#held.set(id, entries)
+    if (exceeded === null) this.#reserved.set(id, entries)
     if (this.#closed || !wanted) this.#give(id, null)
-    this.#answer({ id, refusal, failed: false })
+    this.#answer({ id, exceeded, failed: false })
   }
 
   #fail(id: number, error: unknown): void {
-    this.#waiting.delete(id)
+    this.#pending.delete(id)
     // Once per outage.
-    if (!this.#failing) this.#log.fault('what was spent cannot be read', error)
+    if (!this.#failing) this.#log.fault('cannot read spending from the store', error)
     this.#failing = true
-    this.#answer({ id, refusal: null, failed: true })
+    this.#answer({ id, exceeded: null, failed: true })
   }
 
   #give(id: number, used: readonly number[] | null): void {
-    const entries = this.#held.get(id)
+    const entries = this.#reserved.get(id)
     if (entries === undefined) {
-      if (this.#waiting.has(id)) this.#waiting.set(id, false)
+      if (this.#pending.has(id)) this.#pending.set(id, false)
       return
     }
-    this.#held.delete(id)
+    this.#reserved.delete(id)
     this.#counters.give(entries, used ?? [])
   }
 
-  /** Answers of one turn go in one message. */
+  /** Sends the answers of one turn in one message. */
   #answer(answer: CounterAnswer): void {
     if (this.#closed) return
     if (this.#answers.length === 0) setImmediate(() => this.#send())

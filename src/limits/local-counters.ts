@@ -1,24 +1,24 @@
 /**
- * Counters in the memory of this process: all there is without Redis, and what limits go on by while it is away.
- * Main thread; synchronous once a counter is known. With several nodes each may take its share of what was left when
- * it last knew the whole.
+ * Counters in the memory of this process, used without Redis and while Redis is unavailable. Main thread; synchronous
+ * once a counter is loaded. With several nodes each one may take its share of the rest when it last knew the whole.
  */
 import type { Clock, Timer } from '../clock.ts'
-import type { CounterEntry, Counters, Origin, Refusal, Spending } from './counters.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
+import type { CounterEntry, Counters, LimitExceeded, Origin, Spending } from './counters.ts'
 
-export interface LocalSettings {
+export interface LocalCountersOptions {
   readonly clock: Clock
   readonly spending: Pick<Spending, 'spent'>
-  /** How many instances share the limits. */
+  /** Number of instances that share the limits. */
   readonly nodes: number
 }
 
 interface Count {
-  /** What was used, and what is reserved. */
+  /** Used and reserved amounts together. */
   total: number
-  /** The part of it that runs here. */
+  /** The part of it that is reserved here. */
   reserved: number
-  /** The total when the whole was last known: shares are of what was left then. */
+  /** The total when the whole was last known: shares are parts of the rest at that time. */
   base: number
   readonly origin: Origin | null
   readonly endsMs: number
@@ -26,24 +26,25 @@ interface Count {
   usedMs: number
 }
 
-/** A counter that nobody asked for in this time is forgotten, and begins with the ledger when it is needed again. */
+/** A counter that is unused for this long is dropped, and loaded from the ledger when it is needed again. */
 export const IDLE_MS = 3_600_000
 const SWEEP_MS = 60_000
 
 export class LocalCounters implements Counters {
-  readonly #settings: LocalSettings
+  readonly #options: LocalCountersOptions
   readonly #counts = new Map<string, Count>()
-  readonly #loads = new Map<string, Promise<void>>()
+  readonly #loads = new SingleFlight<void>()
   #sweep: Timer | null = null
 
-  constructor(settings: LocalSettings) {
-    this.#settings = settings
+  constructor(options: LocalCountersOptions) {
+    this.#options = options
   }
 
-  take(entries: readonly CounterEntry[]): Refusal | null | Promise<Refusal | null> {
+  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
     const unknown = entries.filter(entry => entry.origin !== null && !this.#counts.has(entry.id))
     if (unknown.length === 0) return this.#take(entries)
-    return Promise.all(unknown.map(entry => this.#load(entry))).then(() => this.#take(entries))
+    const loads = unknown.map(entry => this.#loads.run(entry.id, () => this.#load(entry)))
+    return Promise.all(loads).then(() => this.#take(entries))
   }
 
   give(entries: readonly CounterEntry[], used: readonly number[]): void {
@@ -55,29 +56,29 @@ export class LocalCounters implements Counters {
     }
   }
 
-  /** What of a counter is reserved here. */
+  /** The amount of a counter that is reserved here. */
   reserved(id: string): number {
     return this.#counts.get(id)?.reserved ?? 0
   }
 
-  /** Notes what the whole is, as somebody else counts it; `taken` was reserved for us there. */
+  /** Notes the total that Redis has; `taken` was reserved there for this instance. */
   observe(entry: CounterEntry, total: number, taken: number): void {
     const count = this.#counts.get(entry.id) ?? this.#open(entry, 0)
     count.total = total
     count.base = total
     count.reserved += taken
-    count.usedMs = this.#settings.clock.monotonicMs()
+    count.usedMs = this.#options.clock.monotonicMs()
   }
 
-  /** The counters of money that were asked for in this time, as entries that take nothing. */
+  /** Lists the money counters that were used in this time, as entries that take nothing. */
   inUse(withinMs = Number.POSITIVE_INFINITY): CounterEntry[] {
-    const sinceMs = this.#settings.clock.monotonicMs() - withinMs
+    const sinceMs = this.#options.clock.monotonicMs() - withinMs
     return [...this.#counts].flatMap(([id, { origin, endsMs, usedMs }]) =>
       origin === null || usedMs < sinceMs ? [] : [{ id, amount: 0, ceiling: 0, origin, endsMs }],
     )
   }
 
-  /** The ledger knows of more than was counted: something got lost on the way here. */
+  /** Raises a counter to the spending in the ledger, where some of it was not counted here. */
   raise(id: string, spent: number): void {
     const count = this.#counts.get(id)
     if (count === undefined) return
@@ -90,14 +91,14 @@ export class LocalCounters implements Counters {
     this.#counts.clear()
   }
 
-  #take(entries: readonly CounterEntry[]): Refusal | null {
+  #take(entries: readonly CounterEntry[]): LimitExceeded | null {
     const counts = entries.map(entry => this.#counts.get(entry.id) ?? this.#open(entry, 0))
     for (const [index, count] of counts.entries()) {
       const entry = entries[index]
       const ceiling = this.#share(count, entry?.ceiling ?? 0)
       if (count.total + (entry?.amount ?? 0) > ceiling) return { index, total: count.total, ceiling }
     }
-    const nowMs = this.#settings.clock.monotonicMs()
+    const nowMs = this.#options.clock.monotonicMs()
     for (const [index, count] of counts.entries()) {
       const amount = entries[index]?.amount ?? 0
       count.total += amount
@@ -107,43 +108,35 @@ export class LocalCounters implements Counters {
     return null
   }
 
-  /** At least one, so that a small limit is not none. */
+  /** At least one, so that a small limit is not zero. */
   #share(count: Count, ceiling: number): number {
     const left = ceiling - count.base
-    if (this.#settings.nodes === 1 || left <= 0) return ceiling
-    return count.base + Math.max(1, Math.floor(left / this.#settings.nodes))
+    if (this.#options.nodes === 1 || left <= 0) return ceiling
+    return count.base + Math.max(1, Math.floor(left / this.#options.nodes))
   }
 
-  /** However many requests wait for a counter, the ledger is read once. */
-  #load(entry: CounterEntry): Promise<void> {
-    const running = this.#loads.get(entry.id)
-    if (running !== undefined || entry.origin === null) return running ?? Promise.resolve()
-    const load = this.#settings.spending
-      .spent(entry.origin)
-      .then(spent => {
-        // Somebody who counts the whole may have been faster.
-        if (!this.#counts.has(entry.id)) this.#open(entry, spent)
-      })
-      .finally(() => this.#loads.delete(entry.id))
-    this.#loads.set(entry.id, load)
-    return load
+  async #load(entry: CounterEntry): Promise<void> {
+    if (entry.origin === null) return
+    const spent = await this.#options.spending.spent(entry.origin)
+    // Redis may have told the total meanwhile.
+    if (!this.#counts.has(entry.id)) this.#open(entry, spent)
   }
 
   #open(entry: CounterEntry, total: number): Count {
-    const { clock } = this.#settings
+    const { clock } = this.#options
     const { origin, endsMs } = entry
     const count: Count = { total, reserved: 0, base: total, origin, endsMs, usedMs: clock.monotonicMs() }
     this.#counts.set(entry.id, count)
-    this.#sweep ??= clock.after(SWEEP_MS, this.#forget)
+    this.#sweep ??= clock.after(SWEEP_MS, this.#dropIdle)
     return count
   }
 
-  readonly #forget = (): void => {
-    const { clock } = this.#settings
+  readonly #dropIdle = (): void => {
+    const { clock } = this.#options
     const [nowMs, idleSinceMs] = [clock.nowMs(), clock.monotonicMs() - IDLE_MS]
     for (const [id, { endsMs, usedMs, reserved }] of this.#counts) {
       if (reserved <= 0 && (endsMs <= nowMs || usedMs <= idleSinceMs)) this.#counts.delete(id)
     }
-    this.#sweep = this.#counts.size === 0 ? null : clock.after(SWEEP_MS, this.#forget)
+    this.#sweep = this.#counts.size === 0 ? null : clock.after(SWEEP_MS, this.#dropIdle)
   }
 }

@@ -1,7 +1,7 @@
-/** The periods after which limits begin anew: days from midnight UTC, weeks from Monday, months. Pure. */
+/** The periods after which limits reset: days from midnight UTC, weeks from Monday, months. Pure. */
 import type { LimitReset } from '../storage/store.ts'
 
-/** When the period began that this moment lies in, as ISO 8601 UTC; for null the beginning of time. */
+/** The beginning of the period that contains this moment, ISO 8601 UTC; null: the beginning of time. */
 export function periodStart(reset: LimitReset | null, nowMs: number): string {
   if (reset === null) return BEGINNING
   const now = new Date(nowMs)
@@ -17,7 +17,7 @@ export function periodStart(reset: LimitReset | null, nowMs: number): string {
   }
 }
 
-/** When the period ends that this moment lies in, Unix milliseconds; infinite for null. */
+/** The end of the period that contains this moment, Unix milliseconds; null: infinite. */
 export function periodEndMs(reset: LimitReset | null, nowMs: number): number {
   if (reset === null) return Number.POSITIVE_INFINITY
   const start = new Date(periodStart(reset, nowMs))

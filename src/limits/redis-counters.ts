@@ -1,110 +1,111 @@
 /**
- * Counters in Redis, for several instances. Main thread. While Redis does not answer, and as long as a counter has not
- * been brought in line with the ledger after that, requests take from this instance's share instead and nobody waits.
+ * Counters in Redis, for several instances. Main thread. While Redis is unavailable, and until a counter is aligned
+ * with the ledger after an outage, requests take from this instance's local share without waiting.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../clock.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Log } from '../log/log.ts'
 import { openRedis, type Redis } from '../storage/redis.ts'
 import { ALIGN, GIVE, TAKE } from './counter-scripts.ts'
-import type { CounterEntry, Counters, Refusal, Spending } from './counters.ts'
+import type { CounterEntry, Counters, LimitExceeded, Spending } from './counters.ts'
 import { IDLE_MS, type LocalCounters } from './local-counters.ts'
 
-export interface RedisCounterSettings {
+export interface RedisCountersOptions {
   readonly url: string
-  /** What every key begins with. */
+  /** Prefix of every Redis key. */
   readonly prefix: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly spending: Pick<Spending, 'spent'>
-  /** What this instance knows; used alone while Redis is away. */
+  /** The counters of this instance, used alone while Redis is unavailable. */
   readonly local: LocalCounters
-  /** How long after its last sign of life an instance counts as dead. Default 30 s. */
+  /** How long after its last heartbeat an instance counts as dead. Default 30 s. */
   readonly aliveMs?: number
   readonly silenceMs?: number
 }
 
 const ALIVE_MS = 30_000
-/** A counter of a minute is kept this much longer, for clocks that differ. */
+/** A counter is kept this much longer than its period, because clocks differ. */
 const AFTER_END_MS = 60_000
-/** A counter may have to be aligned, and a node may die meanwhile; more often nothing is gained. */
+/** A counter may need an alignment, and again if a node dies meanwhile; more tries gain nothing. */
 const TRIES = 3
 
 const sha1 = (script: string): string => createHash('sha1').update(script).digest('hex')
 const [TAKE_SHA, GIVE_SHA, ALIGN_SHA] = [sha1(TAKE), sha1(GIVE), sha1(ALIGN)]
 
 export class RedisCounters implements Counters {
-  readonly #settings: RedisCounterSettings
+  readonly #options: RedisCountersOptions
   readonly #redis: Redis
   readonly #node = randomBytes(8).toString('hex')
   readonly #aliveMs: number
-  /** Counters that went on here alone: what Redis knows of them is not the whole. */
-  readonly #apart = new Set<string>()
-  readonly #alignments = new Map<string, Promise<void>>()
-  #sign: Timer | null = null
+  /** Counters that were changed here but not in Redis, so that its totals are incomplete. */
+  readonly #diverged = new Set<string>()
+  readonly #alignments = new SingleFlight<void>()
+  #heartbeat: Timer | null = null
 
-  constructor(settings: RedisCounterSettings) {
-    this.#settings = settings
-    this.#aliveMs = settings.aliveMs ?? ALIVE_MS
-    const { url, clock, log, silenceMs } = settings
+  constructor(options: RedisCountersOptions) {
+    this.#options = options
+    this.#aliveMs = options.aliveMs ?? ALIVE_MS
+    const { url, clock, log, silenceMs } = options
     this.#redis = openRedis({
       url,
       clock,
       log,
       ...(silenceMs === undefined ? {} : { silenceMs }),
-      // Redis may come back without what runs here.
+      // Redis may return without the reservations of this instance.
       onLost: () => {
-        for (const entry of this.#settings.local.inUse()) {
-          if (this.#settings.local.reserved(entry.id) > 0) this.#apart.add(entry.id)
+        for (const entry of this.#options.local.inUse()) {
+          if (this.#options.local.reserved(entry.id) > 0) this.#diverged.add(entry.id)
         }
       },
-      prepare: [...[TAKE, GIVE, ALIGN].map(script => ['SCRIPT', 'LOAD', script]), this.#signOfLife()],
+      prepare: [...[TAKE, GIVE, ALIGN].map(script => ['SCRIPT', 'LOAD', script]), this.#heartbeatCommand()],
     })
-    this.#live()
+    this.#scheduleHeartbeat()
   }
 
-  /** Whether limits go on by local shares. */
+  /** True while limits are enforced by local shares. */
   get degraded(): boolean {
     return !this.#redis.isReady
   }
 
-  take(entries: readonly CounterEntry[]): Refusal | null | Promise<Refusal | null> {
-    if (!this.#redis.isReady) return this.#takeHere(entries)
-    const apart = entries.filter(entry => this.#apart.has(entry.id))
-    if (apart.length === 0) return this.#ask(entries, TRIES)
-    // Known well enough to go on with: nobody waits for the ledger.
-    for (const entry of apart) this.#align(entry).catch(() => undefined)
-    return this.#takeHere(entries)
+  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+    if (!this.#redis.isReady) return this.#takeLocally(entries)
+    const diverged = entries.filter(entry => this.#diverged.has(entry.id))
+    if (diverged.length === 0) return this.#ask(entries, TRIES)
+    // The local share is good enough; the request does not wait for the ledger.
+    for (const entry of diverged) this.#align(entry).catch(() => undefined)
+    return this.#takeLocally(entries)
   }
 
   give(entries: readonly CounterEntry[], used: readonly number[]): void {
-    const { local, prefix } = this.#settings
+    const { local, prefix } = this.#options
     local.give(entries, used)
     const keys: string[] = []
     const amounts: string[] = []
     for (const [index, { id, amount }] of entries.entries()) {
-      if (this.#apart.has(id)) continue
+      if (this.#diverged.has(id)) continue
       keys.push(prefix + id)
       amounts.push(String(amount), String(used[index] ?? 0))
     }
     if (keys.length === 0) return
-    this.#run(GIVE_SHA, keys, amounts, false).catch(() => this.#goApart(entries))
+    this.#run(GIVE_SHA, keys, amounts, false).catch(() => this.#markDiverged(entries))
   }
 
-  /** Brings a counter to at least what the ledger says; for what got lost when an instance died. */
+  /** Raises a counter to at least the spending in the ledger, to count what a dead instance spent. */
   async reconcile(entry: CounterEntry): Promise<void> {
     if (this.#redis.isReady) await this.#align(entry).catch(() => undefined)
   }
 
-  /** Waits until what was given back is in Redis, if that answers, and leaves no reservation behind. */
+  /** Waits until returned amounts are in Redis, if it answers; no reservation of this instance stays. */
   async close(): Promise<void> {
-    this.#sign?.cancel()
-    await this.#redis.send(['DEL', this.#signPrefix + this.#node]).catch(() => undefined)
+    this.#heartbeat?.cancel()
+    await this.#redis.send(['DEL', this.#heartbeatPrefix + this.#node]).catch(() => undefined)
     this.#redis.close()
   }
 
-  async #ask(entries: readonly CounterEntry[], tries: number): Promise<Refusal | null> {
-    const { local, prefix, clock } = this.#settings
+  async #ask(entries: readonly CounterEntry[], tries: number): Promise<LimitExceeded | null> {
+    const { local, prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     let reply: readonly number[]
     try {
@@ -120,7 +121,7 @@ export class RedisCounters implements Counters {
         true,
       )) as readonly number[]
     } catch {
-      return this.#takeHere(entries)
+      return this.#takeLocally(entries)
     }
     const [code = -1, ...totals] = reply
     for (const [index, entry] of entries.entries()) {
@@ -132,39 +133,35 @@ export class RedisCounters implements Counters {
       const index = code - 1
       return { index, total: totals[index] ?? 0, ceiling: entries[index]?.ceiling ?? 0 }
     }
-    if (tries === 0) return this.#takeHere(entries)
+    if (tries === 0) return this.#takeLocally(entries)
     const unsure = entries.filter((_, index) => totals[index] === -1)
     await Promise.all(unsure.map(entry => this.#align(entry)))
-    return this.#redis.isReady ? this.#ask(entries, tries - 1) : this.#takeHere(entries)
+    return this.#redis.isReady ? this.#ask(entries, tries - 1) : this.#takeLocally(entries)
   }
 
-  #takeHere(entries: readonly CounterEntry[]): Refusal | null | Promise<Refusal | null> {
-    this.#goApart(entries)
-    return this.#settings.local.take(entries)
+  #takeLocally(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+    this.#markDiverged(entries)
+    return this.#options.local.take(entries)
   }
 
-  #goApart(entries: readonly CounterEntry[]): void {
-    // Those of a minute are over before anything could be brought in line.
-    for (const { id, origin } of entries) if (origin !== null) this.#apart.add(id)
+  #markDiverged(entries: readonly CounterEntry[]): void {
+    // Counters of a minute end before they could be aligned.
+    for (const { id, origin } of entries) if (origin !== null) this.#diverged.add(id)
   }
 
-  /** Rejects when the ledger cannot be read; when Redis cannot, the counter stays apart. */
+  /** Rejects when the ledger cannot be read. When Redis cannot be written, the counter stays diverged. */
   #align(entry: CounterEntry): Promise<void> {
-    const running = this.#alignments.get(entry.id)
-    if (running !== undefined) return running
-    const alignment = this.#alignNow(entry).finally(() => this.#alignments.delete(entry.id))
-    this.#alignments.set(entry.id, alignment)
-    return alignment
+    return this.#alignments.run(entry.id, () => this.#alignNow(entry))
   }
 
   async #alignNow(entry: CounterEntry): Promise<void> {
     const { id, origin } = entry
     if (origin === null) return
-    const { local, spending, prefix, clock } = this.#settings
+    const { local, spending, prefix, clock } = this.#options
     const spent = await spending.spent(origin)
-    // Commands run in the order in which they are sent, so from here on the counter can be asked for.
-    // Unless it was apart, Redis knows better what is reserved: answers may be under way.
-    const own = this.#apart.delete(id) ? Math.max(0, local.reserved(id)) : -1
+    // Redis runs commands in the order of sending, so from here on it can be asked for the counter.
+    // Unless the counter diverged, Redis has the better figure of reservations: replies may be under way.
+    const own = this.#diverged.delete(id) ? Math.max(0, local.reserved(id)) : -1
     try {
       const total = await this.#run(
         ALIGN_SHA,
@@ -174,32 +171,37 @@ export class RedisCounters implements Counters {
       )
       local.observe(entry, Number(total), 0)
     } catch {
-      this.#goApart([entry])
+      this.#markDiverged([entry])
     }
   }
 
-  #run(sha: string, keys: readonly string[], values: readonly string[], signs: boolean): Promise<unknown> {
-    const head = signs ? [this.#node, this.#signPrefix] : [this.#node]
+  #run(
+    sha: string,
+    keys: readonly string[],
+    values: readonly string[],
+    withPrefix: boolean,
+  ): Promise<unknown> {
+    const head = withPrefix ? [this.#node, this.#heartbeatPrefix] : [this.#node]
     return this.#redis.send(['EVALSHA', sha, String(keys.length), ...keys, ...head, ...values])
   }
 
-  get #signPrefix(): string {
-    return `${this.#settings.prefix}alive/`
+  get #heartbeatPrefix(): string {
+    return `${this.#options.prefix}alive/`
   }
 
-  #signOfLife(): readonly string[] {
-    return ['SET', this.#signPrefix + this.#node, '1', 'PX', String(this.#aliveMs)]
+  #heartbeatCommand(): readonly string[] {
+    return ['SET', this.#heartbeatPrefix + this.#node, '1', 'PX', String(this.#aliveMs)]
   }
 
-  #live(): void {
-    this.#sign = this.#settings.clock.after(this.#aliveMs / 6, () => {
-      if (this.#redis.isReady) this.#redis.send(this.#signOfLife()).catch(() => undefined)
-      this.#live()
+  #scheduleHeartbeat(): void {
+    this.#heartbeat = this.#options.clock.after(this.#aliveMs / 6, () => {
+      if (this.#redis.isReady) this.#redis.send(this.#heartbeatCommand()).catch(() => undefined)
+      this.#scheduleHeartbeat()
     })
   }
 }
 
-/** Milliseconds until Redis may forget the counter when nobody asks for it any more. */
+/** Milliseconds until Redis may drop the counter when it is no longer used. */
 function keepMs(entry: CounterEntry, nowMs: number): number {
   return Math.max(1, Math.ceil(Math.min(IDLE_MS, entry.endsMs - nowMs + AFTER_END_MS)))
 }

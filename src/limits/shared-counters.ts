@@ -1,15 +1,18 @@
-/** The counters of an instance as they are built: in memory or in Redis, with credits, kept in line with the ledger. */
+/**
+ * The counters of one instance, shared by its threads: in memory, or in Redis for several instances. Fills in ceilings
+ * that are the credits of an organization, and compares counters with the ledger from time to time. Main thread.
+ */
 import type { Clock, Timer } from '../clock.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Log } from '../log/log.ts'
-import type { Counters, Spending } from './counters.ts'
-import { CreditedCounters } from './credited-counters.ts'
+import type { CounterEntry, Counters, LimitExceeded, Spending } from './counters.ts'
 import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
-export interface SharedCounterSettings {
+export interface SharedCountersOptions {
   /** Null: counted in memory. */
   readonly redis: { readonly url: string; readonly prefix: string } | null
-  /** How many instances share the limits. */
+  /** Number of instances that share the limits. */
   readonly nodes: number
   readonly spending: Spending
   readonly clock: Clock
@@ -19,60 +22,127 @@ export interface SharedCounterSettings {
   readonly silenceMs?: number
 }
 
-export interface SharedCounters extends Counters {
-  /** Whether limits go on by this instance's share, because Redis is away. */
-  readonly degraded: boolean
-  close(): Promise<void>
+/** How often counters are compared with the ledger, to find spending that was lost when an instance died. */
+const RECONCILE_MS = 600_000
+/** How long a sum of credits is used without a new read. */
+const CREDITS_FRESH_MS = 30_000
+/** Before a request is refused the sum is read again, so that new credits count at once; but not more often. */
+const CREDITS_RETRY_MS = 1_000
+
+interface Credits {
+  readonly total: number
+  /** Monotonic. */
+  readonly readMs: number
 }
 
-/** What got lost on the way, when an instance died, is found in the ledger after this. */
-const RECONCILE_MS = 600_000
+export class SharedCounters implements Counters {
+  readonly #options: SharedCountersOptions
+  readonly #local: LocalCounters
+  readonly #redis: RedisCounters | null
+  readonly #counters: Counters
+  /** By organization. */
+  readonly #credits = new Map<string, Credits>()
+  readonly #creditReads = new SingleFlight<void>()
+  #timer: Timer
+  #reconcileFails = false
+  #closed = false
 
-export function openCounters(settings: SharedCounterSettings): SharedCounters {
-  const { redis, nodes, spending, clock, log } = settings
-  const local = new LocalCounters({ clock, spending, nodes })
-  const remote = redis === null ? null : new RedisCounters({ ...settings, ...redis, local })
-  const counters = new CreditedCounters(remote ?? local, { clock, spending })
-  let isFailing = false
-  let timer: Timer
-  /** One after the other: it is nobody's turn that waits for it. */
-  const reconcile = async (): Promise<void> => {
-    for (const entry of local.inUse(RECONCILE_MS)) {
+  constructor(options: SharedCountersOptions) {
+    this.#options = options
+    const { redis, nodes, spending, clock } = options
+    const local = new LocalCounters({ clock, spending, nodes })
+    this.#local = local
+    this.#redis = redis === null ? null : new RedisCounters({ ...options, ...redis, local })
+    this.#counters = this.#redis ?? local
+    this.#timer = this.#schedule()
+  }
+
+  /** True while limits are enforced by this instance's share alone, because Redis is unavailable. */
+  get degraded(): boolean {
+    return this.#redis?.degraded ?? false
+  }
+
+  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+    const organizationId = creditorOf(entries)
+    return organizationId === null
+      ? this.#counters.take(entries)
+      : this.#takeOfCredits(entries, organizationId)
+  }
+
+  give(entries: readonly CounterEntry[], used: readonly number[]): void {
+    this.#counters.give(entries, used)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer.cancel()
+    await this.#redis?.close()
+    this.#local.close()
+  }
+
+  async #takeOfCredits(
+    entries: readonly CounterEntry[],
+    organizationId: string,
+  ): Promise<LimitExceeded | null> {
+    const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
+    const exceeded = await this.#counters.take(fillCeilings(entries, credits))
+    if (exceeded === null || entries[exceeded.index]?.ceiling !== null) return exceeded
+    const latest = await this.#creditsOf(organizationId, CREDITS_RETRY_MS)
+    return latest === credits ? exceeded : this.#counters.take(fillCeilings(entries, latest))
+  }
+
+  async #creditsOf(organizationId: string, freshMs: number): Promise<number> {
+    const known = this.#credits.get(organizationId)
+    const nowMs = this.#options.clock.monotonicMs()
+    if (known !== undefined && nowMs - known.readMs < freshMs) return known.total
+    try {
+      await this.#creditReads.run(organizationId, () => this.#readCredits(organizationId))
+    } catch (error) {
+      // Credits stay valid while the Store is unavailable.
+      if (known === undefined) throw error
+    }
+    return this.#credits.get(organizationId)?.total ?? 0
+  }
+
+  async #readCredits(organizationId: string): Promise<void> {
+    const { spending, clock } = this.#options
+    const readMs = clock.monotonicMs()
+    this.#credits.set(organizationId, { total: await spending.credits(organizationId), readMs })
+  }
+
+  #schedule(): Timer {
+    return this.#options.clock.after(RECONCILE_MS, () => void this.#reconcile())
+  }
+
+  async #reconcile(): Promise<void> {
+    try {
+      await this.#compareWithLedger()
+      this.#reconcileFails = false
+    } catch (error) {
+      if (!this.#reconcileFails) this.#options.log.fault('cannot compare limits with the ledger', error)
+      this.#reconcileFails = true
+    }
+    if (!this.#closed) this.#timer = this.#schedule()
+  }
+
+  /** One counter after the other, because no request waits for it. */
+  async #compareWithLedger(): Promise<void> {
+    for (const entry of this.#local.inUse(RECONCILE_MS)) {
       if (entry.origin === null) continue
-      if (remote === null) local.raise(entry.id, await spending.spent(entry.origin))
-      else await remote.reconcile(entry)
+      if (this.#redis === null) this.#local.raise(entry.id, await this.#options.spending.spent(entry.origin))
+      else await this.#redis.reconcile(entry)
     }
   }
-  const schedule = (): void => {
-    timer = clock.after(RECONCILE_MS, () => {
-      void reconcile()
-        .then(
-          () => {
-            isFailing = false
-          },
-          (error: unknown) => {
-            if (!isFailing) log.fault('limits cannot be compared with the ledger', error)
-            isFailing = true
-          },
-        )
-        .then(() => {
-          if (!closed) schedule()
-        })
-    })
+}
+
+/** The organization whose credits are a ceiling; null: none. */
+function creditorOf(entries: readonly CounterEntry[]): string | null {
+  for (const { ceiling, origin } of entries) {
+    if (ceiling === null && origin !== null) return origin.organizationId
   }
-  let closed = false
-  schedule()
-  return {
-    get degraded() {
-      return remote?.degraded ?? false
-    },
-    take: entries => counters.take(entries),
-    give: (entries, used) => counters.give(entries, used),
-    async close() {
-      closed = true
-      timer.cancel()
-      await remote?.close()
-      local.close()
-    },
-  }
+  return null
+}
+
+function fillCeilings(entries: readonly CounterEntry[], credits: number): readonly CounterEntry[] {
+  return entries.map(entry => (entry.ceiling === null ? { ...entry, ceiling: credits } : entry))
 }

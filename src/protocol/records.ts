@@ -21,6 +21,20 @@ export interface SpendingLimit {
   readonly includeByok: boolean
 }
 
+/** A guardrail's limit for the spending of a member or an API key within a period. */
+export interface Budget {
+  readonly guardrailId: string
+  /** Name of the guardrail, for error messages. */
+  readonly name: string
+  readonly scope: 'workspace' | 'member' | 'api-key'
+  /** Workspace of the guardrail; null: spending in the whole organization counts. */
+  readonly workspaceId: string | null
+  readonly amount: MicroUsd
+  readonly reset: 'daily' | 'weekly' | 'monthly'
+  /** True: requests on own provider credentials count too. */
+  readonly includeByok: boolean
+}
+
 /** What an exchange came to, by its usage record. */
 export interface Spent {
   readonly cost: PicoUsd

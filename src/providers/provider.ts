@@ -115,6 +115,14 @@ export interface Model {
   readonly endpoints: readonly Endpoint[]
 }
 
+/** A key of a workspace's own credential, opened for one attempt. */
+export interface OutgoingKey {
+  /** The text that the provider's auth header carries. */
+  readonly text: string
+  /** Every part of it that must not reach anybody else; scrubbed from the provider's replies. */
+  readonly secrets: readonly string[]
+}
+
 /** Where an own key goes: a provider that the service itself calls without one still takes the caller's. */
 export function ownKeyScheme({ format, provider }: Endpoint): AuthScheme {
   return provider.auth === 'none' ? AUTH_OF_FORMAT[format] : provider.auth

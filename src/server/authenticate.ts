@@ -1,10 +1,10 @@
 /** Who may call what: the key of a request, and the kind of key a route asks for. */
-import type { KeyRing as AccessKeyRing } from '../access/keys.ts'
+import type { ApiKeys } from '../access/keys.ts'
 import { GatewayError } from '../errors.ts'
 import type { KeyRecord } from '../storage/store.ts'
 
 /** What the front end needs of the key ring: one verb, answered at once for keys it knows. */
-export type KeyRing = Pick<AccessKeyRing, 'authenticate'>
+export type KeyRing = Pick<ApiKeys, 'authenticate'>
 
 /** `any`: both kinds of key may read it. */
 export type KeyNeed = 'inference' | 'management' | 'any'

@@ -1,7 +1,7 @@
 /**
- * A connection to Redis that comes back by itself. Nothing waits for it: a command that is not answered in time is
- * given up, and while nothing is answered the connection counts as lost. Main thread. Errors are logged once per
- * outage, by class and code only, since messages may carry the URL with its password.
+ * A Redis connection that reconnects by itself. A command without an answer in time rejects, and while commands are
+ * not answered the connection counts as lost. Main thread. Errors are logged once per outage, by class and code only,
+ * because messages may contain the URL with its password.
  */
 import { createClient } from '@redis/client'
 import type { Clock, Timer } from '../clock.ts'
@@ -11,38 +11,38 @@ export interface RedisOptions {
   readonly url: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** What runs on every new connection before it counts as ready, in order. */
+  /** Commands to run on every new connection before it is ready, in order. */
   readonly prepare?: readonly (readonly string[])[]
-  /** A connection that listens to this channel, and does nothing else. */
+  /** Subscribes to this channel; such a connection sends no commands but PING. */
   readonly channel?: { readonly name: string; readonly onMessage: (text: string) => void }
   readonly onReady?: () => void
   readonly onLost?: () => void
-  /** Silence while commands wait that counts as an outage. Default 50 ms: a good answer takes a hundredth of it. */
+  /** Silence that counts as an outage while commands wait. Default 50 ms: a normal answer takes a hundredth of it. */
   readonly silenceMs?: number
 }
 
 export interface Redis {
-  /** Whether commands are answered. */
+  /** True while commands are answered. */
   readonly isReady: boolean
-  /** Rejects at once when the connection is lost, and after a short silence; the command may have run then. */
+  /** Rejects at once when the connection is lost, or after a short silence; the command may have run. */
   send(command: readonly string[]): Promise<unknown>
   close(): void
 }
 
-export const SILENCE_MS = 50
+const SILENCE_MS = 50
 const RETRY_MS = 50
-/** So that an outage is over a second after Redis is back. */
+/** So that an outage ends at most a second after Redis is back. */
 const RETRY_MAX_MS = 1_000
-/** How long connecting, or an answer that is overdue, is waited for at least before the connection is given up. */
+/** The least time for connecting, or for an overdue answer, before the connection is closed. */
 const GIVE_UP_MS = 1_000
 
 type Client = ReturnType<typeof createClient>
 
 export function openRedis(options: RedisOptions): Redis {
-  return new Link(options)
+  return new RedisConnection(options)
 }
 
-class Link implements Redis {
+class RedisConnection implements Redis {
   readonly #options: RedisOptions
   readonly #silenceMs: number
   readonly #giveUpMs: number
@@ -50,14 +50,14 @@ class Link implements Redis {
   #client: Client | null = null
   #ready = false
   #closed = false
-  /** It was told that Redis is away. */
-  #told = false
+  /** The outage is in the log. */
+  #logged = false
   #tries = 0
-  #retry: Timer | null = null
-  #watch: Timer | null = null
-  /** Monotonic: the last answer, or the first command after all were answered. */
-  #heardMs = 0
-  /** Commands that have not been answered yet, given up or not. */
+  #retryTimer: Timer | null = null
+  #silenceTimer: Timer | null = null
+  /** Monotonic: the last answer, or the first command after a time without open commands. */
+  #lastAnswerMs = 0
+  /** Commands without an answer yet, rejected ones included. */
   #unanswered = 0
 
   constructor(options: RedisOptions) {
@@ -73,22 +73,22 @@ class Link implements Redis {
 
   send(command: readonly string[]): Promise<unknown> {
     const client = this.#client
-    if (!this.#ready || client === null) return Promise.reject(new Error('redis is away'))
+    if (!this.#ready || client === null) return Promise.reject(new Error('redis is unavailable'))
     const { clock } = this.#options
-    if (this.#unanswered++ === 0) this.#heardMs = clock.monotonicMs()
-    this.#watch ??= clock.after(this.#silenceMs, this.#listen)
+    if (this.#unanswered++ === 0) this.#lastAnswerMs = clock.monotonicMs()
+    this.#silenceTimer ??= clock.after(this.#silenceMs, this.#checkSilence)
     return new Promise((resolve, reject) => {
       this.#waiting.add(reject)
       client.sendCommand([...command]).then(
         reply => {
           this.#waiting.delete(reject)
-          if (client === this.#client) this.#heard()
+          if (client === this.#client) this.#noteAnswer()
           resolve(reply)
         },
         (error: unknown) => {
           this.#waiting.delete(reject)
           reject(error)
-          // Also when Redis refuses, for a lack of memory or of a script: a new connection is made ready anew.
+          // Also when Redis refuses, for lack of memory or of a script: a new connection is prepared again.
           this.#lose(client, error)
         },
       )
@@ -97,7 +97,7 @@ class Link implements Redis {
 
   close(): void {
     this.#closed = true
-    this.#retry?.cancel()
+    this.#retryTimer?.cancel()
     this.#drop()
   }
 
@@ -132,54 +132,54 @@ class Link implements Redis {
   #resume(): void {
     this.#ready = true
     this.#tries = 0
-    if (this.#told) this.#options.log.notice('redis answers again')
-    this.#told = false
+    if (this.#logged) this.#options.log.notice('redis is available again')
+    this.#logged = false
     this.#options.onReady?.()
   }
 
-  #heard(): void {
+  #noteAnswer(): void {
     this.#unanswered--
-    this.#heardMs = this.#options.clock.monotonicMs()
+    this.#lastAnswerMs = this.#options.clock.monotonicMs()
     if (!this.#ready) this.#resume()
   }
 
-  readonly #listen = (): void => {
-    this.#watch = null
+  readonly #checkSilence = (): void => {
+    this.#silenceTimer = null
     if (this.#unanswered === 0 || this.#closed) return
-    // Answers may lie in the socket unread, because this thread itself was late: they get a turn to be read in.
+    // Answers may be unread in the socket because this thread was late: they get one turn to be read.
     setImmediate(() => {
       if (this.#unanswered === 0 || this.#closed) return
       const { clock } = this.#options
       const silenceMs = this.#silenceMs
-      const silentMs = clock.monotonicMs() - this.#heardMs
+      const silentMs = clock.monotonicMs() - this.#lastAnswerMs
       if (silentMs >= this.#giveUpMs) return this.#lose(this.#client, new Error('no answer'))
-      // The connection may stand: it is used again when something comes.
+      // The connection may be intact: it is used again after the next answer.
       if (silentMs >= silenceMs) this.#fail(new Error('no answer in time'))
-      this.#watch ??= clock.after(
+      this.#silenceTimer ??= clock.after(
         Math.max(1, silentMs >= silenceMs ? silenceMs : silenceMs - silentMs),
-        this.#listen,
+        this.#checkSilence,
       )
     })
   }
 
-  /** Also called late, by a connection that was given up long ago. */
+  /** May be called late, by a connection that was closed long ago. */
   #lose(client: Client | null, error: unknown): void {
     if (client !== this.#client || this.#closed) return
     this.#fail(error)
     this.#drop()
     const delayMs = Math.min(RETRY_MS * 2 ** this.#tries++, RETRY_MAX_MS)
-    this.#retry = this.#options.clock.after(delayMs, () => void this.#connect())
+    this.#retryTimer = this.#options.clock.after(delayMs, () => void this.#connect())
   }
 
-  /** Nobody waits any longer. */
+  /** Rejects all waiting commands. */
   #fail(error: unknown): void {
     const wasReady = this.#ready
     this.#ready = false
-    if (!this.#told) this.#options.log.fault('redis is away', error)
-    this.#told = true
+    if (!this.#logged) this.#options.log.fault('redis is unavailable', error)
+    this.#logged = true
     const waiting = [...this.#waiting]
     this.#waiting.clear()
-    for (const reject of waiting) reject(new Error('redis is away'))
+    for (const reject of waiting) reject(new Error('redis is unavailable'))
     if (wasReady) this.#options.onLost?.()
   }
 
@@ -188,12 +188,12 @@ class Link implements Redis {
     this.#client = null
     this.#ready = false
     this.#unanswered = 0
-    this.#watch?.cancel()
-    this.#watch = null
+    this.#silenceTimer?.cancel()
+    this.#silenceTimer = null
     try {
       client?.destroy()
     } catch {
-      // It had closed itself.
+      // It was closed already.
     }
   }
 }

@@ -3,15 +3,15 @@
  */
 
 import { Guardrails } from '../access/guardrails.ts'
-import { createKeyRing } from '../access/keys.ts'
+import { ApiKeys } from '../access/keys.ts'
 import { createDataRegions } from '../api/data-region.ts'
 import { createListing } from '../api/listing.ts'
 import { createRoutes } from '../api/operations.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { Credentials } from '../credentials/catalog.ts'
+import { CredentialCatalog } from '../credentials/catalog.ts'
 import { hashEndUser } from '../credentials/end-user-hash.ts'
-import { createCredentialCache } from '../credentials/opened.ts'
+import { OpenedKeys } from '../credentials/opened.ts'
 import { openKey } from '../credentials/outgoing-key.ts'
 import { createVault } from '../credentials/vault.ts'
 import { parseVaultKeys } from '../credentials/vault-keys.ts'
@@ -26,10 +26,10 @@ import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { createGateway } from '../gateway/respond.ts'
 import { createPins, Stickiness } from '../gateway/routing/sticky.ts'
 import { patternProblem } from '../guardrails/pattern-problem.ts'
-import type { Change } from '../invalidation/bus.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota } from '../limits/quota.ts'
-import { openCounters } from '../limits/shared-counters.ts'
+import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type MetricLabels, type Metrics } from '../metrics/metrics.ts'
@@ -65,7 +65,7 @@ export interface ServeOptions {
   /** Names the files there; default: a random name. */
   readonly spoolWriter?: string
   /** Told of each record that this instance changed, after it has dropped its own memory of it. */
-  readonly publish?: (change: Change) => void
+  readonly publish?: (change: Invalidation) => void
   /** What quotas count with; default: counters of this instance alone. */
   readonly counters?: Counters
   readonly clock?: Clock
@@ -80,7 +80,7 @@ export interface Serving {
   /** The store is ready for use. */
   prepared(): void
   /** A record was changed: the next request reads it anew. */
-  changed(change: Change): void
+  changed(change: Invalidation): void
   /** Closes what the server stood on; call it after the server has drained or closed. */
   close(): Promise<void>
 }
@@ -160,7 +160,7 @@ function metricLabels(catalog: Catalog, thread: string): MetricLabels {
 function countingOf({ counters, log }: ServeOptions, store: Store, clock: Clock) {
   if (counters !== undefined) return { counters, close: async () => undefined }
   const spending = createSpending(store, async () => undefined)
-  const alone = openCounters({ redis: null, nodes: 1, spending, clock, log })
+  const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
   return { counters: alone, close: () => alone.close() }
 }
 
@@ -184,8 +184,8 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
   const tasks = createTaskPool({ threads: workers, clock, metrics })
   const vault = createVault(parseVaultKeys(options.vaultKeys))
-  const credentials = new Credentials({ store, clock, log })
-  const ownKeys = createCredentialCache({ store, vault, clock, metrics, ...config.credentials })
+  const credentials = new CredentialCatalog({ store, clock, log })
+  const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const counting = countingOf(options, store, clock)
   const guardrails = new Guardrails({ store, clock, log, prepare: prepareGuardrail })
   const quota = createQuota({
@@ -233,7 +233,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     guard,
   })
   let prepared = options.prepared ?? true
-  const keys = createKeyRing({
+  const keys = new ApiKeys({
     store: {
       keys: {
         ...store.keys,
@@ -247,17 +247,17 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     clock,
     log,
   })
-  const changed = (change: Change): void => {
+  const changed = (change: Invalidation): void => {
     if (change.kind === 'all') {
-      keys.doubtAll()
-      credentials.doubtAll()
-      guardrails.doubtAll()
-      ownKeys.forgetAll()
-    } else if (change.kind === 'key') keys.forget(change.hash)
-    else if (change.kind === 'guardrails') guardrails.forget(change.organizationId)
+      keys.invalidateAll()
+      credentials.invalidateAll()
+      guardrails.invalidateAll()
+      ownKeys.invalidateAll()
+    } else if (change.kind === 'key') keys.invalidate(change.hash)
+    else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
     else {
-      credentials.forget(change.organizationId, change.workspaceId)
-      for (const id of change.ids) ownKeys.forget(id)
+      credentials.invalidate(change.organizationId, change.workspaceId)
+      for (const id of change.ids) ownKeys.invalidate(id)
     }
   }
   const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))

@@ -1,8 +1,8 @@
-/** What all threads count with, over a Store of its own. Main thread. */
-
+/** Opens the counters that all serve threads share, over a Store connection of their own. Main thread. */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { openCounters, type SharedCounters } from '../limits/shared-counters.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
+import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { openStore } from '../storage/open.ts'
@@ -23,18 +23,12 @@ export interface CountingOptions {
 /** @throws StoreError */
 export async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
   const store = await openStore(config.storageUrl, { wait: false })
-  let running: Promise<void> | null = null
-  /** What a former process had not shipped counts too. However many ask, it is done once. */
-  const shipped = (): Promise<void> => {
-    running ??= shipper.ship().finally(() => {
-      running = null
-    })
-    return running
-  }
-  const counters = openCounters({
+  const shipments = new SingleFlight<void>()
+  const counters = new SharedCounters({
     redis: config.redisUrl === null ? null : { url: config.redisUrl, prefix: config.redisPrefix },
     nodes: config.quotas.nodes,
-    spending: createSpending(store, shipped),
+    // Records that an earlier process left in the spool are spending too.
+    spending: createSpending(store, () => shipments.run('spool', () => shipper.ship())),
     silenceMs: config.redisSilenceMs,
     clock,
     log,

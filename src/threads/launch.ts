@@ -6,13 +6,12 @@ import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
 import { systemClock } from '../clock.ts'
 import { type Config, ConfigError } from '../config/config.ts'
 import { endUserKey } from '../credentials/end-user-hash.ts'
-import { watchSealedCounts } from '../credentials/key-usage-gauge.ts'
+import { startKeyUsageGauge } from '../credentials/key-usage-gauge.ts'
 import { checkRing } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
-import { formatVaultKeys } from '../credentials/vault-keys.ts'
-import { installedRing } from '../credentials/vault-ring.ts'
-import type { Change } from '../invalidation/bus.ts'
-import { type ChangeFeed, startChangeFeed } from '../invalidation/feed.ts'
+import { formatVaultKeys, loadVaultRing } from '../credentials/vault-keys.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
 import type { Log } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore, sqlitePath } from '../storage/open.ts'
@@ -39,7 +38,7 @@ export interface Launched {
    */
   stop(graceMs: number): Promise<boolean>
   /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
-  changed(change: Change): void
+  changed(change: Invalidation): void
 }
 
 /** How long the end waits for the database, after the last request. */
@@ -53,7 +52,7 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
   if (sqlitePath(config.storageUrl) === ':memory:') {
     throw new ConfigError('storage.url: a database in memory is not shared by threads; name a file')
   }
-  const { keys, source } = installedRing(config)
+  const { keys, source } = loadVaultRing(config)
   const vault = createVault(keys)
   const store = await openStore(config.storageUrl, { wait: false })
   let watch: StoreWatch<FirstKeys | null>
@@ -74,11 +73,11 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
     throw error
   }
 
-  const sealed = watchSealedCounts({ store, vault, keyIds: keys.map(({ id }) => id), clock: systemClock })
+  const sealed = startKeyUsageGauge({ store, vault, keyIds: keys.map(({ id }) => id), clock: systemClock })
   let sim: Sim | null = null
   let shipper: LedgerShipper | null = null
   let counting: Counting | null = null
-  let feed: ChangeFeed | null = null
+  let feed: InvalidationFeed | null = null
   let started: Supervisor | null = null
   try {
     sim = simulated ? createSim({ keepRequests: 0 }) : null
@@ -87,11 +86,11 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
     shipper = ledger
     const counted = await startCounting({ config, shipper: ledger, clock: systemClock, log })
     counting = counted
-    const changes = startChangeFeed({
+    const changes = startInvalidationFeed({
       config,
       clock: systemClock,
       log,
-      onChange: change => started?.changed(change),
+      onInvalidation: change => started?.changed(change),
     })
     feed = changes
     let closing: Promise<void> | null = null

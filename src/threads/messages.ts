@@ -1,29 +1,29 @@
-/** What the supervisor and its threads say to each other. Plain data only: anything else loses its fields. */
+/** The messages between the supervisor and its threads. Plain data only: anything else loses its fields. */
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { Config } from '../config/config.ts'
-import type { Change } from '../invalidation/bus.ts'
-import type { CounterEntry, Refusal } from '../limits/counters.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import type { CounterReply, CounterRequest } from '../limits/counter-server.ts'
 
-/** Handed to a serve thread at its birth. */
+/** Start settings of a serve thread. */
 export interface ServeSettings {
-  /** Names the thread in metrics and logs; the same again after a restart. */
+  /** Names the thread in metrics and logs; unchanged by a restart. */
   readonly thread: string
   readonly config: Config
-  /** Where the built-in simulated provider listens; null when providers are configured. */
+  /** Address of the built-in simulated provider; null when providers are configured. */
   readonly simUrl: string | null
-  /** Keys under which end users are known to providers, base64. */
+  /** Key of the hash that names end users to providers, base64. */
   readonly endUserKey: string
   /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. Never shown or logged. */
   readonly vaultKeys: string
-  /** Where usage records are spooled. */
+  /** Folder of the usage spool. */
   readonly spoolFolder: string
-  /** Names its files there; another one after a restart. */
+  /** Names the thread's spool files; changed by a restart. */
   readonly spoolWriter: string
   /** Port to bind; every thread after the first shares the first one's port. */
   readonly port: number
-  /** Whether the store was there and made ready for use; otherwise a message tells when it is. */
+  /** True if the store is ready; otherwise a `prepared` message follows. */
   readonly prepared: boolean
-  /** Whether other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
+  /** True if other sockets may listen on the port: threads of this gateway, or another instance beside it. */
   readonly shared: boolean
 }
 
@@ -31,34 +31,15 @@ export type MetricSnapshot = readonly MetricObjectWithValues<MetricValue<string>
 
 export type ToThread =
   | { readonly type: 'metrics'; readonly request: number }
-  /** A record was changed, here or at another instance: what is remembered of it no longer counts. */
-  | { readonly type: 'changed'; readonly change: Change }
+  /** A record was changed, here or at another instance: drop it from the caches. */
+  | { readonly type: 'changed'; readonly change: Invalidation }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
-  | { readonly type: 'counted'; readonly answers: readonly CounterAnswer[] }
+  | CounterReply
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
 
-/** A reservation that a thread asks for; `id` names it between that thread and the supervisor. */
-export interface CounterTake {
-  readonly id: number
-  readonly entries: readonly CounterEntry[]
-}
-
-export interface CounterGive {
-  readonly id: number
-  /** What of each entry was used; null: the thread no longer waits for the answer. */
-  readonly used: readonly number[] | null
-}
-
-export interface CounterAnswer {
-  readonly id: number
-  /** Null: taken, unless it failed. */
-  readonly refusal: Refusal | null
-  readonly failed: boolean
-}
-
-/** A thread says this often that its event loop turns. */
+/** How often a thread reports that its event loop turns. */
 export const PULSE_MS = 1_000
 
 export type FromThread =
@@ -67,9 +48,8 @@ export type FromThread =
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
   | { readonly type: 'pulse' }
-  /** The thread changed a record: all others have to be told. */
-  | { readonly type: 'changed'; readonly change: Change }
-  /** What the thread has to count since it last said so. */
-  | { readonly type: 'count'; readonly takes: readonly CounterTake[]; readonly gives: readonly CounterGive[] }
-  /** The last word of a thread that ends, with all it counted. */
+  /** The thread changed a record: tell all others. */
+  | { readonly type: 'changed'; readonly change: Invalidation }
+  | CounterRequest
+  /** The last message of a thread that ends, with all its metrics. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }

@@ -1,15 +1,8 @@
 /** A serve thread as its supervisor sees it: a worker that listens, tells pulse and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
-import type { Change } from '../invalidation/bus.ts'
-import type {
-  CounterAnswer,
-  CounterGive,
-  CounterTake,
-  FromThread,
-  MetricSnapshot,
-  ServeSettings,
-  ToThread,
-} from './messages.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-server.ts'
+import type { FromThread, MetricSnapshot, ServeSettings, ToThread } from './messages.ts'
 
 /** Start-up failed for a reason the operator can act on. */
 export class StartError extends Error {
@@ -31,7 +24,7 @@ const SERVE_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './serve.ts' : './
 /** Who hears what the thread says of its own accord. */
 export interface Hears {
   /** It changed a record. */
-  change(change: Change): void
+  change(change: Invalidation): void
   /** It has something to count. */
   count(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
 }
@@ -97,7 +90,7 @@ export class ServeThread {
   }
 
   /** Makes the thread drop what it remembers of a changed record. */
-  changed(change: Change): void {
+  changed(change: Invalidation): void {
     this.#send({ type: 'changed', change })
   }
 

@@ -1,7 +1,7 @@
 /** Entry of a serve thread: builds its object graph, listens, and obeys the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
-import { RemoteCounters } from '../limits/counter-client.ts'
+import { CounterClient } from '../limits/counter-client.ts'
 import { createBufferedLog } from '../log/log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
@@ -21,7 +21,7 @@ const tell = (message: FromThread) => supervisor.postMessage(message)
 
 const { config, thread } = settings
 const log = createBufferedLog(config.logLevel)
-const counters = new RemoteCounters(tell, systemClock)
+const counters = new CounterClient(tell, systemClock)
 const serving = await buildServing({
   ...settings,
   log,
@@ -51,7 +51,7 @@ supervisor.on('message', (message: ToThread) => {
       serving.prepared()
       break
     case 'counted':
-      counters.answered(message.answers)
+      counters.receive(message.answers)
       break
     case 'drain':
       void stop(message.graceMs)

@@ -1,45 +1,45 @@
 /**
- * Whether the Store is there. Before it is used for the first time something has to be done with it; a gateway that is
- * started while its database is away goes on trying that. Main thread.
+ * Watches whether the Store is available. Before its first use it has to be prepared; a gateway that starts while its
+ * database is unavailable retries that. Main thread.
  */
 import { type Clock, type Timer, within } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { isAway } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 
-/** `new`: it has not been prepared yet, and nothing can be served. `away`: it has been, and does not answer now. */
+/** `new`: not prepared yet, so nothing can be served. `away`: prepared, but it does not answer now. */
 export type StoreState = 'new' | 'there' | 'away'
 
 export interface StoreWatch<T> {
   readonly state: StoreState
-  /** Why the preparation failed, where the Store was there all the same; null otherwise. */
+  /** The error of the preparation, where the Store itself was available; null otherwise. */
   readonly wrong: unknown
-  /** What the preparation gave; does not settle when the watch is closed before. */
+  /** The result of the preparation; never settles when the watch is closed before. */
   readonly prepared: Promise<T>
   close(): void
 }
 
 export interface StoreWatchOptions<T> {
   readonly store: { readonly keys: Pick<Store['keys'], 'find'> }
-  /** Called until it succeeds, never twice at once. */
+  /** Called until it succeeds, one call at a time. */
   readonly prepare: () => Promise<T>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
-/** How long a start waits for a database that does not even refuse. */
+/** How long a start waits for a database that does not answer at all. */
 const FIRST_MS = 5_000
-/** A database that comes back is to be used within a second. */
+/** So that a database is used within a second after it is back. */
 const RETRY_MS = 500
-/** What a database that is there is not right for takes people. */
+/** An available database that cannot be prepared needs an operator. */
 const RETRY_WRONG_MS = 5_000
 const PROBE_MS = 2_000
-/** No key has it. */
+/** No API key has this hash. */
 const NO_HASH = ''
 
 /**
  * Resolves after the first try, when it succeeded or the Store is away.
- * @throws what else the preparation threw at the first try
+ * @throws any other error of the preparation at the first try
  */
 export async function watchStore<T>(options: StoreWatchOptions<T>): Promise<StoreWatch<T>> {
   const watch = new Watch(options)
@@ -53,7 +53,8 @@ class Watch<T> implements StoreWatch<T> {
   #state: StoreState = 'new'
   #wrong: unknown = null
   #timer: Timer | null = null
-  #told = false
+  /** The outage is in the log. */
+  #logged = false
   #closed = false
 
   constructor(options: StoreWatchOptions<T>) {
@@ -107,7 +108,7 @@ class Watch<T> implements StoreWatch<T> {
 
   #succeed(result: T): void {
     this.#wrong = null
-    this.#there()
+    this.#noteAvailable()
     this.#prepared.resolve(result)
     this.#schedule(PROBE_MS, () => this.#probe())
   }
@@ -115,7 +116,7 @@ class Watch<T> implements StoreWatch<T> {
   #fail(error: unknown): void {
     const away = isAway(error)
     this.#wrong = away ? null : error
-    this.#tell(error)
+    this.#logOutage(error)
     this.#schedule(away ? RETRY_MS : RETRY_WRONG_MS, () => this.#try())
   }
 
@@ -123,25 +124,25 @@ class Watch<T> implements StoreWatch<T> {
     const { store, clock } = this.#options
     within(clock, PROBE_MS, store.keys.find(NO_HASH))
       .then(
-        () => this.#there(),
+        () => this.#noteAvailable(),
         (error: unknown) => {
           this.#state = 'away'
-          this.#tell(error)
+          this.#logOutage(error)
         },
       )
       .then(() => this.#schedule(PROBE_MS, () => this.#probe()))
   }
 
-  #there(): void {
-    if (this.#told) this.#options.log.notice('the storage can be used')
-    this.#told = false
+  #noteAvailable(): void {
+    if (this.#logged) this.#options.log.notice('the store is available again')
+    this.#logged = false
     this.#state = 'there'
   }
 
   /** Once per outage. */
-  #tell(error: unknown): void {
-    if (!this.#told && !this.#closed) this.#options.log.fault('the storage cannot be used', error)
-    this.#told = true
+  #logOutage(error: unknown): void {
+    if (!this.#logged && !this.#closed) this.#options.log.fault('cannot use the store', error)
+    this.#logged = true
   }
 
   #schedule(delayMs: number, then: () => void): void {

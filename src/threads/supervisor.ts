@@ -6,8 +6,8 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
 import { randomText } from '../ids.ts'
-import type { Change } from '../invalidation/bus.ts'
-import { CounterDesk } from '../limits/counter-server.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import { CounterServer } from '../limits/counter-server.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log } from '../log/log.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
@@ -25,7 +25,7 @@ export interface Supervisor {
    */
   drain(graceMs: number): Promise<boolean>
   /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
-  changed(change: Change): void
+  changed(change: Invalidation): void
 }
 
 export interface SupervisorOptions {
@@ -40,7 +40,7 @@ export interface SupervisorOptions {
   readonly writerGone?: (writer: string) => void
   readonly log: Log
   /** Called with each record that a thread changed, once all threads here are told: for other instances. */
-  readonly onChange?: (change: Change) => void
+  readonly onChange?: (change: Invalidation) => void
   /** What all threads count with; without, nothing that is limited is admitted. */
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Until it resolves, requests are asked to come again, because the store is not ready. Default: it is. */
@@ -172,12 +172,12 @@ class ThreadSupervisor {
     return inTime
   }
 
-  changed(change: Change): void {
+  changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
   }
 
   /** The one way of every change that is made here: all threads first, then whoever else has to know. */
-  readonly #publish = (change: Change): void => {
+  readonly #publish = (change: Invalidation): void => {
     this.changed(change)
     this.#options.onChange?.(change)
   }
@@ -188,7 +188,7 @@ class ThreadSupervisor {
     const { counters = NO_COUNTERS } = this.#options
     const shared = config.listen.shared || config.threads.serve > 1
     const spoolWriter = randomText(12)
-    const desk = new CounterDesk(counters, log, answers => thread.counted(answers))
+    const counting = new CounterServer(counters, log, answers => thread.counted(answers))
     const thread: ServeThread = new ServeThread(
       {
         thread: name,
@@ -202,7 +202,7 @@ class ThreadSupervisor {
         prepared: this.#prepared,
         shared,
       },
-      { change: this.#publish, count: (takes, gives) => desk.receive(takes, gives) },
+      { change: this.#publish, count: (takes, gives) => counting.receive(takes, gives) },
       entry,
     )
     this.#alive.add(thread)
@@ -214,7 +214,7 @@ class ThreadSupervisor {
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
-      desk.close()
+      counting.close()
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < SETTLED_MS ? deaths + 1 : 1

@@ -1,11 +1,12 @@
 import t, { type Test } from 'tap'
 import { createKey, generateKey, hashKey, keyKind } from '../../src/access/api-key.ts'
-import { BootstrapError, createBootstrap, ensureKeys } from '../../src/access/bootstrap.ts'
+import { BootstrapError, type BootstrapOptions, createBootstrap } from '../../src/access/bootstrap.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../src/storage/store.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const clock = new TestClock()
+const ensureKeys = async (options: BootstrapOptions) => createBootstrap(options)()
 
 async function opened(test: Test): Promise<Store> {
   const store = await openStore('sqlite::memory:')

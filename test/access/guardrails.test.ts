@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Guardrails, type GuardrailsSettings } from '../../src/access/guardrails.ts'
+import { budgetsOf, Guardrails, type GuardrailsOptions } from '../../src/access/guardrails.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -23,7 +23,7 @@ const callerOf = (keyHash: string, organizationId = 'o') => ({
   memberId: 'm',
 })
 
-function setup(settings: Partial<GuardrailsSettings<Prepared>> = {}) {
+function setup(settings: Partial<GuardrailsOptions<Prepared>> = {}) {
   const clock = new TestClock()
   const log: string[] = []
   const asked: string[] = []
@@ -101,13 +101,13 @@ t.test('a change is seen when what is known is no longer fresh, or at once after
   state.applied = [applied('b')]
   clock.advance(999)
   t.equal(await names(guardrails.of(callerOf('k'))), 'at once: a1')
-  guardrails.forget('other')
+  guardrails.invalidate('other')
   t.equal(await names(guardrails.of(callerOf('k'))), 'at once: a1')
   clock.advance(1)
   t.equal(await names(guardrails.of(callerOf('k'))), 'b1')
   await Promise.all(['l', 'm', 'n'].map(key => guardrails.of(callerOf(key))))
   state.applied = [applied('c')]
-  guardrails.forget('o')
+  guardrails.invalidate('o')
   const all = ['k', 'l', 'm', 'n'].map(key => names(guardrails.of(callerOf(key))))
   t.same(await Promise.all(all), ['c1', 'c1', 'c1', 'c1'])
 })
@@ -122,7 +122,7 @@ t.test('budgets are known with what holds, and asked for again after word of a c
   t.equal(guardrails.budgets(caller), null, 'at once')
   t.equal(asked.length, 1)
   state.applied = [{ ...plain, guardrail }]
-  guardrails.forget('o')
+  guardrails.invalidate('o')
   const [first, second] = [guardrails.budgets(caller), guardrails.budgets(caller)]
   t.match(await first, [{ guardrailId: guardrail.id, amount: 5, reset: 'daily' }])
   t.match(await second, [{ amount: 5 }])
@@ -135,7 +135,7 @@ t.test('budgets are known with what holds, and asked for again after word of a c
 t.test('what was read before a change is not kept after word of it', async t => {
   const { guardrails, asked, state } = setup()
   const early = names(guardrails.of(callerOf('k')))
-  guardrails.forget('o')
+  guardrails.invalidate('o')
   state.applied = [applied('b')]
   t.equal(await names(guardrails.of(callerOf('k'))), 'b1')
   await early
@@ -155,12 +155,12 @@ t.test('while the store is away, known callers go on as they were and unknown on
     'and are not asked for with every request',
   )
   t.equal(await names(guardrails.of(callerOf('new'))), 'service_unavailable', 'a guardrail may forbid it')
-  t.same(log, ['guardrails cannot be looked up'])
+  t.same(log, ['cannot read guardrails from the store'])
   clock.advance(60_000)
   t.equal(await names(guardrails.of(callerOf('k'))), 'service_unavailable', 'not for ever')
   state.store = 'works'
   t.equal(await names(guardrails.of(callerOf('k'))), 'a1')
-  t.equal(log.at(-1), 'guardrails can be looked up again')
+  t.equal(log.at(-1), 'guardrails can be read from the store again')
 })
 
 t.test(
@@ -169,9 +169,9 @@ t.test(
     const { guardrails, state } = setup()
     await guardrails.of(callerOf('k'))
     state.applied = [applied('b')]
-    guardrails.doubtAll()
+    guardrails.invalidateAll()
     t.equal(await names(guardrails.of(callerOf('k'))), 'b1')
-    guardrails.doubtAll()
+    guardrails.invalidateAll()
     state.store = 'fails'
     t.equal(await names(guardrails.of(callerOf('k'))), 'b1')
   },
@@ -185,4 +185,22 @@ t.test('a store that hangs counts as away, and only so many wait for it', async 
   clock.advance(500)
   t.equal(await waiting, 'service_unavailable')
   t.equal(clock.armed, 0)
+})
+
+t.test('the budgets of what applies are in order, the smallest first', async t => {
+  const guardrail = defaultGuardrail({ organizationId: 'o', id: 'w', createdAt: '2026-01-01T00:00:00.000Z' })
+  const large = { ...guardrail, limit: 5, resetInterval: 'weekly' as const }
+  const small = { ...guardrail, limit: 3, resetInterval: 'monthly' as const, includeByokInBudgets: true }
+  t.equal(budgetsOf([{ scope: 'workspace', guardrail }]), null)
+  t.same(
+    budgetsOf([
+      { scope: 'workspace', guardrail: large },
+      { scope: 'member', guardrail },
+      { scope: 'api-key', guardrail: small },
+    ])?.map(({ amount, scope, reset, includeByok }) => [amount, scope, reset, includeByok]),
+    [
+      [3, 'api-key', 'monthly', true],
+      [5, 'workspace', 'weekly', false],
+    ],
+  )
 })

@@ -1,13 +1,13 @@
 import t, { type Test } from 'tap'
 import { createKey, generateKey } from '../../src/access/api-key.ts'
-import { createKeyRing, type KeyRing, type KeyRingSettings } from '../../src/access/keys.ts'
+import { ApiKeys, type ApiKeysOptions } from '../../src/access/keys.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { KeyRecord, KeyStore } from '../../src/storage/store.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 interface Setup {
-  readonly ring: KeyRing
+  readonly ring: ApiKeys
   readonly clock: TestClock
   readonly keys: KeyStore
   /** How often the store was asked. */
@@ -18,7 +18,7 @@ interface Setup {
 }
 
 /** A ring on a real store whose `find` can be made to fail. */
-async function setup(test: Test, settings: Partial<KeyRingSettings> = {}): Promise<Setup> {
+async function setup(test: Test, settings: Partial<ApiKeysOptions> = {}): Promise<Setup> {
   const store = await openStore('sqlite::memory:')
   test.teardown(() => store.close())
   const clock = new TestClock()
@@ -30,7 +30,7 @@ async function setup(test: Test, settings: Partial<KeyRingSettings> = {}): Promi
     if (state.store === 'hangs') return new Promise(() => undefined)
     return store.keys.find(hash)
   }
-  const ring = createKeyRing({
+  const ring = new ApiKeys({
     store: { keys: { ...store.keys, find } },
     clock,
     log: { fault: message => log.push(message), notice: message => log.push(message) },
@@ -51,7 +51,7 @@ async function added(
 }
 
 /** How an attempt ended: the record, or code and message of the error, thrown or rejected. */
-async function attempt(ring: KeyRing, authorization: string | undefined): Promise<KeyRecord | string> {
+async function attempt(ring: ApiKeys, authorization: string | undefined): Promise<KeyRecord | string> {
   try {
     return await ring.authenticate(authorization)
   } catch (error) {
@@ -146,7 +146,7 @@ t.test('a key that was made or changed here counts at once', async t => {
   const { key, record } = createKey({ kind: 'inference', name: 'late', clock: s.clock })
   await attempt(s.ring, `Bearer ${key}`)
   await s.keys.add(record)
-  s.ring.forget(record.hash)
+  s.ring.invalidate(record.hash)
   t.same(await attempt(s.ring, `Bearer ${key}`), record)
 })
 
@@ -154,7 +154,7 @@ t.test('a look-up that began before a change does not bring the old state back',
   const s = await setup(t)
   const { key, record } = createKey({ kind: 'inference', name: 'late', clock: s.clock })
   const early = attempt(s.ring, `Bearer ${key}`)
-  s.ring.forget(record.hash)
+  s.ring.invalidate(record.hash)
   t.equal(await early, INVALID)
   await s.keys.add(record)
   t.same(await attempt(s.ring, `Bearer ${key}`), record)
@@ -213,7 +213,11 @@ t.test('a failing store is 503 for the unknown and nothing for the known', async
   s.store = 'works'
   t.same(await attempt(s.ring, `Bearer ${key}`), record)
   t.equal(await attempt(s.ring, `Bearer ${stranger}`), INVALID)
-  t.same(s.log, ['keys cannot be looked up', 'keys can be looked up again'], 'one line each')
+  t.same(
+    s.log,
+    ['cannot read API keys from the store', 'API keys can be read from the store again'],
+    'one line each',
+  )
 })
 
 t.test('a store that never answers is 503 in time', async t => {
@@ -238,7 +242,7 @@ t.test('a store that never answers is 503 in time', async t => {
     s.clock.advance(2_000)
     await new Promise(resolve => setImmediate(resolve))
   }
-  s.ring.doubtAll()
+  s.ring.invalidateAll()
   const doubted = attempt(s.ring, `Bearer ${key}`)
   t.equal(s.asked(), before + 4, 'unless something may have changed')
   s.clock.advance(2_000)
@@ -274,17 +278,17 @@ t.test(
     await s.ring.authenticate(`Bearer ${key}`)
     await s.ring.authenticate(`Bearer ${key}`)
     t.equal(s.asked(), 1)
-    s.ring.doubtAll()
+    s.ring.invalidateAll()
     await s.ring.authenticate(`Bearer ${key}`)
     t.equal(s.asked(), 2)
-    s.ring.doubtAll()
+    s.ring.invalidateAll()
     s.store = 'fails'
     t.equal((await s.ring.authenticate(`Bearer ${key}`)).hash, record.hash)
     const unknown = generateKey('inference')
     s.store = 'works'
     await t.rejects(Promise.resolve(s.ring.authenticate(`Bearer ${unknown}`)))
     const asked = s.asked()
-    s.ring.doubtAll()
+    s.ring.invalidateAll()
     await t.rejects(Promise.resolve(s.ring.authenticate(`Bearer ${unknown}`)))
     t.equal(s.asked(), asked + 1, 'unknown ones too')
   },

@@ -92,7 +92,7 @@ for (const stream of [false, true]) {
       error: {
         code: 403,
         message:
-          'The daily budget that guardrail Team gives this API key does not allow this request: it may cost up to 0.001 USD, and 0.0005 of 0.0005 USD are left',
+          'The daily budget that guardrail Team gives this API key does not allow this request: it may cost up to 0.001 USD; 0.0005 USD of 0.0005 USD remains',
         metadata: { error_type: 'permission_denied', guardrail_id: id },
       },
     })

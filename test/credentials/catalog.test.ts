@@ -1,6 +1,10 @@
 import t from 'tap'
-import { Credentials, type CredentialsSettings } from '../../src/credentials/catalog.ts'
-import { NO_OWN_KEYS, type OwnKeys } from '../../src/credentials/own-keys.ts'
+import {
+  CredentialCatalog,
+  type CredentialCatalogOptions,
+  NO_CREDENTIALS,
+  type WorkspaceCredentials,
+} from '../../src/credentials/catalog.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { CredentialRecord } from '../../src/storage/store.ts'
@@ -13,7 +17,7 @@ const ENDPOINT = endpointOf('openai-chat', { slug: 'p' })
 const ASKER = { keyHash: 'h', user: null }
 
 interface Setup {
-  readonly credentials: Credentials
+  readonly credentials: CredentialCatalog
   readonly clock: TestClock
   readonly log: string[]
   /** Names of workspaces, in the order in which the store was asked. */
@@ -23,7 +27,7 @@ interface Setup {
   store: 'works' | 'fails' | 'hangs'
 }
 
-function setup(settings: Partial<CredentialsSettings> = {}): Setup {
+function setup(settings: Partial<CredentialCatalogOptions> = {}): Setup {
   const clock = new TestClock()
   const log: string[] = []
   const asked: string[] = []
@@ -33,7 +37,7 @@ function setup(settings: Partial<CredentialsSettings> = {}): Setup {
     if (state.store === 'hangs') return new Promise<never>(() => undefined)
     return workspaceId === 'ws' ? state.records : []
   }
-  const credentials = new Credentials({
+  const credentials = new CredentialCatalog({
     store: { credentials: { ofWorkspace } },
     clock,
     log: { fault: message => log.push(message), notice: message => log.push(message) },
@@ -47,9 +51,9 @@ const record = (id: string, fields = {}) =>
   sealedRecord(vault, credentialOf('p', { id, ...fields }), `key-${id}`)
 
 /** Ids of the keys that may be used, `at once` when no promise was needed; or the code of the refusal. */
-async function ids(answer: OwnKeys | Promise<OwnKeys>): Promise<string> {
+async function ids(answer: WorkspaceCredentials | Promise<WorkspaceCredentials>): Promise<string> {
   try {
-    const keys = (await answer).serving(ENDPOINT, ASKER).map(({ id }) => id)
+    const keys = (await answer).select(ENDPOINT, ASKER).map(({ id }) => id)
     return `${answer instanceof Promise ? '' : 'at once: '}${keys.join()}`
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error
@@ -68,8 +72,8 @@ t.test('the store is asked once, however many wait; then it is known at once', a
 
 t.test('a workspace without credentials costs one lookup', async t => {
   const { credentials, asked } = setup()
-  t.equal(await credentials.of('o', 'empty'), NO_OWN_KEYS)
-  t.equal(credentials.of('o', 'empty'), NO_OWN_KEYS)
+  t.equal(await credentials.of('o', 'empty'), NO_CREDENTIALS)
+  t.equal(credentials.of('o', 'empty'), NO_CREDENTIALS)
   t.same(asked, ['o/empty'])
 })
 
@@ -89,8 +93,8 @@ t.test('a key without a workspace belongs to the default one', async t => {
 t.test('nothing of a key is kept, sealed or not', async t => {
   const { credentials } = setup()
   const keys = await credentials.of('o', 'ws')
-  t.equal(keys.serving(ENDPOINT, ASKER).length, 1)
-  t.notMatch(JSON.stringify(keys.serving(ENDPOINT, ASKER)), /sealed|wrapped|box|key-one/)
+  t.equal(keys.select(ENDPOINT, ASKER).length, 1)
+  t.notMatch(JSON.stringify(keys.select(ENDPOINT, ASKER)), /sealed|wrapped|box|key-one/)
 })
 
 t.test('a change is seen when what is known is no longer fresh, or at once after word of it', async t => {
@@ -103,9 +107,9 @@ t.test('a change is seen when what is known is no longer fresh, or at once after
   clock.advance(1)
   t.equal(await ids(credentials.of('o', 'ws')), 'two')
   state.records = [record('three')]
-  credentials.forget('o', 'other')
+  credentials.invalidate('o', 'other')
   t.equal(await ids(credentials.of('o', 'ws')), 'at once: two')
-  credentials.forget('o', 'ws')
+  credentials.invalidate('o', 'ws')
   t.equal(await ids(credentials.of('o', 'ws')), 'three')
 })
 
@@ -117,9 +121,9 @@ t.test(
     await credentials.of('o', 'ws')
     await credentials.of('o', 'empty')
     state.records = [record('two')]
-    credentials.doubtAll()
+    credentials.invalidateAll()
     t.equal(await ids(credentials.of('o', 'ws')), 'two')
-    credentials.doubtAll()
+    credentials.invalidateAll()
     state.store = 'fails'
     t.equal(await ids(credentials.of('o', 'ws')), 'two')
     t.same(state.asked, ['o/ws', 'o/empty', 'o/ws', 'o/ws'])
@@ -129,7 +133,7 @@ t.test(
 t.test('what was read before a change is not kept after word of it', async t => {
   const state = setup()
   const early = ids(state.credentials.of('o', 'ws'))
-  state.credentials.forget('o', 'ws')
+  state.credentials.invalidate('o', 'ws')
   state.records = [record('two')]
   t.equal(await ids(state.credentials.of('o', 'ws')), 'two')
   await early
@@ -150,7 +154,7 @@ t.test('while the store is away, known workspaces go on and unknown ones are ref
     'service_unavailable',
     'own keys may exist: no shared endpoint',
   )
-  t.same(log, ['credentials cannot be looked up'])
+  t.same(log, ['cannot read provider credentials from the store'])
   const before = state.asked.length
   clock.advance(1000)
   t.equal(await ids(credentials.of('o', 'ws')), 'at once: one', 'nobody waits a second time')
@@ -160,7 +164,7 @@ t.test('while the store is away, known workspaces go on and unknown ones are ref
   t.equal(await ids(credentials.of('o', 'ws')), 'service_unavailable', 'not for ever')
   state.store = 'works'
   t.equal(await ids(credentials.of('o', 'ws')), 'one')
-  t.equal(log.at(-1), 'credentials can be looked up again')
+  t.equal(log.at(-1), 'provider credentials can be read from the store again')
 })
 
 t.test('a store that hangs counts as away', async t => {

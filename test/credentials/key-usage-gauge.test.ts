@@ -1,5 +1,5 @@
 import t from 'tap'
-import { watchSealedCounts } from '../../src/credentials/key-usage-gauge.ts'
+import { startKeyUsageGauge } from '../../src/credentials/key-usage-gauge.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { someCredential, someVaultKey } from '../support/credentials.ts'
@@ -19,7 +19,7 @@ t.test('counts are known by master key, renewed, and left out while they are not
     if (away) throw new Error('away')
     return store.credentials.countByKeyId()
   }
-  const counts = watchSealedCounts({
+  const counts = startKeyUsageGauge({
     store: { credentials: { countByKeyId } },
     vault: createVault([k2, k1]),
     keyIds: ['k2', 'k1'],

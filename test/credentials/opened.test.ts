@@ -1,12 +1,7 @@
 /** Opened keys in memory: their bounds in number, bytes and time, and that no old one comes back. */
 import fc from 'fast-check'
 import t from 'tap'
-import {
-  type CredentialCache,
-  type CredentialCacheSettings,
-  type CredentialRef,
-  createCredentialCache,
-} from '../../src/credentials/opened.ts'
+import { type CredentialRef, OpenedKeys, type OpenedKeysOptions } from '../../src/credentials/opened.ts'
 import type { ProviderKey } from '../../src/credentials/parse/provider-key.ts'
 import { createVault, ownerOf, type Vault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -18,7 +13,7 @@ import { TestClock } from '../support/test-clock.ts'
 const vault = createVault([someVaultKey('k1')])
 
 interface Setup {
-  readonly cache: CredentialCache
+  readonly cache: OpenedKeys
   readonly clock: TestClock
   readonly metrics: Metrics
   /** What the store holds. */
@@ -35,7 +30,7 @@ interface Setup {
   answer(): void
 }
 
-function setup(settings: Partial<CredentialCacheSettings> = {}): Setup {
+function setup(settings: Partial<OpenedKeysOptions> = {}): Setup {
   const clock = new TestClock()
   const metrics = createMetrics()
   const rows = new Map<string, CredentialRecord>()
@@ -58,7 +53,7 @@ function setup(settings: Partial<CredentialCacheSettings> = {}): Setup {
     },
   }
   const state: Setup = {
-    cache: createCredentialCache({
+    cache: new OpenedKeys({
       store: { credentials: { find } },
       vault: watched,
       clock,
@@ -88,7 +83,7 @@ function bare({ sealed: _, ...record }: CredentialRecord): CredentialRef {
 }
 
 /** The plain key, or code and message of the refusal. */
-async function keyOf(cache: CredentialCache, credential: CredentialRef): Promise<string> {
+async function keyOf(cache: OpenedKeys, credential: CredentialRef): Promise<string> {
   try {
     return apiKey(await cache.open(credential))
   } catch (error) {
@@ -111,8 +106,8 @@ async function evicted({ metrics }: Setup): Promise<Record<string, number>> {
 const read = async (metric: { get(): Promise<{ values: { value: number }[] }> }) =>
   (await metric.get()).values[0]?.value ?? 0
 
-const GONE = 'provider_unavailable: The stored key of this provider is not there any more'
-const BROKEN = 'provider_unavailable: The stored key of this provider cannot be used'
+const GONE = 'provider_unavailable: The stored credential for this provider no longer exists'
+const BROKEN = 'provider_unavailable: The stored credential for this provider cannot be used'
 const AWAY = 'service_unavailable: Service temporarily unavailable'
 
 t.test('a key is read and opened once, then answered at once', async t => {
@@ -163,7 +158,7 @@ t.test('there are never more lookups than allowed; one more is told to come agai
   state.store = 'waits'
   const all = credentials.map(credential => keyOf(cache, credential))
   // Forgotten ones wait all the same.
-  for (const { id } of credentials) cache.forget(id)
+  for (const { id } of credentials) cache.invalidate(id)
   const again = credentials.map(credential => keyOf(cache, credential))
   t.equal(asked(), 3)
   t.same(
@@ -189,7 +184,7 @@ t.test('a key that is forgotten while it is read does not come in', async t => {
   state.store = 'waits'
   const before = keyOf(cache, credential)
   rows.set(credential.id, someCredential(vault, 'new', { ...credential }))
-  cache.forget(credential.id)
+  cache.invalidate(credential.id)
   const after = keyOf(cache, credential)
   t.equal(asked(), 2, 'who comes after the change does not wait for the old reading')
   answer()
@@ -206,7 +201,7 @@ t.test('of two readings the one before the change never wins, in whatever order 
   const old = someCredential(vault, 'old')
   const anew = someCredential(vault, 'new', bare(old))
   const first = keyOf(cache, bare(old))
-  cache.forget(old.id)
+  cache.invalidate(old.id)
   const second = keyOf(cache, bare(old))
   waiting[1]?.(anew)
   t.equal(await second, 'new')
@@ -224,7 +219,7 @@ t.test('after everything is forgotten everything is read anew, what was being re
   const before = keyOf(cache, cold)
   rows.set(warm.id, someCredential(vault, 'warm-2', warm))
   rows.set(cold.id, someCredential(vault, 'new', cold))
-  cache.forgetAll()
+  cache.invalidateAll()
   t.equal(await read(metrics.credentialEntries), 0)
   const after = [warm, cold].map(each => keyOf(cache, each))
   answer()
@@ -240,7 +235,7 @@ t.test('an old record in somebody’s hand does not bring its key back for other
   if (old === undefined) throw new Error('no record')
   const anew = someCredential(vault, 'new', credential)
   rows.set(credential.id, anew)
-  cache.forget(credential.id)
+  cache.invalidate(credential.id)
   t.equal(await keyOf(cache, old), 'old', 'a request that began before the change')
   t.equal(await keyOf(cache, anew), 'new')
   t.equal(await keyOf(cache, old), 'old')
@@ -279,7 +274,7 @@ t.test('nobody gets a key by its id alone', async t => {
       )
     }
   }
-  cache.forget(credential.id)
+  cache.invalidate(credential.id)
   state.store = 'waits'
   const both = [credential, { ...credential, organizationId: 'org_2' }].map(each => keyOf(cache, each))
   answer()
@@ -378,8 +373,8 @@ t.test('why a key leaves is counted', async t => {
   const [a, b, c] = [add('a'), add('b'), add('c')]
   for (const each of [a, b, c]) await cache.open(each)
   t.match(await evicted(state), { capacity: 1, expired: 0, forgotten: 0, replaced: 0 })
-  cache.forget(c.id)
-  cache.forget('unknown')
+  cache.invalidate(c.id)
+  cache.invalidate('unknown')
   t.match(await evicted(state), { capacity: 1, forgotten: 1 })
   const anew = someCredential(vault, 'b2', b)
   rows.set(b.id, anew)
@@ -419,7 +414,7 @@ t.test('every buffer that the vault handed out is zeroed by the time the key is 
     const credential = add(`sk-canary-${n}`)
     await cache.open(credential)
     const record = rows.get(credential.id)
-    if (record !== undefined && n % 3 === 0) cache.forget(record.id)
+    if (record !== undefined && n % 3 === 0) cache.invalidate(record.id)
     if (record !== undefined) cache.open(record)
     clock.advance(30_000)
   }
@@ -455,7 +450,7 @@ t.test('whatever happens, the bounds hold and nobody gets an old or foreign key'
           const version = (versions[which] ?? 0) + 1
           versions[which] = version
           rows.set(credential.id, someCredential(vault, `key-${which}-${version}`, credential))
-          cache.forget(credential.id)
+          cache.invalidate(credential.id)
         } else {
           const since = versions[which] ?? 0
           const record = each.withRecord ? rows.get(credential.id) : credential

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { openKey, sentKey } from '../../src/credentials/outgoing-key.ts'
+import { openKey, toOutgoingKey } from '../../src/credentials/outgoing-key.ts'
 import { parseProviderKey } from '../../src/credentials/parse/provider-key.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { endpointOf } from '../support/endpoint.ts'
@@ -19,7 +19,10 @@ function refused(run: () => unknown): string {
 
 t.test('a plain key is sent as it is, and scrubbed', async t => {
   const key = parseProviderKey('openai', JSON.stringify({ api_key: SECRET, region: 'us' }))
-  t.same(sentKey(key, endpointOf('openai-chat', { slug: 'openai' })), { text: SECRET, secrets: [SECRET] })
+  t.same(toOutgoingKey(key, endpointOf('openai-chat', { slug: 'openai' })), {
+    text: SECRET,
+    secrets: [SECRET],
+  })
 })
 
 t.test(
@@ -27,7 +30,7 @@ t.test(
   async t => {
     const aws = { accessKeyId: 'AKIAABCDEFGHIJKLMNOP', secretAccessKey: SECRET, region: 'us-east-1' }
     const key = parseProviderKey('amazon-bedrock', JSON.stringify(aws))
-    const message = refused(() => sentKey(key, endpointOf('openai-chat', { slug: 'amazon-bedrock' })))
+    const message = refused(() => toOutgoingKey(key, endpointOf('openai-chat', { slug: 'amazon-bedrock' })))
     t.match(message, /^provider_unavailable: .*amazon-bedrock.*AWS access key/)
     t.notMatch(message, /c0ffee|AKIA/)
   },
@@ -47,14 +50,14 @@ t.test('a resource of Azure is called only where the row of the provider says so
     const endpoint = endpointOf('openai-chat', { slug: 'azure' })
     return { ...endpoint, provider: { ...endpoint.provider, baseUrl } }
   }
-  t.same(sentKey(key, at('https://mine.openai.azure.com/openai/v1')), {
+  t.same(toOutgoingKey(key, at('https://mine.openai.azure.com/openai/v1')), {
     text: SECRET,
     secrets: [SECRET, 'another-key'],
   })
   for (const baseUrl of ['https://mine.services.ai.azure.com/x', 'https://evil.test/mine.openai.azure.com'])
     t.match(
-      refused(() => sentKey(key, at(baseUrl))),
-      'names no resource at the address',
+      refused(() => toOutgoingKey(key, at(baseUrl))),
+      'has no resource for the configured base URL',
     )
 })
 

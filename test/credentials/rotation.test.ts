@@ -1,6 +1,6 @@
 /** Changing master keys on a real database, while it is used. */
 import t, { type Test } from 'tap'
-import { createCredentialCache } from '../../src/credentials/opened.ts'
+import { OpenedKeys } from '../../src/credentials/opened.ts'
 import { checkRing, missingKeyIds, type RotationProgress, rotate } from '../../src/credentials/rotation.ts'
 import { createVault, ownerOf, type Vault, VaultError } from '../../src/credentials/vault.ts'
 import { VaultKeyError } from '../../src/credentials/vault-keys.ts'
@@ -100,7 +100,7 @@ t.test('two rotations at once do the work once', async t => {
 t.test('no opening fails while keys are rotated, added, changed and removed', async t => {
   const store = await opened(t)
   const records = await filled(store, old, 300)
-  const cache = createCredentialCache({
+  const cache = new OpenedKeys({
     store,
     vault: both,
     clock: new TestClock(),
@@ -145,7 +145,7 @@ t.test('no opening fails while keys are rotated, added, changed and removed', as
         await store.credentials.change(organizationId, id, { sealed }, NOW)
         wanted.set(id, key)
       }
-      cache.forget(id)
+      cache.invalidate(id)
       if (n >= 60) return
     }
   }

@@ -1,6 +1,6 @@
 /** Which keys are tried, in which order: every combination of flags and restrictions against an oracle. */
 import t from 'tap'
-import { NO_OWN_KEYS, OwnKeys } from '../../src/credentials/own-keys.ts'
+import { NO_CREDENTIALS, WorkspaceCredentials } from '../../src/credentials/catalog.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { route } from '../../src/gateway/routing/route.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
@@ -24,7 +24,7 @@ function routed({ credentials, request: { model, user, region, zdr } }: World): 
     ...(user === null ? {} : { user }),
     ...(zdr ? { provider: { zdr } } : {}),
   })
-  const scope = { ownKeys: new OwnKeys(credentials), keyHash: CALLER, dataRegion: region }
+  const scope = { ownKeys: new WorkspaceCredentials(credentials), keyHash: CALLER, dataRegion: region }
   try {
     const { candidates } = route(request, catalog, scope)
     return candidates.map(
@@ -76,7 +76,7 @@ const wider = createCatalog({
     { id: 'm/three', endpoints: [{ provider: 'r' }] },
   ],
 })
-const own = new OwnKeys([
+const own = new WorkspaceCredentials([
   credentialOf('p', { id: 'p1', sortOrder: 1 }),
   credentialOf('p', { id: 'p0', sortOrder: 0 }),
   credentialOf('q', { id: 'q0' }),
@@ -91,7 +91,7 @@ function names(body: Body, ownKeys = own): string[] {
   return candidates.map(({ endpoint, credential }) => credential?.id ?? endpoint.provider.slug)
 }
 
-function refusal(body: Body, ownKeys: OwnKeys): GatewayError {
+function refusal(body: Body, ownKeys: WorkspaceCredentials): GatewayError {
   try {
     names(body, ownKeys)
   } catch (error) {
@@ -124,30 +124,37 @@ t.test('an endpoint that honours the tools is preferred to an own key that does 
 })
 
 t.test('a provider without a shared key is served by own keys alone', async t => {
-  t.same(names({}, NO_OWN_KEYS), ['p', 'q'])
+  t.same(names({}, NO_CREDENTIALS), ['p', 'q'])
   t.same(names({ model: 'm/three' }), ['r0'])
-  const none = refusal({ model: 'm/three' }, NO_OWN_KEYS)
+  const none = refusal({ model: 'm/three' }, NO_CREDENTIALS)
   t.match(none, { code: 'no_endpoints', message: 'No provider key is configured for m/three' })
 })
 
 t.test('a model on own keys only has no shared endpoint at any provider', async t => {
-  const only = (fields = {}) => new OwnKeys([credentialOf('q', { id: 'q0', isByokOnly: true, ...fields })])
+  const only = (fields = {}) =>
+    new WorkspaceCredentials([credentialOf('q', { id: 'q0', isByokOnly: true, ...fields })])
   t.same(names({}, only()), ['q0'])
   t.same(names({ model: 'm/two' }, only({ allowedModels: ['m/one'] })), ['q'])
-  t.same(names({}, new OwnKeys([credentialOf('r', { id: 'r0', isRequired: true })])), ['r0', 'p', 'q'])
+  t.same(names({}, new WorkspaceCredentials([credentialOf('r', { id: 'r0', isRequired: true })])), [
+    'r0',
+    'p',
+    'q',
+  ])
   const other = createOnly('z')
   t.same(names({}, other), ['p', 'q'], 'a key of a provider that does not serve the model changes nothing')
 })
 
-function createOnly(provider: string): OwnKeys {
-  return new OwnKeys([credentialOf(provider, { isByokOnly: true })])
+function createOnly(provider: string): WorkspaceCredentials {
+  return new WorkspaceCredentials([credentialOf(provider, { isByokOnly: true })])
 }
 
 t.test(
   'who may not use the key that is required gets no shared endpoint either, and is told why',
   async t => {
     const stranger = { allowedApiKeyHashes: ['f'.repeat(64)] }
-    const required = new OwnKeys([credentialOf('q', { id: 'q0', isRequired: true, ...stranger })])
+    const required = new WorkspaceCredentials([
+      credentialOf('q', { id: 'q0', isRequired: true, ...stranger }),
+    ])
     t.same(names({}, required), ['p'])
     const refused = refusal({ model: 'm/two' }, required)
     t.equal(refused.status, 404)

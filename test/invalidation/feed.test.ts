@@ -1,11 +1,11 @@
-/** Word of changes between instances, by Redis and by PostgreSQL, over connections that are cut. */
+/** Invalidations between instances, by Redis and by PostgreSQL, over connections that are cut. */
 import { randomBytes } from 'node:crypto'
 import { createClient } from '@redis/client'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
-import type { Change } from '../../src/invalidation/bus.ts'
-import { startChangeFeed } from '../../src/invalidation/feed.ts'
+import type { Invalidation } from '../../src/invalidation/bus.ts'
+import { startInvalidationFeed } from '../../src/invalidation/feed.ts'
 import { POSTGRES_SERVER, withoutPostgres } from '../support/postgres.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -13,11 +13,19 @@ import { eventually } from '../support/stream-probe.ts'
 /** For what comes in a moment on a machine that is not busy; a late answer is no silence either. */
 const PATIENCE_MS = 60_000
 
-const ALL: Change = { kind: 'all' }
-const KEY: Change = { kind: 'key', hash: 'a'.repeat(64) }
-const CREDENTIALS: Change = { kind: 'credentials', organizationId: 'o', workspaceId: 'w', ids: ['1', '2'] }
-const GUARDRAILS: Change = { kind: 'guardrails', organizationId: 'o' }
-const MANY: Change = { ...CREDENTIALS, ids: Array.from({ length: 1000 }, (_, at) => `credential-${at}`) }
+const ALL: Invalidation = { kind: 'all' }
+const KEY: Invalidation = { kind: 'key', hash: 'a'.repeat(64) }
+const CREDENTIALS: Invalidation = {
+  kind: 'credentials',
+  organizationId: 'o',
+  workspaceId: 'w',
+  ids: ['1', '2'],
+}
+const GUARDRAILS: Invalidation = { kind: 'guardrails', organizationId: 'o' }
+const MANY: Invalidation = {
+  ...CREDENTIALS,
+  ids: Array.from({ length: 1000 }, (_, at) => `credential-${at}`),
+}
 
 interface Where {
   readonly redisUrl: string | null
@@ -26,14 +34,14 @@ interface Where {
 }
 
 function instance(t: Test, where: Where) {
-  const heard: Change[] = []
+  const heard: Invalidation[] = []
   const lines: string[] = []
-  const feed = startChangeFeed({
+  const feed = startInvalidationFeed({
     config: where,
     clock: systemClock,
     silenceMs: PATIENCE_MS,
     log: { fault: message => void lines.push(message), notice: message => void lines.push(message) },
-    onChange: change => void heard.push(change),
+    onInvalidation: change => void heard.push(change),
   })
   if (feed === null) throw new Error('there is nobody to tell')
   t.teardown(() => feed.close())
@@ -52,10 +60,15 @@ const forget = (instances: readonly Instance[]): void => {
 
 const everything = ({ heard }: Instance): boolean => heard.some(change => change.kind === 'all')
 
-const knows = ({ heard }: Instance, change: Change): boolean =>
+const knows = ({ heard }: Instance, change: Invalidation): boolean =>
   heard.some(each => JSON.stringify(each) === JSON.stringify(change))
 
-async function told(by: Instance, to: Instance, change: Change, expected: Change = change): Promise<boolean> {
+async function told(
+  by: Instance,
+  to: Instance,
+  change: Invalidation,
+  expected: Invalidation = change,
+): Promise<boolean> {
   by.feed.publish(change)
   return eventually(() => knows(to, expected), PATIENCE_MS)
 }
@@ -67,7 +80,7 @@ async function told(by: Instance, to: Instance, change: Change, expected: Change
 async function settled(by: Instance, to: readonly Instance[]): Promise<boolean> {
   for (let round = 0; round < 100; round++) {
     forget(to)
-    const mark: Change = { kind: 'key', hash: `mark ${round}` }
+    const mark: Invalidation = { kind: 'key', hash: `mark ${round}` }
     by.feed.publish(mark)
     // What could not be said as itself comes as a change of everything.
     const answered = () => to.every(each => knows(each, mark) || everything(each))
@@ -231,11 +244,11 @@ t.test(
 )
 
 t.test('one instance with a database of its own has nobody to tell', async t => {
-  const feed = startChangeFeed({
+  const feed = startInvalidationFeed({
     config: { redisUrl: null, redisPrefix: '', storageUrl: 'sqlite:./x.db' },
     clock: systemClock,
     log: { fault: () => undefined, notice: () => undefined },
-    onChange: () => undefined,
+    onInvalidation: () => undefined,
   })
   t.equal(feed, null)
 })

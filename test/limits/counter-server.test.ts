@@ -1,44 +1,43 @@
 /** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
 import t from 'tap'
-import { RemoteCounters } from '../../src/limits/counter-client.ts'
-import { CounterDesk } from '../../src/limits/counter-server.ts'
-import type { CounterEntry, Counters, Refusal } from '../../src/limits/counters.ts'
-import type { FromThread } from '../../src/threads/messages.ts'
+import { CounterClient } from '../../src/limits/counter-client.ts'
+import { type CounterRequest, CounterServer } from '../../src/limits/counter-server.ts'
+import type { CounterEntry, Counters, LimitExceeded } from '../../src/limits/counters.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const entry = (id: string): readonly CounterEntry[] => [
   { id, amount: 5, ceiling: 10, origin: null, endsMs: Number.POSITIVE_INFINITY },
 ]
-const REFUSAL: Refusal = { index: 0, total: 10, ceiling: 10 }
+const EXCEEDED: LimitExceeded = { index: 0, total: 10, ceiling: 10 }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
 function pair(take: Counters['take'] = () => null) {
   const given: [string | undefined, readonly number[]][] = []
-  const messages: FromThread[] = []
+  const messages: CounterRequest[] = []
   const faults: string[] = []
   const clock = new TestClock()
   const counters: Counters = { take, give: (entries, used) => void given.push([entries[0]?.id, used]) }
-  const remote = new RemoteCounters(message => {
+  const client = new CounterClient(message => {
     messages.push(message)
     // As between threads: nothing but plain data arrives.
     const plain = structuredClone(message)
-    if (plain.type === 'count') desk.receive(plain.takes, plain.gives)
+    server.receive(plain.takes, plain.gives)
   }, clock)
-  const desk = new CounterDesk(counters, { fault: message => void faults.push(message) }, answers =>
-    remote.answered(structuredClone(answers)),
+  const server = new CounterServer(counters, { fault: message => void faults.push(message) }, answers =>
+    client.receive(structuredClone(answers)),
   )
-  return { remote, desk, given, messages, faults, clock }
+  return { client, server, given, messages, faults, clock }
 }
 
 t.test(
   'what one turn has to say goes in one message, and what was used comes back to its entries',
   async t => {
-    const { remote, given, messages } = pair(entries => (entries[0]?.id === 'c' ? REFUSAL : null))
+    const { client, given, messages } = pair(entries => (entries[0]?.id === 'c' ? EXCEEDED : null))
     const [a, b, c] = [entry('a'), entry('b'), entry('c')]
-    t.same(await Promise.all([remote.take(a), remote.take(b), remote.take(c)]), [null, null, REFUSAL])
+    t.same(await Promise.all([client.take(a), client.take(b), client.take(c)]), [null, null, EXCEEDED])
     t.equal(messages.length, 1)
-    remote.give(b, [1])
-    remote.give(a, [2])
+    client.give(b, [1])
+    client.give(a, [2])
     await turn()
     t.equal(messages.length, 2)
     t.same(given, [
@@ -49,14 +48,14 @@ t.test(
 )
 
 t.test('what a thread held is given back when it has ended, also what it was still to get', async t => {
-  const late = Promise.withResolvers<Refusal | null>()
-  const { remote, desk, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : null))
+  const late = Promise.withResolvers<LimitExceeded | null>()
+  const { client, server, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : null))
   const [settled, held] = [entry('settled'), entry('held')]
-  await Promise.all([remote.take(settled), remote.take(held)])
-  void remote.take(entry('late'))
-  remote.give(settled, [5])
+  await Promise.all([client.take(settled), client.take(held)])
+  void client.take(entry('late'))
+  client.give(settled, [5])
   await turn()
-  desk.close()
+  server.close()
   t.same(given, [
     ['settled', [5]],
     ['held', []],
@@ -67,9 +66,9 @@ t.test('what a thread held is given back when it has ended, also what it was sti
 })
 
 t.test('who waits too long is told so, and what it gets later is given back', async t => {
-  const late = Promise.withResolvers<Refusal | null>()
-  const { remote, given, clock } = pair(() => late.promise)
-  const waiting = remote.take(entry('late'))
+  const late = Promise.withResolvers<LimitExceeded | null>()
+  const { client, given, clock } = pair(() => late.promise)
+  const waiting = client.take(entry('late'))
   await turn()
   clock.advance(2_000)
   await t.rejects(waiting, /in time/)
@@ -81,9 +80,9 @@ t.test('who waits too long is told so, and what it gets later is given back', as
 })
 
 t.test('counters that cannot be read are told of once, and refuse', async t => {
-  const { remote, faults } = pair(() => {
+  const { client, faults } = pair(() => {
     throw new Error('away')
   })
-  for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(remote.take(entry('x'))))
-  t.same(faults, ['what was spent cannot be read'])
+  for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.take(entry('x'))))
+  t.same(faults, ['cannot read spending from the store'])
 })

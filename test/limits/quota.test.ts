@@ -1,8 +1,8 @@
 /** Quotas over counters in memory, a real ledger and a clock that the test moves. */
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { createQuota, FREE, type QuotaSettings } from '../../src/limits/quota.ts'
-import { openCounters } from '../../src/limits/shared-counters.ts'
+import { createQuota, FREE, type QuotaOptions } from '../../src/limits/quota.ts'
+import { SharedCounters } from '../../src/limits/shared-counters.ts'
 import { createSpending } from '../../src/limits/spending.ts'
 import type { Caller, Reservation, SpendingLimit } from '../../src/protocol/records.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -15,7 +15,7 @@ const MICROS = 1e6
 const SILENT = { fault: () => undefined, notice: () => undefined }
 
 interface Options
-  extends Partial<Pick<QuotaSettings, 'enforceCredits' | 'requestsPerMinute' | 'tokensPerMinute'>> {
+  extends Partial<Pick<QuotaOptions, 'enforceCredits' | 'requestsPerMinute' | 'tokensPerMinute'>> {
   readonly clock?: TestClock
   readonly nodes?: number
 }
@@ -29,7 +29,8 @@ async function start(t: Test, options: Options = {}) {
     reads++
     if (fails) throw new Error('away')
   })
-  const open = () => openCounters({ redis: null, nodes: options.nodes ?? 1, spending, clock, log: SILENT })
+  const open = () =>
+    new SharedCounters({ redis: null, nodes: options.nodes ?? 1, spending, clock, log: SILENT })
   let counters = open()
   const quotaOf = () =>
     createQuota({
@@ -134,7 +135,7 @@ t.test('of a thousand requests at once as many are admitted as the limit has roo
   t.match(all.at(-1), {
     code: 'payment_required',
     message:
-      'The spending limit of this API key does not allow this request: it may cost up to 0.003 USD, and 0.001 of 1 USD are left',
+      'The spending limit of this API key does not allow this request: it may cost up to 0.003 USD; 0.001 USD of 1 USD remains',
   })
   t.equal(s.reads, 1, 'the ledger was read once')
   t.notOk(s.admit(caller, 0.001) instanceof Promise, 'a known counter is asked at once')
@@ -159,7 +160,7 @@ t.test('a request that came to more than was set aside counts with what it came 
   const caller = callerWith({ usd: 1 })
   const running = (await s.admit(caller, 0.1)) as Reservation
   running.settle(spent(3))
-  t.match((await s.refusal(caller, 0.000001))?.message, '0 of 1 USD are left')
+  t.match((await s.refusal(caller, 0.000001))?.message, '0 USD of 1 USD remains')
   t.match((await s.refusal(caller, 0))?.code, 'payment_required', 'a free one neither')
 })
 
@@ -209,12 +210,12 @@ t.test(
     await s.spend(0.4, { createdAt: '2026-03-11T00:00:00.000Z' })
     await s.spend(7, { keyHash: 'another' })
     const caller = callerWith({ usd: 1, reset: 'daily' })
-    t.match((await s.refusal(caller, 0.7))?.message, '0.6 of 1 USD')
+    t.match((await s.refusal(caller, 0.7))?.message, '0.6 USD of 1 USD')
     await s.admit(caller, 0.3)
-    t.match((await s.refusal(caller, 0.7))?.message, '0.3 of 1 USD')
+    t.match((await s.refusal(caller, 0.7))?.message, '0.3 USD of 1 USD')
     await s.restart()
-    t.match((await s.refusal(caller, 0.7))?.message, '0.6 of 1 USD', 'only what was running is forgotten')
-    t.match((await s.refusal(callerWith({ usd: 10, reset: 'weekly' }), 7))?.message, '4.6 of 10 USD')
+    t.match((await s.refusal(caller, 0.7))?.message, '0.6 USD of 1 USD', 'only what was running is forgotten')
+    t.match((await s.refusal(callerWith({ usd: 10, reset: 'weekly' }), 7))?.message, '4.6 USD of 10 USD')
   },
 )
 
@@ -223,7 +224,7 @@ t.test('what runs on own provider credentials counts when the key says so', asyn
   await s.spend(0.5, { isByok: true })
   const without = callerWith({ usd: 1 })
   const withThem = callerWith({ usd: 1, includeByok: true })
-  t.match((await s.refusal(withThem, 0.6, { ownUsd: 0 }))?.message, '0.5 of 1 USD')
+  t.match((await s.refusal(withThem, 0.6, { ownUsd: 0 }))?.message, '0.5 USD of 1 USD')
   t.equal(await s.refusal(without, 100, { ownUsd: 0 }), null, 'own credentials are all that is left')
   const running = (await s.admit(without, 1, { ownUsd: 1 })) as Reservation
   running.settle(spent(1, { isByok: true }))
@@ -237,7 +238,7 @@ t.test(
     t.equal(s.limits(UNLIMITED), true)
     t.match(await s.refusal(UNLIMITED, 0.5), {
       code: 'payment_required',
-      message: 'Insufficient credits: this request may cost up to 0.5 USD, and 0 USD are left',
+      message: 'Insufficient credits: this request may cost up to 0.5 USD; 0 USD remains',
     })
     await s.store.credits.add({ id: 'c', organizationId: 'o', amount: MICROS, note: null, createdAt: 'x' })
     s.clock.advance(1000)
@@ -309,7 +310,7 @@ t.test('what got lost on the way is found in the ledger in time', async t => {
   s.clock.advance(600_000)
   await new Promise(resolve => setImmediate(resolve))
   await new Promise(resolve => setImmediate(resolve))
-  t.match((await s.refusal(caller, 0.5))?.message, '0.2 of 1 USD')
+  t.match((await s.refusal(caller, 0.5))?.message, '0.2 USD of 1 USD')
 })
 
 t.test('counters that nobody asks for are forgotten, running ones are not', async t => {
@@ -321,7 +322,7 @@ t.test('counters that nobody asks for are forgotten, running ones are not', asyn
     return s.reads
   }
   const known = later()
-  t.match((await s.refusal(caller, 0.2))?.message, '0.1 of 1 USD')
+  t.match((await s.refusal(caller, 0.2))?.message, '0.1 USD of 1 USD')
   t.equal(s.reads, known)
   running.settle(spent(0))
   const forgotten = later()
@@ -333,7 +334,7 @@ t.test('one of several instances without a common counter takes its share', asyn
   const s = await start(t, { nodes: 4, requestsPerMinute: 2 })
   await s.spend(0.2)
   const caller = callerWith({ usd: 1 })
-  t.match((await s.refusal(caller, 0.201))?.message, '0.2 of 0.4 USD')
+  t.match((await s.refusal(caller, 0.201))?.message, '0.2 USD of 0.4 USD')
   t.equal(await s.refusal(caller, 0.2), null)
   t.equal((await s.refusal(caller, 0))?.code, 'rate_limit_exceeded', 'at least one')
 })

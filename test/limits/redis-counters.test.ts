@@ -2,8 +2,8 @@
 import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
 import { type Clock, systemClock } from '../../src/clock.ts'
-import type { CounterEntry, Refusal } from '../../src/limits/counters.ts'
-import { openCounters, type SharedCounters } from '../../src/limits/shared-counters.ts'
+import type { CounterEntry, LimitExceeded } from '../../src/limits/counters.ts'
+import { SharedCounters } from '../../src/limits/shared-counters.ts'
 import { turns } from '../support/raw-http.ts'
 import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -24,7 +24,7 @@ interface Books {
   gate: Promise<void>
 }
 
-interface Instance extends SharedCounters {
+interface Instance extends Pick<SharedCounters, 'take' | 'give' | 'close' | 'degraded'> {
   readonly lines: string[]
 }
 
@@ -35,7 +35,7 @@ function instance(
   options: { nodes?: number; aliveMs?: number; silenceMs?: number; clock?: Clock } = {},
 ): Instance {
   const lines: string[] = []
-  const counters = openCounters({
+  const counters = new SharedCounters({
     redis: { url: redis.url, prefix: 'test:' },
     nodes: options.nodes ?? 1,
     clock: options.clock ?? systemClock,
@@ -55,7 +55,15 @@ function instance(
     ...(options.aliveMs === undefined ? {} : { aliveMs: options.aliveMs }),
   })
   t.teardown(() => counters.close())
-  return Object.assign(Object.create(counters) as SharedCounters, { lines })
+  return {
+    lines,
+    get degraded() {
+      return counters.degraded
+    },
+    take: entries => counters.take(entries),
+    give: (entries, used) => counters.give(entries, used),
+    close: () => counters.close(),
+  }
 }
 
 const newBooks = (spent = 0): Books => ({ spent, reads: 0, gate: Promise.resolve() })
@@ -79,7 +87,7 @@ const rate = (amount: number, ceiling: number): CounterEntry => ({
 const ready = (...instances: Instance[]): Promise<boolean> =>
   eventually(() => instances.every(each => !each.degraded), PATIENCE_MS)
 
-const admitted = (answers: readonly (Refusal | null)[]): number =>
+const admitted = (answers: readonly (LimitExceeded | null)[]): number =>
   answers.filter(answer => answer === null).length
 
 /** What one asks of Redis beside the instances. */
@@ -188,7 +196,7 @@ t.test('Redis is killed: nobody waits, shares are kept to, and it comes back', W
   for (const each of [one, two]) {
     t.notOk(each.take([money(1, 100)]) instanceof Promise, 'nobody waits for what is away')
   }
-  t.same(one.lines, ['redis is away'], 'told once')
+  t.same(one.lines, ['redis is unavailable'], 'told once')
 
   // All of it has come to the ledger meanwhile.
   books.spent = 10
@@ -198,7 +206,7 @@ t.test('Redis is killed: nobody waits, shares are kept to, and it comes back', W
     await eventually(async () => (await one.take([money(1, 100)])) !== null, PATIENCE_MS),
     'what runs is known again',
   )
-  t.same(one.lines, ['redis is away', 'redis answers again'])
+  t.same(one.lines, ['redis is unavailable', 'redis is available again'])
 })
 
 t.test('Redis that hangs is no different, and a short silence does no harm', WITH_REDIS, async t => {
@@ -290,7 +298,7 @@ t.test('nobody waits for a ledger that is slow while limits are known well enoug
 
 t.test('no message repeats the password of the URL', WITH_REDIS, async t => {
   const lines: unknown[] = []
-  const counters = openCounters({
+  const counters = new SharedCounters({
     redis: { url: 'redis://user:secret-word@127.0.0.1:1/0', prefix: 'x' },
     nodes: 1,
     clock: systemClock,

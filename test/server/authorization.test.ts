@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createKey, createKeyRing } from '../../src/access/keys.ts'
+import { ApiKeys, createKey } from '../../src/access/keys.ts'
 import type { Route } from '../../src/api/handler.ts'
 import { systemClock } from '../../src/clock.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -87,7 +87,7 @@ t.test('no Authorization header is more than a 401', async t => {
       reply.json(200, {})
     },
   }
-  const front = await startFrontEnd(t, [route], { keys: createKeyRing({ store, clock: systemClock }) })
+  const front = await startFrontEnd(t, [route], { keys: new ApiKeys({ store, clock: systemClock }) })
 
   const ask = async (authorization: string) => {
     const client = new RawClient(front.port)

@@ -4,7 +4,7 @@
  */
 
 import type { Config } from '../../src/config/config.ts'
-import type { Credential } from '../../src/credentials/own-keys.ts'
+import type { Credential } from '../../src/credentials/catalog.ts'
 import { credentialOf } from './own-keys.ts'
 
 export const CALLER = 'a'.repeat(64)

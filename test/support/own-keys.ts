@@ -1,6 +1,6 @@
 /** Own provider credentials for tests: records with everything unrestricted unless a case says otherwise. */
 import { randomUUID } from 'node:crypto'
-import type { Credential } from '../../src/credentials/own-keys.ts'
+import type { Credential } from '../../src/credentials/catalog.ts'
 import type { Vault } from '../../src/credentials/vault.ts'
 import {
   type CredentialRecord,

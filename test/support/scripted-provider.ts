@@ -125,7 +125,8 @@ function stream(response: ServerResponse, reply: ScriptedReply): void {
     send({ delta: { tool_calls: toolCalls(reply).map((call, index) => ({ index, ...call })) } })
   }
   if (reply.breaks) {
-    response.destroy()
+    // Only once the content is on its way: what is destroyed with it would never arrive.
+    response.write(': the end\n\n', () => response.destroy())
     return
   }
   send({ delta: {}, finish_reason: finish(reply) })

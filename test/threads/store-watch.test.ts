@@ -66,7 +66,7 @@ t.test('one that is away is tried until it comes, and then watched', async t => 
   clock.advance(500)
   t.equal(await watch.prepared, 'ready')
   t.equal(watch.state, 'there')
-  t.same(lines, ['the storage cannot be used', 'the storage can be used'], 'told once each way')
+  t.same(lines, ['cannot use the store', 'the store is available again'], 'told once each way')
 
   away.fails = REFUSED
   for (let n = 0; n < 3; n++) {

@@ -3,7 +3,7 @@
  * and an address for one model. Pure.
  */
 import { isIP } from 'node:net'
-import { KeyFields, keyRefusal, parseKeyJson } from './key-json.ts'
+import { KeyFields, keyError, parseKeyJson } from './key-json.ts'
 import { API_KEY, API_KEY_EXPECTED } from './plain-key.ts'
 
 export interface AzureResource {
@@ -18,11 +18,11 @@ export interface AzureDeployment {
   /** The catalogue's model that it serves. */
   readonly modelSlug: string
   /**
-   * HTTPS on a public name. What the name resolves to is not known here: whoever connects has to refuse private
-   * addresses, as for every address that a caller gives.
+   * HTTPS on a public name. The name is not resolved here: the transport has to refuse private addresses, as for every
+   * address that a caller gives.
    */
   readonly endpointUrl: string
-  /** What the deployment calls the model. */
+  /** The deployment's own name of the model. */
   readonly modelId: string
 }
 
@@ -40,9 +40,9 @@ const RESOURCE_FIELDS = ['api_key', 'resource_name', 'resource_type']
 const DEPLOYMENT_FIELDS = ['model_slug', 'endpoint_url', 'api_key', 'model_id']
 const RESOURCE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?$/
 const MODEL_SLUG = /^(?=.{1,256}$)~?[A-Za-z0-9][\w.:-]*(?:\/[A-Za-z0-9][\w.:-]*)+$/
-/** It may stand in a path. */
+/** It may be part of a path. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
-/** Last labels of names that are not of the public DNS. */
+/** Last labels of names outside the public DNS. */
 const LOCAL_DOMAINS = new Set([
   ...['localhost', 'local', 'localdomain', 'internal', 'intranet', 'private', 'corp', 'home', 'lan'],
   ...['test', 'example', 'invalid', 'onion', 'alt', 'arpa'],
@@ -52,30 +52,30 @@ const LOCAL_DOMAINS = new Set([
 export function parseAzureKey(text: string): AzureKey {
   const value = parseKeyJson(text)
   if (!Array.isArray(value) || value.length === 0 || value.length > ELEMENTS_MAX) {
-    throw keyRefusal(`must be a JSON array of 1 to ${ELEMENTS_MAX} resources and deployments`)
+    throw keyError(`must be a JSON array of 1 to ${ELEMENTS_MAX} resources and deployments`)
   }
   const resources: AzureResource[] = []
   const deployments: AzureDeployment[] = []
   for (const [index, element] of value.entries()) {
     const fields = new KeyFields(element, `[${index}].`)
     if (DEPLOYMENT_FIELDS.some(name => name !== 'api_key' && fields.has(name))) {
-      deployments.push(deployment(fields.only(DEPLOYMENT_FIELDS)))
-    } else resources.push(resource(fields.only(RESOURCE_FIELDS)))
+      deployments.push(readDeployment(fields.only(DEPLOYMENT_FIELDS)))
+    } else resources.push(readResource(fields.only(RESOURCE_FIELDS)))
   }
   if (new Set(deployments.map(({ modelSlug }) => modelSlug)).size < deployments.length) {
-    throw keyRefusal('must not have two deployments of the same model_slug')
+    throw keyError('must not have two deployments of the same model_slug')
   }
   const secrets = [...new Set([...deployments, ...resources].map(({ apiKey }) => apiKey))]
   return { kind: 'azure', resources, deployments, region: null, secrets }
 }
 
-/** What may serve a model, in the order of trying: its own deployment alone, or else every resource. */
+/** Selects the targets for a model, in the order of trying: its own deployment alone, or else every resource. */
 export function azureTargets(key: AzureKey, modelId: string): readonly (AzureDeployment | AzureResource)[] {
   const own = key.deployments.filter(({ modelSlug }) => modelSlug === modelId)
   return own.length > 0 ? own : key.resources
 }
 
-function resource(fields: KeyFields): AzureResource {
+function readResource(fields: KeyFields): AzureResource {
   const type = fields.text(
     'resource_type',
     value => value === 'ai_foundry' || value === 'openai',
@@ -88,7 +88,7 @@ function resource(fields: KeyFields): AzureResource {
   }
 }
 
-function deployment(fields: KeyFields): AzureDeployment {
+function readDeployment(fields: KeyFields): AzureDeployment {
   return {
     apiKey: fields.text('api_key', API_KEY, API_KEY_EXPECTED),
     modelSlug: fields.text('model_slug', MODEL_SLUG, 'a model slug of the form vendor/model'),
@@ -104,12 +104,12 @@ function deployment(fields: KeyFields): AzureDeployment {
 }
 
 function isPublicHttps(text: string): boolean {
-  // The parser drops tabs, turns backslashes and forgives an empty user.
+  // The URL parser drops tabs, converts backslashes and accepts an empty user.
   if (text.length > URL_MAX_CHARS || !/^https:\/\/[^\s\\@/?#]+(?:[/?][!-~]*)?$/i.test(text)) return false
   if (!URL.canParse(text)) return false
   const { hostname, port, hash, searchParams, username, password } = new URL(text)
   if (port !== '' || hash !== '' || text.includes('#') || username !== '' || password !== '') return false
-  // Any other parameter may be a key, and keys do not belong into URLs.
+  // Any other parameter may be a key, and keys do not belong in URLs.
   if ([...searchParams.keys()].some(name => name !== 'api-version')) return false
   return isPublicName(hostname)
 }

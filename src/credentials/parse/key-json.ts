@@ -1,15 +1,15 @@
 /**
- * Reading provider keys that are JSON. Pure. What is refused is told by the name of the documented field; nothing of
- * the key itself is ever repeated, names of unknown fields included: a key may have been pasted into any place.
+ * Reads provider keys that are JSON. Pure. Errors name the documented field and never repeat any part of the input,
+ * not even names of unknown fields: a key may have been pasted anywhere.
  */
 import { GatewayError } from '../../errors.ts'
 
-/** `what` says what was expected, for the client. */
-export function keyRefusal(what: string): GatewayError {
-  return new GatewayError('invalid_request', `key: ${what}`)
+/** `problem` goes to the client. */
+export function keyError(problem: string): GatewayError {
+  return new GatewayError('invalid_request', `key: ${problem}`)
 }
 
-/** Whether the text can only have been meant as JSON. */
+/** True if the text can only have been meant as JSON. */
 export function looksLikeJson(text: string): boolean {
   return /^\s*[[{"]/.test(text)
 }
@@ -20,20 +20,20 @@ export function parseKeyJson(text: string): unknown {
     return JSON.parse(text)
   } catch {
     // The parser's own message quotes the text.
-    throw keyRefusal('must be valid JSON')
+    throw keyError('must be valid JSON')
   }
 }
 
 /** The fields of one JSON object of a key. */
 export class KeyFields {
   readonly #fields: ReadonlyMap<string, unknown>
-  /** Before the names of fields in messages, e.g. `[2].`. */
+  /** Stands before field names in messages, e.g. `[2].`. */
   readonly #path: string
 
-  /** @throws GatewayError `invalid_request` when it is no object. */
+  /** @throws GatewayError `invalid_request` when it is not an object. */
   constructor(value: unknown, path = '') {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      throw keyRefusal(`${path === '' ? '' : `${path.slice(0, -1)} `}must be a JSON object`)
+      throw keyError(`${path === '' ? '' : `${path.slice(0, -1)} `}must be a JSON object`)
     }
     this.#fields = new Map(Object.entries(value))
     this.#path = path
@@ -43,18 +43,18 @@ export class KeyFields {
     return this.#fields.has(name)
   }
 
-  /** @throws GatewayError `invalid_request` when there are others than these. */
+  /** Checks that there are no other fields. @throws GatewayError `invalid_request` */
   only(names: readonly string[]): this {
     for (const name of this.#fields.keys()) {
-      if (!names.includes(name)) throw keyRefusal(`${this.#where()}must have only ${listed(names)}`)
+      if (!names.includes(name)) throw keyError(`${this.#where()}must have only ${joinNames(names)}`)
     }
     return this
   }
 
-  /** @throws GatewayError `invalid_request` when it is missing or does not fit; `expected` says what would. */
+  /** @throws GatewayError `invalid_request` when it is missing or does not fit; the message has `expected`. */
   text(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string {
     const value = this.optionalText(name, fits, expected)
-    if (value === null) throw keyRefusal(`${this.#path}${name} is required`)
+    if (value === null) throw keyError(`${this.#path}${name} is required`)
     return value
   }
 
@@ -63,7 +63,7 @@ export class KeyFields {
     const value = this.#fields.get(name)
     if (value === undefined || value === null) return null
     const good = typeof value === 'string' && (typeof fits === 'function' ? fits(value) : fits.test(value))
-    if (!good) throw keyRefusal(`${this.#path}${name} must be ${expected}`)
+    if (!good) throw keyError(`${this.#path}${name} must be ${expected}`)
     return value
   }
 
@@ -72,6 +72,6 @@ export class KeyFields {
   }
 }
 
-function listed(names: readonly string[]): string {
+function joinNames(names: readonly string[]): string {
   return names.length === 1 ? `${names[0]}` : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
 }

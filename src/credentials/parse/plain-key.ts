@@ -1,6 +1,6 @@
 /** Keys that are one string, alone or with the region in which they are valid. Pure. */
 import type { DeclaredRegion } from '../../storage/store.ts'
-import { KeyFields, keyRefusal, looksLikeJson, parseKeyJson } from './key-json.ts'
+import { KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 
 export interface PlainKey {
   readonly kind: 'plain'
@@ -9,14 +9,14 @@ export interface PlainKey {
   readonly secrets: readonly string[]
 }
 
-/** What a header carries: no provider's key is anywhere near this long. */
+/** The characters that a header can carry; no provider's key is nearly this long. */
 export const API_KEY = /^[\x21-\x7e]{1,4096}$/
 export const API_KEY_EXPECTED = 'an API key of 1 to 4096 printable ASCII characters without spaces'
 const REGIONS: readonly string[] = ['us', 'europe', 'global'] satisfies DeclaredRegion[]
 
 /** @throws GatewayError `invalid_request` that begins with `key: ` */
 export function parsePlainKey(text: string): PlainKey {
-  if (looksLikeJson(text)) throw keyRefusal('must be the plain key for this provider, not JSON')
+  if (looksLikeJson(text)) throw keyError('must be the plain key for this provider, not JSON')
   return plainKey(text)
 }
 
@@ -31,7 +31,7 @@ export function parseRegionalKey(text: string): PlainKey {
 
 /** @throws GatewayError `invalid_request` */
 export function plainKey(text: string): PlainKey {
-  if (!API_KEY.test(text)) throw keyRefusal(`must be ${API_KEY_EXPECTED}`)
+  if (!API_KEY.test(text)) throw keyError(`must be ${API_KEY_EXPECTED}`)
   return { kind: 'plain', apiKey: text, region: null, secrets: [text] }
 }
 

@@ -1,10 +1,10 @@
 /**
- * A provider key that an organization brings: what forms it has at which provider, what the upstream needs of it, and
- * the label by which people know it. Pure. A refusal names the documented field and never repeats the key.
+ * Parses the provider key that an organization brings, by the forms of its provider, and makes the label that people
+ * see. Pure. Errors name the documented field and never repeat the key.
  */
 import type { DeclaredRegion } from '../../storage/store.ts'
 import { type AzureKey, parseAzureKey } from './azure-key.ts'
-import { KeyFields, keyRefusal, looksLikeJson, parseKeyJson } from './key-json.ts'
+import { KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 import { type PlainKey, parsePlainKey, parseRegionalKey, plainKey } from './plain-key.ts'
 import { parseVertexKey, type VertexKey } from './vertex-key.ts'
 
@@ -12,15 +12,15 @@ export interface AwsKey {
   readonly kind: 'aws'
   readonly accessKeyId: string
   readonly secretAccessKey: string
-  /** Where the key is used; part of the provider's host name. */
+  /** AWS region of the key; part of the provider's host name. */
   readonly awsRegion: string
   readonly region: null
   readonly secrets: readonly string[]
 }
 
 /**
- * Of every kind: `region` is what the key itself declares for `declared_region`, `secrets` all that has to be taken
- * out of what a provider answers. Strings, so what was read cannot be wiped: keep it no longer than it is needed.
+ * A parsed key. In every kind `region` is the key's own value for `declared_region`, and `secrets` are the parts to
+ * scrub from a provider's replies. Strings cannot be zeroed: keep them no longer than needed.
  */
 export type ProviderKey = PlainKey | AwsKey | AzureKey | VertexKey
 
@@ -37,16 +37,16 @@ const READERS = new Map<string, (text: string) => ProviderKey>([
 ])
 
 /**
- * Reads a key as the provider of this slug has them.
+ * Parses a key by the forms of the provider with this slug.
  * @throws GatewayError `invalid_request` that begins with `key: `
  */
 export function parseProviderKey(provider: string, text: string): ProviderKey {
-  if (text.length > KEY_MAX_CHARS) throw keyRefusal(`must have at most ${KEY_MAX_CHARS} characters`)
+  if (text.length > KEY_MAX_CHARS) throw keyError(`must have at most ${KEY_MAX_CHARS} characters`)
   return (READERS.get(provider) ?? parsePlainKey)(text)
 }
 
-/** What is kept of a key in clear. @throws as parseProviderKey */
-export function readKey(
+/** Reads the parts of a key that are stored unencrypted. @throws as parseProviderKey */
+export function describeKey(
   provider: string,
   text: string,
 ): { readonly label: string; readonly region: DeclaredRegion | null } {
@@ -54,39 +54,39 @@ export function readKey(
   return { label: maskKey(key), region: key.region }
 }
 
-/** Beginnings that say whose key it is and nothing of the key. Any other beginning may be part of the secret. */
+/** Prefixes that name the provider and are no secret. Any other beginning may be part of the secret. */
 const KNOWN_PREFIX = /^(?:(?:sk|rk|gsk|xai|csk|pplx|nvapi|fw|hf|r8|tgp|key)[-_]|AIza|AKIA|ABSK)/
-/** Shorter ones would lose too much of themselves by four characters. */
+/** Four characters would reveal too much of a shorter key. */
 const LABEL_MIN_CHARS = 16
 const LABEL_CHARACTERS = 4
 const HIDDEN = '****'
 
 /**
- * The label for people, as `sk-...AbCd`: a known prefix, three dots, the last four characters; `****` for anything
- * shorter than 16. Of a key with several parts it is the part that names it: the access key id of AWS, the key id of
- * a service account; of several keys the first, and how many more there are.
+ * Makes the label for people, as `sk-...AbCd`: a known prefix, three dots, the last four characters; `****` for a text
+ * shorter than 16. A key with several parts is labelled by the part that names it: the access key id of AWS, the key
+ * id of a service account; several keys by the first one and the number of others.
  */
 export function maskKey(key: ProviderKey): string {
   switch (key.kind) {
     case 'plain':
-      return masked(key.apiKey)
+      return maskText(key.apiKey)
     case 'aws':
-      return masked(key.accessKeyId)
+      return maskText(key.accessKeyId)
     case 'vertex':
-      return masked(key.privateKeyId ?? '')
+      return maskText(key.privateKeyId ?? '')
     case 'azure': {
       const [first = '', ...others] = key.secrets
-      return others.length === 0 ? masked(first) : `${masked(first)} +${others.length}`
+      return others.length === 0 ? maskText(first) : `${maskText(first)} +${others.length}`
     }
   }
 }
 
-function masked(text: string): string {
+function maskText(text: string): string {
   if (text.length < LABEL_MIN_CHARS) return HIDDEN
   return `${KNOWN_PREFIX.exec(text)?.[0] ?? ''}...${text.slice(-LABEL_CHARACTERS)}`
 }
 
-/** Of a user, whose keys begin with AKIA; those of sessions (ASIA) need a token and end within hours. */
+/** A user's access key (AKIA). Session keys (ASIA) need a token and expire within hours. */
 const ACCESS_KEY_ID = /^AKIA[A-Z0-9]{12,124}$/
 const SECRET_ACCESS_KEY = /^[A-Za-z0-9/+=]{16,128}$/
 const AWS_REGION = /^[a-z]{2,3}(?:-[a-z]{2,12}){1,2}-\d{1,2}$/

@@ -1,6 +1,6 @@
 /** Keys of Google Vertex: the JSON of a service account, with the region and the bucket to work in. Pure. */
 import { createPrivateKey } from 'node:crypto'
-import { KeyFields, keyRefusal, parseKeyJson } from './key-json.ts'
+import { KeyFields, keyError, parseKeyJson } from './key-json.ts'
 
 export interface VertexKey {
   readonly kind: 'vertex'
@@ -9,17 +9,17 @@ export interface VertexKey {
   readonly privateKey: string
   /** Names the key at the provider; no secret. */
   readonly privateKeyId: string | null
-  /** Stands in paths of the provider. */
+  /** Part of the provider's paths. */
   readonly projectId: string
   /** `global`, a multi-region or a region of the provider; part of its host name. */
   readonly location: string
-  /** Where batches keep their files. */
+  /** Bucket for the files of batches. */
   readonly bucket: string | null
   readonly region: null
   readonly secrets: readonly string[]
 }
 
-/** Where a signed assertion is exchanged for a token: fixed, so that nobody can have one sent elsewhere. */
+/** Exchanges a signed assertion for a token. Fixed, so that no key can send an assertion elsewhere. */
 const VERTEX_TOKEN_URI = 'https://oauth2.googleapis.com/token'
 
 const EMAIL = /^[A-Za-z0-9._-]{1,128}@(?:[a-z0-9-]{1,64}\.){1,8}gserviceaccount\.com$/
@@ -36,7 +36,7 @@ export function parseVertexKey(text: string): VertexKey {
   fields.text('type', value => value === 'service_account', 'service_account')
   const privateKey = fields.text('private_key', value => value.length <= 16_384, 'an RSA key in PEM form')
   checkRsa(privateKey)
-  // Both are in every file of the provider; other values would send signed assertions, or calls, elsewhere.
+  // Both are in every file of the provider; other values would send signed assertions or requests elsewhere.
   fields.optionalText('token_uri', value => value === VERTEX_TOKEN_URI, VERTEX_TOKEN_URI)
   fields.optionalText('universe_domain', value => value === 'googleapis.com', 'googleapis.com')
   return {
@@ -58,9 +58,9 @@ function checkRsa(pem: string): void {
     const key = createPrivateKey(pem)
     if (key.asymmetricKeyType === 'rsa') bits = key.asymmetricKeyDetails?.modulusLength
   } catch {
-    // Told below; the library's message may quote the text.
+    // Reported below; the library's message may quote the text.
   }
   if (bits === undefined || bits < RSA_MIN_BITS) {
-    throw keyRefusal(`private_key must be an RSA key of at least ${RSA_MIN_BITS} bits in PEM form`)
+    throw keyError(`private_key must be an RSA key of at least ${RSA_MIN_BITS} bits in PEM form`)
   }
 }

@@ -1,5 +1,5 @@
 /** The candidates of a request that was refused before routing, for its metadata. Serve threads. */
-import type { Credentials } from '../../credentials/catalog.ts'
+import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Guard } from '../guard/guard.ts'
@@ -8,7 +8,7 @@ import { route } from './route.ts'
 
 export interface ExplainRefusedDeps {
   readonly catalog: Catalog
-  readonly credentials: Pick<Credentials, 'of'>
+  readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly guard: Pick<Guard, 'restrictions'>
 }
 

@@ -2,7 +2,7 @@
  * What may leave a candidate out: the caller's preferences and the data region of the request. Pure.
  * A credential's own word on data goes before the policy of its endpoint; everything else is the endpoint's alone.
  */
-import { isWithin, retainsNothing } from '../../credentials/own-keys.ts'
+import { isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { UNITS_PER_USD } from '../../money.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { DataRegion, Endpoint } from '../../providers/provider.ts'

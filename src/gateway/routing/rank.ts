@@ -1,5 +1,5 @@
 /** Ranking: who may serve a request, in the order in which they are tried. Hot path. */
-import type { Credentials } from '../../credentials/catalog.ts'
+import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { whenReady } from '../../ready.ts'
 import type { RunningExchange } from '../running.ts'
@@ -9,7 +9,7 @@ import type { Stay, Stickiness } from './sticky.ts'
 
 export interface RankDeps {
   readonly catalog: Catalog
-  readonly credentials: Pick<Credentials, 'of'>
+  readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly stickiness: Stickiness
 }
 

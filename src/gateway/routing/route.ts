@@ -4,7 +4,7 @@
  * then the shared endpoints; then the own keys that are fallbacks. Within each of the three the caller's preferences
  * sort the endpoints, or the catalogue's order stands, and the keys for one endpoint go by their sort order.
  */
-import { NO_OWN_KEYS, type OwnKeys } from '../../credentials/own-keys.ts'
+import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -23,7 +23,7 @@ export interface Route {
 /** For whom a request is routed. */
 export interface Scope {
   /** Of the caller's workspace. */
-  readonly ownKeys: OwnKeys
+  readonly ownKeys: WorkspaceCredentials
   /** SHA-256 of the caller's API key. */
   readonly keyHash: string
   readonly dataRegion: DataRegion | null
@@ -31,7 +31,7 @@ export interface Scope {
   readonly restrictions?: Restrictions | null
 }
 
-const SHARED_ONLY: Scope = { ownKeys: NO_OWN_KEYS, keyHash: '', dataRegion: null }
+const SHARED_ONLY: Scope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
 
 /** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
 const BYOK_REQUIRED = 'byok_required'
@@ -109,14 +109,14 @@ function modelTiers(
   }
   const { ownKeys } = scope
   const asker = { keyHash: scope.keyHash, user: wish.request.user ?? null }
-  const isReserved = !ownKeys.isEmpty && ownKeys.reserves(model)
+  const isReserved = !ownKeys.isEmpty && ownKeys.isByokOnly(model)
   for (const endpoint of sorted(model.endpoints, wish.preferences)) {
     const { provider } = endpoint
-    if (isReserved || ownKeys.requiredFor(provider.slug)) excludedBy.add(BYOK_REQUIRED)
+    if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
     else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
     else offer({ endpoint, credential: null })
     if (ownKeys.isEmpty) continue
-    for (const credential of ownKeys.serving(endpoint, asker)) offer({ endpoint, credential })
+    for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
   }
   return preferCapable({ own, shared, fallback }, wish.request)
 }

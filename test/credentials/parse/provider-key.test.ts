@@ -3,7 +3,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { azureTargets } from '../../../src/credentials/parse/azure-key.ts'
-import { maskKey, parseProviderKey, readKey } from '../../../src/credentials/parse/provider-key.ts'
+import { describeKey, maskKey, parseProviderKey } from '../../../src/credentials/parse/provider-key.ts'
 import { GatewayError } from '../../../src/errors.ts'
 
 const pem = (bits: number) =>
@@ -372,7 +372,8 @@ const LABELS: readonly (readonly [string, string, string])[] = [
 ]
 
 t.test('labels follow one rule', async t => {
-  for (const [provider, key, label] of LABELS) t.equal(readKey(provider, key).label, label, key.slice(0, 40))
+  for (const [provider, key, label] of LABELS)
+    t.equal(describeKey(provider, key).label, label, key.slice(0, 40))
 })
 
 t.test('a label shows four characters of a key at most, and none of a short one', async t => {
@@ -392,8 +393,12 @@ t.test('a label shows four characters of a key at most, and none of a short one'
 })
 
 t.test('the region comes from the key alone', async t => {
-  t.equal(readKey('openai', json({ api_key: 'sk-1', region: 'europe' })).region, 'europe')
-  t.equal(readKey('openai', 'sk-1').region, null)
-  t.equal(readKey('amazon-bedrock', json(AWS)).region, null, 'a place of the provider is no declared region')
-  t.equal(readKey('azure', json([RESOURCE])).region, null)
+  t.equal(describeKey('openai', json({ api_key: 'sk-1', region: 'europe' })).region, 'europe')
+  t.equal(describeKey('openai', 'sk-1').region, null)
+  t.equal(
+    describeKey('amazon-bedrock', json(AWS)).region,
+    null,
+    'a place of the provider is no declared region',
+  )
+  t.equal(describeKey('azure', json([RESOURCE])).region, null)
 })

@@ -1,7 +1,7 @@
 /** What an exchange is charged for when it ends before its reply did. */
 import t from 'tap'
 import { systemClock } from '../../../src/clock.ts'
-import { NO_OWN_KEYS } from '../../../src/credentials/own-keys.ts'
+import { NO_CREDENTIALS } from '../../../src/credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../../src/errors.ts'
 import { FORMATS } from '../../../src/formats/table.ts'
 import { settle } from '../../../src/gateway/accounting/account.ts'
@@ -84,7 +84,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
     hashEndUser: () => 'u',
-    credentials: { of: () => NO_OWN_KEYS },
+    credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, admit: () => FREE },
     stepsOf: NO_STEPS,
     guard: {

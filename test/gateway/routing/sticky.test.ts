@@ -1,5 +1,5 @@
 import t from 'tap'
-import { OwnKeys } from '../../../src/credentials/own-keys.ts'
+import { WorkspaceCredentials } from '../../../src/credentials/catalog.ts'
 import type { Usage } from '../../../src/formats/format.ts'
 import type { RouteCandidate } from '../../../src/gateway/routing/candidate.ts'
 import { route } from '../../../src/gateway/routing/route.ts'
@@ -60,7 +60,7 @@ interface Turn {
   answers(name: string, usage?: Usage | null): void
 }
 
-function setup(pins?: Pins, ownKeys = new OwnKeys([])) {
+function setup(pins?: Pins, ownKeys = new WorkspaceCredentials([])) {
   const clock = new TestClock()
   let asked = 0
   const kept = pins ?? createPins(clock)
@@ -165,7 +165,7 @@ t.test('ten idle minutes end it; each success begins them anew', async t => {
 })
 
 t.test('a pin stays among its kind: own keys go first all the same', async t => {
-  const ownKeys = new OwnKeys([
+  const ownKeys = new WorkspaceCredentials([
     credentialOf('a', { id: 'a1', sortOrder: 1 }),
     credentialOf('b', { id: 'b1', sortOrder: 1 }),
     credentialOf('b', { id: 'b2', sortOrder: 2 }),

@@ -1,0 +1,58 @@
+/** Single flight: concurrent loads of one name share one promise, so that the store is asked once. */
+
+interface Flight<Value> {
+  readonly owner: string | null
+  readonly result: Promise<Value>
+}
+
+export class SingleFlight<Value> {
+  readonly #flights = new Map<string, Flight<Value>>()
+  #active = 0
+
+  /** Loads under way, dropped ones included: they still occupy the store. */
+  get active(): number {
+    return this.#active
+  }
+
+  /** The load of this name that is under way. */
+  find(name: string): Promise<Value> | undefined {
+    return this.#flights.get(name)?.result
+  }
+
+  /**
+   * Joins the load of this name that is under way, or starts one.
+   * @param load `isCurrent` turns false when the name is dropped: its result may be outdated and must not be kept
+   * @param owner for `dropOwner`
+   */
+  run(
+    name: string,
+    load: (isCurrent: () => boolean) => Promise<Value>,
+    owner: string | null = null,
+  ): Promise<Value> {
+    const flight = this.#flights.get(name)
+    if (flight !== undefined) return flight.result
+    const isCurrent = (): boolean => this.#flights.get(name)?.result === result
+    const loading = load(isCurrent)
+    this.#active++
+    const result: Promise<Value> = loading.finally(() => {
+      this.#active--
+      if (isCurrent()) this.#flights.delete(name)
+    })
+    this.#flights.set(name, { owner, result })
+    return result
+  }
+
+  /** Lets the next `run` of this name start anew; callers of the running load still get its result. */
+  drop(name: string): void {
+    this.#flights.delete(name)
+  }
+
+  /** Drops every load that was started with this owner. */
+  dropOwner(owner: string): void {
+    for (const [name, flight] of this.#flights) if (flight.owner === owner) this.#flights.delete(name)
+  }
+
+  dropAll(): void {
+    this.#flights.clear()
+  }
+}
