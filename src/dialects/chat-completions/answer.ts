@@ -31,6 +31,11 @@ export function isCall(item: OutputItem): item is CallItem {
   return item.type === 'function_call' || item.type === 'custom_tool_call'
 }
 
+/** Arguments of a function, or the input of a custom tool. */
+export function inputOf(item: CallItem): string {
+  return item.type === 'custom_tool_call' ? item.input : item.arguments
+}
+
 /** A call of the client's; `said`: its arguments or input so far. */
 export function chatCall(item: CallItem, index: number, said: string): Fields {
   const { call_id: id, name } = item
@@ -71,10 +76,26 @@ export function chatAnnotation(annotation: Annotation, offset: number): Fields {
 
 // Reasoning
 
-/** Of which item an entry is, in every entry of it. */
+/** Of which item an entry is. */
 export function detailOrigin(item: ReasoningItem): Fields {
-  const { detail_id: late } = item as { detail_id?: unknown }
-  return { id: typeof late === 'string' ? late : item.id, format: item.format ?? 'unknown' }
+  return { id: item.id, format: item.format ?? 'unknown' }
+}
+
+/** What an item says at its end. The signature stands with the item's last text, which is not in here. */
+export function reasoningSeals(item: ReasoningItem): { signature: Fields | null; encrypted: Fields | null } {
+  const {
+    signature,
+    encrypted_content: data,
+    detail_id: late,
+  } = item as ReasoningItem & {
+    detail_id?: unknown
+  }
+  // The provider bound what it sealed to this id, which came too late to be the item's.
+  const origin = { ...detailOrigin(item), ...(typeof late === 'string' ? { id: late } : {}) }
+  return {
+    signature: signature === undefined ? null : { type: 'reasoning.text', text: '', signature, ...origin },
+    encrypted: data === undefined ? null : { type: 'reasoning.encrypted', data, ...origin },
+  }
 }
 
 /** Signature of a call, under the id of the call; null where it has none. */

@@ -14,7 +14,7 @@ const { properties: hub } = ResponsesRequest
 
 /** The schema of a field of the Responses body, null allowed. */
 function orNull<Schema extends TSchema>(schema: Schema) {
-  return maybe(Type.Required(schema) as unknown as Schema)
+  return maybe(Type.Optional(schema, false))
 }
 
 // Tools

@@ -11,7 +11,9 @@ import {
   detailOrigin,
   type Fields,
   finishOf,
+  inputOf,
   REASONING_BREAK,
+  reasoningSeals,
   serverToolCall,
 } from './answer.ts'
 
@@ -73,8 +75,7 @@ export class Message {
         return
       case 'function_call':
       case 'custom_tool_call': {
-        const said = item.type === 'function_call' ? item.arguments : item.input
-        this.#calls.push(chatCall(item, this.#calls.length, said))
+        this.#calls.push(chatCall(item, this.#calls.length, inputOf(item)))
         this.#detail(callSignature(item))
         return
       }
@@ -114,13 +115,9 @@ export class Message {
     }
   }
 
+  /** Raw thinking before its summary, as streams have it. */
   #think(item: ReasoningItem): void {
     const origin = detailOrigin(item)
-    for (const { text } of item.summary) {
-      if (text === '') continue
-      this.#reasoning.push(text)
-      this.#detail({ type: 'reasoning.summary', summary: text, ...origin })
-    }
     let last: Fields | null = null
     for (const { text } of item.content ?? []) {
       if (text === '') continue
@@ -128,13 +125,15 @@ export class Message {
       last = { type: 'reasoning.text', text, ...origin }
       this.#detail(last)
     }
-    if (item.signature !== undefined) {
-      if (last === null)
-        this.#detail({ type: 'reasoning.text', text: '', signature: item.signature, ...origin })
-      else last['signature'] = item.signature
+    for (const { text: summary } of item.summary) {
+      if (summary === '') continue
+      this.#reasoning.push(summary)
+      this.#detail({ type: 'reasoning.summary', summary, ...origin })
     }
-    if (item.encrypted_content !== undefined)
-      this.#detail({ type: 'reasoning.encrypted', data: item.encrypted_content, ...origin })
+    const { signature, encrypted } = reasoningSeals(item)
+    if (last === null) this.#detail(signature)
+    else if (signature !== null) Object.assign(last, { ...signature, text: last['text'] })
+    this.#detail(encrypted)
   }
 
   #detail(detail: Fields | null): void {

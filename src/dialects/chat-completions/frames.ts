@@ -6,24 +6,25 @@
  * with `error`.
  */
 import type { GatewayError } from '../../errors.ts'
-import type { OutputTextDeltaEvent, ResponseStateEvent, StreamEvent } from '../../protocol/events.ts'
+import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { FailureDetails, FrameWriter } from '../dialect.ts'
 import {
+  type CallItem,
   callSignature,
   chatAnnotation,
   chatCall,
   chatImage,
   chatLogprob,
-  chatUsage,
   excludesReasoning,
   type Fields,
-  finishOf,
+  inputOf,
   isCall,
   serverToolCall,
 } from './answer.ts'
+import { chunk, commonOf, endChunks, type FailedEnding, failureChunks } from './chunks.ts'
 import { type ChatError, chatError, failureOf } from './failure.ts'
 import { ReasoningFrames } from './reasoning-frames.ts'
 
@@ -61,25 +62,13 @@ export class ChatFrames implements FrameWriter {
       case 'response.output_text.delta':
         return this.#text(event)
       case 'response.reasoning_text.delta':
-        return this.#withReasoning
-          ? this.#delta(
-              this.#reasoning.text(this.#items[event.output_index], event.content_index, event.delta),
-            )
-          : ''
+        return this.#think('text', event.output_index, event.content_index, event.delta)
       case 'response.reasoning_summary_text.delta':
-        return this.#withReasoning
-          ? this.#delta(
-              this.#reasoning.summary(this.#items[event.output_index], event.summary_index, event.delta),
-            )
-          : ''
+        return this.#think('summary', event.output_index, event.summary_index, event.delta)
       case 'response.function_call_arguments.delta':
-        return this.#delta(
-          `"tool_calls":[{"index":${this.#call(event.output_index)},"function":{"arguments":${JSON.stringify(event.delta)}}}]`,
-        )
+        return this.#input(event.output_index, 'function', 'arguments', event.delta)
       case 'response.custom_tool_call_input.delta':
-        return this.#delta(
-          `"tool_calls":[{"index":${this.#call(event.output_index)},"custom":{"input":${JSON.stringify(event.delta)}}}]`,
-        )
+        return this.#input(event.output_index, 'custom', 'input', event.delta)
       case 'response.refusal.delta':
         if (event.delta === '') return ''
         this.#refused = true
@@ -100,17 +89,17 @@ export class ChatFrames implements FrameWriter {
         return this.#begin(event.response)
       case 'response.completed':
       case 'response.incomplete':
-        return this.#end(event)
+        return this.#end(event.response)
       case 'response.failed':
         return this.#fail(failureOf(event.response), event.response)
       case 'error':
-        return this.#fail(chatError(event.code, event.message), null)
+        return this.#fail(chatError(event.code, event.message), {})
       case 'response.debug':
         if (this.#common === null) {
           this.#debug.push({ ...event.debug })
           return ''
         }
-        return this.#chunk({ choices: [], debug: event.debug })
+        return chunk(this.#common, { choices: [], debug: event.debug })
       default:
         return ''
     }
@@ -127,22 +116,23 @@ export class ChatFrames implements FrameWriter {
     this.#common ??= commonOf({ id, created_at: created, model: this.#request.model ?? '' })
     return this.#fail(chatError(error.errorType, error.message, error.metadata, error.status), {
       usage,
-      ...(metadata === null || error.status === 500 ? {} : { gateway_metadata: metadata }),
+      ...(metadata === null ? {} : { gateway_metadata: metadata }),
     })
   }
 
   #begin(response: ResponseResource): string {
-    this.#common = commonOf(response)
-    const common = JSON.stringify(this.#common)
-    this.#head = `data: ${common.slice(0, -1)},"choices":[{"index":0,"delta":{`
+    const common = commonOf(response)
+    this.#common = common
+    this.#head = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[{"index":0,"delta":{`
     const debug = this.#debug
     this.#debug = []
-    return debug.map(each => this.#chunk({ choices: [], debug: each })).join('')
+    return debug.map(each => chunk(common, { choices: [], debug: each })).join('')
   }
 
   #text(event: OutputTextDeltaEvent): string {
     // Texts of tools that talk, such as the advisor, are not the answer's.
-    if (event.delta === '' || this.#items[event.output_index]?.type !== 'message') return ''
+    if (this.#items[event.output_index]?.type !== 'message') return ''
+    if (event.delta === '' && event.logprobs.length === 0) return ''
     this.#contentLength += event.delta.length
     const delta = `"content":${JSON.stringify(event.delta)}`
     if (event.logprobs.length === 0) return this.#delta(delta)
@@ -150,12 +140,29 @@ export class ChatFrames implements FrameWriter {
     return `${this.#head}${this.#once()}${delta}},"finish_reason":null,"native_finish_reason":null,"logprobs":${logprobs}}]}\n\n`
   }
 
+  #think(kind: 'text' | 'summary', outputIndex: number, part: number, delta: string): string {
+    if (delta === '' || !this.#withReasoning) return ''
+    return this.#delta(this.#reasoning.piece(this.#items[outputIndex], kind, part, delta))
+  }
+
   #added(outputIndex: number, item: OutputItem): string {
     this.#items[outputIndex] = item
     if (!isCall(item)) return ''
+    // A name that comes late: clients need it first, so the call is told at its end.
+    if (item.name === '') return ''
+    return this.#open(outputIndex, item, '')
+  }
+
+  #open(outputIndex: number, item: CallItem, said: string): string {
     const index = this.#calls.size
     this.#calls.set(outputIndex, index)
-    return this.#fields({ tool_calls: [chatCall(item, index, '')] })
+    return this.#fields({ tool_calls: [chatCall(item, index, said)] })
+  }
+
+  #input(outputIndex: number, kind: string, field: string, delta: string): string {
+    const index = this.#calls.get(outputIndex)
+    if (index === undefined || delta === '') return ''
+    return this.#delta(`"tool_calls":[{"index":${index},"${kind}":{"${field}":${JSON.stringify(delta)}}}]`)
   }
 
   /** What an item tells at its end only. */
@@ -174,7 +181,10 @@ export class ChatFrames implements FrameWriter {
       }
       case 'function_call':
       case 'custom_tool_call':
-        return this.#detail(callSignature(item))
+        return (
+          (this.#calls.has(outputIndex) ? '' : this.#open(outputIndex, item, inputOf(item))) +
+          this.#detail(callSignature(item))
+        )
       default: {
         const image = chatImage(item)
         const drawn = image === null ? '' : this.#fields({ images: [image] })
@@ -203,88 +213,27 @@ export class ChatFrames implements FrameWriter {
     return text
   }
 
-  #call(outputIndex: number): number {
-    return this.#calls.get(outputIndex) ?? 0
-  }
-
   #detail(detail: Fields | null): string {
     return detail === null ? '' : this.#fields({ reasoning_details: [this.#reasoning.numbered(detail)] })
   }
 
-  #end(event: ResponseStateEvent): string {
-    if (this.#finished) return ''
+  #end(response: ResponseResource): string {
+    if (this.#finished || this.#common === null) return ''
     this.#finished = true
-    const { response } = event
-    const { alignment, gateway_metadata: metadata, usage } = response
-    const last = this.#last(response)
-    const finish = this.#chunk({
-      ...last,
-      choices: [
-        {
-          index: 0,
-          delta: this.#closing(),
-          finish_reason: finishOf(response),
-          native_finish_reason: response.native_finish_reason ?? null,
-          logprobs: null,
-        },
-      ],
-    })
-    return (
-      finish +
-      this.#chunk({
-        ...last,
-        choices: [],
-        usage: usage === null ? null : chatUsage(usage),
-        ...(alignment === undefined ? {} : { alignment }),
-        ...(metadata === undefined ? {} : { gateway_metadata: metadata }),
-      })
-    )
-  }
-
-  /** What is known of the answer only at its end. */
-  #last(response: ResponseResource): Fields {
-    return {
-      provider: response.provider ?? this.#common?.['provider'] ?? null,
-      service_tier: response.service_tier,
-      system_fingerprint: null,
-    }
-  }
-
-  /** The last delta: an answer that said nothing has an empty text. */
-  #closing(): Fields {
-    const role = this.#role === '' ? {} : { role: 'assistant' }
-    this.#role = ''
     const silent = this.#contentLength === 0 && this.#calls.size === 0 && !this.#refused
-    return silent ? { ...role, content: '' } : role
+    return endChunks(this.#common, response, this.#lastDelta(silent))
   }
 
-  /** Ends the choice with an error. Usage of calls that count follows in a chunk of its own. */
-  #fail(
-    error: ChatError,
-    ending: Pick<ResponseResource, 'usage' | 'alignment' | 'gateway_metadata'> | null,
-  ): string {
+  #fail(error: ChatError, ending: FailedEnding): string {
     if (this.#finished) return ''
     this.#finished = true
-    const role = this.#role === '' ? {} : { role: 'assistant' }
-    const usage = ending?.usage ?? null
-    const rest = {
-      ...(ending?.alignment === undefined ? {} : { alignment: ending.alignment }),
-      ...(ending?.gateway_metadata === undefined ? {} : { gateway_metadata: ending.gateway_metadata }),
-    }
-    const failed = this.#chunk({
-      error,
-      choices: [
-        {
-          index: 0,
-          delta: { ...role, content: '' },
-          finish_reason: 'error',
-          native_finish_reason: null,
-          logprobs: null,
-        },
-      ],
-      ...(usage === null ? rest : {}),
-    })
-    return usage === null ? failed : failed + this.#chunk({ choices: [], usage: chatUsage(usage), ...rest })
+    return failureChunks(this.#common ?? {}, error, this.#lastDelta(true), ending)
+  }
+
+  /** An answer that said nothing has an empty text. */
+  #lastDelta(withContent: boolean): Fields {
+    const role = this.#once() === '' ? {} : { role: 'assistant' }
+    return withContent ? { ...role, content: '' } : role
   }
 
   #once(): string {
@@ -294,24 +243,10 @@ export class ChatFrames implements FrameWriter {
   }
 
   #delta(json: string): string {
-    return json === '' ? '' : this.#head + this.#once() + json + TAIL
+    return this.#head + this.#once() + json + TAIL
   }
 
   #fields(delta: Fields): string {
     return this.#delta(JSON.stringify(delta).slice(1, -1))
-  }
-
-  #chunk(fields: Fields): string {
-    return `data: ${JSON.stringify({ ...this.#common, ...fields })}\n\n`
-  }
-}
-
-function commonOf(response: Pick<ResponseResource, 'id' | 'created_at' | 'model' | 'provider'>): Fields {
-  return {
-    id: response.id,
-    object: 'chat.completion.chunk',
-    created: response.created_at,
-    model: response.model,
-    provider: response.provider ?? null,
   }
 }
