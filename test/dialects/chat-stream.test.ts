@@ -8,6 +8,7 @@ import type { FinishReason } from '../../src/formats/format.ts'
 import { Assembler, type Content } from '../../src/gateway/answer/assemble.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../src/protocol/response.ts'
 import { search } from '../support/property.ts'
 import {
@@ -161,7 +162,13 @@ const call: fc.Arbitrary<Item> = fc
     {
       kind: 'open',
       item,
-      start: { type, id: null, callId, name, extra: signature === null ? null : { signature } },
+      start: {
+        type,
+        id: null,
+        callId: `${callId}${item}`,
+        name,
+        extra: signature === null ? null : { signature },
+      },
     },
     ...words.map((text): Content => ({ kind: 'arguments', item, text })),
     { kind: 'close', item, fields: null },
@@ -222,6 +229,36 @@ t.test('any answer in pieces is the answer whole', async () => {
     search(200),
   )
 })
+
+t.test('any answer can be sent back as a message', async () => {
+  fc.assert(
+    fc.property(deltas, finish, (deltas, reason) => {
+      const response = finalOf(answer(deltas, reason))
+      const body = JSON.parse(JSON.stringify(chatCompletions.body(response, REQUEST)))
+      const request = chatCompletions.parse({ model: 'acme/m', messages: [body.choices[0].message] })
+      parseResponsesRequest(request)
+      const calls = (items: readonly { type?: string }[]) =>
+        items
+          .filter(item => item.type === 'function_call' || item.type === 'custom_tool_call')
+          .map(item => ('call_id' in item ? item.call_id : null))
+      const { input } = request
+      assert(typeof input !== 'string')
+      assert.deepEqual(calls(input), calls(response.output))
+      assert.deepEqual(secrets(input), secrets(response.output))
+    }),
+    search(200),
+  )
+})
+
+/** Signatures and sealed parts of items, sorted: a provider checks them when they come back. */
+function secrets(items: readonly object[]): unknown[] {
+  return items
+    .flatMap(item => {
+      const { signature, encrypted_content: sealed } = item as Loose
+      return [signature, sealed].filter(each => each !== undefined)
+    })
+    .toSorted()
+}
 
 t.test('the chunks of an answer, one by one', async t => {
   const events = answer(

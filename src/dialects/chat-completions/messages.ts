@@ -4,7 +4,13 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { elementPath } from '../../protocol/paths.ts'
-import type { AssistantMessage, ChatAnnotation, ChatMessage, ChatPart } from './message-schema.ts'
+import type {
+  AssistantMessage,
+  ChatAnnotation,
+  ChatMessage,
+  ChatPart,
+  ChatToolCall,
+} from './message-schema.ts'
 import { reasoningItems } from './reasoning-items.ts'
 
 type Item = Record<string, unknown>
@@ -51,21 +57,24 @@ export class Conversation {
     if (said !== null) items.push({ type: 'message', role: 'assistant', content: said })
     for (const image of message.images ?? []) items.push(imageItem(image.image_url.url, items.length))
     for (const call of calls) {
-      if (call.type === 'custom') {
-        this.#custom ??= new Set()
-        this.#custom.add(call.id)
-        const { name, input } = call.custom
-        items.push({ type: 'custom_tool_call', call_id: call.id, name, input })
-        continue
-      }
-      const { name, arguments: text } = call.function
-      const item: Item = { type: 'function_call', call_id: call.id, name, arguments: text }
-      const signature = signatures?.get(call.id) ?? signatureOf(call.extra_content)
+      const item = this.#call(call)
+      const signature = signatures?.get(call.id) ?? signatureOf(call)
       if (signature !== null) item['signature'] = signature
       items.push(item)
     }
     // A turn in which nothing was said still separates the two around it.
     if (items.length === before) items.push({ type: 'message', role: 'assistant', content: '' })
+  }
+
+  #call(call: ChatToolCall): Item {
+    if (call.type === 'custom') {
+      this.#custom ??= new Set()
+      this.#custom.add(call.id)
+      const { name, input } = call.custom
+      return { type: 'custom_tool_call', call_id: call.id, name, input }
+    }
+    const { name, arguments: text } = call.function
+    return { type: 'function_call', call_id: call.id, name, arguments: text }
   }
 }
 
@@ -174,8 +183,8 @@ function hubAnnotation(annotation: ChatAnnotation): Item {
 }
 
 /** Google's signature of a call, where a client replays it as Google sends it. */
-function signatureOf(extra: Readonly<Record<string, unknown>> | null | undefined): string | null {
-  const google = extra?.['google']
+function signatureOf(call: ChatToolCall): string | null {
+  const google = call.type === 'custom' ? null : call.extra_content?.['google']
   if (typeof google !== 'object' || google === null) return null
   const { thought_signature: signature } = google as { thought_signature?: unknown }
   return typeof signature === 'string' ? signature : null
