@@ -10,10 +10,15 @@ const FORBIDDEN: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'pro
 /** Fields that hold a JSON Schema, whose property names are the client's own business. */
 const SCHEMA_FIELDS: ReadonlySet<string> = new Set(['schema', 'input_schema', 'output_schema'])
 
-/** `parameters` is a JSON Schema in a function tool only; elsewhere it holds settings. */
+/**
+ * `parameters` is a JSON Schema in a function only, flat or, as the chat dialect has it, in an object of its own that
+ * has a name and no type; elsewhere it holds settings.
+ */
 function holdsSchema(parent: object, key: string): boolean {
   if (SCHEMA_FIELDS.has(key)) return true
-  return key === 'parameters' && (parent as { type?: unknown }).type === 'function'
+  if (key !== 'parameters') return false
+  const { type, name } = parent as { type?: unknown; name?: unknown }
+  return type === 'function' || (type === undefined && typeof name === 'string')
 }
 
 interface Place {

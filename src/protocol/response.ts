@@ -130,6 +130,10 @@ export interface ResponseResource {
   usage: ResponseUsage | null
   alignment?: AlignmentReport
   gateway_metadata?: GatewayMetadata
+  /** The provider's own word for the end. For dialects that show it; never written by the responses dialect. */
+  native_finish_reason?: string | null
+  /** Display name of who answers. For dialects that show it; never written by the responses dialect. */
+  provider?: string | null
 }
 
 export interface MetadataEndpoint {

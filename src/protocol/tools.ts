@@ -158,26 +158,26 @@ const ImageGeneration = Type.Object({
   size: maybe(Type.String()),
 })
 
+/** Kinds that no client executes, by their `type`: every dialect spells them alike. */
+export const hostedTools = {
+  web_search: webSearch('web_search'),
+  web_search_2025_08_26: webSearch('web_search_2025_08_26'),
+  web_search_preview: webSearch('web_search_preview'),
+  web_search_preview_2025_03_11: webSearch('web_search_preview_2025_03_11'),
+  file_search: FileSearch,
+  computer_use_preview: ComputerUse,
+  code_interpreter: CodeInterpreter,
+  mcp: Mcp,
+  image_generation: ImageGeneration,
+  local_shell: Type.Object({ type: Type.Literal('local_shell') }),
+  shell: Type.Object({ type: Type.Literal('shell') }),
+  apply_patch: Type.Object({ type: Type.Literal('apply_patch') }),
+  ...gatewayTools,
+}
+
 /** Kinds of `tools` elements by their `type`. */
 export const Tool = variants(
-  {
-    function: FunctionTool,
-    custom: CustomTool,
-    namespace: NamespaceTool,
-    web_search: webSearch('web_search'),
-    web_search_2025_08_26: webSearch('web_search_2025_08_26'),
-    web_search_preview: webSearch('web_search_preview'),
-    web_search_preview_2025_03_11: webSearch('web_search_preview_2025_03_11'),
-    file_search: FileSearch,
-    computer_use_preview: ComputerUse,
-    code_interpreter: CodeInterpreter,
-    mcp: Mcp,
-    image_generation: ImageGeneration,
-    local_shell: Type.Object({ type: Type.Literal('local_shell') }),
-    shell: Type.Object({ type: Type.Literal('shell') }),
-    apply_patch: Type.Object({ type: Type.Literal('apply_patch') }),
-    ...gatewayTools,
-  },
+  { function: FunctionTool, custom: CustomTool, namespace: NamespaceTool, ...hostedTools },
   { noun: 'tool' },
 )
 export type Tool = Static<typeof Tool>
@@ -188,26 +188,31 @@ function forced<const Spelling extends string>(type: Spelling) {
   return Type.Object({ type: Type.Literal(type) })
 }
 
+/** Choices of tools that no client executes, by their `type`: every dialect spells them alike. */
+export const forcedHostedTools = {
+  mcp: Type.Object({ type: Type.Literal('mcp'), server_label: Type.String(), name: maybe(Type.String()) }),
+  web_search: forced('web_search'),
+  web_search_2025_08_26: forced('web_search_2025_08_26'),
+  web_search_preview: forced('web_search_preview'),
+  web_search_preview_2025_03_11: forced('web_search_preview_2025_03_11'),
+  file_search: forced('file_search'),
+  computer_use_preview: forced('computer_use_preview'),
+  code_interpreter: forced('code_interpreter'),
+  image_generation: forced('image_generation'),
+  apply_patch: forced('apply_patch'),
+  shell: forced('shell'),
+}
+
 const ForcedTool = variants(
   {
     function: Type.Object({ type: Type.Literal('function'), name: Type.String({ minLength: 1 }) }),
     custom: Type.Object({ type: Type.Literal('custom'), name: Type.String({ minLength: 1 }) }),
-    mcp: Type.Object({ type: Type.Literal('mcp'), server_label: Type.String(), name: maybe(Type.String()) }),
     allowed_tools: Type.Object({
       type: Type.Literal('allowed_tools'),
       mode: oneOf('auto', 'required'),
       tools: Type.Array(AnyObject),
     }),
-    web_search: forced('web_search'),
-    web_search_2025_08_26: forced('web_search_2025_08_26'),
-    web_search_preview: forced('web_search_preview'),
-    web_search_preview_2025_03_11: forced('web_search_preview_2025_03_11'),
-    file_search: forced('file_search'),
-    computer_use_preview: forced('computer_use_preview'),
-    code_interpreter: forced('code_interpreter'),
-    image_generation: forced('image_generation'),
-    apply_patch: forced('apply_patch'),
-    shell: forced('shell'),
+    ...forcedHostedTools,
     ...forcedGatewayTools,
   },
   { noun: 'tool choice' },

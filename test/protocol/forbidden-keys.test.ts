@@ -67,6 +67,7 @@ t.test('a JSON Schema may have properties called constructor and prototype', t =
   t.equal(forbiddenKey(body({ tools: [{ type: 'function', name: 'f', parameters: schema }] })), null)
   t.equal(forbiddenKey(body({ text: { format: { type: 'json_schema', name: 'n', schema } } })), null)
   t.equal(forbiddenKey(body({ input: [mcp] })), null)
+  t.equal(forbiddenKey({ tools: [{ function: { name: 'f', parameters: schema } }] }), null)
   t.equal(
     forbiddenKey({ parameters: schema }),
     'parameters.properties.constructor: is not an allowed field name',

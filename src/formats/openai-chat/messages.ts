@@ -115,7 +115,13 @@ class Conversation {
     this.#endTurn()
     this.#attach()
     const role = item.role === 'developer' && this.#quirks.has('system-role') ? 'system' : item.role
-    this.#messages.push({ role, content: this.#content(item.content, `${path}.content`) })
+    // A field of the chat dialect, so it goes on only to a provider of this format.
+    const { name } = item as { name?: unknown }
+    this.#messages.push({
+      role,
+      content: this.#content(item.content, `${path}.content`),
+      ...(typeof name === 'string' ? { name } : {}),
+    })
   }
 
   #content(content: InputMessage['content'], path: string): string | readonly ChatPart[] {

@@ -17,7 +17,8 @@ import { wireTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
 
-const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control'])
+/** `name` is the chat dialect's; here no provider knows it. */
+const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control', 'name'])
 const NOT_IN_CALL: ReadonlySet<string> = new Set(['id', 'subagent_id', 'subagent_items', 'signature'])
 const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status'])
 const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing', 'logprobs', 'annotations'])

@@ -77,6 +77,11 @@ const MESSAGES: readonly MessagesRow[] = [
     messages: [{ role: 'developer', content: 'd' }, { role: 'system', content: 's' }, USER],
   },
   {
+    name: 'the name of who speaks',
+    input: [{ role: 'user', name: 'Ann', content: 'Hi' }],
+    messages: [{ role: 'user', name: 'Ann', content: 'Hi' }],
+  },
+  {
     name: 'roles where developer is unknown',
     input: [{ role: 'developer', content: 'd' }, USER],
     quirks: ['system-role'],

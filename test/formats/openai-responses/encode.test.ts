@@ -330,6 +330,7 @@ t.test('tool choice', async t => {
 t.test('messages', async t => {
   const cases: readonly (readonly [Json, unknown])[] = [
     [{ role: 'user', content: 'hi' }, [{ role: 'user', content: 'hi' }]],
+    [{ role: 'user', name: 'Ann', content: 'hi' }, [{ role: 'user', content: 'hi' }]],
     [
       {
         type: 'message',

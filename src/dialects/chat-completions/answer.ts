@@ -1,0 +1,257 @@
+/** Pieces of an answer in the chat form, the same in a chunk and in a whole completion. Pure. */
+import { FAILURES } from '../../errors.ts'
+import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
+import type {
+  Annotation,
+  CustomToolCallItem,
+  FunctionCallItem,
+  HostedItem,
+  Logprob,
+  OutputItem,
+  ReasoningItem,
+} from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
+
+export type Fields = Record<string, unknown>
+
+export type ChatFinish = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'error'
+
+/** Stands between two pieces of reasoning in `reasoning`; in `reasoning_details` they are entries of their own. */
+export const REASONING_BREAK = '\n\n'
+
+/** Whether the caller wants no reasoning in the answer. */
+export function excludesReasoning(request: ResponsesRequest): boolean {
+  return (request.reasoning as { exclude?: unknown } | null | undefined)?.exclude === true
+}
+
+export type CallItem = FunctionCallItem | CustomToolCallItem
+
+export function isCall(item: OutputItem): item is CallItem {
+  return item.type === 'function_call' || item.type === 'custom_tool_call'
+}
+
+/** Arguments of a function, or the input of a custom tool. */
+export function inputOf(item: CallItem): string {
+  return item.type === 'custom_tool_call' ? item.input : item.arguments
+}
+
+/** A call of the client's; `said`: its arguments or input so far. */
+export function chatCall(item: CallItem, index: number, said: string): Fields {
+  const { call_id: id, name } = item
+  return item.type === 'custom_tool_call'
+    ? { index, id, type: 'custom', custom: { name, input: said } }
+    : { index, id, type: 'function', function: { name, arguments: said } }
+}
+
+/** Calls count whatever the provider said of its end: clients run tools for this reason alone. */
+export function finishOf(response: ResponseResource): ChatFinish {
+  if (response.status === 'failed') return 'error'
+  const reason = response.incomplete_details?.reason
+  if (reason === 'max_output_tokens') return 'length'
+  if (reason === 'content_filter') return 'content_filter'
+  return response.output.some(isCall) ? 'tool_calls' : 'stop'
+}
+
+export function chatLogprob({ token, logprob, bytes, top_logprobs: top }: Logprob): Fields {
+  return {
+    token,
+    logprob,
+    bytes: bytes ?? null,
+    top_logprobs: (top ?? []).map(each => ({ bytes: null, ...each })),
+  }
+}
+
+/** `offset`: characters of the content before the text that the annotation belongs to. */
+export function chatAnnotation(annotation: Annotation, offset: number): Fields {
+  if (annotation.type === 'file') return { type: 'file', file: annotation.file }
+  const { type, ...fields } = annotation
+  const placed: Fields = { ...fields }
+  for (const name of ['start_index', 'end_index']) {
+    const place = placed[name]
+    if (typeof place === 'number') placed[name] = place + offset
+  }
+  return { type, [type]: placed }
+}
+
+// Reasoning
+
+/** Of which item an entry is. */
+export function detailOrigin(item: ReasoningItem): Fields {
+  return { id: item.id, format: item.format ?? 'unknown' }
+}
+
+/** What an item says at its end. The signature stands with the item's last text, which is not in here. */
+export function reasoningSeals(item: ReasoningItem): { signature: Fields | null; encrypted: Fields | null } {
+  const {
+    signature,
+    encrypted_content: data,
+    detail_id: late,
+  } = item as ReasoningItem & {
+    detail_id?: unknown
+  }
+  // The provider bound what it sealed to this id, which came too late to be the item's.
+  const origin = { ...detailOrigin(item), ...(typeof late === 'string' ? { id: late } : {}) }
+  return {
+    signature: signature === undefined ? null : { type: 'reasoning.text', text: '', signature, ...origin },
+    encrypted: data === undefined ? null : { type: 'reasoning.encrypted', data, ...origin },
+  }
+}
+
+/** Signature of a call, under the id of the call; null where it has none. */
+export function callSignature(item: CallItem): Fields | null {
+  const { signature } = item as { signature?: unknown }
+  if (typeof signature !== 'string') return null
+  return { type: 'reasoning.encrypted', data: signature, id: item.call_id, format: 'google-gemini-v1' }
+}
+
+// Tools that ran elsewhere
+
+const RAN_AT_PROVIDER: ReadonlySet<string> = new Set(DONE_BY_PROVIDER)
+const NOT_TOLD: ReadonlySet<string> = new Set(['mcp_list_tools', 'image_generation_call'])
+const OURS = /^(?:gateway|openrouter):(.*)$/s
+
+/** Fields of an item that say what the tool was asked; all others say what came of it. */
+const ASKED: ReadonlySet<string> = new Set([
+  'action',
+  'query',
+  'queries',
+  'url',
+  'timezone',
+  'prompt',
+  'task_name',
+  'task_description',
+  'operation',
+  'command',
+  'code',
+  'language',
+  'filePath',
+  'filename',
+  'file_id',
+  'key',
+  'value',
+  'serverLabel',
+  'server_label',
+  'toolName',
+])
+const NEITHER: ReadonlySet<string> = new Set([
+  'type',
+  'id',
+  'status',
+  'call_id',
+  'arguments',
+  'name',
+  'signature',
+])
+
+/** A tool that the gateway or the provider ran, as an entry of `reasoning_details`; null where there is none. */
+export function serverToolCall(item: HostedItem): Fields | null {
+  const ours = OURS.exec(item.type)
+  if (ours === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
+  if (ours?.[1] === 'image_generation') return null
+  const asked: Fields = {}
+  const gave: Fields = {}
+  for (const [name, value] of Object.entries(item)) {
+    if (NEITHER.has(name) || value === undefined || value === null) continue
+    if (ASKED.has(name)) asked[name] = value
+    else gave[name] = value
+  }
+  const told = item['arguments']
+  const id = item['call_id']
+  const mcp = item.type === 'mcp_call' ? item['name'] : null
+  return {
+    type: 'reasoning.server_tool_call',
+    tool_name: typeof mcp === 'string' ? mcp : (ours?.[1] ?? item.type.replace(/_call$/, '')),
+    arguments: typeof told === 'string' ? told : JSON.stringify(asked),
+    result: JSON.stringify(typeof told === 'string' ? { ...asked, ...gave } : gave),
+    tool_call_id: typeof id === 'string' ? id : item.id,
+  }
+}
+
+// Images
+
+/** First letters of an image in base64, by its kind. */
+const KINDS: readonly (readonly [string, string])[] = [
+  ['/9j/', 'image/jpeg'],
+  ['UklGR', 'image/webp'],
+  ['R0lGOD', 'image/gif'],
+]
+const DRAWN: ReadonlySet<string> = new Set([
+  'image_generation_call',
+  'gateway:image_generation',
+  'openrouter:image_generation',
+])
+
+/** The image that an item holds; null where it holds none. */
+export function chatImage(item: OutputItem): Fields | null {
+  if (!DRAWN.has(item.type)) return null
+  const { imageUrl, imageB64, result } = item as { imageUrl?: unknown; imageB64?: unknown; result?: unknown }
+  const image = [result, imageB64, imageUrl].find(each => typeof each === 'string' && each !== '')
+  if (typeof image !== 'string') return null
+  return { type: 'image_url', image_url: { url: /^(?:https?|data):/.test(image) ? image : dataUrl(image) } }
+}
+
+function dataUrl(base64: string): string {
+  const kind = KINDS.find(([letters]) => base64.startsWith(letters))?.[1] ?? 'image/png'
+  return `data:${kind};base64,${base64}`
+}
+
+// Usage
+
+const NO_TOOL_USE = { tool_calls_executed: 0, tool_calls_requested: 0, web_search_requests: 0 }
+
+/** What nobody counts apart is 0. */
+export function chatUsage(usage: ResponseUsage): Fields {
+  const { cost, cost_details: details, is_byok: isByok } = usage
+  const toolUse = usage.server_tool_use_details ?? NO_TOOL_USE
+  return {
+    prompt_tokens: usage.input_tokens,
+    completion_tokens: usage.output_tokens,
+    total_tokens: usage.total_tokens,
+    prompt_tokens_details: {
+      cached_tokens: usage.input_tokens_details.cached_tokens,
+      cache_write_tokens: usage.input_tokens_details.cache_write_tokens ?? 0,
+      audio_tokens: 0,
+      file_tokens: 0,
+      video_tokens: 0,
+    },
+    completion_tokens_details: {
+      reasoning_tokens: usage.output_tokens_details.reasoning_tokens,
+      audio_tokens: 0,
+      image_tokens: 0,
+    },
+    ...(cost === undefined ? {} : { cost }),
+    ...(details === undefined ? {} : { cost_details: chatCost(details) }),
+    ...(isByok === undefined ? {} : { is_byok: isByok }),
+    server_tool_use: toolUse,
+    server_tool_use_details: toolUse,
+  }
+}
+
+function chatCost(details: NonNullable<ResponseUsage['cost_details']>): Fields {
+  const {
+    upstream_inference_cost: whole,
+    upstream_inference_input_cost: prompt,
+    upstream_inference_output_cost: completions,
+    ...others
+  } = details
+  return {
+    upstream_inference_cost: whole ?? null,
+    upstream_inference_prompt_cost: prompt,
+    upstream_inference_completions_cost: completions,
+    ...others,
+  }
+}
+
+// Failures
+
+/** Status of an error type: the first of the table that has it. */
+const STATUS_OF: ReadonlyMap<string, number> = new Map(
+  Object.values(FAILURES)
+    .map(({ errorType, status }): [string, number] => [errorType, status])
+    .toReversed(),
+)
+
+export function statusOf(errorType: string | undefined | null): number {
+  return STATUS_OF.get(errorType ?? '') ?? 500
+}

@@ -1,0 +1,69 @@
+/** Failures in the chat form: the envelope, and the `error` of a chunk. Pure. */
+import type { GatewayError } from '../../errors.ts'
+import { errorEnvelope, INTERNAL_MESSAGE } from '../../protocol/envelope.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import { isObject } from '../../protocol/schema.ts'
+import type { FailureDetails } from '../dialect.ts'
+import { chatUsage, type Fields, statusOf } from './answer.ts'
+import { Message } from './body.ts'
+
+/** The public client reads `code`, `type` and `param`. */
+export interface ChatError extends Fields {
+  /** HTTP status, also where another one has left. */
+  readonly code: number
+  readonly message: string
+  readonly type: string
+  readonly param: string | null
+  readonly metadata: Fields & { readonly error_type: string }
+}
+
+/** A message of ours that begins with the path of a field. */
+const PATH = /^([A-Za-z_][\w.[\]*-]{0,255}): /
+
+export function chatError(
+  errorType: string | null,
+  message: string,
+  metadata: Readonly<Record<string, unknown>> = {},
+  status: number = statusOf(errorType),
+): ChatError {
+  if (status === 500) {
+    const type = 'server'
+    return { code: 500, message: INTERNAL_MESSAGE, type, param: null, metadata: { error_type: type } }
+  }
+  const type = errorType ?? 'unmapped'
+  return {
+    code: status,
+    message,
+    type,
+    param: status === 400 || status === 422 ? (PATH.exec(message)?.[1] ?? null) : null,
+    metadata: { ...inChatForm(metadata), error_type: type },
+  }
+}
+
+/** Of a response that failed in mid-stream. */
+export function failureOf(response: ResponseResource): ChatError {
+  const { error, error_type: errorType } = response
+  return chatError(errorType ?? null, error?.message ?? INTERNAL_MESSAGE, error?.metadata)
+}
+
+/** The body of a failure. */
+export function chatFailure(error: GatewayError, { id, metadata, usage }: FailureDetails): Fields {
+  const { error: _, ...rest } = errorEnvelope(error, metadata)
+  return {
+    ...(usage === null ? {} : { id }),
+    error: chatError(error.errorType, error.message, error.metadata, error.status),
+    user_id: null,
+    ...rest,
+    ...(usage === null ? {} : { usage: chatUsage(usage) }),
+  }
+}
+
+/** A reply that alignment withheld is told as the message that it would have been. */
+function inChatForm(metadata: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const { alignment } = metadata
+  if (!isObject(alignment) || !Array.isArray(alignment['rejected'])) return metadata
+  const message = new Message(false)
+  for (const item of alignment['rejected'] as OutputItem[]) message.add(item)
+  return { ...metadata, alignment: { ...alignment, rejected: message.fields() } }
+}

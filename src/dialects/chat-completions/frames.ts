@@ -1,0 +1,252 @@
+/**
+ * Events of one response as frames of chat chunks. Pure. Hot path: deltas of text, reasoning and arguments are
+ * written by hand around a head that is made once.
+ *
+ * Order: debug chunks, deltas of one choice, its finish, one chunk with usage, `[DONE]`. A failure ends the choice
+ * with `error`.
+ */
+import type { GatewayError } from '../../errors.ts'
+import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import type { FailureDetails, FrameWriter } from '../dialect.ts'
+import {
+  type CallItem,
+  callSignature,
+  chatAnnotation,
+  chatCall,
+  chatImage,
+  chatLogprob,
+  excludesReasoning,
+  type Fields,
+  inputOf,
+  isCall,
+  serverToolCall,
+} from './answer.ts'
+import { chunk, commonOf, endChunks, type FailedEnding, failureChunks } from './chunks.ts'
+import { type ChatError, chatError, failureOf } from './failure.ts'
+import { ReasoningFrames } from './reasoning-frames.ts'
+
+/** Of every delta chunk after its delta. */
+const TAIL = '},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}\n\n'
+
+export class ChatFrames implements FrameWriter {
+  readonly #request: ResponsesRequest
+  readonly #withReasoning: boolean
+  readonly #reasoning = new ReasoningFrames()
+  /** The same in all chunks; null before the response began. */
+  #common: Fields | null = null
+  /** All of a delta chunk before its delta. */
+  #head = ''
+  /** Goes with the first delta. */
+  #role = '"role":"assistant",'
+  /** What came before the response began: nobody knew its id. */
+  #debug: Fields[] = []
+  readonly #items: OutputItem[] = []
+  /** Number of the call by output index. */
+  readonly #calls = new Map<number, number>()
+  #contentLength = 0
+  #refused = false
+  /** By place of a text: characters of the content before it, and how many of its annotations were told. */
+  readonly #texts = new Map<string, { offset: number; annotations: number }>()
+  #finished = false
+
+  constructor(request: ResponsesRequest) {
+    this.#request = request
+    this.#withReasoning = !excludesReasoning(request)
+  }
+
+  write(event: StreamEvent): string {
+    switch (event.type) {
+      case 'response.output_text.delta':
+        return this.#text(event)
+      case 'response.reasoning_text.delta':
+        return this.#think('text', event.output_index, event.content_index, event.delta)
+      case 'response.reasoning_summary_text.delta':
+        return this.#think('summary', event.output_index, event.summary_index, event.delta)
+      case 'response.function_call_arguments.delta':
+        return this.#input(event.output_index, 'function', 'arguments', event.delta)
+      case 'response.custom_tool_call_input.delta':
+        return this.#input(event.output_index, 'custom', 'input', event.delta)
+      case 'response.refusal.delta':
+        if (event.delta === '') return ''
+        this.#refused = true
+        return this.#delta(`"refusal":${JSON.stringify(event.delta)}`)
+      case 'response.output_item.added':
+        return this.#added(event.output_index, event.item)
+      case 'response.output_item.done':
+        return this.#done(event.output_index, event.item)
+      case 'response.content_part.added':
+        if (event.part.type === 'output_text') this.#place(event.output_index, event.content_index)
+        return ''
+      case 'response.output_text.annotation.added': {
+        const text = this.#place(event.output_index, event.content_index)
+        text.annotations = Math.max(text.annotations, event.annotation_index + 1)
+        return this.#fields({ annotations: [chatAnnotation(event.annotation, text.offset)] })
+      }
+      case 'response.created':
+        return this.#begin(event.response)
+      case 'response.completed':
+      case 'response.incomplete':
+        return this.#end(event.response)
+      case 'response.failed':
+        return this.#fail(failureOf(event.response), event.response)
+      case 'error':
+        return this.#fail(chatError(event.code, event.message), {})
+      case 'response.debug':
+        if (this.#common === null) {
+          this.#debug.push({ ...event.debug })
+          return ''
+        }
+        return chunk(this.#common, { choices: [], debug: event.debug })
+      default:
+        return ''
+    }
+  }
+
+  end(): string {
+    return 'data: [DONE]\n\n'
+  }
+
+  failure(error: GatewayError, details: FailureDetails): string {
+    const { id, metadata, usage } = details
+    // The number in a generation id is the second in which it was made.
+    const created = Number(/^gen-(\d+)-/.exec(id)?.[1] ?? 0)
+    this.#common ??= commonOf({ id, created_at: created, model: this.#request.model ?? '' })
+    return this.#fail(chatError(error.errorType, error.message, error.metadata, error.status), {
+      usage,
+      ...(metadata === null ? {} : { gateway_metadata: metadata }),
+    })
+  }
+
+  #begin(response: ResponseResource): string {
+    const common = commonOf(response)
+    this.#common = common
+    this.#head = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[{"index":0,"delta":{`
+    const debug = this.#debug
+    this.#debug = []
+    return debug.map(each => chunk(common, { choices: [], debug: each })).join('')
+  }
+
+  #text(event: OutputTextDeltaEvent): string {
+    // Texts of tools that talk, such as the advisor, are not the answer's.
+    if (this.#items[event.output_index]?.type !== 'message') return ''
+    if (event.delta === '' && event.logprobs.length === 0) return ''
+    this.#contentLength += event.delta.length
+    const delta = `"content":${JSON.stringify(event.delta)}`
+    if (event.logprobs.length === 0) return this.#delta(delta)
+    const logprobs = JSON.stringify({ content: event.logprobs.map(chatLogprob), refusal: null })
+    return `${this.#head}${this.#once()}${delta}},"finish_reason":null,"native_finish_reason":null,"logprobs":${logprobs}}]}\n\n`
+  }
+
+  #think(kind: 'text' | 'summary', outputIndex: number, part: number, delta: string): string {
+    if (delta === '' || !this.#withReasoning) return ''
+    return this.#delta(this.#reasoning.piece(this.#items[outputIndex], kind, part, delta))
+  }
+
+  #added(outputIndex: number, item: OutputItem): string {
+    this.#items[outputIndex] = item
+    if (!isCall(item)) return ''
+    // A name that comes late: clients need it first, so the call is told at its end.
+    if (item.name === '') return ''
+    return this.#open(outputIndex, item, '')
+  }
+
+  #open(outputIndex: number, item: CallItem, said: string): string {
+    const index = this.#calls.size
+    this.#calls.set(outputIndex, index)
+    return this.#fields({ tool_calls: [chatCall(item, index, said)] })
+  }
+
+  #input(outputIndex: number, kind: string, field: string, delta: string): string {
+    const index = this.#calls.get(outputIndex)
+    if (index === undefined || delta === '') return ''
+    return this.#delta(`"tool_calls":[{"index":${index},"${kind}":{"${field}":${JSON.stringify(delta)}}}]`)
+  }
+
+  /** What an item tells at its end only. */
+  #done(outputIndex: number, item: OutputItem): string {
+    switch (item.type) {
+      case 'message':
+        return item.content
+          .map((part, index) =>
+            part.type === 'output_text' ? this.#annotations(outputIndex, index, part.annotations) : '',
+          )
+          .join('')
+      case 'reasoning': {
+        if (!this.#withReasoning) return ''
+        const details = this.#reasoning.seals(this.#items[outputIndex], item)
+        return details.length === 0 ? '' : this.#fields({ reasoning_details: details })
+      }
+      case 'function_call':
+      case 'custom_tool_call':
+        return (
+          (this.#calls.has(outputIndex) ? '' : this.#open(outputIndex, item, inputOf(item))) +
+          this.#detail(callSignature(item))
+        )
+      default: {
+        const image = chatImage(item)
+        const drawn = image === null ? '' : this.#fields({ images: [image] })
+        return drawn + this.#detail(serverToolCall(item))
+      }
+    }
+  }
+
+  /** Annotations that came too late for an event of their own. */
+  #annotations(outputIndex: number, index: number, all: Parameters<typeof chatAnnotation>[0][]): string {
+    const text = this.#place(outputIndex, index)
+    const late = all.slice(text.annotations)
+    text.annotations = all.length
+    return late.length === 0
+      ? ''
+      : this.#fields({ annotations: late.map(each => chatAnnotation(each, text.offset)) })
+  }
+
+  #place(outputIndex: number, index: number): { offset: number; annotations: number } {
+    const key = `${outputIndex}:${index}`
+    let text = this.#texts.get(key)
+    if (text === undefined) {
+      text = { offset: this.#contentLength, annotations: 0 }
+      this.#texts.set(key, text)
+    }
+    return text
+  }
+
+  #detail(detail: Fields | null): string {
+    return detail === null ? '' : this.#fields({ reasoning_details: [this.#reasoning.numbered(detail)] })
+  }
+
+  #end(response: ResponseResource): string {
+    if (this.#finished || this.#common === null) return ''
+    this.#finished = true
+    const silent = this.#contentLength === 0 && this.#calls.size === 0 && !this.#refused
+    return endChunks(this.#common, response, this.#lastDelta(silent))
+  }
+
+  #fail(error: ChatError, ending: FailedEnding): string {
+    if (this.#finished) return ''
+    this.#finished = true
+    return failureChunks(this.#common ?? {}, error, this.#lastDelta(true), ending)
+  }
+
+  /** An answer that said nothing has an empty text. */
+  #lastDelta(withContent: boolean): Fields {
+    const role = this.#once() === '' ? {} : { role: 'assistant' }
+    return withContent ? { ...role, content: '' } : role
+  }
+
+  #once(): string {
+    const role = this.#role
+    this.#role = ''
+    return role
+  }
+
+  #delta(json: string): string {
+    return this.#head + this.#once() + json + TAIL
+  }
+
+  #fields(delta: Fields): string {
+    return this.#delta(JSON.stringify(delta).slice(1, -1))
+  }
+}

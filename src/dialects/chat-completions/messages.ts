@@ -1,0 +1,195 @@
+/**
+ * `messages` as input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
+ * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
+ */
+import { GatewayError } from '../../errors.ts'
+import { elementPath } from '../../protocol/paths.ts'
+import type {
+  AssistantMessage,
+  ChatAnnotation,
+  ChatMessage,
+  ChatPart,
+  ChatToolCall,
+} from './message-schema.ts'
+import { reasoningItems } from './reasoning-items.ts'
+
+type Item = Record<string, unknown>
+
+/** Turns checked messages into items; keeps what later messages need to know of earlier ones. */
+export class Conversation {
+  readonly items: Item[] = []
+  /** Calls of custom tools: what they gave back has an item kind of its own. */
+  #custom: Set<string> | null = null
+
+  /** @throws GatewayError `invalid_request` that names a field of the message. */
+  add(message: ChatMessage, index: number): void {
+    switch (message.role) {
+      case 'assistant':
+        this.#assistant(message, index)
+        return
+      case 'tool':
+        this.items.push({
+          type: this.#custom?.has(message.tool_call_id) ? 'custom_tool_call_output' : 'function_call_output',
+          call_id: message.tool_call_id,
+          output: content(message.content, index),
+        })
+        return
+      default: {
+        const item: Item = {
+          type: 'message',
+          role: message.role,
+          content: content(message.content, index),
+        }
+        if (message.name != null) item['name'] = message.name
+        this.items.push(item)
+      }
+    }
+  }
+
+  #assistant(message: AssistantMessage, index: number): void {
+    refuseLegacy(message, index)
+    const { items } = this
+    const before = items.length
+    const calls = message.tool_calls ?? []
+    const { signatures, found } = reasoningItems(message, calls)
+    if (found.length > 0) items.push(...found)
+    const said = assistantContent(message, index)
+    if (said !== null) items.push({ type: 'message', role: 'assistant', content: said })
+    for (const image of message.images ?? []) items.push(imageItem(image.image_url.url, items.length))
+    for (const call of calls) {
+      const item = this.#call(call)
+      const signature = signatures?.get(call.id) ?? signatureOf(call)
+      if (signature !== null) item['signature'] = signature
+      items.push(item)
+    }
+    // A turn in which nothing was said still separates the two around it.
+    if (items.length === before) items.push({ type: 'message', role: 'assistant', content: '' })
+  }
+
+  #call(call: ChatToolCall): Item {
+    if (call.type === 'custom') {
+      this.#custom ??= new Set()
+      this.#custom.add(call.id)
+      const { name, input } = call.custom
+      return { type: 'custom_tool_call', call_id: call.id, name, input }
+    }
+    const { name, arguments: text } = call.function
+    return { type: 'function_call', call_id: call.id, name, arguments: text }
+  }
+}
+
+function refuseLegacy(message: AssistantMessage, index: number): void {
+  const { function_call, audio } = message as { function_call?: unknown; audio?: unknown }
+  const path = elementPath('messages', index)
+  if (function_call != null) throw invalid(`${path}.function_call`, 'must be null: use tool_calls')
+  if (audio != null) throw invalid(`${path}.audio`, 'must be null: audio answers are not stored')
+}
+
+function content(value: string | readonly ChatPart[], index: number): string | Item[] {
+  return typeof value === 'string' ? value : value.map((part, at) => inputPart(part, 'input_text', index, at))
+}
+
+/** What the model said as text or refusal; null when it said neither. */
+function assistantContent(message: AssistantMessage, index: number): string | Item[] | null {
+  const value = message.content ?? ''
+  const refusal = message.refusal ?? ''
+  const annotations = message.annotations ?? []
+  if (refusal === '' && annotations.length === 0) {
+    if (value.length === 0) return null
+    return typeof value === 'string'
+      ? value
+      : value.map((part, at) => inputPart(part, 'output_text', index, at))
+  }
+  const parts =
+    typeof value === 'string'
+      ? value === '' && annotations.length === 0
+        ? []
+        : [{ type: 'output_text', text: value }]
+      : value.map((part, at) => inputPart(part, 'output_text', index, at))
+  if (annotations.length > 0) annotate(parts, annotations.map(hubAnnotation))
+  if (refusal !== '') parts.push({ type: 'refusal', refusal })
+  return parts
+}
+
+/** Annotations of the message stand with its first text. */
+function annotate(parts: Item[], annotations: readonly Item[]): void {
+  let text = parts.find(part => part['type'] === 'output_text')
+  if (text === undefined) {
+    text = { type: 'output_text', text: '' }
+    parts.unshift(text)
+  }
+  text['annotations'] = annotations
+}
+
+function inputPart(part: ChatPart, text: 'input_text' | 'output_text', index: number, at: number): Item {
+  const item = plainPart(part, text, index, at)
+  if ('cache_control' in part && part.cache_control != null) item['cache_control'] = part.cache_control
+  if ('prompt_cache_breakpoint' in part && part.prompt_cache_breakpoint != null)
+    item['prompt_cache_breakpoint'] = part.prompt_cache_breakpoint
+  return item
+}
+
+function plainPart(part: ChatPart, text: 'input_text' | 'output_text', index: number, at: number): Item {
+  switch (part.type) {
+    case 'text':
+      return { type: text, text: part.text }
+    case 'image_url':
+      return {
+        type: 'input_image',
+        detail: part.image_url.detail ?? 'auto',
+        image_url: part.image_url.url,
+      }
+    case 'input_audio':
+      return {
+        type: 'input_audio',
+        input_audio: { data: part.input_audio.data, format: part.input_audio.format },
+      }
+    case 'file':
+      return filePart(part.file, `${elementPath('messages', index)}.content[${at}].file`)
+    case 'video_url': {
+      const item: Item = { type: 'input_video', video_url: part.video_url.url }
+      if (part.processing != null) item['processing'] = part.processing
+      return item
+    }
+    case 'refusal':
+      return { type: 'refusal', refusal: part.refusal }
+  }
+}
+
+/** `file_data` may be an address too, as clients of this format have it. */
+function filePart(file: Extract<ChatPart, { type: 'file' }>['file'], path: string): Item {
+  const { filename, file_data, file_id, file_url } = file
+  const item: Item = { type: 'input_file' }
+  if (filename != null) item['filename'] = filename
+  if (file_data != null) item[/^https?:\/\//i.test(file_data) ? 'file_url' : 'file_data'] = file_data
+  if (file_id != null) item['file_id'] = file_id
+  if (file_url != null) item['file_url'] = file_url
+  if (file_data == null && file_id == null && file_url == null)
+    throw invalid(`${path}.file_data`, 'is required without file_id and file_url')
+  return item
+}
+
+/** An image that a model drew, as the item kind that made it. */
+function imageItem(url: string, at: number): Item {
+  const data = /^data:[^,]*;base64,/.exec(url)
+  const result = data === null ? url : url.slice(data[0].length)
+  return { type: 'image_generation_call', id: `st_image_${at}`, status: 'completed', result }
+}
+
+function hubAnnotation(annotation: ChatAnnotation): Item {
+  return annotation.type === 'url_citation'
+    ? { type: 'url_citation', ...annotation.url_citation }
+    : { ...annotation }
+}
+
+/** Google's signature of a call, where a client replays it as Google sends it. */
+function signatureOf(call: ChatToolCall): string | null {
+  const google = call.type === 'custom' ? null : call.extra_content?.['google']
+  if (typeof google !== 'object' || google === null) return null
+  const { thought_signature: signature } = google as { thought_signature?: unknown }
+  return typeof signature === 'string' ? signature : null
+}
+
+export function invalid(path: string, problem: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${problem}`)
+}

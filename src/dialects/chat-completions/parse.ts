@@ -1,0 +1,171 @@
+/**
+ * The body of POST /chat/completions as a request. Pure. Hot path: the check of the body, one walk over its fields
+ * and one over its messages. Errors name fields of the chat body and never repeat what the client sent.
+ */
+import { GatewayError } from '../../errors.ts'
+import { bodyCheck } from '../../protocol/body.ts'
+import { elementPath } from '../../protocol/paths.ts'
+import { refusal } from '../../protocol/refusals.ts'
+import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
+import { ChatBody, type ResponseFormat } from './body-schema.ts'
+import type { ChatMessage } from './message-schema.ts'
+import { Conversation, invalid } from './messages.ts'
+import { hubTool, hubToolChoice } from './tools.ts'
+
+/** Fields that have another name or form in a request, or mean nothing there. */
+const TRANSLATED: ReadonlySet<string> = new Set([
+  'messages',
+  'max_tokens',
+  'max_completion_tokens',
+  'logprobs',
+  'top_logprobs',
+  'reasoning',
+  'reasoning_effort',
+  'include_reasoning',
+  'response_format',
+  'verbosity',
+  'tools',
+  'tool_choice',
+  'transforms',
+  'stream_options',
+  'n',
+  'best_of',
+  'audio',
+  'functions',
+  'function_call',
+])
+
+/** Fields of POST /responses alone, with what says the same here: taking one for unknown would lose it in silence. */
+const OF_RESPONSES: readonly (readonly [string, string])[] = [
+  ['input', 'use messages'],
+  ['prompt', 'use messages'],
+  ['instructions', 'use a system message'],
+  ['max_output_tokens', 'use max_completion_tokens'],
+  ['text', 'use response_format and verbosity'],
+  ['include', 'it belongs to POST /responses'],
+  ['truncation', 'use the plugin context-compression'],
+]
+
+const check = bodyCheck(ChatBody)
+
+/** @throws GatewayError `invalid_request` that names the field by its path in the chat body. */
+export function parseChat(value: unknown): ResponsesRequest {
+  const body = check(value)
+  refuse(body)
+  const fields: Record<string, unknown> = {}
+  for (const [name, field] of Object.entries(body)) {
+    if (field !== null && field !== undefined && !TRANSLATED.has(name)) fields[name] = field
+  }
+  const conversation = new Conversation()
+  for (const [index, message] of body.messages.entries()) conversation.add(message, index)
+  fields['input'] = conversation.items
+  translate(body, fields)
+  const request = fields as unknown as ResponsesRequest
+  const refused = refusal(request)
+  if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, body.messages))
+  return request
+}
+
+function refuse(body: ChatBody): void {
+  const other = body as unknown as Readonly<Record<string, unknown>>
+  for (const [name, instead] of OF_RESPONSES) {
+    if (other[name] != null) throw invalid(name, `is not a field of chat completions: ${instead}`)
+  }
+  for (const name of ['n', 'best_of']) {
+    if (other[name] != null && other[name] !== 1) throw invalid(name, 'must be 1: one answer is given')
+  }
+  if (other['functions'] != null) throw invalid('functions', 'must be null: use tools')
+  if (other['function_call'] != null) throw invalid('function_call', 'must be null: use tool_choice')
+  const audio = body.modalities?.indexOf('audio') ?? -1
+  if (audio !== -1) throw invalid(elementPath('modalities', audio), 'must be text or image: no audio is made')
+  if (other['audio'] != null) throw invalid('audio', 'must be null: no audio is made')
+}
+
+function translate(body: ChatBody, fields: Record<string, unknown>): void {
+  const limit = outputLimit(body)
+  if (limit !== null) fields['max_output_tokens'] = limit
+  const logprobs = topLogprobs(body)
+  if (logprobs !== null) fields['top_logprobs'] = logprobs
+  const reasoning = reasoningConfig(body)
+  if (reasoning !== null) fields['reasoning'] = reasoning
+  const text = textConfig(body)
+  if (text !== null) fields['text'] = text
+  if (body.tools != null) fields['tools'] = body.tools.map(hubTool)
+  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice)
+  if (body.transforms != null) {
+    const plugins = withTransforms(body.transforms, body.plugins ?? [])
+    if (plugins.length > 0) fields['plugins'] = plugins
+  }
+}
+
+function outputLimit({ max_tokens: older, max_completion_tokens: newer }: ChatBody): number | null {
+  if (older != null && newer != null && older !== newer)
+    throw invalid('max_tokens', 'must be equal to max_completion_tokens where both are set')
+  return newer ?? older ?? null
+}
+
+/** Log probabilities without alternatives are asked for as none of them. */
+function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
+  if (logprobs === false) {
+    if (top != null && top > 0) throw invalid('top_logprobs', 'must not be set where logprobs is false')
+    return null
+  }
+  return top ?? (logprobs === true ? 0 : null)
+}
+
+/** `exclude` stays in the configuration: it is for the answer in this dialect. */
+function reasoningConfig(body: ChatBody): (ReasoningConfig & { exclude?: boolean | null }) | null {
+  const { reasoning, reasoning_effort: effort, include_reasoning: include } = body
+  if (effort != null && reasoning?.effort != null && reasoning.effort !== effort)
+    throw invalid('reasoning_effort', 'must be equal to reasoning.effort where both are set')
+  const excluded = include === false && reasoning?.exclude == null
+  if (effort == null && !excluded) return reasoning ?? null
+  return {
+    ...reasoning,
+    ...(effort == null ? {} : { effort }),
+    ...(excluded ? { exclude: true } : {}),
+  }
+}
+
+function textConfig({ response_format: format, verbosity }: ChatBody): TextConfig | null {
+  if (format == null && verbosity == null) return null
+  return {
+    ...(format == null ? {} : { format: textFormat(format) }),
+    ...(verbosity == null ? {} : { verbosity }),
+  }
+}
+
+function textFormat(format: ResponseFormat): TextFormat {
+  if (format.type !== 'json_schema') return { type: format.type }
+  const { name, schema, description, strict } = format.json_schema
+  return {
+    type: 'json_schema',
+    name,
+    schema: schema ?? {},
+    ...(description == null ? {} : { description }),
+    ...(strict == null ? {} : { strict }),
+  }
+}
+
+/** The older way to turn context compression on or, with an empty list, off; the plugin's own settings win. */
+function withTransforms(
+  transforms: readonly string[],
+  plugins: NonNullable<ChatBody['plugins']>,
+): NonNullable<ChatBody['plugins']> {
+  if (plugins.some(plugin => plugin.id === 'context-compression')) return plugins
+  const engine = { id: 'context-compression' as const, engine: 'middle-out' as const }
+  return [...plugins, transforms.length > 0 ? engine : { id: 'context-compression', enabled: false }]
+}
+
+/** A refusal of the request in the names of the chat body: only the items have other names here. */
+function inChatNames(refused: string, messages: readonly ChatMessage[]): string {
+  const item = /^input\[(\d+)\][^:]*(: .*)$/s.exec(refused)
+  if (item === null) return refused
+  const conversation = new Conversation()
+  const wanted = Number(item[1])
+  const index = messages.findIndex((message, at) => {
+    conversation.add(message, at)
+    return conversation.items.length > wanted
+  })
+  return `${elementPath('messages', index)}${item[2]}`
+}
