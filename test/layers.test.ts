@@ -75,7 +75,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'instant', 'metrics', 'money']
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
-  config: ['log'],
+  // The words of provider rows stand beside their types.
+  config: ['log', 'providers'],
   log: ['errors', 'instant'],
   instant: [],
   errors: [],

@@ -20,8 +20,8 @@ export interface VaultRing {
  * database that instances share has no place for one: each would make its own, and seal what others cannot open.
  * @throws VaultKeyError
  */
-export function installedRing(config: Pick<Config, 'vaultKeys' | 'storageUrl'>): VaultRing {
-  const path = sqlitePath(config.storageUrl)
+export function installedRing(config: Pick<Config, 'vaultKeys' | 'storage'>): VaultRing {
+  const path = sqlitePath(config.storage.url)
   if (config.vaultKeys !== null) return ring(parseVaultKeys(config.vaultKeys), VARIABLE)
   if (path === null) throw new VaultKeyError(`${VARIABLE}: ${REQUIRED}`)
   const file = join(dirname(path), 'vault.key')

@@ -13,7 +13,7 @@ import { openPostgresWire } from './postgres.ts'
 import { openRedisWire } from './redis.ts'
 
 export interface ChangeFeedOptions {
-  readonly config: Pick<Config, 'redisUrl' | 'redisPrefix' | 'storageUrl'>
+  readonly config: Pick<Config, 'redis' | 'storage'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** See WireOptions. */
@@ -34,15 +34,16 @@ const OWED_INTERVAL_MS = 1_000
 
 /** Null when there is nobody to tell: one instance with a database of its own. */
 export function startChangeFeed(options: ChangeFeedOptions): ChangeFeed | null {
-  const { redisUrl, redisPrefix, storageUrl } = options.config
+  const { redis, storage } = options.config
+  const redisUrl = redis.url
   if (redisUrl !== null) {
     return new WiredFeed(options, wire =>
-      openRedisWire({ ...wire, url: redisUrl, channel: `${redisPrefix}changes` }),
+      openRedisWire({ ...wire, url: redisUrl, channel: `${redis.prefix}changes` }),
     )
   }
-  if (/^postgres(?:ql)?:/i.test(storageUrl)) {
+  if (/^postgres(?:ql)?:/i.test(storage.url)) {
     return new WiredFeed(options, wire =>
-      openPostgresWire({ ...wire, url: storageUrl, channel: 'sluice_changes' }),
+      openPostgresWire({ ...wire, url: storage.url, channel: 'sluice_changes' }),
     )
   }
   return null

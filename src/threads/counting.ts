@@ -14,7 +14,7 @@ export interface Counting {
 }
 
 export interface CountingOptions {
-  readonly config: Pick<Config, 'storageUrl' | 'redisUrl' | 'redisPrefix' | 'redisSilenceMs' | 'quotas'>
+  readonly config: Pick<Config, 'storage' | 'redis' | 'quotas'>
   readonly shipper: Pick<LedgerShipper, 'ship'>
   readonly clock: Clock
   readonly log: Log
@@ -22,7 +22,7 @@ export interface CountingOptions {
 
 /** @throws StoreError */
 export async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
-  const store = await openStore(config.storageUrl, { wait: false })
+  const store = await openStore(config.storage.url, { wait: false })
   let running: Promise<void> | null = null
   /** What a former process had not shipped counts too. However many ask, it is done once. */
   const shipped = (): Promise<void> => {
@@ -32,10 +32,10 @@ export async function startCounting({ config, shipper, clock, log }: CountingOpt
     return running
   }
   const counters = openCounters({
-    redis: config.redisUrl === null ? null : { url: config.redisUrl, prefix: config.redisPrefix },
+    redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
     nodes: config.quotas.nodes,
     spending: createSpending(store, shipped),
-    silenceMs: config.redisSilenceMs,
+    silenceMs: config.redis.silenceMs,
     clock,
     log,
   })
