@@ -8,7 +8,8 @@ import { Value } from '@sinclair/typebox/value'
 import { parse as parseYaml, YAMLParseError } from 'yaml'
 import { ConfigError, checkFile, joinPath } from './check.ts'
 import { type Environment, readSetting, variable } from './environment.ts'
-import { type Config, FileSchema, SETTINGS, Settings } from './settings.ts'
+import { fileSchema } from './setting.ts'
+import { type Config, SETTINGS, Settings } from './settings.ts'
 
 export { ConfigError } from './check.ts'
 export type { Environment } from './environment.ts'
@@ -16,6 +17,8 @@ export type { EndpointRow, ModelRow, PricingRow, ProviderRow } from './rows.ts'
 export type { Config } from './settings.ts'
 
 type Values = Record<string, unknown>
+
+const FileSchema = fileSchema(Settings)
 
 /** The process environment, for all who need it. */
 export function processEnvironment(): Environment {

@@ -2,6 +2,7 @@
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { ABORT_POLICIES, AUTH_SCHEMES, DATA_REGIONS, FORMAT_NAMES, QUIRKS } from '../providers/provider.ts'
 import { closed, oneOf } from './setting.ts'
+import { ModelName, Slug } from './values.ts'
 
 /** A value that nothing changes any more, at any depth. */
 export type Frozen<T> = T extends readonly (infer Element)[]
@@ -18,9 +19,7 @@ function required<T extends TSchema>(schema: T, description: string): T {
   return { ...schema, description }
 }
 
-export const Slug = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)?$', maxLength: 128 })
 const Name = Type.String({ minLength: 1, maxLength: 128 })
-const ModelName = Type.String({ minLength: 1, maxLength: 256 })
 const Count = Type.Integer({ minimum: 1 })
 const Words = Type.Array(Type.String(), { minItems: 1 })
 const Price = Type.String({ pattern: '^\\d{1,3}(\\.\\d{1,12})?$' })
@@ -118,7 +117,7 @@ export const ModelSchema = Type.Object(
   closed,
 )
 
-export type ProviderRow = Frozen<Static<typeof ProviderSchema>>
-export type ModelRow = Frozen<Static<typeof ModelSchema>>
-export type EndpointRow = Frozen<Static<typeof EndpointSchema>>
-export type PricingRow = Frozen<Static<typeof PricingSchema>>
+export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
+export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}
+export interface EndpointRow extends Frozen<Static<typeof EndpointSchema>> {}
+export interface PricingRow extends Frozen<Static<typeof PricingSchema>> {}

@@ -20,7 +20,7 @@ export interface Notes<T> {
   readonly environmentOnly?: true
   /** The file must give it when it gives its group, although it has a default. */
   readonly required?: true
-  /** A check beyond the schema. Every value it sees fits the schema and is not null. */
+  /** A check beyond the schema. Every value it sees fits the schema. */
   accepts?(value: T): boolean
   /** Completes "expected …" in error messages, in place of the schema's own words. */
   readonly expected?: string

@@ -1,32 +1,24 @@
 /**
- * All settings: one entry each, with type, default, meaning and environment variable. The types, the checks and the
- * tables of docs/configuration.md (`npm run docs:config`) follow from it. Pure.
+ * All settings: one entry each, with type, default, meaning and environment variable. Types, checks and the tables of
+ * docs/configuration.md (`npm run docs:config`) follow. Pure.
  */
-import { availableParallelism } from 'node:os'
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
-import { type Frozen, ModelSchema, ProviderSchema, Slug } from './rows.ts'
-import { fileSchema, group, nullable, oneOf, setting, settingsOf } from './setting.ts'
-
-const Address = Type.String({ minLength: 1 })
-const Host = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.-]*(:\\d{1,5})?$', maxLength: 253 })
-const Milliseconds = Type.Integer({ minimum: 1, maximum: 86_400_000 })
-const ModelName = Type.String({ minLength: 1, maxLength: 256 })
-const Port = Type.Integer({ minimum: 0, maximum: 65_535 })
-const Threads = Type.Integer({ minimum: 1, maximum: 256 })
-const PerMinute = Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000_000 })], {
-  expected: 'null or an integer from 1 to 1000000000',
-})
-
-const coresMinusOne = {
-  default: () => Math.max(1, availableParallelism() - 1),
-  defaultText: 'cores minus one, at least one',
-}
-
-function isRedisUrl(url: string): boolean {
-  return /^rediss?:\/\/[^/\s]+(\/\d+)?$/.test(url) && URL.canParse(url)
-}
+import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
+import { group, nullable, oneOf, setting, settingsOf } from './setting.ts'
+import {
+  Address,
+  coresMinusOne,
+  Host,
+  Milliseconds,
+  ModelName,
+  PerMinute,
+  Port,
+  redisUrl,
+  Slug,
+  Threads,
+} from './values.ts'
 
 export const Settings = group({
   listen: group({
@@ -39,7 +31,7 @@ export const Settings = group({
     ),
   }),
   admin: group({
-    host: setting(Address, 'address of `/metrics`, `/healthz` and `/readyz`', {
+    host: setting(Address, 'admin address: metrics, health', {
       default: '127.0.0.1',
       env: 'GATEWAY_ADMIN_HOST',
     }),
@@ -71,8 +63,7 @@ export const Settings = group({
         env: 'REDIS_URL',
         secret: true,
         required: true,
-        accepts: isRedisUrl,
-        expected: 'a URL of the form redis://HOST:PORT or rediss://HOST:PORT',
+        ...redisUrl,
       },
     ),
     prefix: setting(
@@ -86,9 +77,7 @@ export const Settings = group({
       { default: 50 },
     ),
   }),
-  providers: setting(Type.Array(ProviderSchema), 'adds to the built-in providers, or changes them by slug', {
-    default: [],
-  }),
+  providers: setting(Type.Array(ProviderSchema), 'adds or changes providers, by slug', { default: [] }),
   models: setting(
     Type.Array(ModelSchema),
     'the catalogue. Without `providers` the built-in simulated provider `sim` answers',
@@ -105,7 +94,7 @@ export const Settings = group({
       'silence between two chunks of a provider; past it: 524, or `response.failed` in a stream',
       { default: 60_000 },
     ),
-    requestMs: setting(Milliseconds, 'total time of a request; long agent turns take minutes; past it: 408', {
+    requestMs: setting(Milliseconds, 'total time, minutes for agent turns; past it: 408', {
       default: 600_000,
     }),
     heartbeatMs: setting(
@@ -307,9 +296,6 @@ export const Settings = group({
 })
 
 export const SETTINGS = settingsOf(Settings)
-
-/** What the configuration file may say. */
-export const FileSchema = fileSchema(Settings)
 
 /** The configuration, complete: every setting has a value. */
 export interface Config extends Frozen<Static<typeof Settings>> {}

@@ -193,6 +193,12 @@ t.test('a secret in a file that cannot be used names its variable and repeats no
   t.equal(loadConfig([], { GATEWAY_PORT_FILE: file('1'), GATEWAY_API_KEY_FILE: '' }).apiKey, null)
 })
 
+t.test('the ids of models are vendor and name, with variants', async t => {
+  for (const id of ['a/b', '~a/b', 'Acme/org/Model.v1:free', 'a/b:c:d']) {
+    t.equal(load(`models: [{ id: "${id}", endpoints: [{ provider: x }] }]`).models[0]?.id, id)
+  }
+})
+
 const BAD: readonly { readonly yaml: string; readonly says: string; readonly environment?: Environment }[] = [
   { yaml: 'lisen: {}', says: 'lisen: unknown setting' },
   { yaml: 'logLevel: debug', says: 'logLevel: unknown setting' },
@@ -238,6 +244,19 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
     says: 'providers[0].apiKey: environment variable NOT_THERE is not set',
   },
   { yaml: 'providers: { slug: acme }', says: 'providers: ' },
+  { yaml: 'providers: [{ slug: a, auth: basic }]', says: 'providers[0].auth: expected one of bearer, ' },
+  {
+    yaml: 'providers: [{ slug: a, quirks: [max-tokens, odd] }]',
+    says: 'providers[0].quirks[1]: expected one of max-tokens, ',
+  },
+  {
+    yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, region: mars }] }]',
+    says: 'models[0].endpoints[0].region: expected one of europe, us',
+  },
+  ...['a', '/a', 'a/', 'a b/c', 'a/b c', '"a/b:"', 'a//b'].map(id => ({
+    yaml: `models: [{ id: ${id}, endpoints: [{ provider: x }] }]`,
+    says: 'models[0].id: expected the form vendor/model',
+  })),
   { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of cancel, drain' },
   { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
   { yaml: 'byok: { feePercent: 101 }', says: 'byok.feePercent: ' },
