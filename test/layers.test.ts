@@ -72,13 +72,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: ['threads', 'storage', 'access', 'credentials'],
 }
 
-const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'instant', 'metrics', 'money']
+const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money']
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   // The words of provider rows stand beside their types.
   config: ['log', 'providers'],
-  log: ['errors', 'instant'],
-  instant: [],
+  log: ['errors', 'clock'],
   errors: [],
   clock: [],
   ids: [],

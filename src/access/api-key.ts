@@ -1,7 +1,6 @@
 /** API keys: how they look, how they are made, what is kept of them. Pure but for randomness. */
 import { hash, randomBytes } from 'node:crypto'
-import type { Clock } from '../clock.ts'
-import { isoInstant } from '../instant.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import {
   DEFAULT_ORGANIZATION_ID,
   DEFAULT_WORKSPACE_ID,
