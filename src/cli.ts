@@ -99,7 +99,7 @@ function configuration(values: Values) {
 }
 
 async function withStore(values: Values, use: (store: Store) => Promise<void>): Promise<void> {
-  const store = await openStore(configuration(values).storageUrl)
+  const store = await openStore(configuration(values).storage.url)
   try {
     await use(store)
   } finally {

@@ -51,6 +51,9 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
+/** The message of every internal error; clients learn nothing of its cause. */
+export const INTERNAL_MESSAGE = 'Internal Server Error'
+
 export interface GatewayErrorDetails {
   /** Goes to the client as `error.metadata`; must be free of secrets and of upstream text that was not scrubbed. */
   readonly metadata?: Readonly<Record<string, unknown>>
@@ -102,5 +105,5 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
 /** Brings anything thrown to a GatewayError; what we did not foresee is `internal` and masked for the client. */
 export function toGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown
-  return new GatewayError('internal', 'Internal Server Error', { cause: thrown })
+  return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })
 }

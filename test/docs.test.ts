@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { PAGE, withTables } from '../scripts/config-docs.ts'
 import { FAILURES } from '../src/errors.ts'
 import { STAGES } from '../src/metrics/stages.ts'
 import { allMetrics } from './support/metrics.ts'
@@ -50,6 +51,11 @@ t.test('docs/metrics.md lists every stage in order', async t => {
     names.filter(name => !/^`(gateway|process)_/.test(name)),
     STAGES.map(stage => `\`${stage}\``),
   )
+})
+
+t.test('docs/configuration.md has the tables that `npm run docs:config` makes', async t => {
+  const text = readFileSync(PAGE, 'utf8')
+  t.equal(text, withTables(text))
 })
 
 t.test('the README names both commands of the set-up', async t => {

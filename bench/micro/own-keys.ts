@@ -22,7 +22,7 @@ const TARGET_NS = 5_000
 
 const providers = ['a', 'b'].map(slug => ({
   slug,
-  format: 'openai-chat',
+  format: 'openai-chat' as const,
   baseUrl: 'http://127.0.0.1:1',
   apiKey: 'k',
 }))

@@ -1,7 +1,6 @@
 /** API keys: their form, their creation and the record that is stored. Pure except for randomness. */
 import { hash, randomBytes } from 'node:crypto'
-import type { Clock } from '../clock.ts'
-import { isoInstant } from '../instant.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import {
   DEFAULT_ORGANIZATION_ID,
   DEFAULT_WORKSPACE_ID,

@@ -1,8 +1,7 @@
 /** GET, POST /credits and GET /activity: what the organization has, and what it used day by day. */
 import { randomUUID } from 'node:crypto'
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import { chargeOf } from '../limits/charges.ts'
 import { periodStart } from '../limits/periods.ts'
 import { microToUsd, sumToUsd, toMicroUsd } from '../money.ts'

@@ -3,9 +3,8 @@
  * may be read of it is its label.
  */
 
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'

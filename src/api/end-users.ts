@@ -1,7 +1,6 @@
 /** /end-users: tracking strings of the caller's own, registered per organization. They never decide on inference. */
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/end-users.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'

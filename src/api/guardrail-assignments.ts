@@ -1,8 +1,7 @@
 /** To whom guardrails are assigned: /guardrails/{id}/assignments/keys and /members, and the lists of all. */
 
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'

@@ -1,9 +1,8 @@
 /** /guardrails: rule sets of an organization. Whom they are assigned to is guardrail-assignments.ts. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { microToUsd } from '../money.ts'
 import {

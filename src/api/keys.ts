@@ -4,9 +4,8 @@
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { createKey } from '../access/api-key.ts'
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { type MicroUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'

@@ -1,8 +1,7 @@
 /** GET, POST /workspaces and GET, PATCH, DELETE /workspaces/{ref}, where a workspace is named by its id or its slug. */
 import { randomUUID } from 'node:crypto'
-import type { Clock } from '../clock.ts'
+import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'

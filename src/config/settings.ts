@@ -1,361 +1,301 @@
 /**
- * The settings of the configuration file: their schema, their defaults and what they are once they are resolved.
- * docs/configuration.md is the reference. Leaf.
+ * All settings: one entry each, with type, default, meaning and environment variable. Types, checks and the tables of
+ * docs/configuration.md (`npm run docs:config`) follow. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import type { LogLevel } from '../log/log.ts'
+import { LOG_LEVELS } from '../log/log.ts'
+import { ABORT_POLICIES } from '../providers/provider.ts'
+import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
+import { group, nullable, oneOf, setting, settingsOf } from './setting.ts'
+import {
+  Address,
+  coresMinusOne,
+  Host,
+  Milliseconds,
+  ModelName,
+  PerMinute,
+  Port,
+  redisUrl,
+  Slug,
+  Threads,
+} from './values.ts'
 
-const closed = { additionalProperties: false } as const
-const Host = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.-]*(:\\d{1,5})?$', maxLength: 253 })
-const Milliseconds = Type.Integer({ minimum: 1, maximum: 86_400_000 })
-const Port = Type.Integer({ minimum: 0, maximum: 65535 })
-const Slug = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)?$', maxLength: 128 })
-const UsdPerToken = Type.String({ pattern: '^\\d{1,3}(\\.\\d{1,12})?$' })
-/** Null, as absent: no limit. */
-const Quota = Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000_000 })], {
-  description: 'null or an integer from 1 to 1000000000',
+export const Settings = group({
+  listen: group({
+    host: setting(Address, 'public address', { default: '127.0.0.1', env: 'GATEWAY_HOST' }),
+    port: setting(Port, 'public port; 0 takes a free one', { default: 8080, env: 'GATEWAY_PORT' }),
+    shared: setting(
+      Type.Boolean(),
+      'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap); leaves out the check that nobody else does',
+      { default: false, env: 'GATEWAY_SHARED_PORT' },
+    ),
+  }),
+  admin: group({
+    host: setting(Address, 'admin address: metrics, health', {
+      default: '127.0.0.1',
+      env: 'GATEWAY_ADMIN_HOST',
+    }),
+    port: setting(Port, 'admin port; 0 takes a free one', { default: 9090, env: 'GATEWAY_ADMIN_PORT' }),
+  }),
+  threads: group({
+    serve: setting(Threads, 'event loops that serve requests; each takes one core', {
+      ...coresMinusOne,
+      env: 'GATEWAY_SERVE_THREADS',
+    }),
+    tasks: setting(
+      Threads,
+      'task workers of the whole process, shared out over the serve threads and rounded up, at least one for each; beside them each serve thread has one for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
+      { ...coresMinusOne, env: 'GATEWAY_TASK_THREADS' },
+    ),
+  }),
+  storage: group({
+    url: setting(
+      Address,
+      "`sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with parameters of `pg` such as `?sslmode=verify-full`. Usage records wait on this machine's disk until they are stored: in `spool` beside the SQLite file, or in `./data/spool`",
+      { default: 'sqlite:./data/gateway.db', env: 'DATABASE_URL', secret: true, required: true },
+    ),
+  }),
+  redis: group({
+    url: setting(
+      nullable(Address),
+      '`redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]`, or `rediss://…` for TLS: several instances count limits and announce changes through it; one server, no cluster. Without it each instance counts limits in its memory, and PostgreSQL announces changes where it is the storage',
+      {
+        env: 'REDIS_URL',
+        secret: true,
+        required: true,
+        ...redisUrl,
+      },
+    ),
+    prefix: setting(
+      Type.String({ pattern: '^[\\x21-\\x7e]{1,64}$' }),
+      'begins every key and channel in Redis; the same for all instances that belong together',
+      { default: 'sluice:' },
+    ),
+    silenceMs: setting(
+      Milliseconds,
+      'Redis that answers nothing for this long while requests wait for it counts as away: they go on by the share of the instance. A good answer takes a hundredth of it',
+      { default: 50 },
+    ),
+  }),
+  providers: setting(Type.Array(ProviderSchema), 'adds or changes providers, by slug', { default: [] }),
+  models: setting(
+    Type.Array(ModelSchema),
+    'the catalogue. Without `providers` the built-in simulated provider `sim` answers',
+    { default: [] },
+  ),
+  timeouts: group({
+    upstreamHeadersMs: setting(
+      Milliseconds,
+      'time to the first byte of a provider: reasoning models may think for most of a minute; past it: 524',
+      { default: 60_000 },
+    ),
+    upstreamIdleMs: setting(
+      Milliseconds,
+      'silence between two chunks of a provider; past it: 524, or `response.failed` in a stream',
+      { default: 60_000 },
+    ),
+    requestMs: setting(Milliseconds, 'total time, minutes for agent turns; past it: 408', {
+      default: 600_000,
+    }),
+    heartbeatMs: setting(
+      Milliseconds,
+      'a stream that is silent for this long gets a comment line, so that proxies keep the connection: most cut it after 60 s',
+      { default: 15_000 },
+    ),
+    stallMs: setting(
+      Milliseconds,
+      'a reader that takes nothing for this long is cut off; a longer time only holds buffers',
+      { default: 30_000 },
+    ),
+    uploadMs: setting(Milliseconds, 'total time for a request body', { default: 300_000 }),
+    drainMs: setting(Milliseconds, 'grace for running requests after SIGTERM', { default: 30_000 }),
+    drainDelayMs: setting(
+      Type.Integer({ minimum: 0, maximum: 600_000 }),
+      'from readiness 503 to the closing of the listener; behind a load balancer that polls `/readyz`, twice its interval',
+      { default: 0 },
+    ),
+  }),
+  accounting: group({
+    onAbort: setting(
+      oneOf(ABORT_POLICIES),
+      'for the upstream request of a caller that leaves: `cancel` closes it and estimates the tokens, `drain` reads on for the exact usage (at most 64 replies a thread, 4 MiB and 60 s each)',
+      { default: 'cancel', required: true },
+    ),
+  }),
+  alignment: group({
+    evaluator: nullable(
+      group({
+        model: setting(
+          Address,
+          'the model of the catalogue that judges for the [alignment plugin](plugins.md); without it requests that carry the plugin are refused',
+        ),
+      }),
+    ),
+    hipaaWorkspaces: setting(
+      Type.Array(Address, { maxItems: 10_000 }),
+      'ids of workspaces under HIPAA: requests of their keys that carry the alignment plugin are refused with 403, since their messages may go to no second model',
+      { default: [] },
+    ),
+    timeoutMs: setting(
+      Milliseconds,
+      'for the judgement of one message, a short answer of a small model; a caller waits for it after everything else',
+      { default: 5_000 },
+    ),
+  }),
+  moderation: nullable(
+    group({
+      model: setting(
+        Address,
+        'the model of the catalogue that judges for the [moderation plugin](plugins.md); without it requests that carry the plugin are refused',
+      ),
+    }),
+  ),
+  files: group({
+    links: group({
+      enabled: setting(
+        Type.Boolean(),
+        'false: the [file-parser plugin](plugins.md) follows no links to documents',
+        { default: true },
+      ),
+      allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
+      allowPrivate: setting(
+        Type.Boolean(),
+        'true: any address and port, over HTTP too. Names are then looked up by the system (hosts file, search domains). Whoever has a key can then have the gateway ask inside its own network; for installations whose documents lie there and whose callers are trusted',
+        { default: false },
+      ),
+      maxBytes: setting(
+        Type.Integer({ minimum: 1, maximum: 52_428_800 }),
+        'for one document; a thread holds at most 16 times as much',
+        { default: 10_485_760 },
+      ),
+      timeoutMs: setting(Milliseconds, 'for one link: name, redirects and bytes', { default: 10_000 }),
+    }),
+    ocr: nullable(
+      group({
+        provider: setting(
+          Slug,
+          'the provider (a row of `providers`, with its `baseUrl` and `apiKey`) that reads documents for the engine `mistral-ocr`; without it requests that name the engine are refused',
+        ),
+        model: setting(ModelName, 'its model, for instance `mistral-ocr-latest`'),
+        timeoutMs: setting(
+          Milliseconds,
+          'until its answer begins; a long scan takes a minute, and says nothing until it is read',
+          { default: 120_000 },
+        ),
+      }),
+    ),
+  }),
+  credits: group({
+    enforced: setting(
+      Type.Boolean(),
+      'true: an organization spends no more than its credits (`POST /credits`), and without any nothing; the embedded mode has no credits',
+      { default: false },
+    ),
+  }),
+  quotas: group({
+    requestsPerMinute: setting(
+      PerMinute,
+      'requests of one API key in a minute of the clock, failed ones too; more are answered 429. null: no limit',
+      { default: null },
+    ),
+    tokensPerMinute: setting(
+      PerMinute,
+      'input and output tokens of one API key in a minute of the clock, counted when the request is admitted. null: no limit',
+      { default: null },
+    ),
+    nodes: setting(
+      Type.Integer({ minimum: 1, maximum: 10_000 }),
+      'instances that share the limits: while Redis is away, and without Redis, each takes this part of what was left when it last knew the whole',
+      { default: 1 },
+    ),
+  }),
+  credentials: group({
+    maxEntries: setting(
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      'opened provider keys of customers that a thread keeps in memory, where they are a risk',
+      { default: 1_000 },
+    ),
+    maxBytes: setting(
+      Type.Integer({ minimum: 65_536 }),
+      'bytes of the opened provider keys that a thread keeps',
+      { default: 4_194_304 },
+    ),
+    ttlMs: setting(
+      Milliseconds,
+      'how long a thread keeps an opened provider key; never more than five minutes',
+      { default: 300_000 },
+    ),
+  }),
+  regions: group({
+    europe: setting(
+      Type.Array(Host),
+      'hosts (of the `Host` header) whose requests only go to endpoints in Europe, and to own credentials declared for it ([decision 10](decisions/0010-routing-by-own-credentials.md)); any other host is global. A name without a port stands for every port',
+      { default: [] },
+    ),
+    us: setting(Type.Array(Host), 'the same for the United States', { default: [] }),
+  }),
+  byok: group({
+    feePercent: setting(
+      Type.Number({ minimum: 0, maximum: 100 }),
+      'price of a request on an own credential for its caller, as a share of its price by the catalogue; shown as `usage.cost`. Its provider bills the rest itself',
+      { default: 0 },
+    ),
+  }),
+  limits: group({
+    maxConnections: setting(
+      Type.Integer({ minimum: 1 }),
+      'stays under the usual limit of 65,536 file descriptors with one upstream socket each; never more than 45 % of what the process may open',
+      { default: 20_000 },
+    ),
+    allowChunked: setting(Type.Boolean(), 'false refuses chunked request bodies with 411', { default: true }),
+    closeAfterReply: setting(
+      Type.Boolean(),
+      'true closes after every answer, for proxies that are not trusted to frame requests',
+      { default: false },
+    ),
+    maxInFlight: setting(
+      Type.Integer({ minimum: 1 }),
+      'requests that one thread works on at once; more are answered 503. Streams mostly wait, so this bounds memory (some 20 KB each), not work',
+      { default: 10_000 },
+    ),
+    maxLagMs: setting(
+      Milliseconds,
+      'how late the event loop of a thread may be, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
+      { default: 200 },
+    ),
+    maxBufferedBytes: setting(
+      Type.Integer({ minimum: 1_048_576 }),
+      'what one thread holds of request bodies and of answers that slow readers have not taken; above it new requests are answered 503, until it is below four fifths. Set it under half of the memory a thread may use',
+      { default: 536_870_912 },
+    ),
+  }),
+  logLevel: setting(oneOf(LOG_LEVELS), 'the least important lines that are logged', {
+    default: 'info',
+    env: 'LOG_LEVEL',
+    environmentOnly: true,
+  }),
+  managementKey: setting(
+    nullable(Type.String()),
+    'plain management key of the documented form, made valid at start if the store does not know it',
+    { env: 'GATEWAY_MANAGEMENT_KEY', secret: true, environmentOnly: true },
+  ),
+  apiKey: setting(
+    nullable(Type.String()),
+    'plain API key of the documented form, made valid in the same way',
+    {
+      env: 'GATEWAY_API_KEY',
+      secret: true,
+      environmentOnly: true,
+    },
+  ),
+  vaultKeys: setting(
+    nullable(Type.String()),
+    '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`; without it a key file `vault.key` (mode 0600) is made beside the embedded database; required with PostgreSQL, the same for all instances',
+    { env: 'GATEWAY_VAULT_KEYS', secret: true, environmentOnly: true },
+  ),
 })
-const REDIS_PREFIX = '^[\\x21-\\x7e]{1,64}$'
-const AbortPolicy = Type.Union([Type.Literal('cancel'), Type.Literal('drain')])
 
-const FormatName = Type.Union([
-  Type.Literal('openai-responses'),
-  Type.Literal('openai-chat'),
-  Type.Literal('anthropic-messages'),
-  Type.Literal('google-gemini'),
-])
+export const SETTINGS = settingsOf(Settings)
 
-const ProviderSchema = Type.Object(
-  {
-    slug: Slug,
-    name: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
-    format: Type.Optional(FormatName),
-    baseUrl: Type.Optional(Type.String({ pattern: '^https?://[^\\s?#]+$' })),
-    apiKey: Type.Optional(Type.String({ pattern: '^[\\x21-\\x7e]+$' })),
-    auth: Type.Optional(
-      Type.Union([
-        Type.Literal('bearer'),
-        Type.Literal('x-api-key'),
-        Type.Literal('x-goog-api-key'),
-        Type.Literal('none'),
-      ]),
-    ),
-    quirks: Type.Optional(Type.Array(Type.String())),
-    headers: Type.Optional(Type.Record(Type.String({ pattern: '^[A-Za-z0-9-]+$' }), Type.String())),
-    accounting: Type.Optional(Type.Object({ onAbort: AbortPolicy }, closed)),
-  },
-  closed,
-)
-
-const PricingSchema = Type.Object(
-  {
-    prompt: Type.Optional(UsdPerToken),
-    completion: Type.Optional(UsdPerToken),
-    request: Type.Optional(UsdPerToken),
-    inputCacheRead: Type.Optional(UsdPerToken),
-    inputCacheWrite: Type.Optional(UsdPerToken),
-  },
-  closed,
-)
-
-const EndpointSchema = Type.Object(
-  {
-    provider: Slug,
-    upstreamModel: Type.Optional(Type.String({ minLength: 1, maxLength: 256 })),
-    format: Type.Optional(FormatName),
-    pricing: Type.Optional(PricingSchema),
-    region: Type.Optional(Type.Union([Type.Literal('europe'), Type.Literal('us')])),
-    zdr: Type.Optional(Type.Boolean()),
-    quantization: Type.Optional(Type.String()),
-    supportedParameters: Type.Optional(Type.Array(Type.String())),
-    contextLength: Type.Optional(Type.Integer({ minimum: 1 })),
-    maxOutputTokens: Type.Optional(Type.Integer({ minimum: 1 })),
-  },
-  closed,
-)
-
-const ModelSchema = Type.Object(
-  {
-    id: Type.String({ pattern: '^[^\\s/]+/\\S+$', maxLength: 256 }),
-    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256 })),
-    contextLength: Type.Optional(Type.Integer({ minimum: 1 })),
-    maxOutputTokens: Type.Optional(Type.Integer({ minimum: 1 })),
-    inputModalities: Type.Optional(Type.Array(Type.String(), { minItems: 1 })),
-    outputModalities: Type.Optional(Type.Array(Type.String(), { minItems: 1 })),
-    endpoints: Type.Array(EndpointSchema, { minItems: 1 }),
-  },
-  closed,
-)
-
-export const FileSchema = Type.Object(
-  {
-    listen: Type.Optional(
-      Type.Object(
-        {
-          host: Type.Optional(Type.String({ minLength: 1 })),
-          port: Type.Optional(Port),
-          shared: Type.Optional(Type.Boolean()),
-        },
-        closed,
-      ),
-    ),
-    admin: Type.Optional(
-      Type.Object({ host: Type.Optional(Type.String({ minLength: 1 })), port: Type.Optional(Port) }, closed),
-    ),
-    threads: Type.Optional(
-      Type.Object(
-        {
-          serve: Type.Optional(Type.Integer({ minimum: 1, maximum: 256 })),
-          tasks: Type.Optional(Type.Integer({ minimum: 1, maximum: 256 })),
-        },
-        closed,
-      ),
-    ),
-    storage: Type.Optional(Type.Object({ url: Type.String({ minLength: 1 }) }, closed)),
-    redis: Type.Optional(
-      Type.Object(
-        {
-          url: Type.String({ minLength: 1 }),
-          prefix: Type.Optional(Type.String({ pattern: REDIS_PREFIX })),
-          silenceMs: Type.Optional(Milliseconds),
-        },
-        closed,
-      ),
-    ),
-    providers: Type.Optional(Type.Array(ProviderSchema)),
-    models: Type.Optional(Type.Array(ModelSchema)),
-    alignment: Type.Optional(
-      Type.Object(
-        {
-          evaluator: Type.Optional(Type.Object({ model: Type.String({ minLength: 1 }) }, closed)),
-          hipaaWorkspaces: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { maxItems: 10_000 })),
-          timeoutMs: Type.Optional(Milliseconds),
-        },
-        closed,
-      ),
-    ),
-    moderation: Type.Optional(Type.Object({ model: Type.String({ minLength: 1 }) }, closed)),
-    files: Type.Optional(
-      Type.Object(
-        {
-          links: Type.Optional(
-            Type.Object(
-              {
-                enabled: Type.Optional(Type.Boolean()),
-                allowHttp: Type.Optional(Type.Boolean()),
-                allowPrivate: Type.Optional(Type.Boolean()),
-                maxBytes: Type.Optional(Type.Integer({ minimum: 1, maximum: 52_428_800 })),
-                timeoutMs: Type.Optional(Milliseconds),
-              },
-              closed,
-            ),
-          ),
-          ocr: Type.Optional(
-            Type.Object(
-              {
-                provider: Slug,
-                model: Type.String({ minLength: 1, maxLength: 256 }),
-                timeoutMs: Type.Optional(Milliseconds),
-              },
-              closed,
-            ),
-          ),
-        },
-        closed,
-      ),
-    ),
-    regions: Type.Optional(
-      Type.Object({ europe: Type.Optional(Type.Array(Host)), us: Type.Optional(Type.Array(Host)) }, closed),
-    ),
-    byok: Type.Optional(
-      Type.Object({ feePercent: Type.Optional(Type.Number({ minimum: 0, maximum: 100 })) }, closed),
-    ),
-    timeouts: Type.Optional(
-      Type.Object(
-        {
-          upstreamHeadersMs: Type.Optional(Milliseconds),
-          upstreamIdleMs: Type.Optional(Milliseconds),
-          requestMs: Type.Optional(Milliseconds),
-          heartbeatMs: Type.Optional(Milliseconds),
-          stallMs: Type.Optional(Milliseconds),
-          uploadMs: Type.Optional(Milliseconds),
-          drainMs: Type.Optional(Milliseconds),
-          drainDelayMs: Type.Optional(Type.Integer({ minimum: 0, maximum: 600_000 })),
-        },
-        closed,
-      ),
-    ),
-    accounting: Type.Optional(Type.Object({ onAbort: AbortPolicy }, closed)),
-    credits: Type.Optional(Type.Object({ enforced: Type.Optional(Type.Boolean()) }, closed)),
-    quotas: Type.Optional(
-      Type.Object(
-        {
-          requestsPerMinute: Type.Optional(Quota),
-          tokensPerMinute: Type.Optional(Quota),
-          nodes: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
-        },
-        closed,
-      ),
-    ),
-    credentials: Type.Optional(
-      Type.Object(
-        {
-          maxEntries: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
-          maxBytes: Type.Optional(Type.Integer({ minimum: 65_536 })),
-          ttlMs: Type.Optional(Milliseconds),
-        },
-        closed,
-      ),
-    ),
-    limits: Type.Optional(
-      Type.Object(
-        {
-          maxConnections: Type.Optional(Type.Integer({ minimum: 1 })),
-          allowChunked: Type.Optional(Type.Boolean()),
-          closeAfterReply: Type.Optional(Type.Boolean()),
-          maxInFlight: Type.Optional(Type.Integer({ minimum: 1 })),
-          maxLagMs: Type.Optional(Milliseconds),
-          maxBufferedBytes: Type.Optional(Type.Integer({ minimum: 1_048_576 })),
-        },
-        closed,
-      ),
-    ),
-  },
-  closed,
-)
-
-export type ProviderRow = Static<typeof ProviderSchema>
-export type ModelRow = Static<typeof ModelSchema>
-
-export interface Config {
-  readonly listen: {
-    readonly host: string
-    readonly port: number
-    /** Another instance may serve on the same port, for a restart without a gap. */
-    readonly shared: boolean
-  }
-  readonly admin: { readonly host: string; readonly port: number }
-  readonly threads: { readonly serve: number; readonly tasks: number }
-  readonly storageUrl: string
-  readonly redisUrl: string | null
-  /** What every key of ours in Redis begins with. */
-  readonly redisPrefix: string
-  /** Redis that says nothing for this long while commands wait for it counts as away. */
-  readonly redisSilenceMs: number
-  readonly providers: readonly ProviderRow[]
-  readonly models: readonly ModelRow[]
-  readonly timeouts: {
-    readonly upstreamHeadersMs: number
-    readonly upstreamIdleMs: number
-    readonly requestMs: number
-    readonly heartbeatMs: number
-    readonly stallMs: number
-    readonly uploadMs: number
-    readonly drainMs: number
-    readonly drainDelayMs: number
-  }
-  readonly credits: {
-    /** Whether an organization may spend no more than its credits. */
-    readonly enforced: boolean
-  }
-  /** For each API key; null: no limit. */
-  readonly quotas: {
-    readonly requestsPerMinute: number | null
-    readonly tokensPerMinute: number | null
-    /** Gateways that share Redis: each may spend this part of what is left while Redis is away. */
-    readonly nodes: number
-  }
-  /** Bounds of the cache of opened provider credentials, for each thread. */
-  readonly credentials: { readonly maxEntries: number; readonly maxBytes: number; readonly ttlMs: number }
-  readonly alignment: {
-    /** The model of the catalogue that judges; null: the plugin is refused. */
-    readonly evaluator: { readonly model: string } | null
-    /** Ids of workspaces whose messages may go to no evaluator. */
-    readonly hipaaWorkspaces: readonly string[]
-    readonly timeoutMs: number
-  }
-  /** The model of the catalogue that moderates; null: the plugin is refused. */
-  readonly moderation: { readonly model: string } | null
-  readonly files: {
-    /** How links to documents are followed; `enabled` false: not at all. */
-    readonly links: {
-      readonly enabled: boolean
-      readonly allowHttp: boolean
-      /** Addresses of our own network, any port, and plain HTTP. */
-      readonly allowPrivate: boolean
-      readonly maxBytes: number
-      readonly timeoutMs: number
-    }
-    /** The provider that reads scans; null: the engine is refused. */
-    readonly ocr: { readonly provider: string; readonly model: string; readonly timeoutMs: number } | null
-  }
-  readonly onAbort: 'cancel' | 'drain'
-  /** Values of the Host header by the region in which the data of their requests has to stay. */
-  readonly regions: { readonly europe: readonly string[]; readonly us: readonly string[] }
-  readonly byok: {
-    /** What the caller pays for a request on an own credential, as a share of its price by the catalogue. */
-    readonly feePercent: number
-  }
-  readonly limits: {
-    readonly maxConnections: number
-    readonly allowChunked: boolean
-    readonly closeAfterReply: boolean
-    readonly maxInFlight: number
-    readonly maxLagMs: number
-    readonly maxBufferedBytes: number
-  }
-  readonly logLevel: LogLevel
-  /** Plain keys from the environment, made valid at start; null when not given. */
-  readonly managementKey: string | null
-  readonly apiKey: string | null
-  /** `GATEWAY_VAULT_KEYS` as given; null: the embedded mode keeps a key file of its own. */
-  readonly vaultKeys: string | null
-}
-
-export const DEFAULTS = {
-  host: '127.0.0.1',
-  port: 8080,
-  adminPort: 9090,
-  storageUrl: 'sqlite:./data/gateway.db',
-  timeouts: {
-    // Reasoning models may think for most of a minute before the first byte.
-    upstreamHeadersMs: 60_000,
-    upstreamIdleMs: 60_000,
-    // Long agent turns take minutes; past ten nobody waits.
-    requestMs: 600_000,
-    // Under the 60 s idle limit that most proxies ship with, with room for three losses.
-    heartbeatMs: 15_000,
-    // A reader that takes nothing for this long has gone; longer only holds buffers.
-    stallMs: 30_000,
-    uploadMs: 300_000,
-    drainMs: 30_000,
-    // Nobody polls readiness in front of most installations; behind a load balancer it wants its polling interval.
-    drainDelayMs: 0,
-  },
-  // A judgement is a short answer of a small model; a caller waits for it after everything else.
-  alignment: { timeoutMs: 5_000 },
-  files: {
-    // Whoever can make the gateway ask inside its own network can read there; a thread follows 16 links at once.
-    links: { enabled: true, allowHttp: false, allowPrivate: false, maxBytes: 10_485_760, timeoutMs: 10_000 },
-    // A long scan takes a minute, and says nothing until it is read.
-    ocrTimeoutMs: 120_000,
-  },
-  // The provider bills the caller itself; what the service adds is for its operator to decide.
-  feePercent: 0,
-  redisPrefix: 'sluice:',
-  // A good answer takes a hundredth of it, and callers do not notice the rest.
-  redisSilenceMs: 50,
-  // The embedded mode has no credits that anybody could have bought.
-  credits: { enforced: false },
-  quotas: { requestsPerMinute: null, tokensPerMinute: null, nodes: 1 },
-  // Opened keys are a risk while they are in memory: few, small, and for five minutes.
-  credentials: { maxEntries: 1_000, maxBytes: 4_194_304, ttlMs: 300_000 },
-  // Stays under the usual 65,536 file descriptors with one upstream socket per connection.
-  maxConnections: 20_000,
-  // What one thread holds at once, not what it can start per second: streams mostly wait. At some 20 KB each.
-  maxInFlight: 10_000,
-  // A loop that is late by this much, and again, makes streams stutter; a starved machine alone rarely gets there.
-  maxLagMs: 200,
-  // Half a gigabyte leaves room for the rest in the usual container of one or two.
-  maxBufferedBytes: 536_870_912,
-} as const
+/** The configuration, complete: every setting has a value. */
+export interface Config extends Frozen<Static<typeof Settings>> {}

@@ -37,8 +37,8 @@ const REQUIRED =
  * what it seals.
  * @throws VaultKeyError
  */
-export function loadVaultRing(config: Pick<Config, 'vaultKeys' | 'storageUrl'>): VaultRing {
-  const path = sqlitePath(config.storageUrl)
+export function loadVaultRing(config: Pick<Config, 'vaultKeys' | 'storage'>): VaultRing {
+  const path = sqlitePath(config.storage.url)
   if (config.vaultKeys !== null) return ringOf(parseVaultKeys(config.vaultKeys), VARIABLE)
   if (path === null) throw new VaultKeyError(`${VARIABLE}: ${REQUIRED}`)
   const file = join(dirname(path), 'vault.key')

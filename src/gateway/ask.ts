@@ -7,7 +7,7 @@
 
 import { unixSeconds } from '../clock.ts'
 import { NO_CREDENTIALS } from '../credentials/catalog.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import { FREE, type Quota } from '../limits/quota.ts'
 import { Stopwatch } from '../metrics/stages.ts'
@@ -78,8 +78,7 @@ export function createAsk(deps: AskDeps): Ask {
       if (!outcome.answered) throw outcome.error
       // An aborted one is answered by silence.
       ending.signal.throwIfAborted()
-      if (sink.response === null)
-        throw outcome.refused ?? new GatewayError('internal', 'Internal Server Error')
+      if (sink.response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
       return sink.response
     } finally {
       timer.cancel()

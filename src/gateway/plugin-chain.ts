@@ -2,7 +2,7 @@
  * The plugins at work on one request, in the order of the table. Hot path: a request that names no plugin costs one
  * question to each of those that are always on.
  */
-import { GatewayError } from '../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
 import type { ActivePlugin, AnyPlugin, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
@@ -185,5 +185,5 @@ export class PluginChain {
 export function pluginFailure(thrown: unknown, { signal }: Pick<Exchange, 'signal'>): unknown {
   if (signal.aborted) return signal.reason
   if (!(thrown instanceof GatewayError) || thrown.retry === 'never') return thrown
-  return new GatewayError('internal', 'Internal Server Error', { cause: thrown })
+  return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })
 }

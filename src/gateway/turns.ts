@@ -3,8 +3,7 @@
  * has answered.
  */
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
-import { INTERNAL_MESSAGE } from '../protocol/envelope.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'

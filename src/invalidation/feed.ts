@@ -13,7 +13,7 @@ import { openPostgresCarrier } from './postgres.ts'
 import { openRedisCarrier } from './redis.ts'
 
 export interface InvalidationFeedOptions {
-  readonly config: Pick<Config, 'redisUrl' | 'redisPrefix' | 'storageUrl'>
+  readonly config: Pick<Config, 'redis' | 'storage'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** See CarrierOptions. */
@@ -34,15 +34,16 @@ const RESEND_INTERVAL_MS = 1_000
 
 /** Null when there are no other instances: no Redis, and a database of this instance alone. */
 export function startInvalidationFeed(options: InvalidationFeedOptions): InvalidationFeed | null {
-  const { redisUrl, redisPrefix, storageUrl } = options.config
+  const { redis, storage } = options.config
+  const redisUrl = redis.url
   if (redisUrl !== null) {
     return new CarriedFeed(options, carrier =>
-      openRedisCarrier({ ...carrier, url: redisUrl, channel: `${redisPrefix}changes` }),
+      openRedisCarrier({ ...carrier, url: redisUrl, channel: `${redis.prefix}changes` }),
     )
   }
-  if (/^postgres(?:ql)?:/i.test(storageUrl)) {
+  if (/^postgres(?:ql)?:/i.test(storage.url)) {
     return new CarriedFeed(options, carrier =>
-      openPostgresCarrier({ ...carrier, url: storageUrl, channel: 'sluice_changes' }),
+      openPostgresCarrier({ ...carrier, url: storage.url, channel: 'sluice_changes' }),
     )
   }
   return null

@@ -3,8 +3,8 @@
  * redaction of named paths is not a defence, not accepting the field is. Leaf.
  */
 import { type DestinationStream, pino } from 'pino'
+import { isoInstant } from '../clock.ts'
 import type { FailureCode } from '../errors.ts'
-import { isoInstant } from '../instant.ts'
 import { LogOutput } from './output.ts'
 
 /** One line per exchange, written at its end. No bodies, prompts, header values or keys. */

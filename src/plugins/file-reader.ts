@@ -3,7 +3,7 @@
  * each once, and not at all when the caller has sent back what was read before. Serve threads.
  */
 import { createHash } from 'node:crypto'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import { TaskError } from '../tasks/failure.ts'
@@ -129,7 +129,7 @@ export class FileReader {
 
   async #recognize(bytes: Uint8Array, path: string) {
     const { ocr } = this.#parts
-    if (ocr === null) throw new GatewayError('internal', 'Internal Server Error')
+    if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
     if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw unreadable(path, 'the document is larger than 50 MiB')
     if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')
     try {

@@ -2,7 +2,7 @@
  * The error body that every operation answers with. Pure. An internal error says nothing about its cause: no
  * message of ours, no provider fields, no routing metadata.
  */
-import type { GatewayError } from '../errors.ts'
+import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { GatewayMetadata, ResponseUsage } from './response.ts'
 
 export interface ErrorBody {
@@ -20,9 +20,6 @@ export interface ErrorEnvelope {
   /** Of the calls that were made and count, although nothing of them is delivered. */
   usage?: ResponseUsage
 }
-
-/** What a client reads when the fault is ours. */
-export const INTERNAL_MESSAGE = 'Internal Server Error'
 
 /** The envelope of an error; `gatewayMetadata` goes along when the caller asked for it and routing had begun. */
 export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMetadata | null): ErrorEnvelope {

@@ -1,8 +1,8 @@
 /**
- * Slugs of the providers whose credentials can be stored: the enumeration of the public interface. Data. Many of
- * them have no row in the catalogue until the operator gives them one; their credentials wait for it.
+ * Slugs of the providers whose credentials can be stored: the enumeration of the public interface. Data.
+ * `providers/table.ts` has a row for each.
  */
-export const PROVIDER_SLUGS: ReadonlySet<string> = new Set([
+const SLUGS = [
   'ai21',
   'aion-labs',
   'akashml',
@@ -115,4 +115,8 @@ export const PROVIDER_SLUGS: ReadonlySet<string> = new Set([
   'xai',
   'xiaomi',
   'z-ai',
-])
+] as const
+
+export type ProviderSlug = (typeof SLUGS)[number]
+
+export const PROVIDER_SLUGS: ReadonlySet<string> = new Set(SLUGS)

@@ -2,73 +2,23 @@
  * Providers and models of this gateway: the built-in table with the configuration's rows on top. Pure; built
  * once at start, read on the hot path by one Map lookup.
  */
+import type { EndpointRow, ModelRow, PricingRow, ProviderRow } from '../config/config.ts'
 import { type PicoUsd, parseUsd } from '../money.ts'
 import {
   type AbortPolicy,
   AUTH_OF_FORMAT,
   type AuthScheme,
-  type DataRegion,
   type Endpoint,
   type FormatName,
   type Model,
   type Pricing,
   type Provider,
-  QUIRKS,
 } from './provider.ts'
-import { PROVIDERS } from './table.ts'
-
-/** A provider of the configuration file: new, or what differs from the built-in one of the same slug. */
-export interface ProviderConfig {
-  readonly slug: string
-  readonly name?: string
-  readonly format?: string
-  readonly baseUrl?: string
-  readonly apiKey?: string
-  readonly auth?: string
-  readonly quirks?: readonly string[]
-  readonly headers?: Readonly<Record<string, string>>
-  readonly accounting?: { readonly onAbort?: AbortPolicy }
-}
-
-/** Prices are decimal strings of US dollars per token; `request` per request. */
-export interface PricingConfig {
-  readonly prompt?: string
-  readonly completion?: string
-  readonly request?: string
-  readonly inputCacheRead?: string
-  readonly inputCacheWrite?: string
-}
-
-export interface EndpointConfig {
-  readonly provider: string
-  /** Default: the part of the model's id after the first slash. */
-  readonly upstreamModel?: string
-  /** Default: the provider's. */
-  readonly format?: string
-  readonly pricing?: PricingConfig
-  readonly region?: string
-  readonly zdr?: boolean
-  readonly quantization?: string
-  /** Absent: all. */
-  readonly supportedParameters?: readonly string[]
-  /** Default: the model's. */
-  readonly contextLength?: number
-  readonly maxOutputTokens?: number
-}
-
-export interface ModelConfig {
-  readonly id: string
-  readonly name?: string
-  readonly contextLength?: number
-  readonly maxOutputTokens?: number
-  readonly inputModalities?: readonly string[]
-  readonly outputModalities?: readonly string[]
-  readonly endpoints: readonly EndpointConfig[]
-}
+import { displayName, PROVIDERS } from './table.ts'
 
 export interface CatalogConfig {
-  readonly providers: readonly ProviderConfig[]
-  readonly models: readonly ModelConfig[]
+  readonly providers: readonly ProviderRow[]
+  readonly models: readonly ModelRow[]
   /** What a provider does that says nothing of its own. Default `cancel`. */
   readonly onAbort?: AbortPolicy
   /** Unix seconds that models without a date of their own carry. Default 0. */
@@ -96,25 +46,13 @@ export interface Catalog {
   providers(): readonly Provider[]
 }
 
-const FORMATS: readonly FormatName[] = [
-  'openai-responses',
-  'openai-chat',
-  'anthropic-messages',
-  'google-gemini',
-]
-const AUTH_SCHEMES: readonly AuthScheme[] = ['bearer', 'x-api-key', 'x-goog-api-key', 'none']
-const REGIONS: readonly DataRegion[] = ['europe', 'us']
-
-/** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
-const MODEL_ID = /^~?[a-z0-9][a-z0-9._-]*(?:\/[a-z0-9][a-z0-9._-]*)+(?::[a-z0-9][a-z0-9._-]*)*$/i
-
 /** @throws CatalogError that names the field at fault. */
 export function createCatalog(config: CatalogConfig): Catalog {
   const providers = allProviders(config)
   const models = new Map<string, Model>()
   for (const [index, row] of config.models.entries()) {
     const path = `models[${index}]`
-    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `${quoted(row.id)} is there twice`)
+    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `duplicate id ${quoted(row.id)}`)
     models.set(row.id, modelOf(row, path, providers, config.created ?? 0))
   }
   const modelList = [...models.values()]
@@ -133,7 +71,7 @@ function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
   const seen = new Set<string>()
   for (const [index, row] of config.providers.entries()) {
     const path = `providers[${index}]`
-    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `${quoted(row.slug)} is there twice`)
+    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quoted(row.slug)}`)
     seen.add(row.slug)
     providers.set(row.slug, providerOf(row, path, providers.get(row.slug), onAbort))
   }
@@ -141,35 +79,30 @@ function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
 }
 
 function providerOf(
-  row: ProviderConfig,
+  row: ProviderRow,
   path: string,
   builtIn: Provider | undefined,
   onAbort: AbortPolicy,
 ): Provider {
-  const format = row.format === undefined ? builtIn?.format : oneOf(FORMATS, row.format, `${path}.format`)
-  if (format === undefined) throw new CatalogError(`${path}.format`, 'is required for a provider of your own')
+  const format = row.format ?? builtIn?.format
+  if (format === undefined)
+    throw new CatalogError(`${path}.format`, 'is required: this provider has no built-in format')
   return {
     slug: row.slug,
-    name: row.name ?? builtIn?.name ?? row.slug,
+    name: row.name ?? displayName(row.slug) ?? row.slug,
     format,
     baseUrl:
       row.baseUrl === undefined ? (builtIn?.baseUrl ?? null) : baseUrlOf(row.baseUrl, `${path}.baseUrl`),
-    auth: authOf(row, path, builtIn, format),
+    auth: authOf(row, builtIn, format),
     apiKey: row.apiKey ?? builtIn?.apiKey ?? null,
-    quirks:
-      row.quirks?.map((quirk, at) => oneOf(QUIRKS, quirk, `${path}.quirks[${at}]`)) ?? builtIn?.quirks ?? [],
+    quirks: row.quirks ?? builtIn?.quirks ?? [],
     headers: { ...builtIn?.headers, ...row.headers },
     onAbort: row.accounting?.onAbort ?? onAbort,
   }
 }
 
-function authOf(
-  row: ProviderConfig,
-  path: string,
-  builtIn: Provider | undefined,
-  format: FormatName,
-): AuthScheme {
-  if (row.auth !== undefined) return oneOf(AUTH_SCHEMES, row.auth, `${path}.auth`)
+function authOf(row: ProviderRow, builtIn: Provider | undefined, format: FormatName): AuthScheme {
+  if (row.auth !== undefined) return row.auth
   // A server of the operator's own that was given no key is not asked for one.
   if (builtIn === undefined && row.apiKey === undefined) return 'none'
   const known = builtIn !== undefined && builtIn.format === format ? builtIn.auth : AUTH_OF_FORMAT[format]
@@ -188,16 +121,14 @@ function baseUrlOf(text: string, path: string): string {
 }
 
 function modelOf(
-  row: ModelConfig,
+  row: ModelRow,
   path: string,
   providers: ReadonlyMap<string, Provider>,
   created: number,
 ): Model {
-  if (!MODEL_ID.test(row.id)) throw new CatalogError(`${path}.id`, 'expected the form vendor/model')
   const endpoints = row.endpoints.map((endpoint, at) =>
     endpointOf(endpoint, row, `${path}.endpoints[${at}]`, providers),
   )
-  if (endpoints.length === 0) throw new CatalogError(`${path}.endpoints`, 'must not be empty')
   return {
     id: row.id,
     name: row.name ?? row.id,
@@ -211,8 +142,8 @@ function modelOf(
 }
 
 function endpointOf(
-  row: EndpointConfig,
-  model: ModelConfig,
+  row: EndpointRow,
+  model: ModelRow,
   path: string,
   providers: ReadonlyMap<string, Provider>,
 ): Endpoint {
@@ -226,11 +157,11 @@ function endpointOf(
     modelId: model.id,
     upstreamModel: row.upstreamModel ?? model.id.slice(model.id.indexOf('/') + 1),
     provider,
-    format: row.format === undefined ? provider.format : oneOf(FORMATS, row.format, `${path}.format`),
+    format: row.format ?? provider.format,
     pricing: row.pricing === undefined ? FREE : pricingOf(row.pricing, `${path}.pricing`),
     contextLength: row.contextLength ?? model.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
-    region: row.region === undefined ? null : oneOf(REGIONS, row.region, `${path}.region`),
+    region: row.region ?? null,
     zdr: row.zdr ?? false,
     quantization: row.quantization ?? 'unknown',
     drawsImages: model.outputModalities?.includes('image') ?? false,
@@ -240,8 +171,8 @@ function endpointOf(
 
 const FREE: Pricing = { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null }
 
-function pricingOf(row: PricingConfig, path: string): Pricing {
-  const price = (name: keyof PricingConfig): PicoUsd | null => {
+function pricingOf(row: PricingRow, path: string): Pricing {
+  const price = (name: keyof PricingRow): PicoUsd | null => {
     const text = row[name]
     if (text === undefined) return null
     try {
@@ -257,12 +188,6 @@ function pricingOf(row: PricingConfig, path: string): Pricing {
     inputCacheRead: price('inputCacheRead'),
     inputCacheWrite: price('inputCacheWrite'),
   }
-}
-
-function oneOf<T extends string>(values: readonly T[], text: string, path: string): T {
-  const found = values.find(value => value === text)
-  if (found === undefined) throw new CatalogError(path, `expected one of ${values.join(', ')}`)
-  return found
 }
 
 function quoted(text: string): string {

@@ -5,10 +5,17 @@
 import type { PicoUsd } from '../money.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
-export type FormatName = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'
+export const FORMAT_NAMES = [
+  'openai-responses',
+  'openai-chat',
+  'anthropic-messages',
+  'google-gemini',
+] as const
+export type FormatName = (typeof FORMAT_NAMES)[number]
 
-/** Where the provider's key goes in the outgoing request. */
-export type AuthScheme = 'bearer' | 'x-api-key' | 'x-goog-api-key' | 'none'
+/** How the outgoing request carries the provider's key; `upstream/auth.ts` holds one implementation for each. */
+export const AUTH_SCHEMES = ['bearer', 'x-api-key', 'x-goog-api-key', 'none'] as const
+export type AuthScheme = (typeof AUTH_SCHEMES)[number]
 
 /**
  * Named deviations that a format's encoder must respect, each seen at some provider.
@@ -43,7 +50,8 @@ export const QUIRKS = [
 export type Quirk = (typeof QUIRKS)[number]
 
 /** What happens to the upstream request when the client goes away. */
-export type AbortPolicy = 'cancel' | 'drain'
+export const ABORT_POLICIES = ['cancel', 'drain'] as const
+export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
 /** Where a format's API expects its key, for providers that do not say. */
 export const AUTH_OF_FORMAT: Readonly<Record<FormatName, AuthScheme>> = {
@@ -80,7 +88,9 @@ export interface Pricing {
   readonly inputCacheWrite: PicoUsd | null
 }
 
-export type DataRegion = 'europe' | 'us'
+/** The regions in which data can be required to stay. */
+export const DATA_REGIONS = ['europe', 'us'] as const
+export type DataRegion = (typeof DATA_REGIONS)[number]
 
 /** One model at one provider. */
 export interface Endpoint {

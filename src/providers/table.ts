@@ -1,88 +1,215 @@
-/** The providers known without configuration. Data: a provider is a row, what is special about it a field. Pure. */
-import type { Provider } from './provider.ts'
+/**
+ * The providers known without configuration. Data: a provider is a row, what is special about it a field. The
+ * compiler asks for a row of each slug of the public enumeration. Pure.
+ */
+import type { ProviderSlug } from '../protocol/provider-slugs.ts'
+import { AUTH_OF_FORMAT, type Provider } from './provider.ts'
 
-type Row = Pick<Provider, 'slug' | 'name' | 'format' | 'baseUrl'> & Partial<Provider>
+/** Servers that run beside the gateway. The enumeration lacks them, so no credential can be stored for them. */
+type LocalSlug = 'llamacpp' | 'vllm'
 
-function row(fields: Row): Provider {
-  return { auth: 'bearer', apiKey: null, quirks: [], headers: {}, onAbort: 'cancel', ...fields }
+/** A provider that serves once the operator gives it a format and a base URL. Stored credentials wait for that. */
+interface NamedRow {
+  readonly name: string
 }
 
+/** A provider that serves with nothing but a key. The format tells how requests carry it, unless the row does. */
+interface ServingRow
+  extends Pick<Provider, 'name' | 'format' | 'baseUrl'>,
+    Partial<Pick<Provider, 'auth' | 'quirks' | 'headers'>> {}
+
 /** In alphabetical order of the slugs. Keys come from configuration or from stored credentials. */
-export const PROVIDERS: readonly Provider[] = [
-  row({
-    slug: 'anthropic',
+const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = {
+  ai21: { name: 'AI21' },
+  'aion-labs': { name: 'AionLabs' },
+  akashml: { name: 'AkashML' },
+  alibaba: { name: 'Alibaba' },
+  'amazon-bedrock': { name: 'Amazon Bedrock' },
+  'amazon-bedrock/claude-on-aws': { name: 'Amazon Bedrock (Claude on AWS)' },
+  'amazon-nova': { name: 'Amazon Nova' },
+  ambient: { name: 'Ambient' },
+  anthropic: {
     name: 'Anthropic',
     format: 'anthropic-messages',
     baseUrl: 'https://api.anthropic.com/v1',
-    auth: 'x-api-key',
-  }),
-  row({
-    slug: 'deepseek',
+  },
+  'anthropic/2': { name: 'Anthropic 2' },
+  'arcee-ai': { name: 'Arcee AI' },
+  assemblyai: { name: 'AssemblyAI' },
+  'atlas-cloud': { name: 'AtlasCloud' },
+  avian: { name: 'Avian' },
+  azure: { name: 'Azure' },
+  baidu: { name: 'Baidu' },
+  baseten: { name: 'BaseTen' },
+  'black-forest-labs': { name: 'Black Forest Labs' },
+  byteplus: { name: 'BytePlus' },
+  cerebras: { name: 'Cerebras' },
+  chutes: { name: 'Chutes' },
+  cirrascale: { name: 'Cirrascale' },
+  clarifai: { name: 'Clarifai' },
+  'claude-on-aws': { name: 'Claude on AWS' },
+  cloudflare: { name: 'Cloudflare' },
+  cohere: { name: 'Cohere' },
+  coreweave: { name: 'CoreWeave' },
+  cosine: { name: 'Cosine' },
+  crusoe: { name: 'Crusoe' },
+  darkbloom: { name: 'Darkbloom' },
+  databricks: { name: 'Databricks' },
+  decart: { name: 'Decart' },
+  deepgram: { name: 'Deepgram' },
+  deepinfra: { name: 'DeepInfra' },
+  deepseek: {
     name: 'DeepSeek',
     format: 'openai-chat',
     baseUrl: 'https://api.deepseek.com/v1',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools', 'replay-reasoning'],
-  }),
-  row({
-    slug: 'fireworks',
+  },
+  dekallm: { name: 'DekaLLM' },
+  digitalocean: { name: 'DigitalOcean' },
+  featherless: { name: 'Featherless' },
+  fireworks: {
     name: 'Fireworks',
     format: 'openai-chat',
     baseUrl: 'https://api.fireworks.ai/inference/v1',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
-  }),
-  row({
-    slug: 'google-ai-studio',
+  },
+  'fish-audio': { name: 'Fish Audio' },
+  friendli: { name: 'Friendli' },
+  gmicloud: { name: 'GMICloud' },
+  'google-ai-studio': {
     name: 'Google AI Studio',
     format: 'google-gemini',
     baseUrl: 'https://generativelanguage.googleapis.com/v1beta',
-    auth: 'x-goog-api-key',
-  }),
-  row({
-    slug: 'groq',
+  },
+  'google-vertex': { name: 'Google' },
+  groq: {
     name: 'Groq',
     format: 'openai-chat',
     baseUrl: 'https://api.groq.com/openai/v1',
     quirks: ['system-role', 'no-strict-tools'],
-  }),
-  row({
-    slug: 'llamacpp',
+  },
+  heygen: { name: 'HeyGen' },
+  inception: { name: 'Inception' },
+  inceptron: { name: 'Inceptron' },
+  'inferact-vllm': { name: 'Inferact vLLM' },
+  'inference-net': { name: 'InferenceNet' },
+  infermatic: { name: 'Infermatic' },
+  inflection: { name: 'Inflection' },
+  'io-net': { name: 'Io Net' },
+  ionstream: { name: 'Ionstream' },
+  krea: { name: 'Krea' },
+  liquid: { name: 'Liquid' },
+  llamacpp: {
     name: 'llama.cpp',
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:8080/v1',
     auth: 'none',
     quirks: ['max-tokens', 'system-role'],
-  }),
-  row({
-    slug: 'mistral',
+  },
+  makora: { name: 'Makora' },
+  mancer: { name: 'Mancer' },
+  mara: { name: 'Mara' },
+  meta: { name: 'Meta' },
+  minimax: { name: 'Minimax' },
+  mistral: {
     name: 'Mistral',
     format: 'openai-chat',
     baseUrl: 'https://api.mistral.ai/v1',
     // It sends usage with the last chunk unasked and refuses the option as an unknown field.
     quirks: ['max-tokens', 'no-stream-usage', 'system-role', 'any-tool-choice', 'thinking-parts', 'no-user'],
-  }),
-  row({
-    slug: 'ollama',
+  },
+  modal: { name: 'Modal' },
+  modelrun: { name: 'ModelRun' },
+  modular: { name: 'Modular' },
+  moonshotai: { name: 'Moonshot AI' },
+  morph: { name: 'Morph' },
+  'near-ai': { name: 'NEAR AI' },
+  nebius: { name: 'Nebius' },
+  'nex-agi': { name: 'Nex AGI' },
+  nextbit: { name: 'NextBit' },
+  novita: { name: 'NovitaAI' },
+  nvidia: { name: 'Nvidia' },
+  ollama: {
     name: 'Ollama',
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:11434/v1',
     auth: 'none',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
-  }),
-  row({ slug: 'openai', name: 'OpenAI', format: 'openai-responses', baseUrl: 'https://api.openai.com/v1' }),
-  row({
-    slug: 'together',
+  },
+  'open-inference': { name: 'OpenInference' },
+  openai: { name: 'OpenAI', format: 'openai-responses', baseUrl: 'https://api.openai.com/v1' },
+  parasail: { name: 'Parasail' },
+  perceptron: { name: 'Perceptron' },
+  perplexity: { name: 'Perplexity' },
+  phala: { name: 'Phala' },
+  poolside: { name: 'Poolside' },
+  primeintellect: { name: 'PrimeIntellect' },
+  quiver: { name: 'Quiver' },
+  recraft: { name: 'Recraft' },
+  reka: { name: 'Reka' },
+  relace: { name: 'Relace' },
+  runway: { name: 'Runway' },
+  'sail-research': { name: 'Sail Research' },
+  sakana: { name: 'Sakana' },
+  'sakana-ai': { name: 'Sakana AI' },
+  sambanova: { name: 'SambaNova' },
+  seed: { name: 'Seed' },
+  siliconflow: { name: 'SiliconFlow' },
+  sourceful: { name: 'Sourceful' },
+  stepfun: { name: 'StepFun' },
+  streamlake: { name: 'StreamLake' },
+  switchpoint: { name: 'Switchpoint' },
+  tencent: { name: 'Tencent' },
+  tenstorrent: { name: 'Tenstorrent' },
+  thinkingmachines: { name: 'Thinking Machines' },
+  together: {
     name: 'Together',
     format: 'openai-chat',
     baseUrl: 'https://api.together.xyz/v1',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
-  }),
-  row({
-    slug: 'vllm',
+  },
+  typesafe: { name: 'Typesafe' },
+  unbiased: { name: 'Unbiased' },
+  upstage: { name: 'Upstage' },
+  venice: { name: 'Venice' },
+  vllm: {
     name: 'vLLM',
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:8000/v1',
     auth: 'none',
     quirks: ['max-tokens', 'system-role'],
-  }),
-  row({ slug: 'xai', name: 'xAI', format: 'openai-responses', baseUrl: 'https://api.x.ai/v1' }),
-]
+  },
+  voyageai: { name: 'VoyageAI' },
+  wafer: { name: 'Wafer' },
+  wandb: { name: 'WandB' },
+  'wandb-legacy': { name: 'WandB (legacy)' },
+  xai: { name: 'xAI', format: 'openai-responses', baseUrl: 'https://api.x.ai/v1' },
+  xiaomi: { name: 'Xiaomi' },
+  'z-ai': { name: 'Z.AI' },
+}
+
+const NAMES: ReadonlyMap<string, string> = new Map(
+  Object.entries(ROWS).map(([slug, { name }]) => [slug, name]),
+)
+
+/** The providers that serve with nothing but a key. */
+export const PROVIDERS: readonly Provider[] = Object.entries(ROWS).flatMap(([slug, row]) =>
+  'format' in row ? [providerOf(slug, row)] : [],
+)
+
+/** The display name of a slug of the table. */
+export function displayName(slug: string): string | undefined {
+  return NAMES.get(slug)
+}
+
+function providerOf(slug: string, row: ServingRow): Provider {
+  return {
+    slug,
+    auth: AUTH_OF_FORMAT[row.format],
+    apiKey: null,
+    quirks: [],
+    headers: {},
+    onAbort: 'cancel',
+    ...row,
+  }
+}

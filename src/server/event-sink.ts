@@ -4,10 +4,9 @@
  * set again for what is left.
  */
 import type { Clock, Timer } from '../clock.ts'
-import type { GatewayError } from '../errors.ts'
+import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { Sink } from '../gateway/answer/sink.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { INTERNAL_MESSAGE } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import { FrameWriter } from './frames.ts'
 import type { Reply } from './reply.ts'

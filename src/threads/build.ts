@@ -94,7 +94,7 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
     // Configured rows first: the paths of errors count from there.
     providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
     models: simUrl === null ? config.models : [...config.models, ...simModels()],
-    onAbort: config.onAbort,
+    onAbort: config.accounting.onAbort,
     created,
   })
   const { evaluator } = config.alignment
@@ -169,7 +169,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   const clock = options.clock ?? systemClock
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
-  const store = await openStore(config.storageUrl, { wait: false })
+  const store = await openStore(config.storage.url, { wait: false })
   const client = createHttpClient({ clock, log })
   const endUserKey = Buffer.from(options.endUserKey, 'base64')
   const spool = openSpool(options.spoolFolder, {

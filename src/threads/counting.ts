@@ -14,7 +14,7 @@ export interface Counting {
 }
 
 export interface CountingOptions {
-  readonly config: Pick<Config, 'storageUrl' | 'redisUrl' | 'redisPrefix' | 'redisSilenceMs' | 'quotas'>
+  readonly config: Pick<Config, 'storage' | 'redis' | 'quotas'>
   readonly shipper: Pick<LedgerShipper, 'ship'>
   readonly clock: Clock
   readonly log: Log
@@ -22,14 +22,14 @@ export interface CountingOptions {
 
 /** @throws StoreError */
 export async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
-  const store = await openStore(config.storageUrl, { wait: false })
+  const store = await openStore(config.storage.url, { wait: false })
   const shipments = new SingleFlight<void>()
   const counters = new SharedCounters({
-    redis: config.redisUrl === null ? null : { url: config.redisUrl, prefix: config.redisPrefix },
+    redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
     nodes: config.quotas.nodes,
     // Records that an earlier process left in the spool are spending too.
     spending: createSpending(store, () => shipments.run('spool', () => shipper.ship())),
-    silenceMs: config.redisSilenceMs,
+    silenceMs: config.redis.silenceMs,
     clock,
     log,
   })

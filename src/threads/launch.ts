@@ -49,12 +49,12 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
   const simulated = config.providers.length === 0
   // Checked here, so that a bad catalogue is told before anything is opened.
   buildCatalog(config, simulated ? 'http://127.0.0.1:1' : null)
-  if (sqlitePath(config.storageUrl) === ':memory:') {
+  if (sqlitePath(config.storage.url) === ':memory:') {
     throw new ConfigError('storage.url: a database in memory is not shared by threads; name a file')
   }
   const { keys, source } = loadVaultRing(config)
   const vault = createVault(keys)
-  const store = await openStore(config.storageUrl, { wait: false })
+  const store = await openStore(config.storage.url, { wait: false })
   let watch: StoreWatch<FirstKeys | null>
   try {
     const ensureKeys = createBootstrap({
@@ -82,7 +82,7 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
   try {
     sim = simulated ? createSim({ keepRequests: 0 }) : null
     const simUrl = sim === null ? null : (await sim.listen()).url
-    const ledger = await startShipper({ storageUrl: config.storageUrl, clock: systemClock, log })
+    const ledger = await startShipper({ storageUrl: config.storage.url, clock: systemClock, log })
     shipper = ledger
     const counted = await startCounting({ config, shipper: ledger, clock: systemClock, log })
     counting = counted

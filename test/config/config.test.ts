@@ -1,8 +1,11 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Value } from '@sinclair/typebox/value'
 import t from 'tap'
+import { parse } from 'yaml'
 import { ConfigError, type Environment, loadConfig } from '../../src/config/config.ts'
+import { SETTINGS, Settings } from '../../src/config/settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
 let count = 0
@@ -21,7 +24,7 @@ t.test('without file and environment everything has a default', async t => {
   t.match(config, {
     listen: { host: '127.0.0.1', port: 8080 },
     admin: { host: '127.0.0.1', port: 9090 },
-    storageUrl: 'sqlite:./data/gateway.db',
+    storage: { url: 'sqlite:./data/gateway.db' },
     providers: [],
     models: [],
     logLevel: 'info',
@@ -39,7 +42,7 @@ t.test('the environment wins over the file', async t => {
   })
   t.match(config, {
     listen: { port: 2222 },
-    storageUrl: 'sqlite:./b.db',
+    storage: { url: 'sqlite:./b.db' },
     threads: { serve: 3 },
     logLevel: 'debug',
   })
@@ -116,8 +119,95 @@ accounting: { onAbort: cancel }
   t.same(config.moderation, { model: 'acme/judge-1' })
 })
 
+t.test('the example of the documentation loads', async t => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/configuration.md'), 'utf8')
+  const [, yaml = ''] = /```yaml\n(.*?)```/s.exec(page) ?? []
+  const config = load(yaml, { ACME_API_KEY: 'secret' })
+  t.equal(config.models[0]?.endpoints[0]?.provider, 'acme')
+  const file = parse(yaml) as Record<string, unknown>
+  for (const { path, notes } of SETTINGS) {
+    if (notes.environmentOnly !== true) t.ok(path[0] !== undefined && path[0] in file, `${path[0]} is shown`)
+  }
+})
+
+t.test('every default fits its own schema', async t => {
+  const config = loadConfig([], {})
+  t.same([...Value.Errors(Settings, structuredClone(config))], [])
+})
+
+t.test('every setting that takes a variable is set by it', async t => {
+  for (const { path, schema, notes } of SETTINGS) {
+    if (notes.env === undefined) continue
+    const [text, value] =
+      notes.env === 'REDIS_URL'
+        ? ['redis://h:1', 'redis://h:1']
+        : notes.env === 'LOG_LEVEL'
+          ? ['warn', 'warn']
+          : schema['type'] === 'integer'
+            ? ['7', 7]
+            : schema['type'] === 'boolean'
+              ? ['1', true]
+              : ['text', 'text']
+    const config: unknown = loadConfig([], { [notes.env]: text })
+    t.equal(
+      path.reduce<unknown>((group, name) => Reflect.get(Object(group), name), config),
+      value,
+      notes.env,
+    )
+  }
+})
+
+t.test('secrets may stand in files', async t => {
+  const secret = (text: string) => file(text)
+  const config = loadConfig([], {
+    GATEWAY_VAULT_KEYS_FILE: secret('k1:abc\n'),
+    GATEWAY_MANAGEMENT_KEY_FILE: secret('sk-gw-mgmt-1\n'),
+    GATEWAY_API_KEY_FILE: secret('sk-gw-v1-1'),
+    DATABASE_URL_FILE: secret('postgres://u:p@h/d\n'),
+    REDIS_URL_FILE: secret('redis://h:1\r\n'),
+  })
+  t.match(config, {
+    vaultKeys: 'k1:abc',
+    managementKey: 'sk-gw-mgmt-1',
+    apiKey: 'sk-gw-v1-1',
+    storage: { url: 'postgres://u:p@h/d' },
+    redis: { url: 'redis://h:1' },
+  })
+})
+
+t.test('a secret in a file that cannot be used names its variable and repeats nothing', async t => {
+  const cases: readonly (readonly [Environment, RegExp])[] = [
+    [
+      { GATEWAY_API_KEY: 'a-canary', GATEWAY_API_KEY_FILE: file('a-canary') },
+      /^GATEWAY_API_KEY and GATEWAY_API_KEY_FILE: only one of them may be set$/,
+    ],
+    [{ DATABASE_URL_FILE: '/nowhere/a-canary' }, /^DATABASE_URL_FILE: cannot be read \(ENOENT\)$/],
+    [{ GATEWAY_VAULT_KEYS_FILE: file(' \n') }, /^GATEWAY_VAULT_KEYS_FILE: the file is empty$/],
+    [{ REDIS_URL_FILE: file('redis://a-canary:x') }, /^REDIS_URL_FILE: expected a URL of the form redis:/],
+  ]
+  for (const [environment, message] of cases) {
+    const error = t.throws(() => loadConfig([], environment), ConfigError) as Error
+    t.match(error.message, message)
+    t.notMatch(error.message, 'a-canary')
+  }
+  t.equal(loadConfig([], { GATEWAY_PORT_FILE: file('1'), GATEWAY_API_KEY_FILE: '' }).apiKey, null)
+})
+
+t.test('the ids of models are vendor and name, with variants', async t => {
+  for (const id of ['a/b', '~a/b', 'Acme/org/Model.v1:free', 'a/b:c:d']) {
+    t.equal(load(`models: [{ id: "${id}", endpoints: [{ provider: x }] }]`).models[0]?.id, id)
+  }
+})
+
 const BAD: readonly { readonly yaml: string; readonly says: string; readonly environment?: Environment }[] = [
   { yaml: 'lisen: {}', says: 'lisen: unknown setting' },
+  { yaml: 'logLevel: debug', says: 'logLevel: unknown setting' },
+  { yaml: 'apiKey: a', says: 'apiKey: unknown setting' },
+  { yaml: 'storage: {}', says: 'storage.url: is required' },
+  { yaml: 'accounting: {}', says: 'accounting.onAbort: is required' },
+  { yaml: 'moderation: null', says: 'moderation: expected object' },
+  { yaml: 'redis: { url: null }', says: 'redis.url: expected string' },
+  { yaml: 'alignment: { evaluator: {} }', says: 'alignment.evaluator.model: is required' },
   { yaml: 'quotas: { requestsPerMinute: 0 }', says: 'quotas.requestsPerMinute: expected null or an integer' },
   { yaml: 'quotas: { tokensPerMinute: "9" }', says: 'quotas.tokensPerMinute: expected null or an integer' },
   { yaml: 'moderation: {}', says: 'moderation.model: is required' },
@@ -154,6 +244,19 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
     says: 'providers[0].apiKey: environment variable NOT_THERE is not set',
   },
   { yaml: 'providers: { slug: acme }', says: 'providers: ' },
+  { yaml: 'providers: [{ slug: a, auth: basic }]', says: 'providers[0].auth: expected one of bearer, ' },
+  {
+    yaml: 'providers: [{ slug: a, quirks: [max-tokens, odd] }]',
+    says: 'providers[0].quirks[1]: expected one of max-tokens, ',
+  },
+  {
+    yaml: 'models: [{ id: a/b, endpoints: [{ provider: x, region: mars }] }]',
+    says: 'models[0].endpoints[0].region: expected one of europe, us',
+  },
+  ...['a', '/a', 'a/', 'a b/c', 'a/b c', '"a/b:"', 'a//b'].map(id => ({
+    yaml: `models: [{ id: ${id}, endpoints: [{ provider: x }] }]`,
+    says: 'models[0].id: expected the form vendor/model',
+  })),
   { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of cancel, drain' },
   { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
   { yaml: 'byok: { feePercent: 101 }', says: 'byok.feePercent: ' },
@@ -162,7 +265,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
     yaml: 'regions: { europe: [a.b], us: [c, A.B] }',
     says: 'regions.us[1]: this host is named for europe too',
   },
-  { yaml: 'a: [', says: 'no valid YAML' },
+  { yaml: 'a: [', says: 'invalid YAML' },
   { yaml: '- a', says: '(root): ' },
   { yaml: '', says: 'GATEWAY_PORT: ', environment: { GATEWAY_PORT: 'http' } },
   { yaml: '', says: 'GATEWAY_SERVE_THREADS: ', environment: { GATEWAY_SERVE_THREADS: '0' } },
@@ -203,14 +306,12 @@ credentials: { ttlMs: 1000 }
     { REDIS_URL: 'rediss://user:word@b:2/1' },
   )
   t.match(config, {
-    redisUrl: 'rediss://user:word@b:2/1',
-    redisPrefix: 'p:',
-    redisSilenceMs: 20,
+    redis: { url: 'rediss://user:word@b:2/1', prefix: 'p:', silenceMs: 20 },
     credits: { enforced: true },
     quotas: { requestsPerMinute: 60, tokensPerMinute: null, nodes: 3 },
     credentials: { maxEntries: 1_000, maxBytes: 4_194_304, ttlMs: 1_000 },
   })
-  t.match(loadConfig([], {}), { redisUrl: null, credits: { enforced: false }, quotas: { nodes: 1 } })
+  t.match(loadConfig([], {}), { redis: { url: null }, credits: { enforced: false }, quotas: { nodes: 1 } })
 })
 
 t.test('a bad URL of Redis is not repeated: it may hold a password', async t => {
@@ -229,13 +330,10 @@ t.test('no message repeats what may be a key in the wrong place', t => {
     [`providers: [{ slug: x, apiKey:${key} }]`, 'providers[0].*: unknown setting'],
     [`providers: [{ slug: x, ${key}: 1 }]`, 'providers[0].*: unknown setting'],
     [`${key}: "\${NOT_THERE}"`, '*: environment variable NOT_THERE is not set'],
-    [
-      `providers:\n  - slug: x\n    apiKey: *${key}\n`,
-      'no valid YAML: an alias of an anchor that is not there',
-    ],
-    [`providers:\n  - slug: x\n    apiKey ${key}\n    name: y\n`, 'no valid YAML: '],
-    [`a: "${key}`, 'no valid YAML: missing char at line 1, column '],
-    [`a: [1]\n]${key}`, 'no valid YAML: unexpected token at line 2, column 1'],
+    [`providers:\n  - slug: x\n    apiKey: *${key}\n`, 'invalid YAML: alias refers to an undefined anchor'],
+    [`providers:\n  - slug: x\n    apiKey ${key}\n    name: y\n`, 'invalid YAML: '],
+    [`a: "${key}`, 'invalid YAML: missing char at line 1, column '],
+    [`a: [1]\n]${key}`, 'invalid YAML: unexpected token at line 2, column 1'],
     [`providers:\n  - slug: x\n    apiKey: !${key} 1\n`, ''],
   ] as const
   const warnings: unknown[] = []

@@ -10,7 +10,7 @@ import { credentialOf } from '../support/own-keys.ts'
 
 const providerRow = (slug: string) => ({
   slug,
-  format: 'openai-chat',
+  format: 'openai-chat' as const,
   baseUrl: 'http://127.0.0.1:1',
   apiKey: sharedKey(slug),
 })

@@ -5,7 +5,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import type { Invalidation } from '../../src/invalidation/bus.ts'
-import { startInvalidationFeed } from '../../src/invalidation/feed.ts'
+import { type InvalidationFeedOptions, startInvalidationFeed } from '../../src/invalidation/feed.ts'
 import { POSTGRES_SERVER, withoutPostgres } from '../support/postgres.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -27,11 +27,12 @@ const MANY: Invalidation = {
   ids: Array.from({ length: 1000 }, (_, at) => `credential-${at}`),
 }
 
-interface Where {
-  readonly redisUrl: string | null
-  readonly redisPrefix: string
-  readonly storageUrl: string
-}
+type Where = InvalidationFeedOptions['config']
+
+const whereOf = (redisUrl: string | null, storageUrl: string): Where => ({
+  redis: { url: redisUrl, prefix: 'test:', silenceMs: PATIENCE_MS },
+  storage: { url: storageUrl },
+})
 
 function instance(t: Test, where: Where) {
   const heard: Invalidation[] = []
@@ -131,7 +132,7 @@ async function suite(t: Test, where: Where, cut: (t: Test) => Promise<void>, men
 t.test('changes are told by Redis, also after it was away', { skip: WITHOUT_REDIS }, async t => {
   const redis = await ownRedis(t)
   await redis.start()
-  const where = { redisUrl: redis.url, redisPrefix: 'test:', storageUrl: 'sqlite:x' }
+  const where = whereOf(redis.url, 'sqlite:x')
   await suite(
     t,
     where,
@@ -142,7 +143,7 @@ t.test('changes are told by Redis, also after it was away', { skip: WITHOUT_REDI
 
 t.test('changes are told by Redis that comes after the start', { skip: WITHOUT_REDIS }, async t => {
   const redis = await ownRedis(t)
-  const where = { redisUrl: redis.url, redisPrefix: 'test:', storageUrl: 'sqlite:x' }
+  const where = whereOf(redis.url, 'sqlite:x')
   const [one, two] = [instance(t, where), instance(t, where)]
   one.feed.publish(KEY)
   await redis.start()
@@ -168,7 +169,7 @@ async function operator(t: Test, url: string) {
 async function talking(t: Test) {
   const redis = await ownRedis(t)
   await redis.start()
-  const where = { redisUrl: redis.url, redisPrefix: 'test:', storageUrl: 'sqlite:x' }
+  const where = whereOf(redis.url, 'sqlite:x')
   const [one, two] = [instance(t, where), instance(t, where)]
   t.ok(await connected([one, two]))
   t.ok(await settled(one, [two]), 'it speaks')
@@ -229,7 +230,7 @@ t.test(
     await t.test('over a connection that is cut', async t => {
       await suite(
         t,
-        { redisUrl: null, redisPrefix: '', storageUrl },
+        whereOf(null, storageUrl),
         async () => {
           await allow(0)
           await drop()
@@ -245,7 +246,7 @@ t.test(
 
 t.test('one instance with a database of its own has nobody to tell', async t => {
   const feed = startInvalidationFeed({
-    config: { redisUrl: null, redisPrefix: '', storageUrl: 'sqlite:./x.db' },
+    config: whereOf(null, 'sqlite:./x.db'),
     clock: systemClock,
     log: { fault: () => undefined, notice: () => undefined },
     onInvalidation: () => undefined,

@@ -62,7 +62,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     options.storageUrl ?? `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'gateway.db')}`
   const config: Config = {
     ...defaults,
-    storageUrl,
+    storage: { url: storageUrl },
     threads: { serve: 1, tasks: 1 },
     timeouts: { ...defaults.timeouts, ...options.timeouts },
     regions: options.regions ?? defaults.regions,

@@ -46,7 +46,7 @@ async function start(
   const supervisor = await startSupervisor({
     config: {
       ...defaults,
-      storageUrl,
+      storage: { url: storageUrl },
       providers: [simProvider(simUrl)],
       models: ['write-3', 'write-60-20', 'write-10000-20'].flatMap(name => [
         simModel(name, 'openai-responses'),

@@ -1,6 +1,6 @@
 /** Failures in the chat form: the envelope, and the `error` of a chunk. Pure. */
-import type { GatewayError } from '../../errors.ts'
-import { errorEnvelope, INTERNAL_MESSAGE } from '../../protocol/envelope.ts'
+import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { isObject } from '../../protocol/schema.ts'

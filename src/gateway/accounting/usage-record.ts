@@ -1,6 +1,7 @@
 /** The usage record of an exchange that is about to end. Pure. */
+
+import { isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
-import { isoInstant } from '../../instant.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { Exchange } from '../exchange.ts'
 

@@ -4,7 +4,7 @@
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
-import type { GatewayError } from '../../errors.ts'
+import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
@@ -267,7 +267,7 @@ export class Answer {
         completed_at: null,
         error: {
           code: RESPONSE_ERROR_CODES[error.errorType] ?? 'server_error',
-          message: error.status === 500 ? 'Internal Server Error' : error.message,
+          message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
           ...(error.metadata === undefined || error.status === 500 ? {} : { metadata: error.metadata }),
         },
         error_type: error.errorType,

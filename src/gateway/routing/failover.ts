@@ -1,5 +1,5 @@
 /** What a failed attempt leads to: another candidate, or one answer for all that failed. Pure. */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { AttemptRecord } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 
@@ -36,7 +36,7 @@ export function candidateAfter(
 export function lastError(attempts: readonly AttemptRecord[]): GatewayError {
   const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
   const last = errors.at(-1)
-  if (last === undefined) return new GatewayError('internal', 'Internal Server Error')
+  if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)
   if (attempts.length === 1) return last
   const spokesman = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
   const waits = errors.map(error => error.retryAfterSeconds)

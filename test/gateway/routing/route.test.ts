@@ -8,7 +8,7 @@ import { createCatalog } from '../../../src/providers/catalog.ts'
 const provider = (slug: string) => ({
   slug,
   name: slug.toUpperCase(),
-  format: 'openai-chat',
+  format: 'openai-chat' as const,
   baseUrl: 'http://127.0.0.1:1',
   apiKey: 'k',
 })

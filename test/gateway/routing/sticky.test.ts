@@ -11,7 +11,7 @@ import { TestClock } from '../../support/test-clock.ts'
 
 const provider = (slug: string) => ({
   slug,
-  format: 'openai-chat',
+  format: 'openai-chat' as const,
   baseUrl: 'http://127.0.0.1:1',
   apiKey: 'k',
 })

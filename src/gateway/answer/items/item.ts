@@ -2,7 +2,7 @@
  * What every output item has while it is being said: its place, the deltas it may take, its beginning and its
  * end. A kind of item takes the deltas it knows and leaves the rest to throw. Hot path.
  */
-import { GatewayError } from '../../../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../../../errors.ts'
 import type { HostedStart } from '../../../formats/format.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, OutputItem } from '../../../protocol/items.ts'
@@ -57,7 +57,7 @@ export abstract class ItemBuilder {
 
 /** A decoder addressed an item of another kind: a fault of ours, not of the provider. */
 function misplaced(kind: string): GatewayError {
-  return new GatewayError('internal', 'Internal Server Error', {
+  return new GatewayError('internal', INTERNAL_MESSAGE, {
     cause: new TypeError(`${kind} for an item of another kind`),
   })
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isoInstant } from '../src/instant.ts'
+import { isoInstant } from '../src/clock.ts'
 
 t.test('an instant reads as the runtime writes it', async t => {
   const day = 86_400_000

@@ -1,0 +1,105 @@
+/** Writes the tables of docs/configuration.md from the settings: `npm run docs:config`. A test holds them equal. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { KindGuard, type TSchema } from '@sinclair/typebox'
+import { expectedPhrase, literals } from '../src/config/check.ts'
+import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/config/rows.ts'
+import type { Setting } from '../src/config/setting.ts'
+import { SETTINGS } from '../src/config/settings.ts'
+
+export const PAGE = join(import.meta.dirname, '../docs/configuration.md')
+
+const TABLES: Readonly<Record<string, () => string>> = {
+  environment: environmentTable,
+  settings: settingsTable,
+  providers: () => fieldsTable(ProviderSchema.properties),
+  models: () => fieldsTable(ModelSchema.properties),
+  endpoints: () => fieldsTable(EndpointSchema.properties),
+  pricing: () => fieldsTable(PricingSchema.properties),
+}
+
+/** The page with its tables made anew, each between `<!-- table NAME -->` and `<!-- end -->`. */
+export function withTables(page: string): string {
+  const missing = new Set(Object.keys(TABLES))
+  const text = page.replace(/(<!-- table (\w+) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
+    missing.delete(name)
+    const table = TABLES[name]
+    if (table === undefined) throw new Error(`no table ${name}`)
+    return `${start}\n${table()}\n${end}`
+  })
+  if (missing.size > 0) throw new Error(`the page lacks ${[...missing].join(', ')}`)
+  return text
+}
+
+function environmentTable(): string {
+  const rows = SETTINGS.flatMap(setting => {
+    const { env, secret, environmentOnly } = setting.notes
+    if (env === undefined) return []
+    const names = secret === true ? `\`${env}\`, \`${env}_FILE\`` : `\`${env}\``
+    if (environmentOnly === true) return [[names, onlyHere(setting)]]
+    const words = KindGuard.IsBoolean(setting.schema) ? ' by `0` or `1`' : ''
+    return [[names, `sets \`${setting.path.join('.')}\`${words}`]]
+  })
+  return table(['variable', 'meaning'], rows)
+}
+
+/** A setting that the settings table does not show. */
+function onlyHere({ schema, notes, description }: Setting): string {
+  const values = literals(schema) === undefined ? '' : `: ${valuesOf(schema)}`
+  return `${description}${values}${notes.default === undefined ? '' : `; default ${defaultOf(notes)}`}`
+}
+
+function settingsTable(): string {
+  const rows = SETTINGS.filter(({ notes }) => notes.environmentOnly !== true).map(
+    ({ path, schema, notes, description }) => [
+      `\`${path.join('.')}\``,
+      valuesOf(schema),
+      defaultOf(notes),
+      description,
+    ],
+  )
+  return table(['setting', 'values', 'default', 'meaning'], rows)
+}
+
+function fieldsTable(properties: Readonly<Record<string, TSchema>>): string {
+  const rows = Object.entries(properties).map(([name, schema]) => [
+    `\`${name}\`${KindGuard.IsOptional(schema) ? '' : ' (required)'}`,
+    valuesOf(schema),
+    schema.description ?? '',
+  ])
+  return table(['field', 'values', 'meaning'], rows)
+}
+
+function defaultOf({ default: value, defaultText }: Setting['notes']): string {
+  if (defaultText !== undefined) return defaultText
+  if (value === undefined) return 'none'
+  return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``
+}
+
+function valuesOf(schema: TSchema): string {
+  const phrase = expectedPhrase(schema)
+  if (phrase !== undefined) return phrase
+  const words = literals(schema)
+  if (words !== undefined) return words.map(word => `\`${word}\``).join(' ')
+  if (KindGuard.IsArray(schema))
+    return KindGuard.IsObject(schema.items) ? 'rows' : `list of ${valuesOf(schema.items)}`
+  if (KindGuard.IsBoolean(schema)) return '`true` `false`'
+  if (KindGuard.IsInteger(schema)) return range('integer', schema)
+  if (KindGuard.IsNumber(schema)) return range('number', schema)
+  return KindGuard.IsString(schema) ? 'text' : 'map'
+}
+
+function range(kind: string, { minimum, maximum }: { minimum?: number; maximum?: number }): string {
+  return maximum === undefined ? `${kind} from ${minimum}` : `${kind} from ${minimum} to ${maximum}`
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const lines = [
+    head,
+    head.map(() => '---'),
+    ...rows.map(row => row.map(cell => cell.replaceAll('|', '\\|'))),
+  ]
+  return lines.map(cells => `| ${cells.join(' | ')} |\n`).join('')
+}
+
+if (import.meta.main) writeFileSync(PAGE, withTables(readFileSync(PAGE, 'utf8')))

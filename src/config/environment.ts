@@ -1,0 +1,67 @@
+/** Reads settings from environment variables, and secrets from the files that variables name. */
+import { readFileSync } from 'node:fs'
+import { KindGuard, type TSchema } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import { ConfigError, expectedPhrase, words } from './check.ts'
+import type { Setting } from './setting.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** A value and the name of the variable that gave it. */
+export interface FromEnvironment {
+  readonly name: string
+  readonly value: unknown
+}
+
+/** The variable's value; null when it is not set. Empty counts as not set: shells and compose files produce that. */
+export function variable(environment: Environment, name: string): string | null {
+  const value = environment[name]
+  return value === undefined || value === '' ? null : value
+}
+
+/**
+ * The value of a setting by its variable, or by the file that `NAME_FILE` names; null when neither is set.
+ * @throws ConfigError that names the variable.
+ */
+export function readSetting(environment: Environment, { schema, notes }: Setting): FromEnvironment | null {
+  if (notes.env === undefined) return null
+  const given = textOf(environment, notes.env, notes.secret === true)
+  if (given === null) return null
+  const value = parse(schema, given.text)
+  if (!Value.Check(schema, value)) throw new ConfigError(`${given.name}: expected ${expected(schema)}`)
+  return { name: given.name, value }
+}
+
+function textOf(environment: Environment, name: string, secret: boolean) {
+  const text = variable(environment, name)
+  const fileName = `${name}_FILE`
+  const path = secret ? variable(environment, fileName) : null
+  if (path === null) return text === null ? null : { name, text }
+  if (text !== null) throw new ConfigError(`${name} and ${fileName}: only one of them may be set`)
+  return { name: fileName, text: readSecret(fileName, path) }
+}
+
+/** The path is not repeated: it may be the secret itself in the wrong variable. */
+function readSecret(name: string, path: string): string {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8').trimEnd()
+  } catch (error) {
+    throw new ConfigError(`${name}: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
+  }
+  if (text === '') throw new ConfigError(`${name}: the file is empty`)
+  return text
+}
+
+/** Undefined for a text that is none of the schema's kind. */
+function parse(schema: TSchema, text: string): unknown {
+  if (KindGuard.IsInteger(schema)) return /^\d+$/.test(text) ? Number(text) : undefined
+  if (KindGuard.IsBoolean(schema)) return text === '1' || (text === '0' ? false : undefined)
+  return text
+}
+
+function expected(schema: TSchema): string {
+  if (KindGuard.IsInteger(schema)) return `an integer from ${schema.minimum} to ${schema.maximum}`
+  if (KindGuard.IsBoolean(schema)) return '0 or 1'
+  return expectedPhrase(schema) ?? (KindGuard.IsUnion(schema) ? `one of ${words(schema)}` : 'another text')
+}

@@ -1,0 +1,123 @@
+/** The rows of `providers` and `models` in the configuration file. docs/configuration.md lists them. Pure. */
+import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { ABORT_POLICIES, AUTH_SCHEMES, DATA_REGIONS, FORMAT_NAMES, QUIRKS } from '../providers/provider.ts'
+import { closed, oneOf } from './setting.ts'
+import { ModelName, Slug } from './values.ts'
+
+/** A value that nothing changes any more, at any depth. */
+export type Frozen<T> = T extends readonly (infer Element)[]
+  ? readonly Frozen<Element>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: Frozen<T[Key]> }
+    : T
+
+function field<T extends TSchema>(schema: T, description: string) {
+  return Type.Optional(required(schema, description))
+}
+
+function required<T extends TSchema>(schema: T, description: string): T {
+  return { ...schema, description }
+}
+
+const Name = Type.String({ minLength: 1, maxLength: 128 })
+const Count = Type.Integer({ minimum: 1 })
+const Words = Type.Array(Type.String(), { minItems: 1 })
+const Price = Type.String({ pattern: '^\\d{1,3}(\\.\\d{1,12})?$' })
+const Format = oneOf(FORMAT_NAMES)
+
+/** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
+const ModelId = Type.String({
+  pattern: '^~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+(?::[A-Za-z0-9][A-Za-z0-9._-]*)*$',
+  maxLength: 256,
+  expected: 'the form vendor/model',
+})
+
+export const ProviderSchema = Type.Object(
+  {
+    slug: required(Slug, 'of the built-in provider to change, or of one of your own'),
+    name: field(Name, 'display name; default: that of the built-in row, or the slug'),
+    format: field(Format, 'how the provider speaks; only a built-in provider may leave it out'),
+    baseUrl: field(
+      Type.String({
+        pattern: '^https?://[^\\s?#]+$',
+        expected: 'an http or https URL without query and fragment',
+      }),
+      'what the paths of the format are appended to',
+    ),
+    apiKey: field(Type.String({ pattern: '^[\\x21-\\x7e]+$' }), 'the key of this service for the provider'),
+    auth: field(
+      oneOf(AUTH_SCHEMES),
+      "how requests carry the key; default: the format's way, or `none` for an own provider without `apiKey`",
+    ),
+    quirks: field(
+      Type.Array(oneOf(QUIRKS)),
+      'deviations from the format, explained in `src/providers/provider.ts`; default: those of the built-in row',
+    ),
+    headers: field(
+      Type.Record(Type.String({ pattern: '^[A-Za-z0-9-]+$' }), Type.String()),
+      'sent with every request, beside those of the built-in row; no secrets',
+    ),
+    accounting: field(
+      Type.Object(
+        { onAbort: required(oneOf(ABORT_POLICIES), 'as `accounting.onAbort`, for this provider') },
+        closed,
+      ),
+      'exceptions from `accounting` for this provider',
+    ),
+  },
+  closed,
+)
+
+export const PricingSchema = Type.Object(
+  {
+    prompt: field(Price, 'USD per input token'),
+    completion: field(Price, 'USD per output token'),
+    request: field(Price, 'USD per request'),
+    inputCacheRead: field(Price, "USD per input token read from the provider's cache; default: as `prompt`"),
+    inputCacheWrite: field(
+      Price,
+      "USD per input token written to the provider's cache; default: as `prompt`",
+    ),
+  },
+  closed,
+)
+
+export const EndpointSchema = Type.Object(
+  {
+    provider: required(Slug, 'slug of the provider'),
+    upstreamModel: field(
+      ModelName,
+      'name of the model at the provider; default: the part of `id` after the slash',
+    ),
+    format: field(Format, "default: the provider's"),
+    pricing: field(PricingSchema, 'prices; what is absent is free'),
+    region: field(oneOf(DATA_REGIONS), 'region in which the data stays; default: none is promised'),
+    zdr: field(Type.Boolean(), 'true: the provider keeps no data (zero data retention); default: false'),
+    quantization: field(Type.String(), 'default: `unknown`'),
+    supportedParameters: field(Type.Array(Type.String()), 'request parameters that it honours; default: all'),
+    contextLength: field(Count, "tokens; default: the model's"),
+    maxOutputTokens: field(Count, "default: the model's"),
+  },
+  closed,
+)
+
+export const ModelSchema = Type.Object(
+  {
+    id: required(ModelId, 'name of the model in requests, `vendor/model`'),
+    name: field(ModelName, 'display name; default: the id'),
+    contextLength: field(Count, 'tokens; default: unknown'),
+    maxOutputTokens: field(Count, 'default: unknown'),
+    inputModalities: field(Words, 'default: `[text]`'),
+    outputModalities: field(Words, 'default: `[text]`'),
+    endpoints: required(
+      Type.Array(EndpointSchema, { minItems: 1 }),
+      'providers of the model, tried in this order',
+    ),
+  },
+  closed,
+)
+
+export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
+export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}
+export interface EndpointRow extends Frozen<Static<typeof EndpointSchema>> {}
+export interface PricingRow extends Frozen<Static<typeof PricingSchema>> {}

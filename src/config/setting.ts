@@ -1,0 +1,90 @@
+/**
+ * Building blocks of the settings: a TypeBox schema that also carries its default, its meaning and its environment
+ * variable. Pure.
+ */
+import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
+
+export const closed = { additionalProperties: false } as const
+
+/** Facts about a setting that its schema cannot express. */
+export interface Notes<T> {
+  /** Absent: the file must give the setting when it gives its group. */
+  readonly default?: T | (() => T)
+  /** The default in words, for the documentation; for defaults that are computed. */
+  readonly defaultText?: string
+  /** The environment variable that wins over the file. */
+  readonly env?: string
+  /** A secret: `NAME_FILE` may name a file that holds the value of the variable `NAME`. */
+  readonly secret?: true
+  /** The file must not give it. */
+  readonly environmentOnly?: true
+  /** The file must give it when it gives its group, although it has a default. */
+  readonly required?: true
+  /** A check beyond the schema. Every value it sees fits the schema. */
+  accepts?(value: T): boolean
+  /** Completes "expected …" in error messages, in place of the schema's own words. */
+  readonly expected?: string
+}
+
+/** A setting and its place in the configuration. */
+export interface Setting {
+  readonly path: readonly string[]
+  /** Without the null of `nullable`. */
+  readonly schema: TSchema
+  readonly notes: Notes<unknown>
+  readonly description: string
+}
+
+/** Adds meaning, default and environment variable to a schema. */
+export function setting<T extends TSchema>(schema: T, description: string, notes: Notes<Static<T>> = {}): T {
+  const fallback = notes.default === undefined ? {} : { default: notes.default }
+  return { ...schema, ...fallback, description, notes }
+}
+
+/** A group of settings; it may be absent from the file. */
+export function group<T extends TProperties>(properties: T): TObject<T> {
+  return Type.Object(properties, { ...closed, default: {} })
+}
+
+/** Null when the file does not give it. The file itself cannot say null. */
+export function nullable<T extends TSchema>(schema: T) {
+  return Type.Union([schema, Type.Null()], { default: null, given: schema })
+}
+
+/** One of the words of a list that stands beside its type. */
+export function oneOf<const Words extends readonly string[]>(words: Words) {
+  return Type.Unsafe<Words[number]>(Type.Union(words.map(word => Type.Literal(word))))
+}
+
+/** All settings of a group, in the order in which they are declared. */
+export function settingsOf(schema: TSchema, path: readonly string[] = []): readonly Setting[] {
+  const notes = notesOf(schema)
+  const inner = givenSchema(schema)
+  if (notes !== undefined) {
+    return [{ path, schema: inner, notes, description: schema.description ?? '' }]
+  }
+  if (!KindGuard.IsObject(inner)) throw new TypeError(`${path.join('.')} is no setting`)
+  return Object.entries(inner.properties).flatMap(([name, entry]) => settingsOf(entry, [...path, name]))
+}
+
+/** The schema of the configuration file: what has a default may be absent, what only the environment sets must be. */
+export function fileSchema(schema: TSchema): TSchema {
+  const inner = givenSchema(schema)
+  if (notesOf(schema) !== undefined || !KindGuard.IsObject(inner)) return inner
+  const properties: TProperties = {}
+  for (const [name, entry] of Object.entries(inner.properties)) {
+    const notes = notesOf(entry)
+    if (notes?.environmentOnly === true) continue
+    const required = notes?.required === true || entry.default === undefined
+    properties[name] = required ? fileSchema(entry) : Type.Optional(fileSchema(entry))
+  }
+  return Type.Object(properties, closed)
+}
+
+function notesOf(schema: TSchema): Notes<unknown> | undefined {
+  return schema['notes'] as Notes<unknown> | undefined
+}
+
+function givenSchema(schema: TSchema): TSchema {
+  return (schema['given'] as TSchema | undefined) ?? schema
+}
