@@ -5,11 +5,13 @@ import t from 'tap'
 import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { FinishReason } from '../../src/formats/format.ts'
-import { Assembler, type Content } from '../../src/gateway/answer/assemble.ts'
+import { Answer } from '../../src/gateway/answer/answer.ts'
+import type { Content } from '../../src/gateway/answer/assemble.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../src/protocol/response.ts'
+import { EventCollector } from '../support/event-collector.ts'
 import { search } from '../support/property.ts'
 import {
   chunksOf,
@@ -51,23 +53,26 @@ function answer(
   end: FinishReason | GatewayError,
   given: Ending = {},
 ): StreamEvent[] {
-  const events: StreamEvent[] = []
+  const sink = new EventCollector()
   const response = echoRequest(REQUEST, { id: 'gen-1-x', createdAt: 1, model: 'acme/m' })
-  const assembler = new Assembler(
-    { ...response, provider: 'Acme', native_finish_reason: 'end_turn', ...given.more },
-    event => events.push(structuredClone(event)),
-  )
-  assembler.begin(given.debug ?? [])
-  for (const delta of deltas) assembler.take(delta)
+  const told = new Answer(sink, {
+    ...response,
+    provider: 'Acme',
+    native_finish_reason: 'end_turn',
+    ...given.more,
+  })
+  told.openTurn(false)
+  told.begin('acme/m', given.debug ?? [])
+  for (const delta of deltas) told.take(delta)
   const ending = {
     completedAt: 2,
     usage: given.usage === undefined ? USAGE : given.usage,
     serviceTier: 'flex',
     metadata: null,
   }
-  if (end instanceof GatewayError) assembler.fail(end, ending)
-  else assembler.finish(end, ending)
-  return events
+  if (end instanceof GatewayError) told.fail(end, ending)
+  else told.finish(end, ending)
+  return sink.events
 }
 
 const words = fc.array(fc.string({ unit: 'grapheme', maxLength: 6 }), { maxLength: 4 })
