@@ -1,21 +1,21 @@
 /**
- * What looking at the texts of a request or at a window will take, to decide whether it may be done on the thread that
- * asks: what is usual, which should be short, and the worst, which must not hold up others. Pure.
+ * Estimates the time that rules take on texts, to decide if they may run on the calling thread: the usual time, which
+ * should be short, and the worst time, which other streams would have to wait. Pure.
  */
 import type { BuiltinSlug } from '../protocol/guardrails.ts'
 import { readPattern } from './pattern-syntax.ts'
 import type { RuleSet } from './rules.ts'
 
 /**
- * Microseconds that the texts of a request may usually take on a serve thread. A worker and back costs the thread that
- * asks some 20 µs and the request up to 100 (bench/micro/guardrails.ts): above this the detour is the cheaper one for
- * everybody else.
+ * Microseconds that the texts of a request may usually take on a serve thread. A task in a worker costs the calling
+ * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts): above this limit the worker is cheaper for
+ * all other requests.
  */
 const INLINE_MAX_MICROS = 100
-/** The same for the worst texts of that length: other streams wait as long. */
+/** The same for the worst texts of that length, for which other streams have to wait. */
 const INLINE_MAX_WORST_MICROS = 30_000
 
-/** Whoever finds more than this inline stops and has it all done elsewhere: what is found takes most of the worst. */
+/** An inline scan with more findings stops, and the pool does it all: findings take most of the worst time. */
 export const INLINE_MAX_FOUND = 64
 
 /** Nanoseconds per UTF-16 unit, between a text with nothing to find and one full of it: bench/micro/guardrails.ts. */
@@ -29,34 +29,34 @@ const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
   'person-name': 12,
   address: 6,
   'regex-prompt-injection': 40,
-  // All own patterns together: they are one automaton.
+  // All user patterns together: they are one automaton.
   custom: 8,
 }
-/** Own patterns of more characters than this make an automaton that may not stay in its memory. */
+/** User patterns with more characters than this make an automaton that may exceed its memory. */
 const INLINE_MAX_PATTERN_CHARS = 4_000
-/** Own patterns of more places than this take tens of milliseconds to compile, which the first request waits for. */
+/** User patterns with more places than this compile for tens of milliseconds, and the first request would wait. */
 const INLINE_MAX_PLACES = 600
 
 /**
- * A repeat without an end of much else than letters may read far ahead for each match, `a(?:.*z)?` to the end of the
- * text for every `a`: of such patterns only texts up to this many units are looked at inline.
+ * An unbounded repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end of the text for
+ * every `a`. Such patterns run inline only on texts up to this many units.
  */
 const INLINE_MAX_FAR_CHARS = 1_000
 const READS_FAR = /(?:\.|\]|\)|\\[SWDPp])(?:[*+]|\{\d+,\})/
-/** With one of these what is read by a repeat without an end may end outside of the match. */
+/** With one of these, an unbounded repeat may read beyond the end of its match. */
 const MAY_FAIL_LATE = /\||\)(?:[?*]|\{0)/
-/** Classes of some hundred ranges take as long as so many places. */
+/** Classes with hundreds of ranges, which take as long as so many places. */
 const UNICODE_CLASS = /\\[pP]/
 const UNICODE_PLACES = 10
 
-/** The worst of an own pattern, in microseconds: for a unit and place of the automaton, and for a match. */
+/** Worst time of a user pattern, in microseconds: for each unit and place of the automaton, and for each match. */
 const WORST_PER_PLACE = 0.01
 const WORST_PER_MATCH = 1.5
-/** Where nothing is a match, which is not told, each place is tried by itself. */
+/** For each unit if the empty string matches: such matches are no findings, so each position is tried by itself. */
 const WORST_PER_EMPTY_MATCH = 3.5
-/** To begin with a text. */
+/** For each text. */
 const WORST_PER_TEXT = 2
-/** For a unit and place, of a text that is not chosen to be the worst. */
+/** Usual time for each unit and place. */
 const USUAL_PER_PLACE = 0.002
 
 export type Where = 'inline' | 'offload'
@@ -64,11 +64,11 @@ export type Where = 'inline' | 'offload'
 interface PatternCost {
   readonly places: number
   readonly shortest: number
-  /** Units that may be read for one match and are not its own. */
+  /** Units that may be read for one match beyond its end. */
   readonly reach: number
 }
 
-/** Of one rule set. To be made once for each. */
+/** The cost of one rule set. Make it once for each. */
 export class Cost {
   readonly #nanosPerChar: number
   readonly #patterns: readonly PatternCost[]
@@ -81,19 +81,19 @@ export class Cost {
     for (const { slug } of builtins) perChar += NANOS_PER_CHAR[slug]
     this.#nanosPerChar = perChar
     this.#patternChars = custom.reduce((sum, { pattern }) => sum + pattern.length, 0)
-    // Too many to be looked for inline are not read: that alone would take tens of milliseconds.
+    // Patterns that never run inline are not parsed: that alone would take tens of milliseconds.
     const read = this.#patternChars > INLINE_MAX_PATTERN_CHARS ? [] : custom
     this.#patterns = read.map(({ pattern }) => costOf(pattern))
     this.#places = this.#patterns.reduce((sum, { places }) => sum + places, 0)
     this.#readsFar = this.#patterns.some(({ reach }) => reach === Number.POSITIVE_INFINITY)
   }
 
-  /** Microseconds for a text of so many units, as is usual. */
+  /** Usual microseconds for a text of so many units. */
   micros(textChars: number): number {
     return (this.#nanosPerChar * textChars) / 1_000
   }
 
-  /** Microseconds for a window in which so much was found. */
+  /** Microseconds for a window with so many findings. */
   windowMicros(windowChars: number, found: number): number {
     let each = WORST_PER_MATCH
     if (found > 0)
@@ -101,15 +101,15 @@ export class Cost {
     return this.micros(windowChars) + USUAL_PER_PLACE * this.#places * windowChars + found * each
   }
 
-  /** Microseconds for texts of so many units together, whatever they say, when looking ends with so many findings. */
+  /** Worst microseconds for texts of so many units together, if the scan stops after so many findings. */
   worstMicros(textChars: number, texts: number, most = Number.POSITIVE_INFINITY): number {
     let micros = WORST_PER_TEXT * texts + WORST_PER_PLACE * this.#places * textChars
-    // First all together are asked whether they occur, then each that does where.
+    // One pass of all patterns together, then one for each pattern that occurs.
     if (most < Number.POSITIVE_INFINITY) micros *= 2
     let each = 0
     for (const pattern of this.#patterns) {
       const match = matchMicros(pattern, textChars)
-      // Matches of nothing are not found, so nothing ends them.
+      // Empty matches are no findings, so they do not stop the scan.
       if (pattern.shortest === 0 || most === Number.POSITIVE_INFINITY) {
         micros += (textChars / Math.max(1, pattern.shortest)) * match
       } else each = Math.max(each, match)
@@ -117,7 +117,7 @@ export class Cost {
     return micros + (each === 0 ? 0 : most * each)
   }
 
-  /** Where texts of so many UTF-16 units together are to be looked at; inline up to so many findings. */
+  /** The place to scan texts of so many UTF-16 units together; `most` findings stop an inline scan. */
   where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): Where {
     if (this.#readsFar && textChars > INLINE_MAX_FAR_CHARS) return 'offload'
     if (this.#patternChars > INLINE_MAX_PATTERN_CHARS || this.#places > INLINE_MAX_PLACES) return 'offload'
@@ -126,7 +126,7 @@ export class Cost {
   }
 }
 
-/** The worst of one match. */
+/** Worst microseconds of one match. */
 function matchMicros({ places, shortest, reach }: PatternCost, textChars: number): number {
   const alone = shortest === 0 ? WORST_PER_EMPTY_MATCH : WORST_PER_MATCH
   return alone + WORST_PER_PLACE * places * Math.min(textChars, reach)

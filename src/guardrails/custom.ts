@@ -1,16 +1,16 @@
 /**
- * The user's own patterns. One automaton of all of them says which occur at all; only those are then looked for one
- * by one. Pure. RE2 syntax and time linear in the text; two patterns cost hardly more than one.
+ * Patterns of users. One automaton of all patterns finds those that occur; only these are then matched one by one.
+ * Pure. RE2 syntax, time linear in the text; two patterns cost hardly more than one.
  */
 import { RE2JS, RE2Set } from 're2js'
 import type { Lane, Shape } from './detector.ts'
 import { readPattern } from './pattern-syntax.ts'
 import type { CustomRule } from './rule.ts'
 
-/** How records name a pattern without a label, and what redaction puts in its place. */
+/** The name of a pattern without a label in records, and its replacement in redacted text. */
 const UNNAMED = 'custom'
 const REPLACEMENT = '[REDACTED]'
-/** Memory of the automaton, in bytes: bounds what a scanner holds. Above it the engine forgets and starts anew. */
+/** Memory of the automaton, in bytes. When it is full, the engine discards its states and starts again. */
 const AUTOMATON_MAX_BYTES = 4 * 1024 * 1024
 
 export class CustomPatterns {
@@ -43,7 +43,7 @@ export class CustomPatterns {
   }
 }
 
-/** Patterns must have been found fit to run. `firstRule` is the place of the first among all rules. */
+/** Compiles patterns that `patternProblem` accepts. `firstRule` is the number of the first one among all rules. */
 export function compilePatterns(rules: readonly CustomRule[], firstRule: number): CustomPatterns {
   const literals: { lane: Lane; text: string }[] = []
   const expressions: Lane[] = []
@@ -86,7 +86,7 @@ function expressionShape(name: string, pattern: string): Shape {
     find(text, from) {
       const matcher = expression.matcher(text)
       let at = from
-      // What is empty hides nothing: the next place is tried.
+      // Skip empty matches: they have no text to hide.
       while (at <= text.length && matcher.find(at)) {
         if (matcher.end() > matcher.start()) return { start: matcher.start(), end: matcher.end(), name }
         at = matcher.start() + 1

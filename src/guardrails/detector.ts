@@ -1,4 +1,4 @@
-/** What a detector is to the scanner, and how the shapes of one detector share a text. Pure. */
+/** The contract of detectors, and the sweep of their shapes over a text. Pure. */
 import type { BuiltinSlug } from '../protocol/guardrails.ts'
 import type { Action } from './rule.ts'
 
@@ -9,22 +9,22 @@ export interface Hit {
 }
 
 /**
- * One form of what a detector looks for. `find` gives the leftmost hit that starts at `from` or later, null: none.
- * A hit may depend on CONTEXT_CHARS of the text before its start and on nothing further back, so that a text can be
- * looked at in windows.
+ * One form of what a detector finds. `find` returns the leftmost hit that starts at `from` or later; null: none. A hit
+ * may depend on CONTEXT_CHARS of the text before its start and on nothing before that, so that texts can be scanned in
+ * windows.
  */
 export interface Shape {
   find(text: string, from: number): Hit | null
   /**
-   * For what may be longer than any window: from where it goes on in `text`, how far it reaches, and whether it may
-   * go on after the end of the text.
+   * For a hit that may be longer than any window: continues it at `from` in the next piece of text. Returns its end
+   * there, and if it may continue after the end of the piece.
    */
   readonly goesOn?: (text: string, from: number) => { readonly end: number; readonly open: boolean }
 }
 
 export const CONTEXT_CHARS = 128
 
-/** The shapes that a text may hold; empty when a glance says that it has none of them. */
+/** Returns the shapes that the text may have; empty if a quick check rules all of them out. */
 export type Detect = (text: string) => readonly Shape[]
 
 /** One rule with its detector. */
@@ -41,8 +41,8 @@ const NONE: readonly Shape[] = []
 export const noShapes = (): readonly Shape[] => NONE
 
 /**
- * Tells the hits of several shapes from the left, without overlaps: of those that start at the same place the longest;
- * no more once `tell` says false. Returns where it came to: the end of the last hit, or `from`.
+ * Passes the hits of several shapes to `tell`, from the left and without overlaps: of hits with the same start the
+ * longest. Stops if `tell` returns false. Returns the end of the last hit, or `from`.
  */
 export function sweep(
   shapes: readonly Shape[],
@@ -76,8 +76,8 @@ export function sweep(
 }
 
 /**
- * A shape of a constant expression of ours, which must be global and bounded: no hit longer than some hundred
- * characters, and no way to try a place for longer. `accepts` has the last word.
+ * Makes a shape from a constant expression, which must be global and bounded: neither a hit nor a failed try may read
+ * more than some hundred characters. `accepts` may reject a match.
  */
 export function shapeOf(
   name: string,
@@ -93,7 +93,7 @@ export function shapeOf(
         if (match === null) return null
         const end = match.index + match[0].length
         if (accepts === undefined || accepts(text, match.index, end)) return { start: match.index, end, name }
-        // Inside of what was refused something may begin that is not.
+        // Another match may begin inside the rejected one.
         expression.lastIndex = match.index + 1
       }
     },

@@ -1,27 +1,27 @@
 /**
- * Reads the syntax of a user's pattern as far as it decides whether it may run: what RE2 cannot do, what is nested,
- * and how large it becomes. Pure. RE2 itself has the last word on everything else, so this may be lenient.
+ * Parses a pattern of a user as far as needed to decide if it may run: syntax that RE2 does not support, nesting and
+ * size. Pure. Lenient otherwise, because RE2 checks the pattern after it.
  */
 
 /**
- * Places of a pattern that read a character, repeats written out. The worst text costs about 20 ns per place and
- * character (bench/micro/guardrails.ts), so this many hold a text of 20,000 characters under a second.
+ * Places of a pattern that read a character, with repeats written out. The worst text costs about 20 ns per place and
+ * character (bench/micro/guardrails.ts), so a text of 20,000 characters takes less than a second.
  */
 export const PATTERN_MAX_POSITIONS = 2_000
-/** As RE2 has it. */
+/** The limit of RE2. */
 const REPEAT_MAX = 1_000
 const GROUPS_MAX_DEPTH = 100
 
 export interface PatternFacts {
-  /** Why it may not run, in words that follow the name of its field. */
+  /** The reason why it may not run, worded to follow the name of its field; null: it may. */
   readonly problem: string | null
-  /** The text it stands for, when it has no syntax at all; only then may it be of any size. */
+  /** The pattern itself if it has no syntax at all; only then may it be of any size. */
   readonly literal: string | null
-  /** Places that read a character, repeats written out; none for a literal, which is no automaton. */
+  /** Places that read a character, with repeats written out; 0 for a literal, which is no automaton. */
   readonly positions: number
   /** Characters of the shortest match. */
   readonly shortest: number
-  /** Holds a repeat without an end. */
+  /** True if it has an unbounded repeat. */
   readonly unbounded: boolean
 }
 
@@ -30,7 +30,7 @@ class Refusal extends Error {}
 interface Part {
   /** Repeats written out. */
   readonly positions: number
-  /** Holds a repeat without an end. */
+  /** True if it has an unbounded repeat. */
   readonly unbounded: boolean
   readonly shortest: number
 }
@@ -49,7 +49,7 @@ export function readPattern(pattern: string): PatternFacts {
   }
 }
 
-const TOO_MANY = `must stand for at most ${PATTERN_MAX_POSITIONS} characters, repeats written out: split it into several patterns`
+const TOO_MANY = `must expand to at most ${PATTERN_MAX_POSITIONS} characters, with repeats written out: split it into several patterns`
 
 class Reader {
   readonly #text: string
@@ -79,7 +79,7 @@ class Reader {
       if (positions > PATTERN_MAX_POSITIONS) throw new Refusal(TOO_MANY)
     }
     if (depth === 0 && this.#at < this.#text.length)
-      throw new Refusal('must close only groups that it opened')
+      throw new Refusal('must not close a group that is not open')
     return { positions, unbounded, shortest: Math.min(shortestBefore, shortest) }
   }
 
@@ -106,22 +106,22 @@ class Reader {
         this.#text.slice(this.#at, this.#at + 210),
       )
       if (head === null)
-        throw new Refusal('must have only groups of RE2 syntax: (…), (?:…), (?P<name>…), (?flags)')
+        throw new Refusal('must use only the groups of RE2 syntax: (…), (?:…), (?P<name>…), (?flags)')
       this.#at += head[0].length
     }
     const part = this.alternatives(depth + 1)
-    if (this.#text[this.#at] !== ')') throw new Refusal('must close every group that it opened')
+    if (this.#text[this.#at] !== ')') throw new Refusal('must close every group')
     this.#at++
     return part
   }
 
   #class(): Part {
-    // A bracket directly after the opening one stands for itself.
+    // A closing bracket directly after the opening one is a literal.
     if (this.#text[this.#at] === '^') this.#at++
     if (this.#text[this.#at] === ']') this.#at++
     for (;;) {
       const character = this.#text[this.#at++]
-      if (character === undefined) throw new Refusal('must close every [class] that it opened')
+      if (character === undefined) throw new Refusal('must close every [class]')
       if (character === ']') return ONE
       if (character === '\\') this.#at++
       if (character === '[' && this.#text[this.#at] === ':') {
@@ -177,4 +177,4 @@ const NOTHING: Part = { positions: 0, unbounded: false, shortest: 0 }
 const ONE: Part = { positions: 1, unbounded: false, shortest: 1 }
 const BACKREFERENCE = 'must not use backreferences, such as \\1, \\k<name> or (?P=name)'
 const NESTED =
-  'must not nest quantifiers: what is repeated without an end, such as a+, must not be repeated again, such as (a+)+'
+  'must not nest quantifiers: an unbounded repeat, such as a+, must not be repeated again, as in (a+)+'

@@ -1,6 +1,6 @@
 /**
- * Several guardrails as one: what they forbid together, which rules they bring, and whose rule a finding was. Pure.
- * Merging only ever tightens, and the order of the guardrails does not matter.
+ * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule comes from. Pure.
+ * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
 import type { BuiltinSlug, DataRegion, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
 import {
@@ -12,7 +12,7 @@ import {
   type RuleSet,
 } from './rules.ts'
 
-/** By what a guardrail applies, from the broadest to the narrowest. */
+/** The scopes in which a guardrail applies, from the broadest to the narrowest. */
 export const SCOPES = ['account', 'workspace', 'member', 'api-key'] as const
 export type Scope = (typeof SCOPES)[number]
 
@@ -25,7 +25,7 @@ interface Filter {
   readonly scanScope: ScanScope
 }
 
-/** Of a guardrail what is merged. Records of the store have this form; null rules nothing. */
+/** The fields of a guardrail that are merged. Records of the store have this form; null rules nothing. */
 export interface GuardrailRules {
   readonly id: string
   readonly name: string
@@ -54,7 +54,7 @@ export interface Applied {
   readonly guardrail: GuardrailRules
 }
 
-/** What requests are held to before their content counts. Null: no restriction; an empty list allows nothing. */
+/** Restrictions on requests, apart from their content. Null: no restriction; an empty list allows nothing. */
 export interface PolicyRestrictions {
   readonly allowedModels: readonly string[] | null
   readonly ignoredModels: readonly string[]
@@ -62,20 +62,20 @@ export interface PolicyRestrictions {
   readonly ignoredProviders: readonly string[]
   readonly zdr: Readonly<Record<ZdrGroup, boolean>>
   readonly regions: readonly DataRegion[] | null
-  /** False when any guardrail says so; null: nobody ruled. */
+  /** False if any guardrail forbids it; null: no guardrail has a rule. */
   readonly freeModelTraining: boolean | null
   readonly freeModelPublication: boolean | null
   readonly paidModelTraining: boolean | null
 }
 
-/** Whose rule it was. */
+/** The guardrail that a rule comes from. */
 export interface Source {
   readonly id: string
   readonly name: string
   readonly scope: Scope
 }
 
-/** Rules of several guardrails; `sources[finding.rule]` is whose rule a finding was. */
+/** Rules of several guardrails; `sources[finding.rule]` is the guardrail of a finding. */
 export interface SourcedRules {
   readonly rules: RuleSet
   readonly sources: readonly Source[]
@@ -84,9 +84,9 @@ export interface SourcedRules {
 export interface Policy {
   readonly restrictions: PolicyRestrictions
   readonly input: SourcedRules
-  /** Null: nobody looks at the output. */
+  /** Null: no rule looks at output. */
   readonly output: (SourcedRules & { readonly windowBytes: number; readonly overlapBytes: number }) | null
-  /** Closed when any guardrail with content rules says so. */
+  /** Closed if any guardrail with content rules fails closed. */
   readonly failMode: FailMode
 }
 
@@ -120,7 +120,7 @@ export function mergeGuardrails(applied: readonly Applied[]): Policy {
 const hasContentRules = ({ contentFilterBuiltins, contentFilters, output }: GuardrailRules): boolean =>
   contentFilterBuiltins.length > 0 || contentFilters.length > 0 || output !== null
 
-/** Whose rule it was; undefined only for findings of other rules. */
+/** The guardrail of a finding; undefined only for findings of other rules. */
 export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): Source | undefined {
   return rules.sources[rule]
 }
@@ -162,7 +162,7 @@ const isProviderWithin = (one: string, other: string): boolean => {
   return narrow === wide || narrow.startsWith(`${wide}/`)
 }
 
-/** What every list that there is allows, sorted; null when there is none. */
+/** The names that every list allows, sorted; null if there is no list. */
 function intersection<Name extends string>(
   lists: readonly (readonly Name[] | null)[],
   isWithin: (one: string, other: string) => boolean,
@@ -191,7 +191,7 @@ interface Side {
   }
 }
 
-/** Of equal rules the strictest stays, and of equally strict ones that of the broadest guardrail. */
+/** Of equal rules, keeps the strictest; of equally strict ones, that of the broadest guardrail. */
 function mergeRules(sides: readonly Side[]): SourcedRules {
   const builtins: { rule: BuiltinRule; source: Source }[] = []
   const custom: { rule: CustomRule; source: Source }[] = []
@@ -222,7 +222,7 @@ function mergeRules(sides: readonly Side[]): SourcedRules {
 
 const builtinKey = ({ slug, scope }: BuiltinRule): string => `${slug} ${scope}`
 
-/** Drops every rule that another one covers; of two that cover each other the first stays. */
+/** Drops every rule that another one covers; of two that cover each other, keeps the first. */
 function withoutWeaker<Rule>(
   all: readonly { readonly rule: Rule; readonly source: Source }[],
   covers: (kept: Rule, rule: Rule) => boolean,

@@ -1,14 +1,14 @@
-/** Rules and findings as plain data, which travels to worker threads; the words of guardrails/rules.ts. Pure. */
+/** Rules and findings as plain data, which can be sent to worker threads. Pure. */
 import type { BuiltinSlug, FilterAction, ScanScope } from '../protocol/guardrails.ts'
 
 export type Action = FilterAction
-/** Who wrote the text: the user, or anyone else (system, model, tool). */
+/** The author of a text: the user, or anyone else (system, model, tool). */
 export type Author = 'user' | 'other'
 
 export interface BuiltinRule {
   readonly slug: BuiltinSlug
   readonly action: Action
-  /** `user_only`: only texts of the user are looked at. */
+  /** `user_only`: the rule applies only to texts of the user. */
   readonly scope: ScanScope
 }
 
@@ -16,11 +16,11 @@ export interface CustomRule {
   /** RE2 syntax, at most 100,000 characters. */
   readonly pattern: string
   readonly action: Action
-  /** What redaction puts in its place and how records name it; null: `[REDACTED]` and `custom`. */
+  /** Its replacement in redacted text and its name in records; null: `[REDACTED]` and `custom`. */
   readonly label: string | null
 }
 
-/** Plain data, so that it can travel to worker threads. */
+/** The rules of one scanner. */
 export interface RuleSet {
   readonly builtins: readonly BuiltinRule[]
   readonly custom: readonly CustomRule[]
@@ -34,9 +34,9 @@ export interface Finding {
   /** UTF-16 units from the start of the text; `end` is the first one after. */
   readonly start: number
   readonly end: number
-  /** What redaction puts in its place. */
+  /** Its replacement in redacted text. */
   readonly replacement: string
-  /** Place of its rule: in `builtins`, then, counted on, in `custom`. Policies tell by it whose rule it was. */
+  /** The number of its rule: first `builtins`, then `custom`. Policies find the guardrail by it. */
   readonly rule: number
 }
 
@@ -44,7 +44,7 @@ export const NO_RULES: RuleSet = { builtins: [], custom: [] }
 
 const SEVERITY: Readonly<Record<Action, number>> = { flag: 1, redact: 2, block: 3 }
 
-/** Whether an action is stricter than another: block, then redact, then flag. */
+/** True if `action` is stricter than `than`: block, then redact, then flag. */
 export function isStricter(action: Action, than: Action): boolean {
   return SEVERITY[action] > SEVERITY[than]
 }

@@ -1,7 +1,7 @@
 /**
- * The contract of guardrail evaluation: rules as plain data, compiled once into a Scanner that says what a text holds.
- * Pure: no I/O, no clock; the same on serve threads and in workers. Built-in rules take time linear in the text,
- * whatever the text; own patterns do so for each match.
+ * Compiles rules into a Scanner, which finds in a text what they name: the door of this room. Pure: no I/O, no clock;
+ * the same on serve threads and in workers. Built-in rules take time linear in the text; patterns of users take linear
+ * time for each match.
  */
 import { GatewayError } from '../errors.ts'
 import { BUILTIN_LABELS } from '../protocol/guardrails.ts'
@@ -18,12 +18,12 @@ export type { Scanner } from './scanner.ts'
 
 const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
 
-/** Where the body of a guardrail has its own patterns. */
+/** The field of a guardrail with the patterns of users. */
 export type FilterField = 'content_filters' | 'output.content_filters'
 
-/** A pattern that cannot be run: 400, with the code above in its metadata. */
+/** Thrown for a pattern that cannot be run: 400, with INVALID_PATTERN_CODE in its metadata. */
 export class InvalidPattern extends GatewayError {
-  /** Place in `custom`. */
+  /** Index in `custom`. */
   readonly index: number
 
   constructor(index: number, reason: string, field: FilterField = 'content_filters') {
@@ -35,7 +35,7 @@ export class InvalidPattern extends GatewayError {
   }
 }
 
-/** Some milliseconds for many or long patterns: to be done once for each rule set. @throws InvalidPattern */
+/** Compiles a rule set. Takes milliseconds for many or long patterns: do it once for each. @throws InvalidPattern */
 export function compileRules(rules: RuleSet, field: FilterField = 'content_filters'): Scanner {
   for (const [index, { pattern }] of rules.custom.entries()) {
     const reason = patternProblem(pattern)
@@ -50,7 +50,7 @@ export function compileRules(rules: RuleSet, field: FilterField = 'content_filte
   return new Scanner(lanes, compilePatterns(rules.custom, rules.builtins.length))
 }
 
-/** The text with everything that is to be redacted replaced; where findings overlap, the first one names the whole. */
+/** Replaces every finding to redact. Of overlapping findings, the first one gives the replacement. */
 export function redact(text: string, findings: readonly Finding[]): string {
   let out = ''
   let done = 0
@@ -62,7 +62,7 @@ export function redact(text: string, findings: readonly Finding[]): string {
   return done === 0 ? text : out + text.slice(done)
 }
 
-/** What the findings together ask for; null when there are none. */
+/** The strictest action of the findings; null if there are none. */
 export function strictest(findings: readonly Pick<Finding, 'action'>[]): Action | null {
   let found: Action | null = null
   for (const { action } of findings) if (found === null || isStricter(action, found)) found = action

@@ -1,16 +1,16 @@
-/** Compiled rules: finds what they name in a text, as a whole or in windows. Hot path where texts are short. Pure. */
+/** Finds what compiled rules name in a text, as a whole or in windows. Hot path for short texts. Pure. */
 
 import type { CustomPatterns } from './custom.ts'
 import { type Detect, type Lane, type Shape, sweep } from './detector.ts'
 import type { Author, Finding } from './rule.ts'
 
-/** How far each lane has come, between two windows of a text; what is still open goes on in the next one. */
+/** The state of each lane between two windows of a text: the end of its last hit, and an open hit that may go on. */
 export interface Progress {
   readonly ends: number[]
   readonly open: (Shape | null)[]
 }
 
-/** Where something that was open in the window before goes on to. */
+/** The new end of a hit that was open at the end of the window before. */
 export interface Continuation {
   readonly lane: Lane
   readonly end: number
@@ -31,12 +31,12 @@ export class Scanner {
     return this.lanes.length === 0
   }
 
-  /** Everything that the rules name, sorted by start; `who` wrote the text. */
+  /** All findings in a text that `who` wrote, sorted by start. */
   scan(text: string, who: Author): readonly Finding[] {
     return this.scanUpTo(Number.POSITIVE_INFINITY, text, who) ?? []
   }
 
-  /** The same, but null where there is more to find than `most`: looking on takes longer with each. */
+  /** The same, but null if there are more findings than `most`, since each takes time. */
   scanUpTo(most: number, text: string, who: Author): readonly Finding[] | null {
     const found: Finding[] = []
     if (text === '') return found
@@ -48,14 +48,14 @@ export class Scanner {
     return inOrder(found)
   }
 
-  /** The progress of a text of which nothing was seen. */
+  /** The progress at the start of a text. */
   begin(): Progress {
     return { ends: this.lanes.map(() => 0), open: this.lanes.map(() => null) }
   }
 
   /**
-   * Findings that start in [from, until) of a piece of a text, of which `base` units stand before the piece; positions
-   * in `progress` and findings are of the whole text. The rules are asked as for a text that is not the user's.
+   * Findings that start in [from, until) of a piece of a text. `base` units of the text are before the piece; positions
+   * in `progress` and in findings are of the whole text. The text is not by the user.
    */
   scanPiece(
     piece: string,
@@ -97,7 +97,7 @@ export class Scanner {
 
 const NOTHING: ReturnType<Detect> = []
 
-/** Adds what one rule finds; false when that makes more than `most`. */
+/** Adds the findings of one rule; false if there are then more than `most`. */
 function gather(lane: Lane, text: string, most: number, found: Finding[]): boolean {
   const shapes = lane.detect(text)
   if (shapes.length === 0) return true
@@ -117,7 +117,7 @@ function findingOf(lane: Lane, hit: { start: number; end: number; name: string }
   }
 }
 
-/** By start; of those the longest first, then by rule: one order, however the rules are listed. */
+/** Sorts by start, then the longest first, then by rule: the order does not depend on the list of rules. */
 function inOrder(found: Finding[]): Finding[] {
   return found.length < 2
     ? found

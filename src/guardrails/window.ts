@@ -1,23 +1,23 @@
 /**
- * Looks at a text that comes in pieces, and lets go of what has been looked at. Pure; hot path on guarded streams.
+ * Scans a text that comes in pieces, and releases the parts that have been scanned. Pure. Hot path of guarded streams.
  *
- * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so how the text was cut cannot
- * matter. Window n holds bytes [n·s, n·s + w), s = w − overlap: once it is full, everything that starts in its first s
- * bytes is decided and let go. What is at most `overlap` bytes long is found as in the whole text; what is longer is
- * found as far as the window in which it starts reaches, and private keys to their end, however long.
+ * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so the result does not depend on
+ * the pieces. Window n holds bytes [n·s, n·s + w), s = w − overlap: once it is full, everything that starts in its
+ * first s bytes is decided and released. Findings of at most `overlap` bytes are the same as in the whole text; longer
+ * ones are found up to the end of the window in which they start, and private keys up to their end.
  */
 import { CONTEXT_CHARS } from './detector.ts'
 import { type Finding, isStricter } from './rules.ts'
 import type { Continuation, Progress, Scanner } from './scanner.ts'
 
 export interface WindowSize {
-  /** UTF-8 bytes: the most that is ever held back. */
+  /** UTF-8 bytes: the most that is held back. */
   readonly windowBytes: number
   /** Less than `windowBytes`. */
   readonly overlapBytes: number
 }
 
-/** A window that has to be looked at, behind what stands before it: what starts in [from, until) of `text`. */
+/** A window to scan, with the context before it: for findings that start in [from, until) of `text`. */
 export interface Window {
   readonly text: string
   /** Units of the whole text before `text`. */
@@ -26,7 +26,7 @@ export interface Window {
   readonly until: number
 }
 
-/** What a window holds, with positions in the whole text, as Scanner.scanPiece tells it. */
+/** The result of Scanner.scanPiece for a window, with positions in the whole text. */
 export interface WindowFindings {
   readonly findings: readonly Finding[]
   readonly continued: readonly Continuation[]
@@ -40,15 +40,15 @@ export class TextWindow {
   readonly #strideBytes: number
   readonly #progress: Progress
   readonly #findings: Finding[] = []
-  /** What was let go last, for detectors that look at what stands before. */
+  /** The end of the released text: context for detectors. */
   #context = ''
-  /** Not let go yet. It begins at `#base`, in units of the whole text. */
+  /** The text that is held. It begins at `#base`, in units of the whole text. */
   #held = ''
   #heldBytes = 0
   #base = 0
-  /** Up to here, in units of the whole text, a redaction covers what was let go of. */
+  /** A redaction covers the text up to here, in units of the whole text. */
   #coveredTo = 0
-  /** What redactions that went on from one window into the next cover. */
+  /** Ranges of redactions that continued from one window into the next. */
   readonly #continued: { readonly start: number; readonly end: number }[] = []
   #blocked = false
   #finished = false
@@ -64,71 +64,71 @@ export class TextWindow {
     this.#progress = scanner.begin()
   }
 
-  /** In order, and only of what has been decided. */
+  /** The findings in released text, in order. */
   get findings(): readonly Finding[] {
     return this.#findings
   }
 
-  /** Whether something was found that is to be blocked; then nothing more comes out. */
+  /** True if a finding blocks; then nothing more is released. */
   get isBlocked(): boolean {
     return this.#blocked
   }
 
-  /** Units of the whole text that were let go of, or covered. */
+  /** Units of the whole text that were released or redacted. */
   get released(): number {
     return this.#base
   }
 
-  /** Units of the whole text that came. */
+  /** Units of the whole text that were added. */
   get length(): number {
     return this.#base + this.#held.length
   }
 
-  /** Whether a redaction covers a part of these units of the whole text, which were let go of. */
+  /** True if a redaction covers a part of this range of released text. */
   covers(start: number, end: number): boolean {
     const meets = (range: { readonly start: number; readonly end: number }) =>
       range.start < end && start < range.end
     return this.#continued.some(meets) || this.#findings.some(each => each.action === 'redact' && meets(each))
   }
 
-  /** UTF-8 bytes that wait for what follows them. */
+  /** UTF-8 bytes that are held. */
   get heldBytes(): number {
     return this.#blocked ? 0 : this.#heldBytes
   }
 
-  /** Takes the next piece and gives what may go out now, redacted; often nothing. */
+  /** Adds the next piece; returns the text that may leave now, redacted; often empty. */
   push(piece: string): string {
     this.add(piece)
     return this.#lookAtAll()
   }
 
-  /** Gives the rest. */
+  /** Ends the text; returns the rest of it, redacted. */
   end(): string {
     this.finish()
     return this.#lookAtAll()
   }
 
-  /** Takes the next piece, for those who look at windows themselves: then `next` and `release` in turns. */
+  /** Adds the next piece without a scan. The caller scans: it calls `next` and `release` in turns. */
   add(piece: string): void {
     if (this.#blocked) return
     this.#held += piece
     this.#heldBytes += bytesOf(piece)
   }
 
-  /** Nothing follows. */
+  /** Ends the text: the last window need not be full. */
   finish(): void {
     this.#finished = true
   }
 
-  /** The window to look at; null: none is full. */
+  /** The next window to scan; null if none is full. */
   next(): Window | null {
     if (this.#blocked || this.#held === '') return null
     if (this.#heldBytes >= this.#windowBytes) {
       const isAscii = this.#heldBytes === this.#held.length
       const window = this.#held.slice(0, unitsWithin(this.#held, this.#windowBytes, isAscii))
-      // A window of characters that are larger than its step still has to take one.
+      // A step takes at least one character, even if that has more bytes.
       const step = Math.max(unitsWithin(window, this.#strideBytes, isAscii), unitsOfFirst(window))
-      // Half of a character may still be missing.
+      // The second half of a surrogate pair may still come.
       const isCut = step >= this.#held.length && step === window.length && isHalf(window)
       if (!isCut) return this.#windowOf(window, step)
     }
@@ -149,7 +149,7 @@ export class TextWindow {
     return out
   }
 
-  /** Lets go of what was decided by looking at the window. */
+  /** Releases the part of the window that its scan decided, redacted. */
   release(window: Window, { findings, continued }: WindowFindings): string {
     const step = window.until - window.from
     let covered = this.#coveredTo
@@ -190,14 +190,14 @@ export class TextWindow {
   }
 }
 
-/** The strictest action of what a window found; null when it found nothing. */
+/** The strictest action of the findings so far; null if there are none. */
 export function verdict(window: TextWindow): Finding['action'] | null {
   let found: Finding['action'] | null = null
   for (const { action } of window.findings) if (found === null || isStricter(action, found)) found = action
   return found
 }
 
-/** Bytes of one UTF-16 unit as UTF-8; halves of a pair count two each, so that a cut between them changes nothing. */
+/** UTF-8 bytes of one UTF-16 unit. Halves of a pair count two each, so that a cut between them changes nothing. */
 const unitBytes = (code: number): number =>
   code < 0x80 ? 1 : code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 2 : 3
 
@@ -208,7 +208,7 @@ function bytesOf(text: string): number {
   return bytes
 }
 
-/** How many units of the text fit into so many bytes, without cutting a character. */
+/** The number of units of the text that fit into so many bytes, without cutting a character. */
 function unitsWithin(text: string, bytes: number, isAscii: boolean): number {
   if (isAscii) return Math.min(bytes, text.length)
   let used = 0

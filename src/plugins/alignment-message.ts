@@ -1,6 +1,6 @@
 /**
- * The message of a turn as the evaluator gets it, and as a caller gets it back when it was withheld. Pure.
- * Only what the model says to the outside: no reasoning, no results of tools, nothing of the conversation.
+ * The message of a turn, in the form for the evaluator and in the form for the caller of a withheld one. Pure. It holds
+ * only output of the model: no reasoning, no tool results, nothing of the conversation.
  */
 import type { HostedItem, OutputItem } from '../protocol/items.ts'
 
@@ -10,7 +10,7 @@ export interface JudgedCall {
   readonly namespace?: string
 }
 
-/** As the evaluator reads it, images beside it. */
+/** A message in the form for the evaluator, which gets images separately. */
 export interface JudgedMessage {
   readonly role: 'assistant'
   readonly content: string | null
@@ -20,19 +20,19 @@ export interface JudgedMessage {
 
 export interface Extract {
   readonly message: JudgedMessage
-  /** Generated ones, as data URLs. */
+  /** Generated images, as data URLs. */
   readonly images: readonly string[]
 }
 
-/** More than this cannot be judged whole, and half a message is none; in UTF-16 units. */
+/** UTF-16 units. A longer message is not judged at all: half a message could mislead. */
 const TEXT_MAX = 10_000
 const CALLS_MAX = 16
 const CALLS_JSON_MAX = 4_000
 const REFUSAL_MAX = 1_000
-/** More pictures than any model draws in one turn. */
+/** More images than any model generates in one turn. */
 const IMAGES_MAX = 16
 
-/** What of a tool that a provider ran was the model's own doing. */
+/** By item type of a provider's tool: the field that the model wrote. */
 const HOSTED_SAID: Readonly<Record<string, string>> = {
   web_search_call: 'action',
   file_search_call: 'queries',
@@ -46,7 +46,7 @@ const HOSTED_SAID: Readonly<Record<string, string>> = {
   tool_search_call: 'arguments',
 }
 
-/** Null: more than may be judged (`cut`). Costs the same however long the items are. */
+/** Extracts the message to judge; null if it is too long (`cut`). The cost does not depend on the length of items. */
 export function extractMessage(output: readonly OutputItem[]): Extract | null {
   const [texts, refusals]: [string[], string[]] = [[], []]
   const calls: JudgedCall[] = []
@@ -82,7 +82,7 @@ export function extractMessage(output: readonly OutputItem[]): Extract | null {
   }
 }
 
-/** The withheld message as items, under ids that were made for it. `turn` counts from 1. */
+/** The withheld message as items, with new ids. `turn` counts from 1. */
 export function rejectedItems(output: readonly OutputItem[], turn: number): readonly object[] {
   const rejected: object[] = []
   let images = 0

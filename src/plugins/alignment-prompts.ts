@@ -1,4 +1,4 @@
-/** Every text that the alignment plugin puts before a model. Pure. */
+/** The prompts of the alignment plugin. Pure. */
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Extract, JudgedMessage } from './alignment-message.ts'
@@ -11,10 +11,10 @@ from 0 to 1, that the message breaks it. Answer with nothing but a JSON object {
 number for each rule, in the order of the rules.
 Rules:`
 
-/** The name under which evaluators know what is asked of them. */
+/** The schema name by which evaluators recognize the task. */
 const VERDICT_SCHEMA = 'alignment_verdict'
 
-/** The request with the rules as a system message behind the system and developer messages at its head. */
+/** Adds the rules to a request, as a system message after the system and developer messages at its start. */
 export function instructed(request: ResponsesRequest, rules: readonly string[]): ResponsesRequest {
   const items = itemsOf(request)
   const head = items.findIndex(
@@ -26,11 +26,11 @@ export function instructed(request: ResponsesRequest, rules: readonly string[]):
 }
 
 export interface Evaluated extends Extract {
-  /** Whoever reads it must not keep it for training. */
+  /** True if providers must not use the message for training. */
   readonly isPrivate: boolean
 }
 
-/** What the evaluator is asked: the rules, numbered, and the message. */
+/** The request to the evaluator: the numbered rules and the message. */
 export function evaluation(
   model: string,
   rules: readonly string[],
@@ -75,7 +75,7 @@ export function evaluation(
   }
 }
 
-/** The request with a plea to say it again without what was wrong. */
+/** The request to write the withheld message again, following the broken rules. */
 export function rewriting(
   request: ResponsesRequest,
   withheld: JudgedMessage,

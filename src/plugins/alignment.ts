@@ -1,6 +1,6 @@
 /**
- * Alignment: a second model judges each message of the first against the caller's rules. `enforce` withholds what
- * breaks one, asks for another message and at last refuses; `audit` delivers everything and reports.
+ * Alignment: a second model judges each message of the first against the caller's rules. `enforce` withholds a message
+ * that breaks a rule, asks for another one, and finally refuses; `audit` delivers everything and reports.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -20,12 +20,12 @@ export interface AlignmentParts {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'alignmentOutcomes'>
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
-  /** Null: nobody is admitted. */
+  /** Null: no evaluator is configured. */
   readonly evaluator: { readonly model: string } | null
-  /** Ids of workspaces under HIPAA, whose messages may go to no evaluator. */
+  /** Ids of workspaces under HIPAA, whose messages must not go to an evaluator. */
   readonly hipaaWorkspaces: readonly string[]
   readonly policyAgainst: PolicyAgainst
-  /** For the judgement of one message. */
+  /** Limit for the judgement of one message. */
   readonly timeoutMs: number
 }
 
@@ -35,7 +35,7 @@ type Judgement =
   | { readonly reason: Reason }
   | { readonly probabilities: readonly number[]; readonly message: JudgedMessage }
 
-/** An answer of this length is searched in some ten microseconds. */
+/** An answer up to this length takes about ten microseconds. */
 const SMALL_ANSWER_CHARS = 2_048
 
 export function createAlignment(parts: AlignmentParts): Plugin<'alignment'> {
@@ -54,11 +54,11 @@ class ActiveAlignment implements ActivePlugin {
   readonly #settings: Settings
   readonly #mode: 'enforce' | 'audit'
   readonly #threshold: number
-  /** As guardrails leave them, from `prepare` on: the caller's own form of them goes to nobody. */
+  /** Redacted by the guardrails in `prepare`; the rules as the caller sent them are never used. */
   #rules: readonly string[] = []
   readonly #report: AlignmentReport = { calls: [] }
   #prepared = false
-  /** Of the message that is being written; each new one may be tried as often. */
+  /** Retries left for the current message; each new message starts with all of them. */
   #retriesLeft: number
 
   constructor(parts: AlignmentParts, settings: Settings) {
@@ -80,7 +80,7 @@ class ActiveAlignment implements ActivePlugin {
   async prepare(exchange: Exchange, inspect: Inspect): Promise<void> {
     const { workspaceId } = exchange.caller
     if (workspaceId !== null && this.#parts.hipaaWorkspaces.includes(workspaceId)) {
-      throw new GatewayError('permission_denied', 'Alignment plugin: not for requests of a HIPAA workspace')
+      throw new GatewayError('permission_denied', 'Alignment plugin: not available to HIPAA workspaces')
     }
     const obstacle = await obstacleTo(exchange, this.#parts)
     if (obstacle !== null) {
@@ -96,7 +96,7 @@ class ActiveAlignment implements ActivePlugin {
       name: 'alignment',
       summary: this.holds
         ? 'the reply is held back until it has been evaluated'
-        : 'the reply is evaluated after it was delivered',
+        : 'the reply is evaluated after its delivery',
       data: { mode: this.#mode, buffered: this.holds },
     })
     if (this.#settings.instruct !== false) {
@@ -175,23 +175,23 @@ class ActiveAlignment implements ActivePlugin {
     }
   }
 
-  /** Nobody is there to read on, or nothing may be delivered any more. What was delivered is told to its end. */
+  /** True if the exchange is over: the client has left, or it is aborted and nothing has been delivered. */
   #isOver({ signal }: Exchange): boolean {
     return signal.aborted && (this.holds || (signal.reason as GatewayError).code === 'client_closed')
   }
 }
 
-/** The rules as one text, which is how a model reads them: nothing hides between two of them. */
+/** Checks the rules as one text, as a model reads them, so that nothing hides between two rules. */
 async function inspected(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
   const left = (await inspect(rules.join('\n'))).split('\n')
   if (left.length === rules.length) return left
   throw new GatewayError(
     'permission_denied',
-    'Alignment plugin: a guardrail redacts a text that reaches over several rules',
+    'Alignment plugin: a guardrail redaction spans more than one rule',
   )
 }
 
-/** Why a request cannot be evaluated: what is said in it may not go to the evaluator, or there is none. */
+/** The reason why a request cannot be evaluated; null if it can. */
 async function obstacleTo(
   { request, caller, dataRegion, zeroRetention }: Exchange,
   { evaluator, policyAgainst }: AlignmentParts,

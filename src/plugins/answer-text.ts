@@ -1,7 +1,7 @@
-/** The texts that a model's answer consists of, read and replaced. Pure. */
+/** Reads and replaces the text parts of an answer. Pure. */
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 
-/** The text of the last message: what came before it is comment. A refusal is none. */
+/** The text of the last message, which is the answer; empty for a refusal. */
 export function answerText(output: readonly OutputItem[]): string {
   const last = output.findLast(item => item.type === 'message')
   if (last === undefined || !Array.isArray(last.content)) return ''
@@ -10,7 +10,7 @@ export function answerText(output: readonly OutputItem[]): string {
   return text
 }
 
-/** The items with each text part as `change` leaves it. */
+/** Replaces each text part by the result of `change`. */
 export async function withTextParts(
   output: readonly OutputItem[],
   change: (part: OutputTextPart) => OutputTextPart | Promise<OutputTextPart>,

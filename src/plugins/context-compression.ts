@@ -1,6 +1,6 @@
 /**
- * Context compression, middle-out: a conversation that is too long for the model loses what stands in its middle. On by
- * default for models with a small context, where nearly every long conversation would be refused.
+ * Context compression, middle-out: leaves out the middle of a conversation that is too long for the model. On by
+ * default for models with a small context, which would refuse nearly every long conversation.
  */
 import { GatewayError } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../gateway/exchange.ts'
@@ -11,9 +11,9 @@ import { compressContext } from '../tasks/compress-context.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'
 
 export interface ContextCompressionParts {
-  /** Tokens of any values of a request, by their length. Takes the list over. */
+  /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
-  /** Whether one of the model's endpoints has a context of at most SMALL_CONTEXT_TOKENS. */
+  /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
   readonly hasSmallContext: (modelId: string) => boolean
 }
 
@@ -52,7 +52,7 @@ class ActiveCompression implements ActivePlugin {
     this.#asked = asked
   }
 
-  /** Those that can take half of it go first, as they stand; where nobody can, the largest. */
+  /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */
   order<Each extends Candidate>(candidates: readonly Each[], { prompt }: Exchange): readonly Each[] {
     const needed = this.#tokens(prompt) + (prompt.max_output_tokens ?? 0)
     const takesHalf = ({ endpoint }: Each) => contextOf(endpoint) >= needed / 2
@@ -78,7 +78,7 @@ class ActiveCompression implements ActivePlugin {
     if (!compressed.fits) {
       throw new GatewayError(
         'context_length_exceeded',
-        `input: is too long for the ${context} tokens of ${endpoint.modelId}, even with its middle left out: shorten the instructions, the tools or the last message`,
+        `input: is too long for the ${context} tokens of ${endpoint.modelId}, even without its middle: shorten the instructions, the tools or the last message`,
       )
     }
     if (!compressed.changed) return
@@ -106,7 +106,7 @@ function contextOf({ contextLength }: Endpoint): number {
   return contextLength ?? Number.POSITIVE_INFINITY
 }
 
-/** What the answer needs; never so much that nothing could be asked. */
+/** Tokens reserved for the answer: at most half of the context, so that a prompt still fits. */
 function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
   const wanted = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
   return Math.floor(Math.min(wanted, maxOutputTokens ?? wanted, context / 2))
@@ -116,7 +116,7 @@ function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
   return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
 }
 
-/** Characters of a prompt, which is the text of its one item. */
+/** Characters of a string prompt, which has become one item. */
 function lengthOf([item]: readonly InputItem[]): number {
   return item !== undefined && 'content' in item && typeof item.content === 'string' ? item.content.length : 0
 }

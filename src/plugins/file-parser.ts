@@ -1,6 +1,6 @@
 /**
- * File parser: PDFs as text for models that take none; models that take files get them as they are. What was read goes
- * back with the answer, and is not read again when it is sent back. Serve threads.
+ * File parser: turns PDFs into text for models that take no files; other models get the files unchanged. The text goes
+ * back to the caller with the answer, and a document that comes back with its text is not read again. Serve threads.
  */
 import { GatewayError } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
@@ -17,9 +17,9 @@ import { FileReader, type FileReaderParts, type ReadingEngine, unreadable } from
 import type { ActivePlugin, Plugin, PluginReport, PolicyAgainst } from './plugin.ts'
 
 export interface FileParserParts extends FileReaderParts {
-  /** Whether the model reads files itself. */
+  /** True if the model takes files. */
   readonly takesFiles: (modelId: string) => boolean
-  /** Whether it sees pictures, those in a document among them. */
+  /** True if the model takes images, also those of a document. */
   readonly takesImages: (modelId: string) => boolean
   readonly policyAgainst: PolicyAgainst
 }
@@ -27,11 +27,11 @@ export interface FileParserParts extends FileReaderParts {
 type Settings = Extract<PluginSettings, { id: 'file-parser' }>
 type Endpoint = AttemptRecord['endpoint']
 
-/** Documents of one request. */
+/** Documents per request. */
 const FILES_MAX = 16
-/** Of all documents of a request together: more than any model reads. */
+/** For all documents of a request together: more than any model reads. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
-/** Formats in which a file cannot be named by its address. */
+/** Formats that cannot pass a file by its URL. */
 const LINKLESS: ReadonlySet<Endpoint['format']> = new Set<Endpoint['format']>(['openai-chat'])
 
 export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> {
@@ -64,10 +64,13 @@ class ActiveFileParser implements ActivePlugin {
       const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
       if (this.#parts.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
       if (staysHere(exchange))
-        throw unreadable(field, 'mistral-ocr: the data of this request may go to no other provider')
+        throw unreadable(field, 'mistral-ocr: the data of this request must not go to another provider')
       const rule = await this.#parts.policyAgainst(exchange.caller, 'ocr')
       if (rule !== null) {
-        throw unreadable(field, `mistral-ocr: a guardrail of this API key forbids its provider (${rule})`)
+        throw unreadable(
+          field,
+          `mistral-ocr: a guardrail on this API key does not allow its provider (${rule})`,
+        )
       }
     }
     if (documentsOf(request).length > FILES_MAX)
@@ -89,7 +92,7 @@ class ActiveFileParser implements ActivePlugin {
     for (const document of documents) {
       const content = await reader.read(document, engine)
       for (const text of textsOf(content)) chars += text.length
-      if (chars > TEXT_MAX_CHARS) throw unreadable(document.path, 'the documents hold too much text')
+      if (chars > TEXT_MAX_CHARS) throw unreadable(document.path, 'the documents contain too much text')
       contents.set(document.source.text, content)
     }
     exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
@@ -106,7 +109,7 @@ class ActiveFileParser implements ActivePlugin {
     return (await policyAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
   }
 
-  /** The files as they are, or where the format has no place for links, with their bytes instead. */
+  /** Passes the files unchanged; inlines links if the format cannot pass them. */
   async #pass(
     documents: readonly FoundDocument[],
     exchange: Exchange,
@@ -126,7 +129,7 @@ class ActiveFileParser implements ActivePlugin {
   }
 }
 
-/** What is said in it may go to no provider that the caller did not ask for. */
+/** True if the data of the request must not go to a provider that the caller did not ask for. */
 function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
   const { zdr, data_collection } = request.provider ?? {}
   return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null

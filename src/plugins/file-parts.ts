@@ -1,4 +1,4 @@
-/** Documents in a request: where they stand, what was read of them before, and the request with that instead. Pure. */
+/** Documents in a request: finds them, finds contents that were read before, and replaces documents by parts. Pure. */
 import type { InputItem } from '../protocol/items.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -12,7 +12,7 @@ export interface FilePart {
   readonly filename?: string | null
 }
 
-/** Where the bytes of a document are: in a data URL, behind a link, or with somebody else under an id. */
+/** The place of the bytes of a document: a data URL, a link, or the id of a file stored elsewhere. */
 export interface Source {
   readonly kind: 'data' | 'link' | 'id'
   readonly field: 'file_data' | 'file_url' | 'file_id'
@@ -22,20 +22,20 @@ export interface Source {
 export interface FoundDocument {
   readonly part: FilePart
   readonly source: Source
-  /** The field under which the caller knows it. */
+  /** The path of its field in the request, for errors. */
   readonly path: string
 }
 
-/** What was read of a document, in its order, as annotations carry it: text, and pictures by data URL. */
+/** The content of a document, in order, in the form of annotations: text, and images as data URLs. */
 export type ReadContent = ParsedFileAnnotation['file']['content']
 
 const PDF_DATA = /^data:application\/pdf(?:;[^,;]*)*;base64,/i
 const LINK = /^https?:\/\//i
 const HEAD_MAX = 256
-/** Readers accept some bytes of something else before the header. */
+/** PDF readers accept other bytes before the header. */
 const HEADER_WITHIN_BYTES = 1_024
 
-/** Where a part's document is; null for what is no file, and for data that is no PDF. */
+/** The source of a part's document; null if the part is no file or its data is no PDF. */
 export function sourceOf(part: unknown): Source | null {
   if (typeof part !== 'object' || part === null) return null
   const { type, file_data, file_url, file_id } = part as Readonly<Record<string, unknown>>
@@ -55,14 +55,14 @@ function isFilled(value: unknown): value is string {
   return typeof value === 'string' && value !== ''
 }
 
-/** The bytes that a data URL stands for; what is no base64 is left out, and then they are no document. */
+/** Decodes a data URL; invalid base64 is skipped, and then the bytes are no document. */
 export function bytesOf(dataUrl: string): Uint8Array {
   const base64 = dataUrl.slice(dataUrl.indexOf(',') + 1)
-  // An own buffer: small ones would share a pool, which does not travel to another thread.
+  // A buffer of its own: small ones share a pool, which cannot be transferred to another thread.
   return new Uint8Array(Buffer.from(base64, 'base64'))
 }
 
-/** Whether it is worth a question to somebody else; what reads it here finds out by itself. */
+/** A cheap check before bytes are sent to the OCR provider; the local reader checks by itself. */
 export function looksLikePdf(bytes: Uint8Array): boolean {
   const { buffer, byteOffset, byteLength } = bytes
   return Buffer.from(buffer, byteOffset, Math.min(byteLength, HEADER_WITHIN_BYTES)).includes('%PDF-')
@@ -73,7 +73,7 @@ export function pdfDataUrl(bytes: Uint8Array): string {
   return `data:application/pdf;base64,${Buffer.from(buffer, byteOffset, byteLength).toString('base64')}`
 }
 
-/** All documents, in their order. */
+/** All documents of a request, in order. */
 export function documentsOf({ input }: ResponsesRequest): FoundDocument[] {
   if (typeof input === 'string') return []
   const found: FoundDocument[] = []
@@ -92,7 +92,7 @@ export function documentsOf({ input }: ResponsesRequest): FoundDocument[] {
   return found
 }
 
-/** What was read by the hash of its document, from annotations that the caller sent back. */
+/** Contents by the hash of their document, from annotations that the caller sent back. */
 export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, ReadContent> {
   const known = new Map<string, ReadContent>()
   if (typeof input === 'string') return known
@@ -106,8 +106,8 @@ export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, 
 }
 
 /**
- * The request with the parts that `partsFor` gives in the place of each document (null: it stays), and without the
- * annotations, which no model reads.
+ * Replaces each document by the parts that `partsFor` returns; null keeps it. Drops the annotations of documents, which
+ * no model reads.
  */
 export function withDocuments(
   request: ResponsesRequest,
@@ -130,7 +130,7 @@ export function withDocuments(
   return { ...request, input: items }
 }
 
-/** What was read as parts of a message; pictures only for models that take them. */
+/** The content as parts of a message; images only for models that take them. */
 export function inputParts(
   { filename }: FilePart,
   content: ReadContent,
@@ -159,7 +159,7 @@ function annotationsOf(part: unknown): FileNote[] {
   return Array.isArray(annotations) ? annotations.filter(isFileNote) : []
 }
 
-/** Of parts that are not the assistant's nobody has checked the annotations. */
+/** Checks the shape: the request schema checks annotations of assistant parts only. */
 function isFileNote(note: unknown): note is FileNote {
   const { type, file } = (note ?? {}) as { type?: unknown; file?: Partial<FileNote['file']> | null }
   return type === 'file' && typeof file?.hash === 'string' && Array.isArray(file.content)
@@ -177,7 +177,7 @@ function textIn(content: unknown): string {
   return type === 'text' && typeof text === 'string' ? text : ''
 }
 
-/** Data only: an annotation is no way to have an address asked. */
+/** Accepts data URLs only, so that an annotation cannot make a provider fetch a URL. */
 function imageIn(content: unknown): string {
   const { type, image_url } = (content ?? {}) as { type?: unknown; image_url?: { url?: unknown } | null }
   const url = type === 'image_url' ? image_url?.url : null

@@ -1,6 +1,6 @@
 /**
- * What the documents of one request hold: fetched where they are links, read in the task pool or by an OCR provider,
- * each once, and not at all when the caller has sent back what was read before. Serve threads.
+ * Reads the documents of one request: fetches links, and reads each document once, in the task pool or by the OCR
+ * provider. A document whose content the caller sent back is not read again. Serve threads.
  */
 import { createHash } from 'node:crypto'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
@@ -21,30 +21,30 @@ import {
 
 export interface FileReaderParts {
   readonly tasks: Pick<GatewayTasks, 'run'>
-  /** Null: links are not followed. */
+  /** Null: links are disabled. */
   readonly fetchPage: FetchPage | null
-  /** Null: there is no OCR provider. */
+  /** Null: no OCR provider is configured. */
   readonly ocr: Ocr | null
 }
 
 export type ReadingEngine = 'pdf-text' | 'mistral-ocr'
 
-/** For one document; some thousand pages take a tenth of it. */
+/** Deadline for one document; two thousand pages take about a tenth of it. */
 const PARSE_MS = 20_000
-/** Of all links of a request together; as much as one document may have. */
+/** For all links of a request together; one document may have as much. */
 const LINKED_MAX_BYTES = 50 * 1024 * 1024
-/** What the reader of the task pool takes of one document holds for the OCR provider too. */
+/** The limit of the task pool for one document, applied to the OCR provider too. */
 const DOCUMENT_MAX_BYTES = 50 * 1024 * 1024
 const PAGES_MAX = 2_000
-/** Much of the web calls every download a stream of bytes. What is no PDF is found out when it is read. */
+/** Many servers call every download an octet stream. The reader finds out if the bytes are no PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
 export class FileReader {
   readonly #parts: FileReaderParts
   readonly #exchange: Exchange
-  /** By the hash of the document. */
+  /** Contents by the hash of the document. */
   readonly #known: Map<string, ReadContent>
-  /** By the source; a failure is kept too, so that the next endpoint does not have it fail once more. */
+  /** Contents by source. Failures are kept too, so that the next endpoint does not repeat them. */
   readonly #contents = new Map<string, Promise<ReadContent>>()
   readonly #inlined = new Map<string, Promise<string>>()
   #linkedBytes = 0
@@ -61,12 +61,12 @@ export class FileReader {
     return this.#parsed
   }
 
-  /** Never empty of text. Rejects with a GatewayError that begins with the path, or is none of the document's. */
+  /** Reads a document; its content always has text. Rejects with a GatewayError, which names the path of a bad one. */
   read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
     return once(this.#contents, document.source.text, () => this.#read(document, engine))
   }
 
-  /** The linked document as a data URL. */
+  /** Fetches a linked document as a data URL. */
   inlined(document: FoundDocument): Promise<string> {
     return once(this.#inlined, document.source.text, async () => pdfDataUrl(await this.#fetch(document)))
   }
@@ -74,7 +74,7 @@ export class FileReader {
   async #read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
     const { part, path, source } = document
     if (source.kind === 'id')
-      throw unreadable(path, 'there are no stored files here; send file_data or file_url')
+      throw unreadable(path, 'stored files are not supported; send file_data or file_url')
     const bytes = source.kind === 'link' ? await this.#fetch(document) : bytesOf(source.text)
     const hash = createHash('sha256').update(bytes).digest('hex')
     const before = this.#known.get(hash)
@@ -82,8 +82,8 @@ export class FileReader {
     const { pages, content } =
       engine === 'pdf-text' ? await this.#parse(bytes, path) : await this.#recognize(bytes, path)
     if (!content.some(({ type }) => type === 'text')) {
-      const hint = engine === 'pdf-text' ? '; it may be a scan, which the engine mistral-ocr reads' : ''
-      throw unreadable(path, `the document holds no text${hint}`)
+      const hint = engine === 'pdf-text' ? '; it may be a scan, which the engine mistral-ocr can read' : ''
+      throw unreadable(path, `the document contains no text${hint}`)
     }
     this.#known.set(hash, content)
     this.#exchange.pipeline.push({
@@ -99,11 +99,12 @@ export class FileReader {
 
   async #fetch({ path, source }: FoundDocument): Promise<Uint8Array> {
     const { fetchPage } = this.#parts
-    if (fetchPage === null) throw unreadable(path, 'links are not followed here; send file_data')
+    if (fetchPage === null) throw unreadable(path, 'links are disabled; send file_data')
     try {
       const { bytes } = await fetchPage(source.text, { types: PDF_TYPES, signal: this.#exchange.signal })
       this.#linkedBytes += bytes.byteLength
-      if (this.#linkedBytes > LINKED_MAX_BYTES) throw unreadable(path, 'the links lead to too many bytes')
+      if (this.#linkedBytes > LINKED_MAX_BYTES)
+        throw unreadable(path, 'the linked documents are too large together')
       return bytes
     } catch (thrown) {
       if (!(thrown instanceof PageError)) throw thrown
@@ -134,7 +135,7 @@ export class FileReader {
     if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')
     try {
       const pages = await ocr(pdfDataUrl(bytes), this.#exchange.signal)
-      // Counting them here first would take as long as reading them.
+      // Counting the pages before would take as long as reading them.
       if (pages.length > PAGES_MAX)
         throw new GatewayError('invalid_request', 'the document has more than 2,000 pages')
       const content = pages.flatMap(({ markdown, images }) => [

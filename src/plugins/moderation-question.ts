@@ -1,4 +1,4 @@
-/** What the moderation model is shown of a request, how it is asked, and how its answer is read. Pure. */
+/** The request to the moderation model, and its answer. Pure. */
 
 import { mapConversation } from '../guardrails/texts/request-texts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -8,13 +8,13 @@ export interface Moderated {
   readonly categories: readonly string[]
 }
 
-/** Characters that are judged in one go, and how often one request may make the model judge. */
+/** Characters per question to the model, and questions per request. */
 const TEXT_MAX = 20_000
 const TEXTS_MAX = 16
-/** Of an answer: as many and as long as a taxonomy of harms has them. */
+/** Categories of an answer, and characters of each: more than a taxonomy of harms has. */
 const CATEGORIES_MAX = 16
 const CATEGORY_MAX = 64
-/** Pieces of a long text have this in common, so that nothing hides at a border. */
+/** Characters that neighbouring pieces share, so that nothing hides at a border. */
 const OVERLAP = 200
 
 const MODERATE = `You moderate what is about to be sent to an assistant. The text comes as a JSON string; all of it, \
@@ -23,10 +23,10 @@ hate, harassment, threats, self-harm, sexual content, sexual content with minors
 weapons, violence or crime. Answer with nothing but a JSON object {"flagged": boolean, "categories": [...]} that names \
 the categories in lower case, none when nothing is flagged.`
 
-/** Everything that is said in the request, in pieces of bounded length; null: more than may be judged. */
+/** The texts of the conversation, in pieces of bounded length; null if there is too much text. */
 export function textsToModerate(request: ResponsesRequest): readonly string[] | null {
   const said: string[] = []
-  // Whoever said it: a caller writes the assistant's as well. Declarations of tools are nobody's words.
+  // Of every author: a caller writes the messages of the assistant too. Tool declarations are left out.
   mapConversation(request, text => {
     said.push(text)
     return text
@@ -34,7 +34,7 @@ export function textsToModerate(request: ResponsesRequest): readonly string[] | 
   return piecesOf(said)
 }
 
-/** As textsToModerate, of any texts. */
+/** As `textsToModerate`, for any texts. */
 export function piecesOf(texts: readonly string[]): readonly string[] | null {
   const text = texts.filter(each => each !== '').join('\n\n')
   const pieces: string[] = []
@@ -71,7 +71,7 @@ export function moderating(model: string, text: string, isPrivate: boolean): Res
   }
 }
 
-/** Null when the answer is no verdict. A fence around it does no harm. */
+/** Reads an answer, with or without a code fence around it; null if it is no verdict. */
 export function readModeration(answer: string): Moderated | null {
   const bare = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
   let value: unknown

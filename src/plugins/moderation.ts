@@ -1,7 +1,7 @@
 /**
- * Moderation: a configured model looks at what goes in, before any other is asked. What it flags is refused; when it
- * cannot say, the request is refused as well, because whoever asks for moderation does not want to go without. The
- * service pays for it, so it is only done for requests that the limits of their caller allow.
+ * Moderation: a configured model checks the input before any other model is asked. Flagged input is refused, and so is
+ * input that cannot be checked: a caller that asks for moderation does not want to go without. The service pays for it,
+ * so it runs only for requests within the limits of their caller.
  */
 import { GatewayError } from '../errors.ts'
 import type { Ask, Exchange } from '../gateway/exchange.ts'
@@ -12,14 +12,14 @@ import type { ActivePlugin, Plugin, PolicyAgainst } from './plugin.ts'
 
 export interface ModerationParts {
   readonly ask: Ask
-  /** Null: nobody moderates. */
+  /** Null: no moderation model is configured. */
   readonly moderation: { readonly model: string } | null
   readonly policyAgainst: PolicyAgainst
 }
 
-/** For all of a request; a caller waits for it before anything else. */
+/** Deadline for each question, while the caller waits. */
 const MODERATION_MS = 10_000
-/** Characters of what was flagged that are told. */
+/** Characters of flagged input that the error shows. */
 const TOLD_CHARS = 100
 
 export function createModeration(parts: ModerationParts): Plugin<'moderation'> {
@@ -41,20 +41,20 @@ class ActiveModeration implements ActivePlugin {
     const { moderation } = this.#parts
     if (moderation === null) throw refused('no moderation model is configured')
     const { prompt, zeroRetention, dataRegion } = exchange
-    // What is said in it may go to no other model.
+    // The input must not go to another model.
     if (zeroRetention || prompt.provider?.zdr === true)
       throw refused('a request with zero data retention cannot be moderated')
-    if (dataRegion !== null) throw refused('a request by the host of a region cannot be moderated')
+    if (dataRegion !== null) throw refused('a request to a regional host cannot be moderated')
     const rule = await this.#parts.policyAgainst(exchange.caller, moderation)
     if (rule !== null) {
       throw refused(
-        `a guardrail of this API key forbids that the input goes to the moderation model (${rule})`,
+        `a guardrail on this API key does not allow sending the input to the moderation model (${rule})`,
       )
     }
     await this.#moderate(moderation.model, textsToModerate(prompt), exchange)
   }
 
-  /** What was read out of files, or stands in settings of plugins, is moderated as the request that holds it. */
+  /** Moderates texts from files and from settings of plugins, like the request itself. */
   async look(exchange: Exchange, texts: readonly string[]): Promise<void> {
     const { moderation } = this.#parts
     if (moderation !== null) await this.#moderate(moderation.model, piecesOf(texts), exchange)
@@ -110,7 +110,7 @@ function requestedModel({ model, models }: ResponsesRequest): string {
   return model ?? models?.[0] ?? ''
 }
 
-/** At most TOLD_CHARS UTF-16 units, the middle left out; half a pair at a cut goes as well. */
+/** Shortens a text to TOLD_CHARS UTF-16 units by leaving out its middle; drops half of a surrogate pair at a cut. */
 function elided(text: string): string {
   if (text.length <= TOLD_CHARS) return text
   const kept = (TOLD_CHARS - 3) >> 1

@@ -1,6 +1,6 @@
 /**
- * The contract of plugins: a plugin looks at a request before it is routed, at a turn before it is delivered, and at
- * the items that will be delivered. One file per id; table.ts lists them. Types only.
+ * The contract of plugins: a plugin may change a request before it is routed, judge a reply before it is delivered, and
+ * change the items that are delivered. One file per id; table.ts lists them. Types only.
  */
 import type { GatewayError } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
@@ -14,20 +14,20 @@ export type PluginId = PluginSettings['id']
 
 export type Verdict =
   | { readonly kind: 'pass' }
-  /** The same model at the same endpoint is asked again, with this; the turn is never delivered. */
+  /** Asks the same model at the same endpoint again, with this prompt; the turn is never delivered. */
   | { readonly kind: 'again'; readonly prompt: ResponsesRequest }
-  /** Nothing of the turn is delivered; the exchange ends with this. */
+  /** Delivers nothing of the turn; the exchange ends with this error. */
   | { readonly kind: 'refuse'; readonly error: GatewayError }
 
 /**
- * A text that the caller sent outside of the prompt, as its guardrails leave it once the plugins with `look` have seen
- * it too. Rejects with the reason of a refusal. A plugin passes such texts on only in this form.
+ * Checks a text that the caller sent outside the prompt: by the guardrails, then by the plugins with `look`. Resolves to
+ * the redacted text, the only form in which a plugin may use it. Rejects with the error that refuses the request.
  */
 export type Inspect = (text: string) => Promise<string>
 
 /**
- * Null: the caller's text may go to that model, or to the provider of OCR, which the gateway would ask by itself.
- * Otherwise the rule of the caller's guardrails that forbids it, such as `guardrail:training`.
+ * Checks if the caller's guardrails allow sending its data to a helper: a model that the gateway asks by itself, or the
+ * OCR provider. Returns the restriction that forbids it, such as `guardrail:training`; null if it is allowed.
  */
 export type PolicyAgainst = (
   caller: Caller,
@@ -49,7 +49,7 @@ export interface ActivePlugin {
   readonly id: PluginId | BuiltInRule['id']
   /** Before routing. May rewrite `exchange.prompt`, add to `exchange.pipeline`. A GatewayError refuses the request. */
   prepare?(exchange: Exchange, inspect: Inspect): void | Promise<void>
-  /** After routing: the same candidates in another order. */
+  /** Runs after routing. Returns the same candidates in another order. */
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
   /** Before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
@@ -61,13 +61,13 @@ export interface ActivePlugin {
   readonly skipsRescan?: boolean
   /** Texts that another plugin brings, as guardrails leave them. A GatewayError refuses the request. */
   look?(exchange: Exchange, texts: readonly string[]): void | Promise<void>
-  /** Nothing of a turn leaves before `judge` has passed it; heartbeats do. */
+  /** Set if nothing of a turn may leave before `judge` has passed it. Heartbeats still leave. */
   readonly holds?: boolean
   /** How often it may have the model asked for one answer, the first time included. Default 1. */
   readonly maxCalls?: number
   /** After each turn, before the terminal event. Without `holds` the turn has been delivered by then. */
   judge?(turn: Turn, exchange: Exchange): Promise<Verdict>
-  /** Replaces the items of a whole (not streamed) answer just before it leaves. */
+  /** Runs before a whole (not streamed) answer leaves. Returns the items that replace it. */
   finish?(turn: Turn, exchange: Exchange): readonly OutputItem[] | Promise<readonly OutputItem[]>
   /** Asked when the answer or an error leaves, and for annotations before each attempt. */
   report?(): PluginReport
@@ -78,8 +78,8 @@ export interface Plugin<Id extends PluginId = PluginId> {
   /** Also asked for requests that do not name it. Every request pays for that. */
   readonly alwaysOn?: boolean
   /**
-   * Null: nothing to do for this request. `settings` is null where the request does not name the plugin. Not called for
-   * a plugin that the request turns off.
+   * Returns null if the plugin has nothing to do for this request. `settings` is null if the request does not name it.
+   * Not called if the request turns the plugin off.
    */
   activate(
     settings: Extract<PluginSettings, { id: Id }> | null,
@@ -96,5 +96,5 @@ export interface BuiltInRule {
   activate(settings: null, request: ResponsesRequest): ActivePlugin | null
 }
 
-/** A plugin of whatever id. */
-export type AnyPlugin = { readonly [Id in PluginId]: Plugin<Id> }[PluginId] | BuiltInRule
+/** A plugin with any id, or a built-in rule. */
+export type AnyPlugin = { readonly [Id in PluginId]: Plugin<Id> }[PluginId] | HouseRule

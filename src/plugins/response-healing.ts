@@ -1,6 +1,6 @@
 /**
- * Response healing: an answer that should have been JSON and nearly is leaves as JSON. Only whole answers: of a stream
- * everything has left by the time anybody knows. The work is done in the task pool, because texts are long and hostile.
+ * Response healing: repairs an answer that should be JSON and nearly is. Whole answers only, since a stream has left
+ * before its text is complete. Repairs run in the task pool, because texts may be long and hostile.
  */
 import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
@@ -13,9 +13,9 @@ export interface ResponseHealingParts {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
 }
 
-/** Checking and repairing so much takes some ten microseconds. */
+/** Checking and repairing so many characters takes about ten microseconds. */
 const SMALL_TEXT_CHARS = 1_024
-/** Repairing megabytes takes a fraction of it; the first one also starts the worker. */
+/** Megabytes take a fraction of it; the first repair also starts the worker. */
 const REPAIR_MS = 5_000
 
 export function createResponseHealing({ tasks }: ResponseHealingParts): Plugin<'response-healing'> {
@@ -40,7 +40,7 @@ class ActiveHealing implements ActivePlugin {
   }
 
   async finish({ output, finish }: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
-    // What a limit has cut off lacks content: closing its brackets would hide that.
+    // A cut-off answer lacks content: closing its brackets would hide that.
     if (finish === 'length' || finish === 'content_filter') return output
     return await withTextParts(output, part => (part.text === '' ? part : this.#heal(part, exchange)))
   }
@@ -63,7 +63,9 @@ class ActiveHealing implements ActivePlugin {
     exchange.pipeline.push({
       type: 'response_healing',
       name: 'response-healing',
-      summary: healed.improved ? 'the answer was made into JSON' : 'the answer cannot be made into JSON',
+      summary: healed.improved
+        ? 'the answer was repaired into valid JSON'
+        : 'the answer could not be repaired into valid JSON',
       data: {
         mode: this.#mode,
         improved: healed.improved,
@@ -72,7 +74,7 @@ class ActiveHealing implements ActivePlugin {
       },
     })
     if (!healed.improved) return part
-    // What pointed into the old text would point somewhere else in the new one.
+    // Annotations with positions would point to another place in the new text.
     const annotations = part.annotations.filter(annotation => !('start_index' in annotation))
     const { logprobs: _logprobs, ...rest } = part
     return {

@@ -1,7 +1,7 @@
 /**
- * Checks answers against the JSON schema that was asked for, where the provider does not. No plugin that a request can
- * name: it works on every request with a schema, and on no other. A whole answer that breaks a strict schema is
- * withheld; of a stream, and without `strict`, it is only told.
+ * Structured output: checks answers against the requested JSON schema if the provider does not. A built-in rule for
+ * every request with a schema. Withholds a whole answer that breaks a strict schema; for streams, and without `strict`,
+ * it only reports.
  */
 import { GatewayError } from '../errors.ts'
 import type { Exchange, Turn } from '../gateway/exchange.ts'
@@ -16,15 +16,15 @@ export interface StructuredOutputParts {
   readonly tasks: Pick<GatewayTasks, 'run'>
 }
 
-/** Schemas come from clients. A decent one takes milliseconds; the first one also starts the worker. */
+/** Clients write the schemas. A usual one takes milliseconds; the first check also starts the worker. */
 const CHECK_MS = 5_000
 
-/** Ends after which there is no answer to check yet, or no whole one. */
+/** Finish reasons after which the answer is not complete. */
 const UNFINISHED: ReadonlySet<Turn['finish']> = new Set(['length', 'content_filter', 'tool_calls'])
 
 type Format = Extract<NonNullable<NonNullable<ResponsesRequest['text']>['format']>, { type: 'json_schema' }>
 
-/** Where an answer does not fit; null: it does, or it was not for us to say. */
+/** The place where an answer does not match the schema; null if it matches or was not checked. */
 type Misfit = { readonly path: string; readonly keyword: string } | null
 
 export function createStructuredOutput({ tasks }: StructuredOutputParts): BuiltInRule {
@@ -91,7 +91,7 @@ class ActiveTold extends Check implements ActivePlugin {
   }
 }
 
-/** Providers that know schemas hold their models to them. */
+/** True if the provider enforces schemas itself. */
 function isEnforced({ attempt: { endpoint } }: Turn): boolean {
   const supported = endpoint.supportedParameters
   return supported === null || supported.has('structured_outputs')

@@ -1,6 +1,6 @@
 /**
- * Every plugin that is built, in the order in which they work on a request. A new one is a file and a row here.
- * What refuses comes before what costs; what mends an answer comes before what checks it.
+ * All plugins, in the order in which they work on a request. A new one is a file and a row here. Plugins that refuse
+ * come before those that cost; those that repair an answer come before those that check it.
  */
 import { type AlignmentParts, createAlignment } from './alignment.ts'
 import { type ContextCompressionParts, createContextCompression } from './context-compression.ts'

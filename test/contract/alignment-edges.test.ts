@@ -77,7 +77,7 @@ t.test('requests of a HIPAA workspace are refused with the plugin, and with it a
     t.match(await reply.json(), {
       error: {
         code: 403,
-        message: 'Alignment plugin: not for requests of a HIPAA workspace',
+        message: 'Alignment plugin: not available to HIPAA workspaces',
         metadata: { error_type: 'permission_denied' },
       },
     })

@@ -222,7 +222,7 @@ t.test('links that lead to no document are refused by their field', async t => {
   }
   const closed = await start(t, { enabled: false, allowPrivate: true })
   const told = await ask(closed, { model: 'acme/model', input: [user(linkTo(closed))], ...PARSE })
-  t.match(told.body.error?.message, /file_url: links are not followed here/)
+  t.match(told.body.error?.message, /file_url: links are disabled/)
   t.equal(closed.shelf.asked.length, 0)
 })
 
@@ -231,7 +231,7 @@ t.test('an id of a stored file is refused by its field, unless the model gets th
   const input = [user({ type: 'input_file', file_id: 'file-1' })]
   const told = await ask(world, { model: 'acme/model', input, ...PARSE })
   t.equal(told.status, 400)
-  t.match(told.body.error?.message, /^input\[0\]\.content\[1\]\.file_id: there are no stored files here/)
+  t.match(told.body.error?.message, /^input\[0\]\.content\[1\]\.file_id: stored files are not supported/)
   t.equal(world.provider.asked.length, 0)
   world.provider.script('reader', [{ text: 'ok' }])
   t.equal((await ask(world, { model: 'acme/reader', input, ...PARSE })).status, 200)
@@ -424,7 +424,11 @@ t.test('what the OCR provider gets wrong is told in our words', async t => {
     [(_, response) => response.writeHead(200).end('<html>'), 502, /^The OCR provider failed$/],
     [(_, response) => response.writeHead(200).end('{"pages":7}'), 502, /^The OCR provider failed$/],
     [request => request.socket.destroy(), 502, /^The OCR provider failed$/],
-    [recognized({ markdown: '' }, null as unknown as object, 7 as unknown as object), 400, /holds no text$/],
+    [
+      recognized({ markdown: '' }, null as unknown as object, 7 as unknown as object),
+      400,
+      /contains no text$/,
+    ],
   ]
   for (const [answer, status, message] of cases) {
     world.shelf.answers.set('/v1/ocr', answer)

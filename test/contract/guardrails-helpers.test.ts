@@ -56,12 +56,12 @@ for (const [rule, rules] of [
     for (const [body, message] of [
       [
         MODERATED,
-        `moderation: a guardrail of this API key forbids that the input goes to the moderation model (${rule})`,
+        `moderation: a guardrail on this API key does not allow sending the input to the moderation model (${rule})`,
       ],
       [ALIGNED, `Alignment plugin: the request cannot be evaluated: ${rule}`],
       [
         RECOGNIZED,
-        `plugins[0].pdf.engine: mistral-ocr: a guardrail of this API key forbids its provider (${rule})`,
+        `plugins[0].pdf.engine: mistral-ocr: a guardrail on this API key does not allow its provider (${rule})`,
       ],
     ] as const) {
       const reply = await ask(body)

@@ -444,7 +444,7 @@ t.test('a document that cannot be read is refused by its path', async t => {
   const cases: readonly (readonly [string, RegExp])[] = [
     [dataUrl(Buffer.from('hello')), /is not a PDF$/],
     [dataUrl(writePdf({ pages: ['secret'], trailer: ENCRYPTED })), /is encrypted$/],
-    [dataUrl(writePdf({ pages: [''] })), /holds no text/],
+    [dataUrl(writePdf({ pages: [''] })), /contains no text/],
   ]
   for (const [file, why] of cases) {
     const told = await ask(world, { model: 'acme/model', input: [asking(file)], ...PARSE })

@@ -35,7 +35,7 @@ t.test('what RE2 cannot do is refused with a reason that names it', async t => {
     ['(?(1)a|b)', /conditions/],
     ['a{1001}', /at most 1000 times/],
     ['(', /close every group/],
-    ['a)', /close only groups/],
+    ['a)', /close a group that is not open/],
     ['[a', /close every \[class\]/],
     ['a\\', /end in a backslash/],
     ['*a', /RE2 syntax/],

@@ -172,7 +172,7 @@ function nothingLeft(
   const reasons = [...excludedBy]
   const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
   if (forbidden.length > 0) {
-    const message = `A guardrail of this API key forbids what could serve ${ids.join(', ')} (${forbidden.join(', ')}).`
+    const message = `A guardrail on this API key does not allow any endpoint of ${ids.join(', ')} (${forbidden.join(', ')}).`
     return unavailable('permission_denied', message, ids, reasons)
   }
   if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {

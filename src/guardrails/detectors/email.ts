@@ -1,4 +1,4 @@
-/** Mail addresses: found from the `@` outwards, and spelled out ones such as `ann [at] example [dot] org`. Pure. */
+/** Email addresses, from the `@` outwards, and spelled-out ones such as `ann [at] example [dot] org`. Pure. */
 import { type Detect, type Hit, noShapes, type Shape, shapeOf } from '../detector.ts'
 
 const LOCAL_MAX_CHARS = 64

@@ -1,9 +1,9 @@
 /**
- * Prompt injection in disguise: words with scrambled middles, base64 and hexadecimal text, letters set apart. Each is
- * undone and what comes out is judged. Pure; the work is bounded by the length of the text and by the constants here.
+ * Prompt injection in disguise: words with scrambled middles, base64 and hexadecimal text, letters set apart. Each
+ * disguise is undone and the result judged. Pure; the work is bounded by the length of the text and the constants here.
  */
 
-/** Units of one encoded run that are decoded: enough for any instruction, and a bound for what is only data. */
+/** Units of one encoded run that are decoded: enough for any instruction, and a bound for mere data. */
 const ENCODED_MAX_CHARS = 4_096
 export const SCRAMBLED = [
   'ignore',
@@ -32,7 +32,7 @@ const CANDIDATE = new RegExp(
   'g',
 )
 
-/** The text with scrambled words put right, of the same length; null when none is scrambled. */
+/** Restores scrambled words; the length stays. Null if there are none. */
 export function unscramble(folded: string): string | null {
   let changed = false
   const text = folded.replace(CANDIDATE, found => {
@@ -69,7 +69,7 @@ export function encodedRun(text: string, from: number, isHostile: (decoded: stri
   }
 }
 
-/** Readable texts that the run may stand for; base64 may hold base64 once more. */
+/** Readable texts that the run may encode; base64 may hold base64 once more. */
 function decodings(run: string): string[] {
   const found: string[] = []
   const cut = run.slice(0, ENCODED_MAX_CHARS)

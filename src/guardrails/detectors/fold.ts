@@ -1,11 +1,11 @@
 /**
- * Text as a reader sees it: lower case, look-alike letters as the ASCII they look like, invisible characters gone,
- * blanks as one blank. Pure; linear. Positions in the folded text can be told in the original.
+ * Folds a text to the form that a reader sees: lower case, look-alike letters as ASCII, no invisible characters, one
+ * blank for several. Pure; linear. Maps positions in the folded text to the original and back.
  */
 
 export interface Folded {
   readonly text: string
-  /** Of each unit of the folded text the place in the original, and one more for its end; null: they are the same. */
+  /** By unit of the folded text: its place in the original, and one more for the end; null: they are the same. */
   readonly places: Uint32Array | null
 }
 
@@ -61,7 +61,7 @@ const isInvisible = (code: number): boolean =>
   (code >= 0xe0000 && code <= 0xe0fff)
 const isBlank = (code: number): boolean => code === 32 || code === 9 || code === 13 || code === 0xa0
 
-/** Something that folding changes, but for capitals. */
+/** Characters that folding changes, apart from capitals. */
 const UNEVEN = /[^\x20-\x7e\n]| {2}/
 
 export function fold(text: string): Folded {
@@ -89,7 +89,7 @@ export function fold(text: string): Folded {
   return { text: parts.join(''), places: places.subarray(0, length + 1) }
 }
 
-/** One unit, whatever the character was. */
+/** One unit for any character. */
 function foldedCharacter(code: number): string {
   if (code < 128) return String.fromCharCode(code >= 65 && code <= 90 ? code + 32 : code)
   // Mathematical letters: thirteen alphabets of 52, capitals first.
@@ -102,7 +102,7 @@ function foldedCharacter(code: number): string {
   return lower.length === 1 ? (LOOK_ALIKES.get(lower.charCodeAt(0)) ?? lower) : '\ufffd'
 }
 
-/** The first place of the folded text that stands at `place` of the original or after it. */
+/** The first place of the folded text that comes from `place` of the original or after it. */
 export function foldedPlace({ text, places }: Folded, place: number): number {
   if (places === null) return place
   let low = 0

@@ -8,10 +8,10 @@ export interface InjectionPattern {
   readonly source: string
   /**
    * The first four letters of words (shorter words as they are) of which the folded text must have one; `*`: or another
-   * script. Empty: only what is below decides.
+   * script. Empty: only `needs` decides.
    */
   readonly words: readonly string[]
-  /** What the folded text must have besides: cheaper to look for than the pattern. */
+  /** A further condition on the folded text, cheaper than the pattern. */
   readonly needs: RegExp
 }
 
@@ -19,7 +19,7 @@ const PREVIOUS =
   '(?:all |any |every |each |of |the |these |those |your |my |our |its |and |or |prior |previous |previously |preceding |above |earlier |former |foregoing |past |existing |current |original |initial |system |given |provided |safety |other ){0,6}'
 const RULES =
   '(?:instructions?|directions?|directives?|commands?|prompts?|rules?|guidelines?|guidance|constraints?|orders?|messages?|programming|training|context|polic(?:y|ies)|restrictions?)'
-/** What only counts when it is said to be the earlier one, or the model's own. */
+/** Words that count only if the text calls them earlier ones, or the model's own. */
 const EARLIER =
   '(?:all|any|every|the above|prior|previous|previously|preceding|above|earlier|former|foregoing|past|existing|original|initial|system|your)'
 const overriding = (verbs: string): string =>

@@ -1,4 +1,4 @@
-/** Addresses of machines: IPv4 in dotted form, IPv6 in every form. Versions, times and MAC addresses are none. Pure. */
+/** IP addresses: IPv4 in dotted form, IPv6 in every form. Not versions, times or MAC addresses. Pure. */
 import { type Detect, type Hit, noShapes, type Shape, shapeOf } from '../detector.ts'
 import { before } from './context.ts'
 

@@ -1,4 +1,4 @@
-/** Given names and surnames of many languages, and the words that look like names and are none. Data, pure. */
+/** Given names and surnames of many languages, and words that only look like names. Pure data. */
 
 const words = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
 
@@ -53,7 +53,7 @@ Schmitt Schneider Schröder Schulz Schwarz Scott Sharma Shah Silva Simmons Simon
 Sullivan Suzuki Svensson Takahashi Tanaka Taylor Thomas Thompson Torres Tran Turner Vargas Vasquez Wagner Walker Wang Ward
 Watanabe Watson Weber White Williams Wilson Wolf Wood Wright Yamamoto Yang Yilmaz Young Zhang Zhao Zimmermann`)
 
-/** Never a surname after a given name: places, things and months that are called after people. */
+/** Words that are no surname after a given name: places, things and months named after people. */
 export const NO_SURNAMES = words(`
 Airport Academy Alley Avenue Award Awards Bank Bay Beach Boulevard Bridge Building Canal Castle Cathedral Center Centre Chapter
 Church City Clinic Club Coast College Company Convention Corp Corporation Council County Court Creek Day Days Desert District

@@ -1,4 +1,4 @@
-/** Private keys in PEM form, of any length: the one thing found across windows, since it tells its end. Pure. */
+/** Private keys in PEM form, of any length. They are found across windows, because a line marks their end. Pure. */
 import type { Hit, Shape } from '../detector.ts'
 
 const BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/g
@@ -6,7 +6,7 @@ const BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/g
 const BLANK = /(?:\s|\\[nr])/y
 const HEADER = /[A-Za-z][A-Za-z-]{2,30}: ?[^\r\n\\]{1,120}/y
 const END = /-----END (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/y
-/** Shorter words are of the sentence that follows, unless they end the body. */
+/** Shorter words belong to the sentence after the key, unless they end the body. */
 const WORD_MIN_CHARS = 16
 
 const isBody = (code: number): boolean =>
@@ -21,7 +21,7 @@ function at(expression: RegExp, text: string, position: number): number {
   return expression.exec(text)?.[0].length ?? 0
 }
 
-/** How far the body of a key reaches from `from`, and whether it may go on after the text. */
+/** The end of the body of a key that begins at `from`, and if it may go on after the text. */
 function body(text: string, from: number): { end: number; open: boolean } {
   let end = from
   let position = from

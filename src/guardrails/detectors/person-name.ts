@@ -1,6 +1,6 @@
 /**
- * Names of people: a known given name with a surname, or whatever is capitalised where somebody is introduced. Pure.
- * Names that are in no list and that nothing introduces are not found: docs/guardrails.md has the recall.
+ * Names of people: a known given name with a surname, or capitalised words after an introduction. Pure. Names that are
+ * in no list and have no introduction are not found: docs/guardrails.md has the recall.
  */
 import { type Detect, type Hit, noShapes, type Shape, shapeOf } from '../detector.ts'
 import { before } from './context.ts'
@@ -21,7 +21,7 @@ const isUpper = (code: number): boolean =>
   (code >= 0x139 && code <= 0x17d)
 const isWord = (code: number): boolean =>
   (code >= 97 && code <= 122) || isUpper(code) || (code >= 0xc0 && code <= 0x24f) || code === 45
-/** What a word may not follow: the middle of another one, a path, an address. */
+/** Characters that must not precede a word: inside another word, a path or an address. */
 const joins = (code: number): boolean =>
   isWord(code) ||
   (code >= 48 && code <= 57) ||
@@ -36,7 +36,7 @@ interface Given {
   readonly end: number
 }
 
-/** Where given names stand. */
+/** Finds the given names in a text. */
 function givenNames(text: string): Given[] {
   const found: Given[] = []
   let inside = false
@@ -58,7 +58,7 @@ function givenNames(text: string): Given[] {
   return found
 }
 
-/** The first that starts at `from` or later and that the test gives an end to. */
+/** The first name that starts at `from` or later and for which the test returns an end. */
 function firstOf(
   given: readonly Given[],
   from: number,

@@ -1,6 +1,6 @@
 /**
  * Telephone numbers: with a country code, in the North American and the French form, and any other run of digits that
- * is introduced as a telephone number. Pure. Order numbers, dates, versions and addresses of machines are left alone.
+ * is introduced as a telephone number. Pure. Not order numbers, dates, versions or IP addresses.
  */
 import { type Detect, noShapes, shapeOf } from '../detector.ts'
 import { before, isNumbered } from './context.ts'
@@ -18,7 +18,7 @@ const SHAPES = [
     'phone_international',
     /(?<![\w+.])(?:\+|00)[1-9](?:[ ./()\u00a0-]{0,2}\d){7,14}(?!\d)/g,
     (text, start, end) => {
-      // Without a plus there has to be something that tells it from a long number.
+      // Without a plus, something else must tell it from a long number.
       if (text[start] === '+') return true
       return isCalled(text, start) || (/[ /-]/.test(text.slice(start, end)) && !isNumbered(text, start))
     },
@@ -44,7 +44,7 @@ const SHAPES = [
   ),
 ]
 
-/** Seven digits that little stands between: less is no number to call. */
+/** At least seven digits with few separators: fewer make no telephone number. */
 const SEVEN_DIGITS = /\d(?:[ ./()\u00a0-]{0,2}\d){6}/
 
 export const detectPhone: Detect = text => (SEVEN_DIGITS.test(text) ? SHAPES : noShapes())

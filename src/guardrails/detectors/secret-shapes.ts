@@ -1,4 +1,4 @@
-/** The forms in which providers issue keys, as data: a name and what it looks like. Every form is bounded. Pure. */
+/** The forms in which providers issue keys: a name and an expression of bounded length. Pure data. */
 
 export interface SecretShape {
   readonly name: string
@@ -45,6 +45,6 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
   { name: 'json_web_token', source: 'eyJ[\\w-]{10,1000}\\.eyJ[\\w-]{10,2000}(?:\\.[\\w-]{10,700})?' },
 ]
 
-/** Something that every shape above has, so that one look spares the rest. */
+/** A quick check: matches if the text may have any of the shapes above. */
 export const SECRET_GLANCE =
   /sk-|[srp]k_[lt]|whsec_|A(?:KIA|SIA|BIA|CCA)[A-Z2-7]|AIza|ya29\.|GOCSPX|gh[pousr]_|github_pat|gl(?:pat|ptt|dt|rt|cbt)-|xox[abeoprs]-|xapp-|npm_|pypi-|hf_|r8_|gsk_|xai-|pplx-|fw_|SG\.|SK[0-9a-f]{8}|key-[0-9a-f]{8}|do[oprt]_v1_|dapi[0-9a-f]{8}|shp(?:at|ca|pa|ss)_|lin_api_|ntn_|hvs\.|AGE-S|:AA|eyJ/

@@ -27,7 +27,7 @@ const issued: Shape = {
   },
 }
 
-/** `sk-xxxxxxxxxxxxxxxxxxxx` and `sk-ant-your-key-goes-here` stand for keys. */
+/** False for placeholders, such as `sk-xxxxxxxxxxxxxxxxxxxx` and `sk-ant-your-key-goes-here`. */
 function looksIssued(value: string): boolean {
   return !/(?:([\w*.-])\1{9}|your|example_?key|placeholder|goes-?here)/i.test(value)
 }
@@ -37,7 +37,7 @@ const ASSIGNED =
 
 const assigned: Shape = {
   find(text, from): Hit | null {
-    // The name stands before what is found, and may stand before `from`.
+    // The name is before the hit, so it may be before `from`.
     ASSIGNED.lastIndex = Math.max(0, from - CONTEXT_CHARS)
     for (;;) {
       const match = ASSIGNED.exec(text)
@@ -54,7 +54,7 @@ const assigned: Shape = {
 
 const trailing = (value: string): number => /[.!?:]+$/.exec(value)?.[0].length ?? 0
 
-/** Whether a value is not a word, a path, a variable or a stand-in: mixed kinds of characters, and little repeated. */
+/** True if a value looks random: mixed kinds of characters, few repeated; not a word, path, variable or placeholder. */
 function isRandom(value: string): boolean {
   const stripped = value.slice(0, value.length - trailing(value))
   if (stripped.length < 6) return false
@@ -70,7 +70,7 @@ function isRandom(value: string): boolean {
   return stripped.length >= 16 ? bits >= 3 : kinds >= 3 || bits >= 2.5
 }
 
-/** Shannon's, in bits per character. */
+/** Shannon entropy, in bits per character. */
 function entropy(value: string): number {
   const counts = new Map<string, number>()
   for (const character of value) counts.set(character, (counts.get(character) ?? 0) + 1)

@@ -1,4 +1,4 @@
-/** Social security numbers of the United States: hyphenated, or otherwise written where they are called so. Pure. */
+/** Social security numbers of the United States: hyphenated, or in another form after their name. Pure. */
 import { type Detect, noShapes, shapeOf } from '../detector.ts'
 import { before, isNumbered } from './context.ts'
 

@@ -1,16 +1,16 @@
 /**
- * One walk over a folded text that says which patterns and disguises of prompt injection are worth a look: all that a
- * text without any of them costs. Pure.
+ * One walk over a folded text that finds which patterns and disguises of prompt injection to try. It is the only cost
+ * of a text that has none of them. Pure.
  */
 
 export interface Survey {
-  /** Whether a word begins as one of these: by their places in the list that the surveyor was made for. */
+  /** 1 for each of the surveyor's starts that begins a word of the text, by its index. */
   readonly present: Uint8Array
   /** A run of sixteen or more characters that base64 has, or many pairs in a row. */
   readonly mayEncode: boolean
   readonly maySpace: boolean
   readonly mayScramble: boolean
-  /** Letters beyond Latin and its kin. */
+  /** True if the text has letters of scripts other than Latin and similar ones. */
   readonly hasOtherScripts: boolean
 }
 
@@ -18,14 +18,14 @@ const RUN_MIN_CHARS = 16
 const PAIRS_MIN = 8
 const SINGLES_MIN = 6
 
-/** The first four characters as one number; shorter words stand for themselves alone. */
+/** Packs the first four characters of a word into one number. */
 function head(text: string, start: number, end: number): number {
   let packed = 0
   for (let at = start; at < start + 4; at++) packed = (packed << 7) | (at < end ? text.charCodeAt(at) : 0)
   return packed
 }
 
-/** `starts`: the first four letters of words, shorter words whole. `disguised`: words whose middles get scrambled. */
+/** `starts`: the first four letters of words, or short words. `disguised`: words to find with scrambled middles. */
 export function surveyor(
   starts: readonly string[],
   disguised: readonly string[],

@@ -13,7 +13,7 @@ import {
   type Leaf,
 } from './text-fields.ts'
 
-/** How to take one value. Null: the schema has no value of this kind here, so every string in it is a text. */
+/** The plan for one value. Null: the schema has no value of this kind here, so every string in it is a text. */
 export interface Plan {
   /** Of a string. */
   readonly leaf: Leaf | null
