@@ -105,7 +105,7 @@ const shapeWithHead = (name: string, head: string, rest: string): Shape => {
   const expression = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${head})(?<named>${rest})(?![\\p{L}\\p{N}_])`, 'gu')
   return {
     find(text, from): Hit | null {
-      // The head stands before what is found: it may lie before `from`.
+      // The head is before the hit, so it may be before `from`.
       expression.lastIndex = Math.max(0, from - HEAD_MAX_CHARS)
       for (;;) {
         const match = expression.exec(text)
