@@ -97,4 +97,4 @@ export interface BuiltInRule {
 }
 
 /** A plugin with any id, or a built-in rule. */
-export type AnyPlugin = { readonly [Id in PluginId]: Plugin<Id> }[PluginId] | HouseRule
+export type AnyPlugin = { readonly [Id in PluginId]: Plugin<Id> }[PluginId] | BuiltInRule
