@@ -1,20 +1,19 @@
-/** What the pools are set to, and which work is worth handing over. docs/decisions/0011-task-pool.md says why. Pure. */
+/** Settings of the pools, and the size of work that is worth handing over. docs/decisions/0011-task-pool.md. Pure. */
 import type { PoolName } from './task.ts'
 
 interface PoolSettings {
-  readonly perWorker: number
   /** Jobs that may wait for each worker. */
   readonly waitingPerWorker: number
+  /** Ends the worker of a cancelled job. */
   readonly endCancelled: boolean
-  /** Of one worker's heap; beyond it the worker dies alone. */
+  /** Heap of one worker; beyond it the worker dies alone. */
   readonly heapMb: number
 }
 
 export const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
-  // Four lie ready, so that the worker does not wait for the pool's thread between two; what waits longer than its
-  // deadline is of no use, so few wait.
-  evaluation: { perWorker: 4, waitingPerWorker: 32, endCancelled: false, heapMb: 192 },
-  bulk: { perWorker: 1, waitingPerWorker: 16, endCancelled: true, heapMb: 384 },
+  // A job that waits longer than its deadline is of no use, so few wait.
+  evaluation: { waitingPerWorker: 32, endCancelled: false, heapMb: 192 },
+  bulk: { waitingPerWorker: 16, endCancelled: true, heapMb: 384 },
 }
 
 /**
