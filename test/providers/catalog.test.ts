@@ -8,8 +8,9 @@ import {
   type ProviderConfig,
 } from '../../src/providers/catalog.ts'
 import { PROVIDERS } from '../../src/providers/table.ts'
-import { simFaultModels, simModel, simModels, simProvider } from '../../src/sim/rows.ts'
+import { simModel, simModels, simProvider } from '../../src/sim/rows.ts'
 import { bestCpuMs } from '../support/cpu-time.ts'
+import { simFaultModels } from '../support/sim-faults.ts'
 
 const ACME: ProviderConfig = {
   slug: 'acme',
