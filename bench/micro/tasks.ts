@@ -7,7 +7,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createPoolOf } from '../../src/tasks/pool.ts'
-import { INLINE_BELOW_MICROS } from '../../src/tasks/pool-settings.ts'
 import { FAULTY, FAULTY_ENTRY } from '../../test/support/faulty-tasks.ts'
 
 const AMPLE = { deadlineMs: 60_000 }
@@ -79,7 +78,6 @@ for (const micros of [10, 25, 50, 100, 250, 1_000]) {
     `held up ${own.toFixed(0)} µs, answered after ${percentile(times, 0.5).toFixed(0)} µs`,
   )
 }
-show('INLINE_BELOW_MICROS', String(INLINE_BELOW_MICROS))
 
 for (const [name, fault] of [
   ['hang', () => pool.run('hang', {}, { deadlineMs: 100 })],

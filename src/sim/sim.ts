@@ -19,8 +19,19 @@ import { embeddingsReply } from './embeddings.ts'
 import { hasKey, parsedObject, readBody, targetOf } from './incoming.ts'
 import { type Fields, textOf } from './loose.ts'
 import { limited, type Reply, saying, tallyOf } from './reply.ts'
-import { SPEAKERS } from './speakers.ts'
+import { chatSpeaker } from './speak-chat.ts'
+import { geminiSpeaker } from './speak-gemini.ts'
+import { messagesSpeaker } from './speak-messages.ts'
+import { responsesSpeaker } from './speak-responses.ts'
+import type { Speaker } from './speaker.ts'
 import { Transmission } from './transmission.ts'
+
+export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
+  'openai-responses': responsesSpeaker,
+  'openai-chat': chatSpeaker,
+  'anthropic-messages': messagesSpeaker,
+  'google-gemini': geminiSpeaker,
+}
 
 export interface SimOptions {
   /** Paces replies and dates them. */

@@ -4,7 +4,6 @@
  */
 import type { Clock } from '../clock.ts'
 import { TaskError, toPlain } from './failure.ts'
-import { type Cost, POOL_SETTINGS } from './pool-settings.ts'
 import { TaskQueue } from './queue.ts'
 import { TASKS } from './table.ts'
 import type { InputOf, OutputOf, PoolName, TaskFunction, TaskTable } from './task.ts'
@@ -13,6 +12,28 @@ import { PiscinaWorkers } from './worker-set.ts'
 
 /** The production entry; unbuilt sources and the built ones have different endings. */
 const WORKER_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url)
+
+interface PoolSettings {
+  /** Jobs that may wait for each worker. */
+  readonly waitingPerWorker: number
+  /** Ends the worker of a cancelled job. */
+  readonly endCancelled: boolean
+  /** Heap of one worker; beyond it the worker dies alone. */
+  readonly heapMb: number
+}
+
+/** docs/decisions/0011-task-pool.md has the reasons. */
+const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
+  // A job that waits longer than its deadline is of no use, so few wait.
+  evaluation: { waitingPerWorker: 32, endCancelled: false, heapMb: 192 },
+  bulk: { waitingPerWorker: 16, endCancelled: true, heapMb: 384 },
+}
+
+/**
+ * `small`: takes less than some 50 µs, whatever the input. Handing it over costs the pool's thread more than that;
+ * `bench/micro/tasks.ts` measures the crossover.
+ */
+export type Cost = 'small' | 'large'
 
 export interface RunOptions {
   /** Milliseconds from now until the outcome; waiting counts. */

@@ -6,7 +6,6 @@ import { type Clock, systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { TaskError, type TaskOutcome } from '../../src/tasks/failure.ts'
 import { createPoolOf } from '../../src/tasks/pool.ts'
-import { costOf, INLINE_BELOW_MICROS } from '../../src/tasks/pool-settings.ts'
 import { FAULTY, FAULTY_ENTRY } from '../support/faulty-tasks.ts'
 import { createGate } from '../support/gates.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -407,8 +406,6 @@ t.test('small work is done where it is asked for, other work by a worker', async
   t.same(copy, input)
   const refused = await pool.runInlineOr('refuse', null, 'small', AMPLE).catch((error: unknown) => error)
   t.match(refused, { outcome: 'failed', failure: { code: 'refused' } })
-  t.equal(costOf(INLINE_BELOW_MICROS - 1), 'small')
-  t.equal(costOf(INLINE_BELOW_MICROS), 'large')
 })
 
 t.test('no worker is started before the first task', async t => {
