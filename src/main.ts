@@ -1,8 +1,7 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
 /** Process entry: configuration, launch, first steps on the screen, signals, exit codes. */
 import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
-import { type BufferedLog, createBufferedLog, createLog, type LogLevel } from './log/log.ts'
-import { terminalLines } from './log/terminal.ts'
+import { type ClosableLog, createBufferedLog, createTerminalLog, type LogLevel } from './log/log.ts'
 import { lowerHelpers } from './threads/helper-priority.ts'
 import { type Launched, launch } from './threads/launch.ts'
 import { startFailure } from './threads/start-failure.ts'
@@ -64,11 +63,11 @@ async function main(): Promise<void> {
   void running.firstKeys.then(keys => showFirstSteps(running, keys))
 }
 
-function openLog(level: LogLevel): BufferedLog {
+function openLog(level: LogLevel): ClosableLog {
   // A terminal that went away or a full disk takes along what is shown, not the gateway.
   process.stdout.on('error', () => undefined)
   if (!process.stdout.isTTY) return createBufferedLog(level)
-  return { ...createLog(level, terminalLines(process.stdout)), close: () => Promise.resolve() }
+  return { ...createTerminalLog(level, process.stdout), close: () => Promise.resolve() }
 }
 
 function readConfig() {

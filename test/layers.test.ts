@@ -102,7 +102,7 @@ const EXCEPTIONS: ReadonlySet<string> = new Set([
 /** Packages that only one file may know, so that they can be replaced in one place. */
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['server/http.ts'],
-  piscina: ['tasks/pool.ts'],
+  piscina: ['tasks/worker-set.ts'],
 }
 
 interface Import {

@@ -1,12 +1,10 @@
 /**
- * What metrics and the log cost: one observation of each kind on the path of a request, all that one exchange
- * observes, its log line, and a scrape at the bound of the series, in processor time:
- * `npx node bench/micro/metrics.ts`. Compare only figures of one run.
+ * Costs of metrics in processor time: one observation of each kind on the path of a request, all that one exchange
+ * observes, and a scrape at the bound of the series: `npx node bench/micro/metrics.ts`. Compare only figures of one
+ * run.
  */
 import assert from 'node:assert/strict'
-import { openSync } from 'node:fs'
 import { FAILURES } from '../../src/errors.ts'
-import { createBufferedLog } from '../../src/log/log.ts'
 import { observeStages } from '../../src/metrics/exchange-series.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { markAttempt, openMarks, STAGES, serverTiming } from '../../src/metrics/stages.ts'
@@ -98,27 +96,6 @@ time('all that one exchange observes', n => {
   metrics.requestDuration.of('/responses').observe(1)
   observeStages(metrics, marks, 1001)
 })
-
-const log = createBufferedLog('info', openSync('/dev/null', 'a'))
-time('log line of an exchange', n =>
-  log.exchange({
-    id: 'gen-1767225600-0123456789abcdefghij',
-    method: 'POST',
-    route: '/responses',
-    status: 200,
-    outcome: 'completed',
-    durationMs: (n % 1000) / 10,
-    firstTokenMs: (n % 100_000) / 1000,
-    model: 'vendor-1/model-1',
-    provider: 'provider-1',
-    attempts: 1,
-    inputTokens: 12,
-    outputTokens: n % 300,
-    finish: 'stop',
-    error: null,
-  }),
-)
-log.close()
 
 /** Times of `ROUNDS` rounds after a warm-up, in milliseconds. */
 async function rounds(step: () => unknown): Promise<number[]> {

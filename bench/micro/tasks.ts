@@ -7,7 +7,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createPoolOf } from '../../src/tasks/pool.ts'
-import { INLINE_BELOW_MICROS } from '../../src/tasks/pool-settings.ts'
 import { FAULTY, FAULTY_ENTRY } from '../../test/support/faulty-tasks.ts'
 
 const AMPLE = { deadlineMs: 60_000 }
@@ -34,21 +33,32 @@ show(
   `p50 ${percentile(trips, 0.5).toFixed(0)} µs, p99 ${percentile(trips, 0.99).toFixed(0)} µs`,
 )
 
-/** Keeps so many tasks under way; tells tasks per second, and microseconds of this thread for each. */
-async function pipelined(tasks: number, underWay: number): Promise<string> {
+/** Keeps so many tasks of `ms` under way; tells tasks per second, this thread's share of each, and answer times. */
+async function pipelined(tasks: number, underWay: number, ms = 0): Promise<string> {
+  const times: number[] = []
   let left = tasks
   const fromMs = performance.now()
   const used = performance.eventLoopUtilization()
   const lanes = Array.from({ length: underWay }, async () => {
-    while (left-- > 0) await pool.run('echo', left, AMPLE)
+    while (left-- > 0) {
+      const askedMs = performance.now()
+      await (ms === 0 ? pool.run('echo', left, AMPLE) : pool.run('busy', { ms }, AMPLE))
+      times.push((performance.now() - askedMs) * 1000)
+    }
   })
   await Promise.all(lanes)
   const tookMs = performance.now() - fromMs
   const { active } = performance.eventLoopUtilization(used)
-  return `${((tasks / tookMs) * 1000).toFixed(0)} tasks/s, ${((active / tasks) * 1000).toFixed(1)} µs of this thread each`
+  const perSecond = ((tasks / tookMs) * 1000).toFixed(0)
+  const each = ((active / tasks) * 1000).toFixed(1)
+  const [p50, p99] = [percentile(times, 0.5).toFixed(0), percentile(times, 0.99).toFixed(0)]
+  return `${perSecond} tasks/s, ${each} µs of this thread each, answered after p50 ${p50} µs, p99 ${p99} µs`
 }
 await pipelined(5_000, 16)
 for (const underWay of [4, 16, 32]) show(`${underWay} under way`, await pipelined(50_000, underWay))
+for (const micros of [50, 100, 250]) {
+  show(`16 under way, ${micros} µs each`, await pipelined(10_000, 16, micros / 1000))
+}
 
 // Work of known length, one at a time: what it holds this thread up for, here and there.
 for (const micros of [10, 25, 50, 100, 250, 1_000]) {
@@ -68,7 +78,6 @@ for (const micros of [10, 25, 50, 100, 250, 1_000]) {
     `held up ${own.toFixed(0)} µs, answered after ${percentile(times, 0.5).toFixed(0)} µs`,
   )
 }
-show('INLINE_BELOW_MICROS', String(INLINE_BELOW_MICROS))
 
 for (const [name, fault] of [
   ['hang', () => pool.run('hang', {}, { deadlineMs: 100 })],

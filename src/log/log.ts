@@ -1,6 +1,6 @@
 /**
- * JSON lines with an allow-list of fields. There is deliberately no way to log an object as it is:
- * redaction of named paths is not a defence, not accepting the field is. Leaf.
+ * The log: lines of JSON by pino, with an allow-list of fields. There is deliberately no way to log an object as it
+ * is: redaction of named paths is not a defence, not accepting the field is. The only door of this folder. Leaf.
  */
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
@@ -16,7 +16,7 @@ export interface ExchangeLine {
   readonly status: number
   readonly outcome: string
   readonly durationMs: number
-  // What is undefined is left out of the line.
+  // Fields that are undefined are left out of the line.
   readonly firstTokenMs?: number | null | undefined
   readonly model?: string | null | undefined
   readonly provider?: string | null | undefined
@@ -30,11 +30,11 @@ export interface ExchangeLine {
 export interface Log {
   exchange(line: ExchangeLine): void
   listening(url: string, adminUrl: string): void
-  /** A change of state an operator wants to see; `message` is a constant of ours. */
+  /** A change of state that operators want to see; `message` is a constant. */
   notice(message: string, fields?: Readonly<Record<string, string | number | boolean>>): void
   /**
-   * Something we did not foresee. Only class and code of the error are written, and the stack's function
-   * names at debug level: messages may carry what callers or providers sent.
+   * An unexpected failure. Only class and code of the error are written, and the stack's function names at debug
+   * level: messages may carry text of callers or providers.
    */
   fault(message: string, error: unknown): void
 }
@@ -42,17 +42,17 @@ export interface Log {
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** A log whose lines leave some at a time. */
-export interface BufferedLog extends Log {
-  /** Writes what waits, as far as that can be done within half a second. To be called before a thread ends. */
+/** A log that must be closed before its thread ends. */
+export interface ClosableLog extends Log {
+  /** Writes the lines in memory, as far as that can be done within half a second. */
   close(): Promise<void>
 }
 
 /**
- * The log of a thread that must not wait for a disk or a pipe: lines of exchanges go to standard output some at a
- * time and from another thread; notices and faults go at once. `file` is an open file descriptor.
+ * The log of a thread that must not block on a disk or a pipe. Lines of exchanges are written in batches, by another
+ * thread; notices and faults are written at once. `file` is an open file descriptor.
  */
-export function createBufferedLog(level: LogLevel, file = 1): BufferedLog {
+export function createBufferedLog(level: LogLevel, file = 1): ClosableLog {
   const output = new LogOutput(file, lines => {
     log.notice('log lines were lost, they could not be written in time', { lines })
     output.flush()
@@ -73,35 +73,50 @@ export function createBufferedLog(level: LogLevel, file = 1): BufferedLog {
   }
 }
 
+/** A log for people: writes `12:00:01 info listening url=…` instead of JSON. */
+export function createTerminalLog(level: LogLevel, out: { write(text: string): unknown }): Log {
+  const terminal = {
+    // pino sets these before each write.
+    [pino.symbols.needsMetadataGsym]: true,
+    lastLevel: 0,
+    lastTime: '',
+    lastMsg: '',
+    lastObj: {},
+    write() {
+      const time = this.lastTime.replace('"', '').slice(11, 19)
+      const words = Object.entries(this.lastObj)
+        .filter(([, value]) => value !== undefined)
+        .map(([name, value]) => `${name}=${String(value)}`)
+      out.write(`${[time, pino.levels.labels[this.lastLevel], this.lastMsg, ...words].join(' ')}\n`)
+    },
+  }
+  return createLog(level, terminal)
+}
+
 export function createLog(level: LogLevel, destination: DestinationStream): Log {
   const options = {
     level,
     base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
+    timestamp: () => `,"time":"${isoInstant(Date.now())}"`,
     formatters: { level: (label: string) => ({ level: label }) },
   }
-  const sink = pino(options, destination)
-  const told = sink.isLevelEnabled('info')
-  // Whoever starts the gateway waits for this one line, however little it wants to read.
-  const ready = told || level === 'silent' ? sink : pino({ ...options, level: 'info' }, destination)
+  const logger = pino(options, destination)
+  const wanted = logger.isLevelEnabled('info')
+  // Whoever starts the gateway needs this one line at any level but silence.
+  const always = wanted || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
   return {
     exchange(line) {
-      if (told) destination.write(exchangeText(line, Date.now()))
+      if (wanted) logger.info(exchangeFields(line), 'exchange')
     },
-    listening: (url, adminUrl) => ready.info({ url, adminUrl }, 'listening'),
-    notice: (message, fields) => sink.info(fields ?? {}, message),
-    fault: (message, error) => sink.error(faultFields(error, level), message),
+    listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
+    notice: (message, fields) => logger.info(fields ?? {}, message),
+    fault: (message, error) => logger.error(faultFields(error, level), message),
   }
 }
 
-/**
- * The line as pino would write it, which looks at each field of whatever it is given; here they are known, and
- * nothing else gets in. Hot path.
- */
-function exchangeText(line: ExchangeLine, nowMs: number): string {
-  const fields = {
-    level: 'info',
-    time: isoInstant(nowMs),
+/** Copies the fields of the line, so that no other field of the object can be written. Hot path. */
+function exchangeFields(line: ExchangeLine): ExchangeLine {
+  return {
     id: line.id,
     method: line.method,
     route: line.route,
@@ -116,9 +131,7 @@ function exchangeText(line: ExchangeLine, nowMs: number): string {
     outputTokens: line.outputTokens,
     finish: line.finish,
     error: line.error,
-    msg: 'exchange',
   }
-  return `${JSON.stringify(fields)}\n`
 }
 
 function faultFields(error: unknown, level: LogLevel): Record<string, string> {
@@ -130,10 +143,10 @@ function faultFields(error: unknown, level: LogLevel): Record<string, string> {
   return fields
 }
 
-/** Where it happened: the frames of the stack alone. What stands before them repeats the message, of any lines. */
+/** The frames of the stack alone: the text before them repeats the message, which may have several lines. */
 function stackFrames({ stack = '', message }: Error): string {
   const at = stack.indexOf(message)
-  // The message was changed since: nothing says any more where it ends.
+  // The message was changed since, so its end cannot be found.
   if (at === -1) return ''
   return stack
     .slice(at + message.length)

@@ -1,22 +1,22 @@
 /**
- * An open file for the lines of a log, written by another thread than the one that logs. What cannot be written
- * waits, up to a bound, and ends nothing: a gateway does not stop because its disk is full. Leaf.
+ * An open file for the lines of a log, written by a thread of the runtime's pool. Lines that cannot be written stay
+ * in memory, up to a bound, and are tried again: a full disk does not stop the gateway. Leaf.
  */
 import { fstatSync, write } from 'node:fs'
 
 /** Writes to a pipe are whole up to this size (PIPE_BUF), so that lines of several threads never mix. */
 const PIPE_WRITE_MAX_BYTES = 4096
-/** Appending to a file is whole at any size; this much leaves at once. */
+/** Appending to a file is whole at any size; this much is written at once. */
 const FILE_WRITE_MAX_BYTES = 8 * 1024
-/** How long a line may wait for others. Nobody reads faster. */
+/** How long a line may wait for others. No reader needs it sooner. */
 const FLUSH_MS = 100
-/** What may wait for a reader that does not read; more is left out, and counted. About 25,000 lines. */
+/** Bound on unwritten lines, some 25,000; more are dropped and counted. */
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
-/** A reader that was too slow is given this long before the next try. */
+/** Wait before the next try when the reader was too slow. */
 const SLOW_READER_MS = 100
-/** A full disk is tried again after this. */
+/** Wait before the next try after any other error, such as a full disk. */
 const FAILED_MS = 1_000
-/** How long the end waits for a reader that does not read. */
+/** How long closing waits for a reader that does not read. */
 const CLOSE_MS = 500
 
 export class LogOutput {
@@ -24,20 +24,20 @@ export class LogOutput {
   readonly #writeMaxBytes: number
   readonly #onLost: (lines: number) => void
   readonly #flushing: NodeJS.Timeout
-  /** Lines that leave together. */
+  /** Lines of the next batch. */
   #lines = ''
   #linesBytes = 0
   #lineCount = 0
-  /** What has left, to be written one after the other. */
+  /** Batches that are written one after the other. */
   readonly #waiting: Buffer[] = []
   #waitingBytes = 0
   #lost = 0
-  /** Whether something is being written, or will be tried again. */
+  /** A batch is being written, or will be tried again. */
   #busy = false
   #retry: NodeJS.Timeout | undefined
   #closing: PromiseWithResolvers<void> | null = null
 
-  /** @param onLost hears how many lines were left out, once there is room again; `file` is a file descriptor */
+  /** @param onLost gets the number of dropped lines once all others are written; `file` is a file descriptor */
   constructor(file: number, onLost: (lines: number) => void) {
     this.#file = file
     this.#writeMaxBytes = fstatSync(file).isFile() ? FILE_WRITE_MAX_BYTES : PIPE_WRITE_MAX_BYTES
@@ -45,7 +45,7 @@ export class LogOutput {
     this.#flushing = setInterval(() => this.flush(), FLUSH_MS).unref()
   }
 
-  /** The line leaves a little later, with others. Hot path. */
+  /** Adds the line to the next batch. Hot path. */
   write(line: string): void {
     const bytes = Buffer.byteLength(line)
     if (this.#linesBytes + bytes > this.#writeMaxBytes) this.flush()
@@ -54,7 +54,7 @@ export class LogOutput {
     this.#lineCount++
   }
 
-  /** What was said so far leaves now; it does not wait until it is written. */
+  /** Begins to write the batch; returns before it is written. */
   flush(): void {
     if (this.#lineCount === 0) return
     if (this.#waitingBytes + this.#linesBytes > WAITING_MAX_BYTES) this.#lost += this.#lineCount
@@ -68,7 +68,7 @@ export class LogOutput {
     if (!this.#busy) this.#next()
   }
 
-  /** Resolves when all is written, or after half a second, or at once when it cannot be: never later, never badly. */
+  /** Resolves when all is written, after half a second, or at once if writing fails; never rejects. */
   close(): Promise<void> {
     if (this.#closing !== null) return this.#closing.promise
     clearInterval(this.#flushing)
@@ -87,7 +87,7 @@ export class LogOutput {
     const [piece] = this.#waiting
     this.#busy = piece !== undefined
     if (piece === undefined) {
-      this.#rest()
+      this.#whenWritten()
       return
     }
     write(this.#file, piece, (error, written) => {
@@ -102,8 +102,7 @@ export class LogOutput {
     })
   }
 
-  /** All is written. */
-  #rest(): void {
+  #whenWritten(): void {
     const lost = this.#lost
     this.#lost = 0
     if (lost > 0) this.#onLost(lost)
@@ -113,7 +112,7 @@ export class LogOutput {
   #failed(error: NodeJS.ErrnoException): void {
     const slowReader = error.code === 'EAGAIN'
     if (!slowReader) this.#closing?.resolve()
-    // Not a reason to stay alive: whoever ends has waited for it in `close`.
+    // This timer does not keep the process alive: `close` waits for it.
     this.#retry = setTimeout(() => this.#next(), slowReader ? SLOW_READER_MS : FAILED_MS).unref()
   }
 }

@@ -17,7 +17,7 @@ export interface SimModel {
 
 const PACE = { name: 'ms before each token', byDefault: 0, max: 60_000 } as const
 
-/** Every model that answers properly. Those that misbehave are in FAULTS, as `fail-<kind>`. */
+/** Every model that answers. */
 export const SIM_MODELS = [
   { name: 'echo', numbers: [PACE], does: 'repeats the last user text' },
   {

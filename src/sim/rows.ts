@@ -5,7 +5,6 @@
  */
 import type { SimFormat } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'
-import { FAULTS } from './faults.ts'
 
 export interface SimProviderRow {
   slug: string
@@ -70,9 +69,4 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
 export function simModels(): SimModelRow[] {
   const names = [...SIM_MODELS.map(model => model.name), 'write-200-20', 'call-2']
   return SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format)))
-}
-
-/** Every fault in every format, for tests. */
-export function simFaultModels(): SimModelRow[] {
-  return SIM_FORMATS.flatMap(format => Object.keys(FAULTS).map(kind => simModel(`fail-${kind}`, format)))
 }

@@ -1,8 +1,7 @@
 /**
  * The simulated provider: a real HTTP server on loopback that speaks the four wire formats and embeddings.
- * It is what a gateway without configured providers talks to, and what tests and benches have upstream.
- * The model's name chooses what it does: SIM_MODELS (behaviours.ts), `embed-<dimensions>`, and FAULTS
- * (faults.ts) as `fail-<kind>[-<number>]`. Any key is accepted, none is refused.
+ * It is the provider of a gateway without configured ones, and the upstream of many tests. The model's name
+ * chooses its behaviour: SIM_MODELS (behaviours.ts) and `embed-<dimensions>`. Any key is accepted.
  */
 import {
   createServer,
@@ -17,18 +16,37 @@ import { randomText } from '../ids.ts'
 import { type Ask, READERS, type SimFormat } from './ask.ts'
 import { behaviourOf } from './behaviours.ts'
 import { embeddingsReply } from './embeddings.ts'
-import { faultOf } from './faults.ts'
 import { hasKey, parsedObject, readBody, targetOf } from './incoming.ts'
 import { type Fields, textOf } from './loose.ts'
 import { limited, type Reply, saying, tallyOf } from './reply.ts'
-import { SPEAKERS } from './speakers.ts'
+import { chatSpeaker } from './speak-chat.ts'
+import { geminiSpeaker } from './speak-gemini.ts'
+import { messagesSpeaker } from './speak-messages.ts'
+import { responsesSpeaker } from './speak-responses.ts'
+import type { Speaker } from './speaker.ts'
 import { Transmission } from './transmission.ts'
+
+export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
+  'openai-responses': responsesSpeaker,
+  'openai-chat': chatSpeaker,
+  'anthropic-messages': messagesSpeaker,
+  'google-gemini': geminiSpeaker,
+}
 
 export interface SimOptions {
   /** Paces replies and dates them. */
   readonly clock?: Clock
   /** How many of the last requests are kept for looking at; bodies and headers included. Default 100. */
   readonly keepRequests?: number
+  /** Models that misbehave; null for a name that is none of them. Default: there are none. */
+  readonly faultOf?: (model: string) => SimFault | null
+}
+
+/** A way to misbehave. */
+export interface SimFault {
+  /** The proper reply, as far as any of it is sent. */
+  readonly reply: Reply
+  run(transmission: Transmission): Promise<void> | void
 }
 
 /** A request as it came. */
@@ -78,9 +96,6 @@ export interface Sim {
   until(described: (state: SimState) => boolean): Promise<SimState>
 }
 
-/** What a reply says when only its fate matters. */
-const FAULT_TEXT = 'One two three four five six seven eight nine ten.'
-
 type MutableState = { -readonly [Field in keyof SimState]: SimState[Field] }
 
 export function createSim(options: SimOptions = {}): Sim {
@@ -93,6 +108,7 @@ class Simulation implements Sim {
   readonly disconnects: Disconnect[] = []
   readonly #clock: Clock
   readonly #keep: number
+  readonly #faultOf: (model: string) => SimFault | null
   readonly #server: Server
   /** Looks at the state after each change, for those who wait for one. */
   readonly #waiting = new Set<() => void>()
@@ -100,6 +116,7 @@ class Simulation implements Sim {
   constructor(options: SimOptions) {
     this.#clock = options.clock ?? systemClock
     this.#keep = options.keepRequests ?? 100
+    this.#faultOf = options.faultOf ?? (() => null)
     this.#server = createServer((request, response) => {
       // A client that goes away while it sends is no failure of ours; the reply's close says the rest.
       request.on('error', () => response.destroy())
@@ -172,7 +189,9 @@ class Simulation implements Sim {
     })
     const speaker = SPEAKERS[target.format ?? 'openai-chat']
     const behaviour = behaviourOf(model)
-    const said = ask === null || behaviour === null ? FAULT_REPLY : limited(behaviour(ask), ask.maxTokens)
+    const fault = this.#faultOf(model)
+    const proper = ask === null || behaviour === null ? NO_REPLY : limited(behaviour(ask), ask.maxTokens)
+    const said = fault?.reply ?? proper
     const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, this.#clock), response, this.#clock)
     this.#watch(reply, noted)
 
@@ -183,9 +202,8 @@ class Simulation implements Sim {
     else if (target.format === null && !target.embeddings) refuse(404, 'There is nothing at this path')
     else if (body === null) refuse(400, 'The request is no JSON object')
     else {
-      const fault = faultOf(model)
       const vectors = ask === null && fault === null ? embeddingsReply(model, body) : null
-      if (fault !== null) void fault(reply)
+      if (fault !== null) void fault.run(reply)
       else if (vectors !== null) reply.json(200, vectors)
       else if (ask !== null && behaviour !== null) void reply.send()
       else refuse(404, 'There is no such model')
@@ -212,7 +230,7 @@ class Simulation implements Sim {
 }
 
 const NO_ASK: Ask = READERS['openai-chat']({}, { model: '', stream: false })
-const FAULT_REPLY: Reply = saying(FAULT_TEXT)
+const NO_REPLY: Reply = saying('')
 
 function speechOf(ask: Ask, reply: Reply, clock: Clock): Transmission['speech'] {
   return {

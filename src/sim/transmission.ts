@@ -1,6 +1,6 @@
 /**
- * One reply on its way to the client: bytes with back-pressure and pace, and whatever a fault wants to do to
- * the socket. Runs in the loop of whoever created the simulated provider.
+ * One reply on its way to the client: bytes with back-pressure and pace. Runs in the event loop that created the
+ * simulated provider.
  */
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../clock.ts'
@@ -14,9 +14,9 @@ export class Transmission {
   readonly speech: Speech
   readonly response: ServerResponse
   readonly clock: Clock
-  /** The client has gone, or the connection was ended by a fault. */
+  /** The connection has ended. */
   over = false
-  /** Set by faults that end the connection themselves, so that it does not count as the client's doing. */
+  /** Set by a fault that ends the connection itself, so that it does not count as the client's doing. */
   endedHere = false
   #wake: (() => void) | null = null
 
@@ -34,23 +34,6 @@ export class Transmission {
 
   get stream(): boolean {
     return this.speech.ask.stream
-  }
-
-  /** The reply in frames; a document comes as its two halves, so that faults can strike in its middle. */
-  *frames(): Generator<Frame> {
-    if (this.stream) {
-      yield* this.speaker.frames(this.speech)
-      return
-    }
-    const text = JSON.stringify(this.speaker.whole(this.speech))
-    const middle = Math.floor(text.length / 2)
-    yield { kind: 'token', text: text.slice(0, middle) }
-    yield { kind: 'finish', text: text.slice(middle) }
-  }
-
-  /** The whole reply as bytes of its body. */
-  body(): Buffer {
-    return Buffer.from(Array.from(this.frames(), frame => frame.text).join(''))
   }
 
   /** Sends the response headers of a proper reply now. */
@@ -71,7 +54,7 @@ export class Transmission {
       return
     }
     this.head()
-    await this.pour(this.frames(), paceMs)
+    await this.pour(this.speaker.frames(this.speech), paceMs)
     this.response.end()
   }
 
@@ -108,11 +91,6 @@ export class Transmission {
     timer.cancel()
   }
 
-  /** Waits for the client to give up. */
-  async hang(): Promise<void> {
-    while (!this.over) await this.#sleep()
-  }
-
   /** Answers with a JSON document. */
   json(status: number, document: unknown, headers: Readonly<Record<string, string>> = {}): void {
     const body = Buffer.from(JSON.stringify(document))
@@ -123,35 +101,6 @@ export class Transmission {
       ...headers,
     })
     this.response.end(body)
-  }
-
-  /** Ends the connection with a reset, after what was written has left. */
-  async reset(): Promise<void> {
-    this.endedHere = true
-    await this.#flushed()
-    this.response.socket?.resetAndDestroy()
-  }
-
-  /** Ends the connection properly, wherever the reply stands. */
-  async close(): Promise<void> {
-    this.endedHere = true
-    await this.#flushed()
-    this.response.socket?.end()
-    this.response.socket?.destroySoon()
-  }
-
-  /** Writes bytes past the HTTP layer and, unless told to keep it, ends the connection. */
-  async raw(bytes: string, after: 'close' | 'keep' = 'close'): Promise<void> {
-    this.endedHere = true
-    this.response.socket?.write(bytes)
-    if (after === 'close') await this.close()
-  }
-
-  /** Resolves when the socket has handed everything to the system. */
-  #flushed(): Promise<void> {
-    const { socket } = this.response
-    if (socket === null || socket.destroyed) return Promise.resolve()
-    return new Promise(done => socket.write('', () => done()))
   }
 
   #sleep(): Promise<void> {

@@ -1,7 +1,7 @@
 /**
- * A bound on what code that is not ours unfolds in memory. The heap limit of a worker does not count buffers, so a
- * small document could fill the machine; while the work runs, the two ways in which its realm makes large ones are
- * counted. Task worker, bulk, which does one job at a time; nothing but the two constructors is touched.
+ * A bound on the memory that code of libraries unfolds. The heap limit of a worker does not count buffers, so a
+ * small document could fill the machine; while the work runs, the two constructors of large buffers are replaced by
+ * ones that count. Task worker, bulk, which does one job at a time.
  */
 import { TaskFailure } from './failure.ts'
 
@@ -14,7 +14,7 @@ export interface BufferLimits {
 }
 
 /** Counts buffers, and remembers that there were too many: libraries swallow what is thrown inside them. */
-class Tally {
+class BufferCount {
   readonly #limits: BufferLimits
   #bytes = 0
   exceeded = false
@@ -43,13 +43,13 @@ export async function withBoundedBuffers<Output>(
   limits: BufferLimits,
   work: (check: () => void) => Promise<Output>,
 ): Promise<Output> {
-  const tally = new Tally(limits)
+  const count = new BufferCount(limits)
   const check = (): void => {
-    if (tally.exceeded) throw new TaskFailure('too_large', 'the document unfolds to too many bytes')
+    if (count.exceeded) throw new TaskFailure('too_large', 'the document unfolds to too many bytes')
   }
   const { Uint8Array: usualArray, DecompressionStream: usualStream } = globalThis
-  globalThis.Uint8Array = countedArray(usualArray, tally)
-  globalThis.DecompressionStream = countedStream(usualStream, tally)
+  globalThis.Uint8Array = countedArray(usualArray, count)
+  globalThis.DecompressionStream = countedStream(usualStream, count)
   try {
     const output = await work(check)
     check()
@@ -63,17 +63,17 @@ export async function withBoundedBuffers<Output>(
   }
 }
 
-function countedArray(usual: Uint8ArrayConstructor, tally: Tally): Uint8ArrayConstructor {
+function countedArray(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
   const counted: Uint8ArrayConstructor = new Proxy(usual, {
     construct(target, made: readonly unknown[], newTarget) {
-      if (typeof made[0] === 'number') tally.take(made[0])
+      if (typeof made[0] === 'number') count.take(made[0])
       return Reflect.construct(target, made, newTarget === counted ? target : newTarget) as object
     },
   })
   return counted
 }
 
-function countedStream(usual: typeof DecompressionStream, tally: Tally): typeof DecompressionStream {
+function countedStream(usual: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
   return new Proxy(usual, {
     construct(target, made: ConstructorParameters<typeof DecompressionStream>) {
       const { readable, writable } = new target(...made)
@@ -81,7 +81,7 @@ function countedStream(usual: typeof DecompressionStream, tally: Tally): typeof 
       const counting = new TransformStream<Uint8Array, Uint8Array>({
         transform(chunk, controller) {
           bytes += chunk.byteLength
-          tally.take(bytes, chunk.byteLength)
+          count.take(bytes, chunk.byteLength)
           controller.enqueue(chunk)
         },
       })

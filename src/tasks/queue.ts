@@ -1,30 +1,23 @@
 /**
- * Who waits for a worker, and what becomes of them: bounded admission, deadlines that count the waiting, one second
- * try for jobs whose worker died before they began, and exactly one outcome for each. Knows workers by an interface
- * only; pool.ts has the real ones.
+ * The queue of one pool: bounded admission, deadlines that include the wait, one retry for jobs whose worker died
+ * before they began, exactly one outcome for each job. Each worker has one job at a time. Serve threads.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { fromPlain, TaskError, type TaskOutcome } from './failure.ts'
-import { Slots } from './job-state.ts'
 import type { PoolName, TaskReply } from './task.ts'
-import { createTally, type TaskMetrics } from './task-metrics.ts'
-import type { Crew, Hand } from './worker-set.ts'
+import { TaskMetrics, type TaskSeries } from './task-metrics.ts'
+import type { WorkerSet, WorkerSlot } from './worker-set.ts'
 
-/** A job past its deadline may be about to end: so long its worker is left alone. Starting another takes longer. */
+/** A job past its deadline may be about to end; its worker keeps this long. Starting another takes longer. */
 const GRACE_MS = 25
-/** A worker that answers nothing for so long, while jobs lie there untouched, will not begin them; it never started. */
-const STALLED_MS = 5_000
 
-export interface LineOptions {
+export interface TaskQueueOptions {
   readonly pool: PoolName
   readonly clock: Clock
-  readonly metrics: TaskMetrics
-  readonly workers: number
-  /** Jobs that one worker is handed at once; all but one lie ready, so that it need not wait for the next. */
-  readonly perWorker: number
-  /** Jobs that wait beyond those; more are refused. */
+  readonly metrics: TaskSeries
+  /** Jobs that may wait when all workers are busy; more are refused. */
   readonly waitingMax: number
-  /** Whether a job that its caller gave up is worth its worker: long ones are, short ones end by themselves. */
+  /** Ends the worker of a cancelled job at once. For long jobs; short ones run to their end or their deadline. */
   readonly endCancelled: boolean
 }
 
@@ -36,57 +29,40 @@ interface Job {
   readonly resolve: (output: unknown) => void
   readonly reject: (error: TaskError) => void
   settled: boolean
-  /** Where it lies; null: it waits. */
-  place: Place | null
-  tries: number
+  /** The worker that has it; null: it waits. */
+  worker: WorkerSlot | null
+  /** It was tried again after the death of a worker. */
+  retried: boolean
   timer: Timer | null
-  forget: () => void
-}
-
-interface Place {
-  readonly desk: Desk
-  readonly slot: number
-}
-
-/** What the line remembers of a worker. */
-interface Desk {
-  readonly hand: Hand
-  /** Jobs that it has not answered yet, settled ones included. */
-  readonly jobs: Set<Job>
-  /** Jobs that it goes on with although they are over; it gets no other until it answers. */
-  readonly overdue: Set<Job>
-  heardMs: number
+  removeListener: () => void
 }
 
 const nothing = () => undefined
 
-export class Line {
-  readonly #slots: Slots
-  readonly #options: LineOptions
+export class TaskQueue {
+  readonly #options: TaskQueueOptions
   readonly #clock: Clock
-  readonly #crew: Crew
-  readonly #waiting = new Set<Job>()
-  /** Jobs whose worker died before they began; they come first. */
-  readonly #again = new Set<Job>()
-  readonly #desks = new Map<Hand, Desk>()
-  readonly #tally: ReturnType<typeof createTally>
+  readonly #workers: WorkerSet
+  readonly #waiting: Job[] = []
+  /** Jobs by the worker that has not answered them, settled ones included. */
+  readonly #running = new Map<WorkerSlot, Job>()
+  readonly #metrics: TaskMetrics
   /** Jobs without an outcome. */
   #open = 0
   #closed = false
   #whenIdle: () => void = nothing
 
-  /** @param hire makes the workers; they share `slots` and call `room` whenever one more takes jobs */
-  constructor(options: LineOptions, hire: (slots: SharedArrayBuffer, room: () => void) => Crew) {
+  /** @param createWorkers is given a function that the workers call whenever one of them becomes ready */
+  constructor(options: TaskQueueOptions, createWorkers: (onReady: () => void) => WorkerSet) {
     this.#options = options
     this.#clock = options.clock
-    this.#slots = new Slots(options.workers * options.perWorker)
-    this.#tally = createTally(options)
-    this.#crew = hire(this.#slots.memory, () => this.#dispatch())
+    this.#metrics = new TaskMetrics(options.metrics, options.pool)
+    this.#workers = createWorkers(() => this.#dispatch())
   }
 
-  /** Jobs that no worker has been handed. */
+  /** Jobs that no worker has. */
   get waiting(): number {
-    return this.#waiting.size + this.#again.size
+    return this.#waiting.length
   }
 
   /** Resolves with the output, or rejects with a TaskError, within the deadline. */
@@ -101,25 +77,24 @@ export class Line {
       resolve,
       reject,
       settled: false,
-      place: null,
-      tries: 0,
+      worker: null,
+      retried: false,
       timer: null,
-      forget: nothing,
+      removeListener: nothing,
     }
-    if (++this.#open === 1) this.#crew.hold(true)
+    if (++this.#open === 1) this.#workers.keepAlive(true)
     if (this.#closed || signal?.aborted === true) {
       this.#fail(job, 'cancelled')
       return promise
     }
-    this.#waiting.add(job)
+    this.#waiting.push(job)
     this.#dispatch()
-    // One that a worker takes at once does not wait: the bound is on those that do.
-    if (job.place === null && this.waiting > this.#options.waitingMax) this.#fail(job, 'overloaded')
+    if (job.worker === null && this.waiting > this.#room()) this.#fail(job, 'overloaded')
     else this.#watch(job, deadlineMs, signal)
     return promise
   }
 
-  /** Takes no more jobs, lets those there are finish within the grace time, cancels the rest, ends the workers. */
+  /** Takes no more jobs, lets the others finish within the grace time, cancels the rest, ends the workers. */
   async close(graceMs: number): Promise<void> {
     this.#closed = true
     if (graceMs > 0 && this.#open > 0) {
@@ -129,9 +104,15 @@ export class Line {
       await promise
       timer.cancel()
     }
-    for (const job of [...this.#again, ...this.#waiting]) this.#fail(job, 'cancelled')
-    for (const { jobs } of this.#desks.values()) for (const job of jobs) this.#fail(job, 'cancelled')
-    await this.#crew.close()
+    for (const job of [...this.#waiting, ...this.#running.values()]) this.#fail(job, 'cancelled')
+    await this.#workers.close()
+  }
+
+  /** Jobs that may wait now: each worker that is still starting will take one at once. */
+  #room(): number {
+    let room = this.#options.waitingMax
+    for (const { state } of this.#workers.slots()) if (state === 'starting') room++
+    return room
   }
 
   #watch(job: Job, deadlineMs: number, signal: AbortSignal | undefined): void {
@@ -139,135 +120,69 @@ export class Line {
     if (signal === undefined) return
     const abort = () => this.#giveUp(job, 'cancelled')
     signal.addEventListener('abort', abort, { once: true })
-    job.forget = () => signal.removeEventListener('abort', abort)
+    job.removeListener = () => signal.removeEventListener('abort', abort)
   }
 
-  /** The caller is told at once; the worker is called back, or ended if it does not leave the job. */
+  /** Rejects the job at once, and ends its worker if that does not finish the job in time. */
   #giveUp(job: Job, outcome: 'timeout' | 'cancelled'): void {
     if (job.settled) return
     this.#fail(job, outcome)
-    const { place } = job
-    if (place === null) return
-    if (this.#slots.withdraw(place.slot)) {
-      this.#endIfStalled(job, place.desk)
-      return
-    }
-    const hurry = outcome === 'timeout' || this.#options.endCancelled
-    if (hurry) place.desk.overdue.add(job)
-    const leftMs = hurry ? 0 : Math.max(0, job.dueMs - this.#clock.monotonicMs())
+    const { worker } = job
+    if (worker === null) return
+    const atOnce = outcome === 'timeout' || this.#options.endCancelled
+    const leftMs = atOnce ? 0 : Math.max(0, job.dueMs - this.#clock.monotonicMs())
     this.#clock.after(leftMs + GRACE_MS, () => {
-      if (place.desk.jobs.has(job)) place.desk.hand.end()
+      if (this.#running.get(worker) === job) worker.end()
     })
-  }
-
-  #endIfStalled(job: Job, desk: Desk): void {
-    const quietMs = this.#clock.monotonicMs() - desk.heardMs
-    this.#clock.after(Math.max(GRACE_MS, STALLED_MS - quietMs), () => {
-      // A job that has begun is the business of its own deadline.
-      if (!desk.jobs.has(job) || this.#hasBegun(desk)) return
-      if (this.#clock.monotonicMs() - desk.heardMs >= STALLED_MS) desk.hand.end()
-      else this.#endIfStalled(job, desk)
-    })
-  }
-
-  #hasBegun(desk: Desk): boolean {
-    for (const { place } of desk.jobs) if (place?.desk === desk && this.#slots.begun(place.slot)) return true
-    return false
   }
 
   #dispatch(): void {
     while (this.waiting > 0) {
-      const desk = this.#leastBusy()
-      if (desk === null) break
-      const slot = this.#slots.take()
-      if (slot === null) break
-      const line = this.#again.size > 0 ? this.#again : this.#waiting
-      const [job] = line
-      if (job === undefined) break
-      line.delete(job)
-      void this.#send(job, { desk, slot })
+      const worker = this.#freeWorker()
+      const job = worker === null ? undefined : this.#waiting.shift()
+      if (worker === null || job === undefined) break
+      void this.#send(job, worker)
     }
-    if (this.waiting === 0 && this.#desks.size > 1) this.#share()
-    this.#tally.depth(this.waiting)
+    this.#metrics.setDepth(this.waiting)
   }
 
-  /** A worker that has nothing to do takes a job that lies with a busy one, which may be hanging. */
-  #share(): void {
-    const free = this.#leastBusy()
-    const slot = free === null || free.jobs.size > 0 ? null : this.#slots.take()
-    if (free === null || slot === null) return
-    for (const { jobs } of this.#desks.values()) {
-      // Its first one is about to begin, if it has not.
-      for (const job of [...jobs].slice(1)) {
-        if (job.settled || job.place === null || !this.#slots.withdraw(job.place.slot)) continue
-        job.tries--
-        void this.#send(job, { desk: free, slot })
-        return
-      }
+  #freeWorker(): WorkerSlot | null {
+    for (const worker of this.#workers.slots()) {
+      if (worker.state === 'ready' && !this.#running.has(worker)) return worker
     }
-    this.#slots.give(slot)
+    return null
   }
 
-  #leastBusy(): Desk | null {
-    let best: Desk | null = null
-    for (const hand of this.#crew.hands()) {
-      if (hand.dead) continue
-      const desk = this.#deskOf(hand)
-      if (desk.overdue.size > 0 || desk.jobs.size >= this.#options.perWorker) continue
-      if (best === null || desk.jobs.size < best.jobs.size) best = desk
-    }
-    return best
-  }
-
-  #deskOf(hand: Hand): Desk {
-    let desk = this.#desks.get(hand)
-    if (desk === undefined) {
-      desk = { hand, jobs: new Set(), overdue: new Set(), heardMs: this.#clock.monotonicMs() }
-      this.#desks.set(hand, desk)
-    }
-    return desk
-  }
-
-  async #send(job: Job, place: Place): Promise<void> {
-    const { desk, slot } = place
-    const { task, input } = job
-    job.place = place
-    job.tries++
-    if (desk.jobs.size === 0) desk.heardMs = this.#clock.monotonicMs()
-    desk.jobs.add(job)
+  async #send(job: Job, worker: WorkerSlot): Promise<void> {
+    job.worker = worker
+    this.#running.set(worker, job)
     let reply: TaskReply | null = null
     try {
-      reply = await desk.hand.post({ task, input, slot })
+      reply = await worker.post(job.task, job.input)
     } catch {
-      // Whether the worker died or the input could not be copied, the worker itself tells.
+      // The worker died, or the input could not be copied; the state of the worker tells which.
     }
-    const begun = this.#slots.begun(slot)
-    // The worker has answered or is gone: nobody looks at the slot any more.
-    this.#slots.give(slot)
-    desk.heardMs = this.#clock.monotonicMs()
-    desk.jobs.delete(job)
-    desk.overdue.delete(job)
-    if (desk.hand.dead && desk.jobs.size === 0) this.#desks.delete(desk.hand)
-    // Another worker may have it by now.
-    if (!job.settled && job.place === place) this.#answer(job, reply, { begun, dead: desk.hand.dead })
+    this.#running.delete(worker)
+    if (!job.settled) this.#answer(job, reply, worker)
     this.#dispatch()
   }
 
-  #answer(job: Job, reply: TaskReply | null, { begun, dead }: { begun: boolean; dead: boolean }): void {
+  #answer(job: Job, reply: TaskReply | null, worker: WorkerSlot): void {
     if (reply?.kind === 'done') {
       this.#settle(job, 'ok', reply.ranMs)
       job.resolve(reply.output)
     } else if (reply?.kind === 'failed') {
       this.#settle(job, 'failed', reply.ranMs)
       job.reject(fromPlain(reply.failure))
-    } else if (!dead) {
+    } else if (worker.state !== 'dead') {
       this.#settle(job, 'failed')
       job.reject(fromPlain({ code: 'uncopyable', message: 'the input cannot go to another thread' }))
-    } else if (begun || job.tries > 1) {
+    } else if (worker.begun || job.retried) {
       this.#fail(job, 'crashed')
     } else {
-      job.place = null
-      this.#again.add(job)
+      job.worker = null
+      job.retried = true
+      this.#waiting.unshift(job)
     }
   }
 
@@ -280,12 +195,16 @@ export class Line {
   #settle(job: Job, outcome: TaskOutcome, ranMs: number | null = null): void {
     job.settled = true
     if (--this.#open === 0) {
-      this.#crew.hold(false)
+      this.#workers.keepAlive(false)
       this.#whenIdle()
     }
     job.timer?.cancel()
-    job.forget()
-    if (this.#waiting.delete(job) || this.#again.delete(job)) this.#tally.depth(this.waiting)
-    this.#tally.over(job.task, outcome, this.#clock.monotonicMs() - job.admittedMs, ranMs)
+    job.removeListener()
+    const at = job.worker === null ? this.#waiting.indexOf(job) : -1
+    if (at !== -1) {
+      this.#waiting.splice(at, 1)
+      this.#metrics.setDepth(this.waiting)
+    }
+    this.#metrics.record(job.task, outcome, this.#clock.monotonicMs() - job.admittedMs, ranMs)
   }
 }

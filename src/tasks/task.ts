@@ -1,4 +1,4 @@
-/** What a task is, and what the two sides of a pool say to each other. Pure. */
+/** The type of a task, and the messages between a pool and its workers. Pure. */
 import type { PlainFailure } from './failure.ts'
 
 /** Evaluation is short and a request waits for it; bulk work is long and never stands in its way. */
@@ -11,7 +11,7 @@ export type TaskFunction<Input, Output> = (input: Input) => Output | Promise<Out
 /** One row of a table of tasks. */
 export interface Task<Input, Output> {
   readonly pool: PoolName
-  /** Brings its code in; called once in each worker that has to do with it. */
+  /** Loads its code; called once in each worker that needs it. */
   readonly load: () => Promise<TaskFunction<Input, Output>>
 }
 
@@ -23,18 +23,15 @@ export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : nev
 export interface TaskMessage {
   readonly task: string
   readonly input: unknown
-  /** Where its state stands in the memory that both threads see. */
-  readonly slot: number
+  /** Shared memory in which the worker notes that it has begun a job; until its first answer, then it knows. */
+  readonly begun: Int32Array | null
 }
 
-/** `withdrawn`: it was called back before it began, so nothing was done. */
 export type TaskReply =
   | { readonly kind: 'done'; readonly output: unknown; readonly ranMs: number }
   | { readonly kind: 'failed'; readonly failure: PlainFailure; readonly ranMs: number }
-  | { readonly kind: 'withdrawn' }
 
-/** What each worker is given at its start. */
+/** Given to each worker at its start. */
 export interface WorkerSetup {
   readonly pool: PoolName
-  readonly slots: SharedArrayBuffer
 }

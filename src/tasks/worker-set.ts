@@ -1,19 +1,177 @@
-/** The workers of a pool as the line in front of them sees them; pool.ts has the real ones. */
-import type { TaskMessage, TaskReply } from './task.ts'
+/**
+ * The workers of one pool: one slot for each, which takes one job at a time. The only file that knows Piscina, which
+ * starts, feeds, limits and replaces the workers. Serve threads.
+ */
+import type { Worker } from 'node:worker_threads'
+import { Piscina } from 'piscina'
+import type { Clock } from '../clock.ts'
+import type { PoolName, TaskMessage, TaskReply, WorkerSetup } from './task.ts'
 
-/** A worker as the line sees it. */
-export interface Hand {
-  /** Rejects when the worker died, or when the message cannot be copied. */
-  post(message: TaskMessage): Promise<TaskReply>
-  readonly dead: boolean
-  /** Ends it at once, whatever it does. */
+/** The place of one worker. */
+export interface WorkerSlot {
+  readonly state: 'starting' | 'ready' | 'dead'
+  /** The worker has begun the last job that was posted. */
+  readonly begun: boolean
+  /** Rejects when the worker died, or when the input cannot be copied. One job at a time, and only when ready. */
+  post(task: string, input: unknown): Promise<TaskReply>
+  /** Ends the worker at once, whatever it does. */
   end(): void
 }
 
-export interface Crew {
-  /** The workers that take jobs now; starts them when there are none. */
-  hands(): ReadonlySet<Hand>
-  /** Whether somebody waits for an outcome: then the thread stays alive, also between one worker and the next. */
-  hold(held: boolean): void
+export interface WorkerSet {
+  /** The slots of the workers that live; starts workers when there are none. */
+  slots(): ReadonlySet<WorkerSlot>
+  /** Keeps the thread alive while jobs have no outcome, also between the death of a worker and the next. */
+  keepAlive(needed: boolean): void
   close(): Promise<void>
+}
+
+export interface WorkerSetOptions {
+  /** Module of the worker; exports `run`. */
+  readonly entry: URL
+  readonly pool: PoolName
+  readonly threads: number
+  readonly heapMb: number
+  readonly clock: Clock
+  /** Called whenever a worker becomes ready, and some time after one died. */
+  readonly onReady: () => void
+}
+
+/** A pool whose workers do not come up is started anew at most this often. */
+const RESTART_MS = 500
+/** A worker that is not ready by then is replaced. On an idle machine, starting takes a tenth of a second. */
+const START_MAX_MS = 30_000
+/** About as long as a timer can be. */
+const LONG_MS = 2 ** 31 - 1
+
+export class PiscinaWorkers implements WorkerSet {
+  readonly #options: WorkerSetOptions
+  readonly #slots = new Set<PiscinaSlot>()
+  readonly #known = new WeakSet<Worker>()
+  /** Does nothing but keep the thread alive. */
+  #awake: NodeJS.Timeout | null = null
+  /** Thread id of the worker that the next job is for. */
+  #chosen = -1
+  #piscina: Piscina | null = null
+  #startedMs = Number.NEGATIVE_INFINITY
+  #closed = false
+
+  constructor(options: WorkerSetOptions) {
+    this.#options = options
+  }
+
+  slots(): ReadonlySet<WorkerSlot> {
+    // Piscina does not replace a worker again once one has died before it was ready.
+    if (this.#slots.size === 0 && (this.#piscina === null || this.#piscina.threads.length === 0))
+      this.#start()
+    return this.#slots
+  }
+
+  keepAlive(needed: boolean): void {
+    if (needed && !this.#closed) this.#awake = (this.#awake ?? setInterval(() => undefined, LONG_MS)).ref()
+    else this.#awake?.unref()
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    if (this.#awake !== null) clearInterval(this.#awake)
+    await this.#piscina?.destroy()
+  }
+
+  #start(): void {
+    const { entry, pool, threads, heapMb, clock, onReady } = this.#options
+    if (this.#closed || clock.monotonicMs() - this.#startedMs < RESTART_MS) return
+    this.#startedMs = clock.monotonicMs()
+    const workerData: WorkerSetup = { pool }
+    const piscina = new Piscina({
+      filename: entry.href,
+      name: 'run',
+      minThreads: threads,
+      maxThreads: threads,
+      concurrentTasksPerWorker: 1,
+      // The queue bounds the jobs that wait; each job that is posted has a free worker.
+      maxQueue: threads,
+      atomics: 'sync',
+      recordTiming: false,
+      // Workers compute; they have no use for the environment and its secrets.
+      env: {},
+      // Nor for what the process was told to load before its own code.
+      execArgv: ['--disable-warning=ExperimentalWarning'],
+      resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
+      workerData,
+      loadBalancer: (_, workers) => workers.find(({ id }) => id === this.#chosen) ?? null,
+    })
+    this.#piscina = piscina
+    // A worker died between two jobs: Piscina has replaced it by now, and no job is lost.
+    piscina.on('error', () => undefined)
+    piscina.on('workerDestroy', () => {
+      // Piscina starts the replacement right after this event.
+      queueMicrotask(() => this.#addSlots(piscina))
+      // If no worker can be started, the jobs that wait must start a new pool.
+      clock.after(RESTART_MS, onReady)
+    })
+    this.#addSlots(piscina)
+  }
+
+  #addSlots(piscina: Piscina): void {
+    for (const worker of piscina.threads) if (!this.#known.has(worker)) this.#add(piscina, worker)
+  }
+
+  #add(piscina: Piscina, worker: Worker): void {
+    const { clock, onReady } = this.#options
+    const id = worker.threadId
+    const slot = new PiscinaSlot(worker, message => {
+      this.#chosen = id
+      return piscina.run(message)
+    })
+    const starting = clock.after(START_MAX_MS, () => slot.end())
+    const remove = () => {
+      starting.cancel()
+      slot.state = 'dead'
+      this.#slots.delete(slot)
+    }
+    this.#known.add(worker)
+    this.#slots.add(slot)
+    // The first message of a worker is Piscina's own: it has loaded its code.
+    worker.once('message', () => {
+      starting.cancel()
+      if (slot.state === 'dead') return
+      slot.state = 'ready'
+      onReady()
+    })
+    worker.once('error', remove)
+    worker.once('exit', remove)
+  }
+}
+
+class PiscinaSlot implements WorkerSlot {
+  state: WorkerSlot['state'] = 'starting'
+  readonly #begun = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+  /** The worker has answered, so it knows `#begun`. */
+  #answered = false
+  readonly #worker: Worker
+  readonly #run: (message: TaskMessage) => Promise<TaskReply>
+
+  constructor(worker: Worker, run: (message: TaskMessage) => Promise<TaskReply>) {
+    this.#worker = worker
+    this.#run = run
+  }
+
+  get begun(): boolean {
+    return Atomics.load(this.#begun, 0) === 1
+  }
+
+  async post(task: string, input: unknown): Promise<TaskReply> {
+    Atomics.store(this.#begun, 0, 0)
+    const reply = await this.#run({ task, input, begun: this.#answered ? null : this.#begun })
+    this.#answered = true
+    return reply
+  }
+
+  end(): void {
+    this.state = 'dead'
+    // Piscina replaces it when it hears that it has ended. A task's AbortSignal would do the same, but Piscina keeps
+    // tasks that have one out of its bound.
+    void this.#worker.terminate()
+  }
 }

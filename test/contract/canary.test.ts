@@ -9,9 +9,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { FAULTS as SIM_FAULTS } from '../../src/sim/faults.ts'
 import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
-import { createSim } from '../../src/sim/sim.ts'
 import { refusals } from '../support/canary-asks.ts'
 import { type Ask, CanaryClient } from '../support/canary-client.ts'
 import { brokenFiles, gatewaySettings, LONG, SHORT } from '../support/canary-config.ts'
@@ -29,6 +27,7 @@ import { encodings, Scanner } from '../support/canary-scan.ts'
 import { makeSecrets } from '../support/canary-secrets.ts'
 import { FAULTS, FaultServer, REFUSALS, reply } from '../support/fault-server.ts'
 import { allRoutes } from '../support/routes.ts'
+import { createFaultySim, FAULTS as SIM_FAULTS } from '../support/sim-faults.ts'
 
 /** Occurrences that are told in full: they are alike. */
 const SHOWN = 50
@@ -81,7 +80,7 @@ async function until(
 t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, async t => {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-canary-'))
   const provider = await startCanaryProvider(secrets.output)
-  const sim = createSim({ keepRequests: 0 })
+  const sim = createFaultySim({ keepRequests: 0 })
   const faulty = await FaultServer.start(answering => {
     const [, name] = /FAULT<([^>]*)>/.exec(answering.request.body) ?? []
     const fault = FAULTS.find(candidate => candidate.name === name)

@@ -5,11 +5,10 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { FAULTS } from '../../src/sim/faults.ts'
 import { SIM_FORMATS, SIM_SLUG } from '../../src/sim/rows.ts'
-import { createSim } from '../../src/sim/sim.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { createFaultySim, FAULTS } from '../support/sim-faults.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /**
@@ -116,7 +115,7 @@ t.teardown(() => patient.close())
 // The deadlines of this one run on a clock that the tests move, and so does the pace of what is sent to it.
 const clock = new TestClock()
 const pace = new TestClock()
-const silent = createSim({ clock: pace })
+const silent = createFaultySim({ clock: pace })
 const { url: silentUrl, port: silentPort } = await silent.listen()
 const upstream = watchUpstream(t, silentPort)
 const hasty = await startGateway({

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { createBufferedLog, createLog, type ExchangeLine } from '../../src/log/log.ts'
+import { createBufferedLog, createLog, createTerminalLog, type ExchangeLine } from '../../src/log/log.ts'
 import { EXCHANGE_LINE as LINE } from '../support/exchange-line.ts'
 import { eventually } from '../support/stream-probe.ts'
 
@@ -15,7 +15,7 @@ const linesOf = (file: string): Record<string, unknown>[] =>
     .filter(line => line !== '')
     .map(line => JSON.parse(line) as Record<string, unknown>)
 
-t.test('the line of an exchange reads as pino would write it, of whatever values', async t => {
+t.test('the line of an exchange reads as pino writes all its fields, for any values', async t => {
   const written: string[] = []
   const output = { write: (line: string) => void written.push(line) }
   const log = createLog('info', output)
@@ -97,6 +97,25 @@ t.test('where to ask is told at any level but silence: whoever started it waits 
     })
   }
   createLog('silent', { write: () => t.fail('a line') }).listening('http://a', 'http://b')
+})
+
+t.test('a terminal shows lines for people, without the fields that are not set', async t => {
+  const written: string[] = []
+  const log = createTerminalLog('info', { write: text => written.push(text) })
+  log.listening('http://a', 'http://b')
+  log.exchange({ ...LINE, model: undefined, provider: null })
+  log.notice('something changed')
+  log.fault('it failed', new TypeError('secret'))
+  t.same(
+    written.map(line => line.replace(/^\d{2}:\d{2}:\d{2} /, '')),
+    [
+      'info listening url=http://a adminUrl=http://b\n',
+      'info exchange id=gen-1 method=POST route=/responses status=200 outcome=completed durationMs=1.5 provider=null\n',
+      'info something changed\n',
+      'error it failed errorClass=TypeError\n',
+    ],
+  )
+  for (const line of written) t.match(line, /^\d{2}:\d{2}:\d{2} /)
 })
 
 t.test('a notice comes after the lines before it', async t => {

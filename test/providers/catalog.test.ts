@@ -3,8 +3,9 @@ import type { ModelRow, ProviderRow } from '../../src/config/config.ts'
 import { PROVIDER_SLUGS } from '../../src/protocol/provider-slugs.ts'
 import { type CatalogConfig, CatalogError, createCatalog } from '../../src/providers/catalog.ts'
 import { displayName, PROVIDERS } from '../../src/providers/table.ts'
-import { simFaultModels, simModel, simModels, simProvider } from '../../src/sim/rows.ts'
+import { simModel, simModels, simProvider } from '../../src/sim/rows.ts'
 import { bestCpuMs } from '../support/cpu-time.ts'
+import { simFaultModels } from '../support/sim-faults.ts'
 
 const ACME: ProviderRow = {
   slug: 'acme',

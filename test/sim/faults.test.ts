@@ -3,9 +3,9 @@ import { connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { SimFormat } from '../../src/sim/ask.ts'
-import { FAULTS, type FaultKind, RETRY_AFTER_SECONDS } from '../../src/sim/faults.ts'
 import { SIM_FORMATS } from '../../src/sim/rows.ts'
-import { createSim, type Sim } from '../../src/sim/sim.ts'
+import type { Sim } from '../../src/sim/sim.ts'
+import { createFaultySim, FAULTS, type FaultKind, RETRY_AFTER_SECONDS } from '../support/sim-faults.ts'
 
 /** What a client saw of a reply. */
 interface Seen {
@@ -82,7 +82,7 @@ function ask({
 }
 
 async function started(test: Test): Promise<{ sim: Sim; port: number }> {
-  const sim = createSim()
+  const sim = createFaultySim()
   test.teardown(() => sim.close())
   return { sim, ...(await sim.listen()) }
 }

@@ -6,10 +6,10 @@ import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
 import { SIM_FORMATS, simModel, simProvider } from '../../src/sim/rows.ts'
-import { createSim } from '../../src/sim/sim.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { createFaultySim } from '../support/sim-faults.ts'
 
-const sim = createSim()
+const sim = createFaultySim()
 const { url } = await sim.listen()
 t.teardown(() => sim.close())
 

@@ -6,11 +6,15 @@ import t, { type Test } from 'tap'
 import type { Timer } from '../../src/clock.ts'
 import { createSim, type Sim } from '../../src/sim/sim.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { createFaultySim } from '../support/sim-faults.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const TEXT = 'Grüße, 世界! 👩‍👩‍👧 and naïve \u{1F600}\u{1F600} smiles\nend'
 
-async function started(test: Test, sim: Sim = createSim()): Promise<{ sim: Sim; url: string; port: number }> {
+async function started(
+  test: Test,
+  sim: Sim = createFaultySim(),
+): Promise<{ sim: Sim; url: string; port: number }> {
   test.teardown(() => sim.close())
   return { sim, ...(await sim.listen()) }
 }

@@ -114,7 +114,7 @@ t.test(
     // A limit on the size of files is the kernel refusing a write in the middle of a line, as a full disk does.
     const folder = t.testdir({})
     const script = `
-    import { createLog } from ${source('../log.ts')}
+    import { createLog } from ${source('../log/log.ts')}
     import { openSpool } from ${source('spool.ts')}
     import { spoolFiles } from ${source('spool-reader.ts')}
     import { copyFileSync, truncateSync } from 'node:fs'

@@ -1,8 +1,9 @@
 /** Configuration files: the one of the gateway under test, and broken ones with secrets in every place. Data. */
 
-import { simFaultModels, simModels, simProvider } from '../../src/sim/rows.ts'
+import { simModels, simProvider } from '../../src/sim/rows.ts'
 import { FORMATS, type Format } from './canary-provider.ts'
 import type { Secrets } from './canary-secrets.ts'
+import { simFaultModels } from './sim-faults.ts'
 
 export interface Upstreams {
   /** Base URLs, by format. */

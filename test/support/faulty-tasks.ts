@@ -76,4 +76,4 @@ export const FAULTY = {
 export const FAULTY_ENTRY = new URL(import.meta.url)
 // Other threads import the table only.
 const setup = workerData as Partial<WorkerSetup> | null
-export const run = setup?.slots === undefined ? null : createRunner(FAULTY, workerData as WorkerSetup)
+export const run = setup?.pool === undefined ? null : createRunner(FAULTY, workerData as WorkerSetup)

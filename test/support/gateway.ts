@@ -8,11 +8,12 @@ import { type Clock, systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import { createLog } from '../../src/log/log.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { simFaultModels, simModels, simProvider } from '../../src/sim/rows.ts'
-import { createSim, type Sim } from '../../src/sim/sim.ts'
+import { simModels, simProvider } from '../../src/sim/rows.ts'
+import type { Sim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { buildServing, type ServeOptions, type Serving } from '../../src/threads/build.ts'
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
+import { createFaultySim, simFaultModels } from './sim-faults.ts'
 
 export interface TestGateway {
   /** Base URL with `/v1`. */
@@ -51,7 +52,7 @@ export interface TestGatewayOptions {
 }
 
 export async function startGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
-  const sim = createSim()
+  const sim = createFaultySim()
   const { url: simUrl } = await sim.listen()
   const lines: Record<string, unknown>[] = []
   const log = createLog('trace', {

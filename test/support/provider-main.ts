@@ -10,9 +10,9 @@ import type { AddressInfo } from 'node:net'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
 import { fieldsOf } from '../../src/sim/loose.ts'
 import type { Pieces } from '../../src/sim/reply.ts'
-import { createSim } from '../../src/sim/sim.ts'
+import { SPEAKERS } from '../../src/sim/sim.ts'
 import type { Frame } from '../../src/sim/speaker.ts'
-import { SPEAKERS } from '../../src/sim/speakers.ts'
+import { createFaultySim } from './sim-faults.ts'
 
 const BATCH_CHARACTERS = 16 * 1024
 const MIB = 1024 * 1024
@@ -24,7 +24,7 @@ const floods = new Map<string, Flood>()
 /** When a reader that is flooded last took something. */
 const takenAtMs = new WeakMap<ServerResponse, number>()
 
-const sim = createSim({ keepRequests: 0 })
+const sim = createFaultySim({ keepRequests: 0 })
 const server = createServer((request, response) => {
   request.on('error', () => response.destroy())
   response.on('error', () => response.destroy())

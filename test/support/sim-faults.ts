@@ -1,10 +1,15 @@
 /**
- * Everything a provider can do wrong over HTTP, as the models `fail-<kind>` and `fail-<kind>-<number>`.
- * Faults in the middle strike a streamed reply after its first token and a document in its half.
+ * Everything a provider can do wrong over HTTP, as models of the simulated provider: `fail-<kind>` and
+ * `fail-<kind>-<number>`. Faults in the middle strike a streamed reply after its first token and a document in its
+ * half.
  */
 import { gzipSync } from 'node:zlib'
-import type { Frame } from './speaker.ts'
-import type { Transmission } from './transmission.ts'
+import { saying } from '../../src/sim/reply.ts'
+import { SIM_FORMATS, type SimModelRow, simModel } from '../../src/sim/rows.ts'
+import { createSim, type Sim, type SimFault, type SimOptions } from '../../src/sim/sim.ts'
+import type { Frame } from '../../src/sim/speaker.ts'
+import type { Transmission } from '../../src/sim/transmission.ts'
+import { bodyOf, close, framesOf, hang, raw, reset, textOf } from './broken-transmission.ts'
 
 export interface Fault {
   readonly does: string
@@ -36,13 +41,13 @@ export const FAULTS = {
       reply.json(status, reply.speaker.failure({ status, message: MESSAGE }), headers)
     },
   },
-  reset: { does: 'resets the connection instead of answering', run: reply => reply.reset() },
-  close: { does: 'closes the connection instead of answering', run: reply => reply.close() },
+  reset: { does: 'resets the connection instead of answering', run: reply => reset(reply) },
+  close: { does: 'closes the connection instead of answering', run: reply => close(reply) },
   garbage: {
     does: 'sends bytes that are no HTTP',
-    run: reply => reply.raw('\u0001\u0002 this is no reply\r\n\r\n'),
+    run: reply => raw(reply, '\u0001\u0002 this is no reply\r\n\r\n'),
   },
-  'no-headers': { does: 'never answers', run: reply => reply.hang() },
+  'no-headers': { does: 'never answers', run: reply => hang(reply) },
   'slow-headers': {
     does: 'answers properly after a while',
     number: { ...MS, byDefault: 1000 },
@@ -57,28 +62,28 @@ export const FAULTS = {
     async run(reply, ms) {
       reply.head()
       await reply.pause(ms)
-      await finish(reply, reply.frames())
+      await finish(reply, framesOf(reply))
     },
   },
   'no-first-token': {
     does: 'sends the response headers and then nothing',
     run(reply) {
       reply.head()
-      return reply.hang()
+      return hang(reply)
     },
   },
   stall: {
     does: 'falls silent in the middle',
     async run(reply) {
       await half(reply)
-      await reply.hang()
+      await hang(reply)
     },
   },
   drip: {
     does: 'sends the reply byte by byte, at intervals',
     number: { ...MS, byDefault: 300 },
     async run(reply, ms) {
-      const body = reply.body()
+      const body = bodyOf(reply)
       reply.head({ 'content-length': body.length })
       for (let at = 0; at < body.length && !reply.over; at++) {
         await reply.write(body.subarray(at, at + 1))
@@ -91,21 +96,21 @@ export const FAULTS = {
     does: 'resets the connection in the middle',
     async run(reply) {
       await half(reply)
-      await reply.reset()
+      await reset(reply)
     },
   },
   'cut-close': {
     does: 'closes the connection in the middle of a chunked body',
     async run(reply) {
       await half(reply)
-      await reply.close()
+      await close(reply)
     },
   },
   'cut-length': {
     does: 'closes the connection before the Content-Length is reached',
     async run(reply) {
-      await half(reply, { 'content-length': reply.body().length })
-      await reply.close()
+      await half(reply, { 'content-length': bodyOf(reply).length })
+      await close(reply)
     },
   },
   'cut-end': {
@@ -117,7 +122,7 @@ export const FAULTS = {
   },
   'cut-bare': {
     does: 'closes in the middle of a body that only the closing delimits',
-    run: reply => reply.raw(rawHead(reply, ['connection: close']) + text(untilToken(reply.frames()))),
+    run: reply => raw(reply, rawHead(reply, ['connection: close']) + textOf(untilToken(framesOf(reply)))),
   },
   'no-finish': {
     does: 'says everything but how it ended',
@@ -125,7 +130,7 @@ export const FAULTS = {
       if (!reply.stream) reply.json(200, reply.speaker.unfinished(reply.speech))
       else {
         reply.head()
-        await finish(reply, without(reply.frames(), 'finish'))
+        await finish(reply, without(framesOf(reply), 'finish'))
       }
     },
   },
@@ -133,7 +138,7 @@ export const FAULTS = {
     does: 'tells an error in the middle of the stream; a document is an error under 200',
     number: { name: 'status it would have had', byDefault: 529, min: 400, max: 599 },
     async run(reply, status) {
-      if (reply.stream) await errorFrame(reply, untilToken(reply.frames()), status)
+      if (reply.stream) await errorFrame(reply, untilToken(framesOf(reply)), status)
       else reply.json(200, reply.speaker.failure({ status, message: MESSAGE }))
     },
   },
@@ -165,7 +170,7 @@ export const FAULTS = {
     does: 'sends an event in the middle whose data is no JSON',
     async run(reply) {
       reply.head()
-      await reply.pour([...untilToken(reply.frames()), { kind: 'token', text: 'data: {"oops": \n\n' }], 0)
+      await reply.pour([...untilToken(framesOf(reply)), { kind: 'token', text: 'data: {"oops": \n\n' }], 0)
       reply.response.end()
     },
   },
@@ -177,7 +182,7 @@ export const FAULTS = {
       const filling = 'x'.repeat(kib * 1024)
       const frame = reply.stream ? `data: {"filling":"${filling}"}\n\n` : `{"filling":"${filling}"}`
       await reply.pour(
-        [...(reply.stream ? untilToken(reply.frames()) : []), { kind: 'token', text: frame }],
+        [...(reply.stream ? untilToken(framesOf(reply)) : []), { kind: 'token', text: frame }],
         0,
       )
       reply.response.end()
@@ -204,29 +209,30 @@ export const FAULTS = {
     does: 'compresses the reply without being asked',
     run(reply) {
       reply.head({ 'content-encoding': 'gzip' })
-      reply.response.end(gzipSync(reply.body()))
+      reply.response.end(gzipSync(bodyOf(reply)))
     },
   },
   'both-lengths': {
     does: 'gives a Content-Length and chunks',
     run: reply =>
-      reply.raw(
+      raw(
+        reply,
         `${rawHead(reply, ['content-length: 5', 'transfer-encoding: chunked'])}5\r\nhello\r\n0\r\n\r\n`,
       ),
   },
   'bad-chunk': {
     does: 'gives a chunk size that is no number, after the first token',
     run(reply) {
-      const begun = text(untilToken(reply.frames()))
+      const begun = textOf(untilToken(framesOf(reply)))
       const size = Buffer.byteLength(begun).toString(16)
-      return reply.raw(`${rawHead(reply, ['transfer-encoding: chunked'])}${size}\r\n${begun}\r\nzz\r\n`)
+      return raw(reply, `${rawHead(reply, ['transfer-encoding: chunked'])}${size}\r\n${begun}\r\nzz\r\n`)
     },
   },
   'big-headers': {
     does: 'answers with so many KiB of response headers',
     number: { name: 'KiB', byDefault: 20, min: 1, max: 1024 },
     run: (reply, kib) =>
-      reply.raw(`${rawHead(reply, ['content-length: 0', `x-filling: ${'x'.repeat(kib * 1024)}`])}`),
+      raw(reply, `${rawHead(reply, ['content-length: 0', `x-filling: ${'x'.repeat(kib * 1024)}`])}`),
   },
   'second-reply': {
     does: 'answers properly, then sends a second reply that nobody asked for',
@@ -242,8 +248,21 @@ export const FAULTS = {
 
 export type FaultKind = keyof typeof FAULTS
 
-/** What `fail-…` names; null when there is no such fault or its number is out of range. */
-export function faultOf(model: string): ((reply: Transmission) => Promise<void> | void) | null {
+/** The proper reply of every fault. */
+const REPLY = saying('One two three four five six seven eight nine ten.')
+
+/** A simulated provider with models that misbehave. */
+export function createFaultySim(options: SimOptions = {}): Sim {
+  return createSim({ ...options, faultOf })
+}
+
+/** Rows of every fault in every format. */
+export function simFaultModels(): SimModelRow[] {
+  return SIM_FORMATS.flatMap(format => Object.keys(FAULTS).map(kind => simModel(`fail-${kind}`, format)))
+}
+
+/** The fault that `fail-…` names; null when there is no such fault or its number is out of range. */
+function faultOf(model: string): SimFault | null {
   if (!model.startsWith('fail-')) return null
   const rest = model.slice('fail-'.length)
   // A kind may itself end in a number, so the whole name goes first.
@@ -254,7 +273,7 @@ export function faultOf(model: string): ((reply: Transmission) => Promise<void> 
   const number = match === null ? (fault.number?.byDefault ?? 0) : Number(match[2])
   if (match !== null && fault.number === undefined) return null
   if (fault.number !== undefined && (number < fault.number.min || number > fault.number.max)) return null
-  return reply => fault.run(reply, number)
+  return { reply: REPLY, run: reply => fault.run(reply, number) }
 }
 
 /** Frames up to the first token, that one included. */
@@ -269,13 +288,9 @@ function* without(frames: Iterable<Frame>, kind: Frame['kind']): Generator<Frame
   for (const frame of frames) if (frame.kind !== kind) yield frame
 }
 
-function text(frames: Iterable<Frame>): string {
-  return Array.from(frames, frame => frame.text).join('')
-}
-
 async function half(reply: Transmission, headers: Readonly<Record<string, number>> = {}): Promise<void> {
   reply.head(headers)
-  await reply.pour(untilToken(reply.frames()), 0)
+  await reply.pour(untilToken(framesOf(reply)), 0)
 }
 
 async function finish(reply: Transmission, frames: Iterable<Frame>): Promise<void> {

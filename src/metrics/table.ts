@@ -1,0 +1,240 @@
+/**
+ * Every metric that threads count: one row each. Labels come from closed sets only: route templates, configured
+ * providers and models, enumerations. docs/metrics.md has the same rows; a test holds the two equal. Leaf.
+ */
+import { getHeapStatistics } from 'node:v8'
+
+interface DeclarationOf<Kind> {
+  readonly kind: Kind
+  readonly name: string
+  readonly help: string
+  /** At most three. */
+  readonly labels: readonly string[]
+}
+
+interface CounterDeclaration extends DeclarationOf<'counter'> {
+  /** All values of each label, in the order of `labels`: their series start at zero, so that a first event shows. */
+  readonly fromZero?: Readonly<Record<string, readonly string[]>>
+}
+
+interface GaugeDeclaration extends DeclarationOf<'gauge'> {
+  /** Read for each scrape. The only label is `thread`. */
+  readonly read?: () => number
+}
+
+interface HistogramDeclaration extends DeclarationOf<'histogram'> {
+  /** Upper bounds, rising. */
+  readonly buckets: readonly number[]
+}
+
+export type Declaration = CounterDeclaration | GaugeDeclaration | HistogramDeclaration
+
+/** Seconds. Fine at the low end, where the gateway's own work is; up to the ten minutes a request may take. */
+const DURATION_BUCKETS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+]
+/** Seconds. Stages of the gateway take microseconds; those that wait for a provider or a reader, up to minutes. */
+const STAGE_BUCKETS = [
+  0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+  0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+]
+/** Seconds; a key is kept for five minutes at most. */
+const CREDENTIAL_AGE_BUCKETS = [1, 5, 15, 30, 60, 120, 180, 240, 300, 330]
+/** Seconds. A short task takes microseconds; a document, seconds. */
+const TASK_BUCKETS = [
+  0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+  30, 60,
+]
+
+const ALIGNMENT_MODES = ['enforce', 'audit']
+const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
+const SHED_REASONS = ['in_flight', 'lag', 'buffered']
+const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
+/** Reasons for which an opened provider key leaves the cache. */
+export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
+
+/** Decisions of a guardrail, as the label `action` of `gateway_guardrail_decisions_total`. */
+export type GuardrailAction = 'blocked' | 'redacted' | 'flagged' | 'passed_unchecked' | 'refused_unchecked'
+
+export const METRICS = {
+  requests: {
+    kind: 'counter',
+    name: 'gateway_requests_total',
+    help: 'Requests answered, by route template, status class and how they ended',
+    labels: ['route', 'status_class', 'outcome'],
+  },
+  requestDuration: {
+    kind: 'histogram',
+    name: 'gateway_request_duration_seconds',
+    help: 'From the request line to the last byte of the answer',
+    labels: ['route'],
+    buckets: DURATION_BUCKETS,
+  },
+  timeToFirstToken: {
+    kind: 'histogram',
+    name: 'gateway_time_to_first_token_seconds',
+    help: 'From the request line to the first content handed to the client',
+    labels: [],
+    buckets: DURATION_BUCKETS,
+  },
+  overhead: {
+    kind: 'histogram',
+    name: 'gateway_overhead_seconds',
+    help: 'Time of each stage of an exchange; the stages of one add up to its duration',
+    labels: ['stage'],
+    buckets: STAGE_BUCKETS,
+  },
+  shed: {
+    kind: 'counter',
+    name: 'gateway_shed_total',
+    help: 'Requests turned away with 503 because the thread had enough to do',
+    labels: ['reason'],
+    fromZero: { reason: SHED_REASONS },
+  },
+  openStreams: {
+    kind: 'gauge',
+    name: 'gateway_open_streams',
+    help: 'Event streams being sent now',
+    labels: [],
+  },
+  streamChunks: {
+    kind: 'counter',
+    name: 'gateway_stream_chunks_total',
+    help: 'Events written to event streams',
+    labels: [],
+  },
+  streamBytes: {
+    kind: 'counter',
+    name: 'gateway_stream_bytes_total',
+    help: 'Bytes written to event streams',
+    labels: [],
+  },
+  tokens: {
+    kind: 'counter',
+    name: 'gateway_tokens_total',
+    help: 'Tokens read and written by models',
+    labels: ['direction', 'model'],
+  },
+  cost: {
+    kind: 'counter',
+    name: 'gateway_cost_usd_total',
+    help: 'Cost of answered requests in USD, at the prices of the catalogue',
+    labels: ['model'],
+  },
+  alignmentOutcomes: {
+    kind: 'counter',
+    name: 'gateway_alignment_outcomes_total',
+    help: 'Messages of models that the alignment plugin had judged, by mode and outcome',
+    labels: ['mode', 'outcome'],
+    fromZero: { mode: ALIGNMENT_MODES, outcome: ALIGNMENT_OUTCOMES },
+  },
+  usageRecords: {
+    kind: 'counter',
+    name: 'gateway_usage_records_total',
+    help: 'Usage records, by how their tokens are known; `lost` ones could not be kept because the disk refused them',
+    labels: ['accounting'],
+    fromZero: { accounting: ACCOUNTINGS },
+  },
+  upstreamRequests: {
+    kind: 'counter',
+    name: 'gateway_upstream_requests_total',
+    help: 'Attempts at providers, by how they ended',
+    labels: ['provider', 'outcome'],
+  },
+  upstreamLatency: {
+    kind: 'histogram',
+    name: 'gateway_upstream_latency_seconds',
+    help: 'From sending a request to a provider to its response headers',
+    labels: ['provider'],
+    buckets: DURATION_BUCKETS,
+  },
+  guardrailDecisions: {
+    kind: 'counter',
+    name: 'gateway_guardrail_decisions_total',
+    help: 'Decisions of guardrails on requests and replies, by detector and action',
+    labels: ['guardrail', 'action'],
+  },
+  credentialEntries: {
+    kind: 'gauge',
+    name: 'gateway_credential_cache_entries',
+    help: 'Opened provider keys in memory',
+    labels: [],
+  },
+  credentialBytes: {
+    kind: 'gauge',
+    name: 'gateway_credential_cache_bytes',
+    help: 'Memory of the opened provider keys, estimated',
+    labels: [],
+  },
+  credentialHits: {
+    kind: 'counter',
+    name: 'gateway_credential_cache_hits_total',
+    help: 'Provider keys that were in memory when asked for',
+    labels: [],
+  },
+  credentialMisses: {
+    kind: 'counter',
+    name: 'gateway_credential_cache_misses_total',
+    help: 'Provider keys that had to be opened, or that a request waited for',
+    labels: [],
+  },
+  credentialEvictions: {
+    kind: 'counter',
+    name: 'gateway_credential_cache_evictions_total',
+    help: 'Opened provider keys that left memory, by why',
+    labels: ['reason'],
+    fromZero: { reason: CREDENTIAL_EVICTIONS },
+  },
+  credentialAge: {
+    kind: 'histogram',
+    name: 'gateway_credential_cache_age_seconds',
+    help: 'How long an opened provider key was in memory when it left',
+    labels: [],
+    buckets: CREDENTIAL_AGE_BUCKETS,
+  },
+  taskQueueDepth: {
+    kind: 'gauge',
+    name: 'gateway_task_queue_depth',
+    help: 'Tasks that wait for a worker',
+    labels: ['pool'],
+  },
+  taskWait: {
+    kind: 'histogram',
+    name: 'gateway_task_wait_seconds',
+    help: 'From asking for a task to its outcome, without its run',
+    labels: ['pool'],
+    buckets: TASK_BUCKETS,
+  },
+  taskRun: {
+    kind: 'histogram',
+    name: 'gateway_task_run_seconds',
+    help: 'Run of a task in its worker',
+    labels: ['task'],
+    buckets: TASK_BUCKETS,
+  },
+  taskOutcomes: {
+    kind: 'counter',
+    name: 'gateway_task_outcomes_total',
+    help: 'Tasks that were asked for, by what became of them',
+    labels: ['task', 'outcome'],
+  },
+  eventLoopLag: {
+    kind: 'gauge',
+    name: 'gateway_event_loop_lag_seconds',
+    help: 'How late the event loop of a thread lately was',
+    labels: ['thread'],
+  },
+  inFlight: {
+    kind: 'gauge',
+    name: 'gateway_requests_in_flight',
+    help: 'Requests that a thread is working on',
+    labels: ['thread'],
+  },
+  heapUsed: {
+    kind: 'gauge',
+    name: 'gateway_heap_used_bytes',
+    help: 'JavaScript heap of a thread that is in use',
+    labels: ['thread'],
+    read: () => getHeapStatistics().used_heap_size,
+  },
+} as const satisfies Readonly<Record<string, Declaration>>
