@@ -5,11 +5,11 @@
  */
 import { Guardrails } from '../../src/access/guardrails.ts'
 import { systemClock } from '../../src/clock.ts'
+import { Exchange } from '../../src/gateway/exchange.ts'
 import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard/guard.ts'
 import { OutputGuard } from '../../src/gateway/guard/reply.ts'
-import { openExchange } from '../../src/gateway/open-exchange.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { openMarks } from '../../src/metrics/stages.ts'
+import { Stopwatch } from '../../src/metrics/stages.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { DETECTORS } from '../guards.ts'
@@ -45,16 +45,19 @@ const metrics = createMetrics()
 const tasks = { run: () => Promise.reject(new Error('the pool was asked')) }
 const request = parseResponsesRequest({ model: 'm/x', input: TEXT })
 const exchange = () =>
-  openExchange(systemClock, {
-    id: 'gen-1-x',
-    caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
-    request,
-    dialect: 'responses',
-    withMetadata: false,
-    dataRegion: null,
-    marks: openMarks(0),
-    signal: new AbortController().signal,
-  })
+  new Exchange(
+    {
+      id: 'gen-1-x',
+      caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
+      request,
+      dialect: 'responses',
+      withMetadata: false,
+      dataRegion: null,
+      watch: new Stopwatch(0),
+      signal: new AbortController().signal,
+    },
+    1,
+  )
 
 async function report(name: string, count: number, call: () => unknown): Promise<void> {
   for (let n = 0; n < count; n++) await call()

@@ -14,7 +14,7 @@ import { createLog } from '../../src/log/log.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openSpool } from '../../src/storage/spool.ts'
 import { startShipper } from '../../src/threads/ledger-shipper.ts'
-import { scriptedEndpoint, scriptedExchange } from '../../test/support/scripted-attempt.ts'
+import { scriptedExchange, scriptedRecord } from '../../test/support/scripted-attempt.ts'
 
 const CALLS = 20_000
 const ROUNDS = 5
@@ -23,10 +23,8 @@ const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-ledger-'))
 const log = createLog('silent', { write: () => undefined })
 
 const exchange = scriptedExchange({ user: 'customer-7', session_id: 'session-1' })
-const endpoint = scriptedEndpoint('openai-chat')
-exchange.attempts.push({ endpoint, credential: null, isByok: false, ownKey: null, status: 200, error: null })
-exchange.accounting = 'exact'
-exchange.usage = {
+exchange.attempts.push(scriptedRecord())
+const usage = {
   inputTokens: 12,
   cachedTokens: 0,
   cacheWriteTokens: 0,
@@ -34,8 +32,8 @@ exchange.usage = {
   reasoningTokens: 0,
   webSearchRequests: 0,
 }
-exchange.cost = 81_200_000
-exchange.finish = { reason: 'stop', native: 'stop' }
+exchange.bill.charge({ usage, inputCost: 1_200_000, outputCost: 80_000_000, cost: 81_200_000, exact: true })
+exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
 exchange.firstTokenMs = 12.3
 const record = (n: number) => ({ ...usageRecord(exchange, null, 1234.567), id: `gen-1-${n}` })
 

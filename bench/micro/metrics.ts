@@ -7,7 +7,7 @@ import assert from 'node:assert/strict'
 import { FAILURES } from '../../src/errors.ts'
 import { observeStages } from '../../src/metrics/exchange-series.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { markAttempt, openMarks, STAGES, serverTiming } from '../../src/metrics/stages.ts'
+import { STAGES, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 import { Scraper } from '../../src/threads/scrape.ts'
 
@@ -45,21 +45,24 @@ const models = many(200, n => `vendor-${n}/model-${n}`)
 const providers = many(100, n => `provider-${n}`)
 const metrics = createMetrics({ thread: 'serve-0', models, providers })
 
-/** An exchange that has passed all marks, with times that differ. */
-function marksOf(n: number) {
-  const marks = openMarks(0)
-  marks.identifyMs = 0.05
-  marks.authenticatedMs = 0.06
-  marks.uploadedMs = 0.07
-  marks.validatedMs = 0.1 + (n % 7) / 100
-  marks.routedMs = 0.2
-  marks.admittedMs = 0.2
-  markAttempt(marks, marks.routedMs)
-  marks.sentMs = 0.3
-  marks.headMs = 1 + (n % 5)
-  marks.firstTokenMs = 20
-  marks.finishedMs = 1000
-  return marks
+/** An exchange that has passed the stages of an ordinary one, with times that differ. */
+function watchOf(n: number): Stopwatch {
+  const watch = new Stopwatch(0)
+  watch.enter('auth', 0.05)
+  watch.enter('upload', 0.06)
+  watch.enter('parse', 0.07)
+  const parsedMs = 0.1 + (n % 7) / 100
+  watch.enter('guard', parsedMs)
+  watch.skip()
+  watch.enter('route', parsedMs)
+  watch.enter('admit', 0.2)
+  watch.skip()
+  watch.beginAttempt(0.2, false)
+  watch.enter('upstream_first_byte', 0.3)
+  watch.enter('first_token', 1 + (n % 5))
+  watch.enter('stream', 20)
+  watch.enter('flush', 1000)
+  return watch
 }
 
 const held = metrics.overhead.of('stream')
@@ -73,12 +76,12 @@ time('counter, no label', () => metrics.streamChunks.inc(100))
 time('histogram, one label', n => metrics.requestDuration.of('/responses').observe((n % 9) / 10))
 time('histogram, its series held', n => held.observe((n % 9) / 10))
 time('series of an unknown model', () => metrics.ofModel('nobody/knows'))
-time('a mark', () => performance.now())
-time('marks of an exchange', n => marksOf(n))
-time('stages of an exchange', n => observeStages(metrics, marksOf(n), 1001))
-time('stages as a Server-Timing header', n => serverTiming(marksOf(n)))
+time('a reading of the clock', () => performance.now())
+time('stopwatch of an exchange', n => watchOf(n))
+time('stages of an exchange', n => observeStages(metrics, watchOf(n), 1001))
+time('stages as a Server-Timing header', n => serverTiming(watchOf(n)))
 time('all that one exchange observes', n => {
-  const marks = marksOf(n)
+  const watch = watchOf(n)
   const provider = metrics.ofProvider('provider-1')
   provider.latency.observe(0.1)
   provider.answered.inc()
@@ -94,7 +97,7 @@ time('all that one exchange observes', n => {
   metrics.openStreams.inc(-1)
   metrics.requests.of('/responses', '2xx', 'completed').inc()
   metrics.requestDuration.of('/responses').observe(1)
-  observeStages(metrics, marks, 1001)
+  observeStages(metrics, watch, 1001)
 })
 
 /** Times of `ROUNDS` rounds after a warm-up, in milliseconds. */

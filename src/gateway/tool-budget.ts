@@ -54,7 +54,8 @@ function holds(condition: StopCondition, { bill, finish, called }: ToolTurn): bo
     case 'max_tokens_used':
       return total !== null && total.usage.inputTokens + total.usage.outputTokens >= condition.max_tokens
     case 'max_cost':
-      return (bill.cost ?? 0) >= condition.max_cost_in_dollars * UNITS_PER_USD
+      // Dollars are no binary fractions: 0.017 of them would come to a fraction of a unit more.
+      return (bill.cost ?? 0) >= Math.round(condition.max_cost_in_dollars * UNITS_PER_USD)
     case 'finish_reason_is':
       return condition.reason === finish.reason || condition.reason === finish.native
   }

@@ -5,7 +5,7 @@ import { createRoutes } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Outcome, Sink } from '../../src/gateway/answer/sink.ts'
-import type { Call } from '../../src/gateway/exchange.ts'
+import type { ClientRequest } from '../../src/gateway/exchange.ts'
 import type { Gateway } from '../../src/gateway/gateway.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
@@ -24,13 +24,13 @@ const LISTING: Listing = {
 const HEARTBEAT_MS = 15_000
 const STALL_MS = 10_000
 
-type Script = (call: Call, sink: Sink) => Outcome | Promise<Outcome>
+type Script = (call: ClientRequest, sink: Sink) => Outcome | Promise<Outcome>
 
 /** The front end over a pipeline that does as it is told. */
 async function start(t: Test, script: Script, overrides: Partial<ServerOptions> = {}) {
   const clock = new TestClock()
   const metrics = createMetrics()
-  const calls: Call[] = []
+  const calls: ClientRequest[] = []
   const gateway: Gateway = {
     async respond(call, sink) {
       calls.push(call)
@@ -70,7 +70,7 @@ function ask(fields: Record<string, unknown> = {}, headers: Record<string, strin
 
 /** A client that has asked and whose request has reached the pipeline. */
 async function connect(
-  front: { port: number; calls: readonly Call[] },
+  front: { port: number; calls: readonly ClientRequest[] },
   bytes = ask({ stream: true }),
 ): Promise<RawClient> {
   const before = front.calls.length

@@ -3,8 +3,8 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
+import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
 import { createAsk } from '../../src/gateway/ask.ts'
-import { Drains } from '../../src/gateway/drains.ts'
 import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/restrictions.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../src/guardrails/policy.ts'
@@ -49,7 +49,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
       onAbort: 'cancel',
     }),
     ledger: { append: record => void records.push(record), find: async () => null },
-    drains: new Drains(),
+    abandoned: new AbandonedReplies(),
     client,
     formats: FORMATS,
     clock,

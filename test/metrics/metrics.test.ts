@@ -5,7 +5,7 @@ import t from 'tap'
 import { FAILURES } from '../../src/errors.ts'
 import { observeStages } from '../../src/metrics/exchange-series.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { openMarks, STAGES } from '../../src/metrics/stages.ts'
+import { STAGES, Stopwatch } from '../../src/metrics/stages.ts'
 import { TASK_OUTCOMES } from '../../src/tasks/failure.ts'
 import { TASKS } from '../../src/tasks/table.ts'
 import { POOLS } from '../../src/tasks/task.ts'
@@ -130,15 +130,15 @@ t.test('five thousand random models, users and paths make no series of their own
 
 t.test('a request that was no exchange has no stages', async t => {
   const metrics = createMetrics()
-  const marks = openMarks(1)
-  marks.identifyMs = 2
-  observeStages(metrics, marks, 3)
+  const watch = new Stopwatch(1)
+  watch.enter('auth', 2)
+  observeStages(metrics, watch, 3)
   t.same((await metrics.overhead.get()).values, [])
-  marks.authenticatedMs = 3
-  marks.uploadedMs = 3
-  marks.validatedMs = 4
-  marks.guardedMs = 4
-  observeStages(metrics, marks, 6)
+  watch.enter('upload', 3)
+  watch.enter('parse', 3)
+  watch.enter('guard', 4)
+  watch.enter('route', 4)
+  observeStages(metrics, watch, 6)
   const sums = (await metrics.overhead.get()).values.filter(({ metricName }) => metricName?.endsWith('_sum'))
   t.same(
     sums.map(({ labels, value }) => [labels.stage, value]),

@@ -11,22 +11,22 @@ const plugin = createContextCompression({
 })
 const endpointOf = (contextLength: number | null) => ({ ...scriptedEndpoint('openai-chat'), contextLength })
 
-function stepFor(input: string, more: object = {}) {
+function activeFor(input: string, more: object = {}) {
   const exchange = scriptedExchange()
   const request = { ...exchange.request, input, ...more }
-  const step = plugin.step({ id: 'context-compression' }, request)
-  if (step === null) throw new Error('nothing to do')
+  const active = plugin.activate({ id: 'context-compression' }, request)
+  if (active === null) throw new Error('nothing to do')
   exchange.prompt = request
-  return { step, exchange }
+  return { active, exchange }
 }
 
 function orderOf(contexts: readonly (number | null)[], letters: number, more: object = {}) {
-  const { step, exchange } = stepFor('x'.repeat(letters), more)
+  const { active, exchange } = activeFor('x'.repeat(letters), more)
   const candidates: Candidate[] = contexts.map(context => ({
     endpoint: endpointOf(context),
     credential: null,
   }))
-  return step.order?.(candidates, exchange).map(({ endpoint }) => endpoint.contextLength)
+  return active.order?.(candidates, exchange).map(({ endpoint }) => endpoint.contextLength)
 }
 
 t.test('candidates that take half of the input go first, in their own order', async t => {
@@ -42,8 +42,8 @@ t.test('when none does, the largest goes first', async t => {
 
 t.test('the answer keeps its room, but never more than half', async t => {
   const lengthFor = (more: object) => {
-    const { step, exchange } = stepFor('x'.repeat(10_000), more)
-    void step.address?.(exchange, endpointOf(4_000))
+    const { active, exchange } = activeFor('x'.repeat(10_000), more)
+    void active.fitTo?.(exchange, endpointOf(4_000))
     return JSON.stringify(exchange.prompt.input).replace(/[^x]/g, '').length
   }
   const room = (tokens: number, more: object) => {
@@ -57,9 +57,9 @@ t.test('the answer keeps its room, but never more than half', async t => {
 
 t.test('what fits, and what has no known bound, stays as it is', async t => {
   for (const context of [20_000, null]) {
-    const { step, exchange } = stepFor('x'.repeat(10_000))
+    const { active, exchange } = activeFor('x'.repeat(10_000))
     const { prompt } = exchange
-    void step.address?.(exchange, endpointOf(context))
+    void active.fitTo?.(exchange, endpointOf(context))
     t.equal(exchange.prompt, prompt)
     t.same(exchange.pipeline, [])
   }
@@ -67,19 +67,19 @@ t.test('what fits, and what has no known bound, stays as it is', async t => {
 
 t.test('unasked it works for models with a small context alone', async t => {
   const { request } = scriptedExchange()
-  t.equal(plugin.step(null, { ...request, model: 'acme/large' }), null)
-  t.ok(plugin.step(null, { ...request, model: 'acme/small' }))
+  t.equal(plugin.activate(null, { ...request, model: 'acme/large' }), null)
+  t.ok(plugin.activate(null, { ...request, model: 'acme/small' }))
   const { model: _model, ...rest } = request
-  t.ok(plugin.step(null, { ...rest, models: ['acme/large', 'acme/small'] }))
-  t.equal(plugin.step(null, { ...rest, models: ['acme/large'] }), null)
+  t.ok(plugin.activate(null, { ...rest, models: ['acme/large', 'acme/small'] }))
+  t.equal(plugin.activate(null, { ...rest, models: ['acme/large'] }), null)
 })
 
 t.test('unasked, the larger endpoint of a request is not compressed for', async t => {
   const exchange = scriptedExchange()
-  const step = plugin.step(null, { ...exchange.request, model: 'acme/small' })
+  const active = plugin.activate(null, { ...exchange.request, model: 'acme/small' })
   exchange.prompt = { ...exchange.prompt, input: 'x'.repeat(20_000) }
-  void step?.address?.(exchange, endpointOf(10_000))
+  void active?.fitTo?.(exchange, endpointOf(10_000))
   t.same(exchange.pipeline, [])
-  void step?.address?.(exchange, endpointOf(8_192))
+  void active?.fitTo?.(exchange, endpointOf(8_192))
   t.match(exchange.pipeline, [{ type: 'context_compression' }])
 })

@@ -15,19 +15,19 @@ async function parse(run: Run, parts = [part('one')]) {
   const scripted = scriptedExchange()
   const request = { ...scripted.request, input: [{ role: 'user' as const, content: parts }] }
   const exchange = { ...scripted, request, prompt: request }
-  const step = createFileParser({
+  const plugin = createFileParser({
     tasks: { run },
     fetchPage: null,
     ocr: null,
     takesFiles: () => false,
     takesImages: () => false,
     policyAgainst: () => null,
-  }).step({ id: 'file-parser' }, request)
-  const address = async () => await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
+  }).activate({ id: 'file-parser' }, request)
+  const fit = async () => await plugin?.fitTo?.(exchange, scriptedEndpoint('openai-chat'))
   try {
-    await address()
+    await fit()
     // As for the next candidate.
-    await address()
+    await fit()
     return { error: null, prompt: exchange.prompt }
   } catch (error) {
     return { error, prompt: exchange.prompt }
@@ -89,7 +89,7 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
     const input = [{ role: 'user' as const, content: [{ type: 'input_file' as const, file_data }] }]
     const request = { ...scripted.request, input }
     const exchange = { ...scripted, request, prompt: request }
-    const step = createFileParser({
+    const plugin = createFileParser({
       tasks: { run: () => Promise.reject(new Error('it is not read here')) },
       fetchPage: null,
       ocr: async () => {
@@ -99,8 +99,8 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
       takesFiles: () => false,
       takesImages: () => false,
       policyAgainst: () => null,
-    }).step({ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }, request)
-    await step?.address?.(exchange, scriptedEndpoint('openai-chat'))
+    }).activate({ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }, request)
+    await plugin?.fitTo?.(exchange, scriptedEndpoint('openai-chat'))
   }
   const path = 'input[0].content[0].file_data'
   const large = Buffer.alloc(50 * 1024 * 1024 + 1)

@@ -1,21 +1,14 @@
 /** What healing does where the pool or the end of the answer gets in its way; the rest is in test/contract. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { Turn } from '../../src/plugins/plugin.ts'
+import type { Turn } from '../../src/gateway/exchange.ts'
 import { createResponseHealing, type ResponseHealingParts } from '../../src/plugins/response-healing.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import { TaskError } from '../../src/tasks/failure.ts'
 import { repairJson } from '../../src/tasks/repair-json.ts'
-import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
+import { scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
 
-const attempt = {
-  endpoint: scriptedEndpoint('openai-chat'),
-  credential: null,
-  isByok: false,
-  ownKey: null,
-  status: 200,
-  error: null,
-}
+const attempt = scriptedRecord()
 
 const turnOf = (text: string, more: Partial<Turn> = {}, fields: object = {}): Turn => ({
   attempt,
@@ -33,17 +26,17 @@ const turnOf = (text: string, more: Partial<Turn> = {}, fields: object = {}): Tu
     },
   ],
   finish: 'stop',
-  call: 1,
+  number: 1,
   ...more,
 })
 
 type Run = ResponseHealingParts['tasks']['runInlineOr']
 const repairing = (async (_: string, input: Parameters<typeof repairJson>[0]) => repairJson(input)) as Run
 
-function stepOf(run: Run, settings: { id: 'response-healing' } | null = { id: 'response-healing' }) {
+function activeOf(run: Run, settings: { id: 'response-healing' } | null = { id: 'response-healing' }) {
   const { request } = scriptedExchange()
   const text = { format: { type: 'json_object' as const } }
-  return createResponseHealing({ tasks: { runInlineOr: run } }).step(settings, {
+  return createResponseHealing({ tasks: { runInlineOr: run } }).activate(settings, {
     ...request,
     stream: false,
     text,
@@ -52,7 +45,7 @@ function stepOf(run: Run, settings: { id: 'response-healing' } | null = { id: 'r
 
 async function heal(turn: Turn, run: Run = repairing) {
   const exchange = scriptedExchange()
-  const output = (await stepOf(run)?.finish?.(turn, exchange)) ?? []
+  const output = (await activeOf(run)?.finish?.(turn, exchange)) ?? []
   return { output, pipeline: exchange.pipeline }
 }
 
@@ -102,9 +95,9 @@ t.test('healing ends with the exchange', async t => {
     ending.abort(gone)
     return Promise.reject(new TaskError('cancelled'))
   }
-  await t.rejects(Promise.resolve(stepOf(run)?.finish?.(turnOf('{a: 1}'), exchange)), gone)
+  await t.rejects(Promise.resolve(activeOf(run)?.finish?.(turnOf('{a: 1}'), exchange)), gone)
 })
 
 t.test('a request that does not ask for it is not healed', async t => {
-  t.equal(stepOf(repairing, null), null)
+  t.equal(activeOf(repairing, null), null)
 })

@@ -1,27 +1,22 @@
 /** Which answers are checked, and what happens when they cannot be; the rest is in test/contract. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { Turn } from '../../src/plugins/plugin.ts'
+import type { Turn } from '../../src/gateway/exchange.ts'
 import { createStructuredOutput, type StructuredOutputParts } from '../../src/plugins/structured-output.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
 import { TaskError } from '../../src/tasks/failure.ts'
-import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
+import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
 
 type Run = StructuredOutputParts['tasks']['run']
 const checking = (async (_: string, input: Parameters<typeof checkSchema>[0]) => checkSchema(input)) as Run
 
 const turnOf = (finish: Turn['finish'], supported: readonly string[] | null = []): Turn => ({
-  attempt: {
+  attempt: scriptedRecord({
     endpoint: {
       ...scriptedEndpoint('openai-chat'),
       supportedParameters: supported === null ? null : new Set(supported),
     },
-    credential: null,
-    isByok: false,
-    ownKey: null,
-    status: 200,
-    error: null,
-  },
+  }),
   output: [
     {
       type: 'message',
@@ -32,19 +27,19 @@ const turnOf = (finish: Turn['finish'], supported: readonly string[] | null = []
     },
   ],
   finish,
-  call: 1,
+  number: 1,
 })
 
 async function check(turn: Turn, run: Run = checking, exchange = scriptedExchange()) {
   const schema = { type: 'object' }
-  const step = createStructuredOutput({ tasks: { run } }).step(null, {
+  const active = createStructuredOutput({ tasks: { run } }).activate(null, {
     ...exchange.request,
     stream: false,
     text: { format: { type: 'json_schema', name: 'a', strict: true, schema } },
   })
   let error: unknown = null
   try {
-    await step?.finish?.(turn, exchange)
+    await active?.finish?.(turn, exchange)
   } catch (thrown) {
     error = thrown
   }
@@ -85,9 +80,9 @@ t.test('the check ends with the exchange', async t => {
   t.equal(error, gone)
 })
 
-t.test('requests without a schema have no step', async t => {
+t.test('a request without a schema has nothing to check', async t => {
   const { request } = scriptedExchange()
-  const { step } = createStructuredOutput({ tasks: { run: checking } })
-  t.equal(step(null, request), null)
-  t.equal(step(null, { ...request, text: { format: { type: 'json_object' } } }), null)
+  const plugin = createStructuredOutput({ tasks: { run: checking } })
+  t.equal(plugin.activate(null, request), null)
+  t.equal(plugin.activate(null, { ...request, text: { format: { type: 'json_object' } } }), null)
 })

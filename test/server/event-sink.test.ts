@@ -1,8 +1,10 @@
 /** What piles up for a reader that is slow: whole turns, however large, and few of them. */
 import t, { type Test } from 'tap'
 import type { HttpRequest } from '../../src/api/handler.ts'
-import { HeldSink } from '../../src/gateway/answer/held-sink.ts'
+import { Answer } from '../../src/gateway/answer/answer.ts'
+import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { EventSink } from '../../src/server/event-sink.ts'
 import { RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -103,13 +105,19 @@ t.test('who goes on turn after turn for a slow reader is stopped when 4 MiB have
 
 t.test('large events that were held back reach a reader that is slow at first', async t => {
   const front = await start(t, async (sink, { signal }) => {
-    const held = new HeldSink(sink)
-    for (let number = 0; number < 3; number++) held.write(event(number, 6 * MIB))
-    const passed = held.pass(signal)
+    const asked = parseResponsesRequest({ model: 'acme/fast-1', input: 'hi' })
+    const answer = new Answer(sink, echoRequest(asked, { id: 'gen-1-x', createdAt: 1, model: '' }))
+    answer.openTurn(true)
+    answer.begin('acme/fast-1', [])
+    answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
+    for (let count = 0; count < 3; count++) {
+      answer.take({ kind: 'text', item: 0, part: 0, text: 'x'.repeat(6 * MIB), logprobs: null })
+    }
+    const passed = answer.pass(signal)
     await turns(5)
     front.client.socket.resume()
     await passed
-    held.end()
+    sink.end()
   })
   await front.client.untilEnd(STREAM_END)
   t.ok(front.client.bytes > 18 * MIB)

@@ -67,6 +67,20 @@ export function scriptedEndpoint(format: FormatName, quirks: readonly Quirk[] = 
   }
 }
 
+/** The account of an attempt that was answered. */
+export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord {
+  return {
+    endpoint: scriptedEndpoint('openai-chat'),
+    credential: null,
+    isByok: false,
+    ownKey: null,
+    upstreamId: null,
+    status: 200,
+    error: null,
+    ...more,
+  }
+}
+
 export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {}): Exchange {
   const request = parseResponsesRequest({
     model: 'acme/scripted',
@@ -118,24 +132,17 @@ export function startScripted(
     timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
     hashEndUser: () => 'u',
   }
-  const record: AttemptRecord = {
-    endpoint,
-    credential: null,
-    isByok: false,
-    ownKey: null,
-    upstreamId: null,
-    status: null,
-    error: null,
-  }
+  const record = scriptedRecord({ endpoint, status: null })
   const { id, createdAt, request, prompt } = exchange
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }))
   answer.openTurn(false)
   const mayRelay =
     FORMATS[endpoint.format].dialect === answer.relays && !endpoint.provider.quirks.includes('no-relay')
+  const debug: Readonly<Record<string, unknown>>[] = []
   const run = new Attempt(deps, exchange, record, {
     prompt,
     relayTo: mayRelay ? answer : null,
-    echo: request.debug?.echo_upstream_body === true ? [] : null,
+    echo: request.debug?.echo_upstream_body === true ? debug : null,
   })
   const target = new AnswerTarget({
     clock: systemClock,
@@ -145,7 +152,7 @@ export function startScripted(
     model: endpoint.modelId,
     guarding: null,
     calls: null,
-    debug: [],
+    debug,
   })
   const over = run.run(target).then(
     finish => answer.finish(finish.reason, { ...ENDING, serviceTier: finish.serviceTier }),

@@ -115,6 +115,7 @@ export class Answer {
 
   /** Forgets the running turn, which nobody has seen, so that another attempt may take its place. */
   dropTurn(): void {
+    if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
     this.#draft?.take()
     this.#begun = this.#begunBefore
@@ -232,6 +233,7 @@ export class Answer {
     } finally {
       this.#silent = false
       this.#next += count
+      if (count > 0 && this.#sink.live) this.#turnSeen = true
     }
   }
 

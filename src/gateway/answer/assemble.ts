@@ -25,6 +25,8 @@ export class Assembler {
   readonly #emit: EmitEvent
   /** Open items of the running turn, by the numbers of its decoder. */
   readonly #open = new Map<number, ItemBuilder>()
+  /** Open items of our own. */
+  readonly #own = new Set<ItemBuilder>()
   /** By output index; an item stands here in its begun form until it is done. */
   #output: OutputItem[] = []
   /** Output index at which the running turn begins. */
@@ -113,11 +115,13 @@ export class Assembler {
     for (const [at, key] of keys.entries()) {
       this.#close(key, null, at === keys.length - 1 ? lastStatus : 'completed')
     }
+    for (const builder of [...this.#own]) this.endItem(builder, null, lastStatus)
   }
 
   /** Begins an item of our own between two turns, such as the call of a server tool. */
   addItem(item: HostedStart): ItemBuilder {
     const builder = buildItem({ type: 'hosted', item }, this.#output.length, this.#emit)
+    this.#own.add(builder)
     this.#add(builder)
     return builder
   }
@@ -125,6 +129,7 @@ export class Assembler {
   /** Ends an item that `addItem` has begun. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     const item = builder.close(fields, status)
+    this.#own.delete(builder)
     this.#output[builder.outputIndex] = item
     this.#emit({
       type: 'response.output_item.done',

@@ -4,44 +4,48 @@ import { systemClock } from '../../../src/clock.ts'
 import { NO_CREDENTIALS } from '../../../src/credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../../src/errors.ts'
 import { FORMATS } from '../../../src/formats/table.ts'
-import { settle } from '../../../src/gateway/accounting/account.ts'
+import { AbandonedReplies } from '../../../src/gateway/abandoned-replies.ts'
+import { type CallFigures, settle } from '../../../src/gateway/accounting/account.ts'
 import { FinalSink } from '../../../src/gateway/answer/sink.ts'
-import { Drains } from '../../../src/gateway/drains.ts'
-import type { Attempt } from '../../../src/gateway/exchange.ts'
+import type { AttemptRecord } from '../../../src/gateway/exchange.ts'
 import { prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
-import { NO_STEPS } from '../../../src/gateway/plugin-chain.ts'
+import { NO_PLUGINS } from '../../../src/gateway/plugin-chain.ts'
 import { createGateway } from '../../../src/gateway/respond.ts'
 import { createPins, Stickiness } from '../../../src/gateway/routing/sticky.ts'
 import { FREE } from '../../../src/limits/quota.ts'
 import { createLog } from '../../../src/log/log.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
-import { openMarks } from '../../../src/metrics/stages.ts'
+import { Stopwatch } from '../../../src/metrics/stages.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { createHttpClient } from '../../../src/upstream/http-client.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
-import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
+import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
-function failed(code: FailureCode, status: number | null): Attempt {
-  const error = new GatewayError(code, 'no')
-  const endpoint = scriptedEndpoint('openai-chat')
-  return { endpoint, credential: null, isByok: false, ownKey: null, status, error }
+const SILENT: CallFigures = { usage: null, finish: null, outputCharacters: 0 }
+
+function failed(code: FailureCode, status: number | null): AttemptRecord {
+  return scriptedRecord({ status, error: new GatewayError(code, 'no') })
 }
 
 t.test('what a guardrail stopped was read at least, whether a word of it was said or not', async t => {
   for (const code of ['permission_denied', 'guardrail_unavailable'] as const) {
     const exchange = scriptedExchange({ input: 'x'.repeat(400) })
-    settle(exchange, failed(code, 200), null, null, 0)
-    t.match(exchange, { accounting: 'estimated', usage: { inputTokens: 100, outputTokens: 0 }, cost: 100 })
+    settle(exchange, failed(code, 200), SILENT)
+    t.match(exchange.bill, {
+      accounting: 'estimated',
+      total: { usage: { inputTokens: 100, outputTokens: 0 }, cost: 100 },
+      cost: 100,
+    })
     const unasked = scriptedExchange()
-    settle(unasked, failed(code, null), null, null, 0)
-    t.match(unasked, { accounting: 'none', usage: null, cost: null }, 'nobody was asked')
+    settle(unasked, failed(code, null), SILENT)
+    t.match(unasked.bill, { accounting: 'none', total: null, cost: null }, 'nobody was asked')
   }
   const broken = scriptedExchange()
-  settle(broken, failed('provider_unavailable', 200), null, null, 0)
-  t.match(broken, { accounting: 'none', usage: null, cost: null })
+  settle(broken, failed('provider_unavailable', 200), SILENT)
+  t.match(broken.bill, { accounting: 'none', total: null, cost: null })
 })
 
 t.test('a reply that guardrails could not look at is charged for, although it is withheld', async t => {
@@ -73,7 +77,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       onAbort: 'cancel',
     }),
     ledger: { append: record => void records.push(record), find: async () => null },
-    drains: new Drains(),
+    abandoned: new AbandonedReplies(),
     client,
     formats: FORMATS,
     clock: systemClock,
@@ -86,7 +90,8 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     hashEndUser: () => 'u',
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, admit: () => FREE },
-    stepsOf: NO_STEPS,
+    plugins: NO_PLUGINS,
+    tools: new Map(),
     guard: {
       request: () => ({
         restrictions: null,
@@ -104,7 +109,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       dialect: 'responses',
       withMetadata: false,
       dataRegion: null,
-      marks: openMarks(systemClock.monotonicMs()),
+      watch: new Stopwatch(systemClock.monotonicMs()),
       signal: new AbortController().signal,
     },
     new FinalSink(),

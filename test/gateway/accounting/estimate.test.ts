@@ -1,7 +1,11 @@
 import t from 'tap'
 import { estimateRequest, estimateUsage } from '../../../src/gateway/accounting/estimate.ts'
+import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
+import { createMetrics } from '../../../src/metrics/metrics.ts'
+import { createAlignment } from '../../../src/plugins/alignment.ts'
 import { parseResponsesRequest } from '../../../src/protocol/request.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
+import { TestClock } from '../../support/test-clock.ts'
 
 const asked = (input: unknown, more: Record<string, unknown> = {}) =>
   parseResponsesRequest({ model: 'a/b', input, ...more })
@@ -171,9 +175,23 @@ t.test('a message that may be asked for again is worth all of its calls', async 
     pricing: { prompt: 1, completion: 2, request: 5, inputCacheRead: null, inputCacheWrite: null },
   }
   const candidates = [{ endpoint, credential: null }]
+  const fails = () => Promise.reject(new Error('nobody asks'))
+  const chains = createPluginChains([
+    createAlignment({
+      ask: fails,
+      clock: new TestClock(),
+      metrics: createMetrics(),
+      tasks: { runInlineOr: fails },
+      evaluator: null,
+      hipaaWorkspaces: [],
+      policyAgainst: () => null,
+      timeoutMs: 1,
+    }),
+  ])
   const worth = (settings: object) => {
     const plugins = [{ id: 'alignment', rules: ['Be kind'], ...settings }]
-    return estimateRequest(asked('x'.repeat(400), { max_output_tokens: 60, plugins }), candidates)
+    const request = asked('x'.repeat(400), { max_output_tokens: 60, plugins })
+    return estimateRequest(request, candidates, chains.of(request)?.maxCalls)
   }
   const once = { cost: 100 + 60 * 2 + 5, tokens: 160 }
   t.match(worth({ max_retries: 0 }), once)

@@ -1,21 +1,16 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
+import { chargeOf } from '../../../src/gateway/accounting/cost.ts'
 import { usageRecord } from '../../../src/gateway/accounting/usage-record.ts'
-import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
+import type { AttemptRecord } from '../../../src/gateway/exchange.ts'
+import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 
 /** An exchange with one attempt that was answered. */
-function answered(fields: Record<string, unknown> = {}) {
+function answered(fields: Record<string, unknown> = {}, record: Partial<AttemptRecord> = {}) {
   const exchange = scriptedExchange(fields)
-  exchange.attempts.push({
-    endpoint: scriptedEndpoint('openai-chat'),
-    credential: null,
-    isByok: false,
-    ownKey: null,
-    status: 200,
-    error: null,
-  })
-  exchange.accounting = 'exact'
-  exchange.finish = { reason: 'stop', native: 'stop' }
+  exchange.attempts.push(scriptedRecord(record))
+  exchange.bill.charge(chargeOf(used(1), scriptedEndpoint('openai-chat').pricing, true))
+  exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
   return exchange
 }
 
@@ -29,10 +24,8 @@ const used = (tokens: number) => ({
 })
 
 t.test('texts of a provider are cut and made fit for every database', async t => {
-  const exchange = answered()
-  exchange.upstreamId = `a\0b\ud800${'x'.repeat(1_000)}`
-  exchange.serviceTier = '\0'
-  exchange.finish = { reason: 'other', native: 'y'.repeat(257) }
+  const exchange = answered({}, { upstreamId: `a\0b\ud800${'x'.repeat(1_000)}` })
+  exchange.finish = { reason: 'other', native: 'y'.repeat(257), serviceTier: '\0' }
   const record = usageRecord(exchange, null, 5)
   t.equal(record.upstreamId, `a\ufffdb\ufffd${'x'.repeat(252)}`)
   t.equal(record.serviceTier, '\ufffd')
@@ -41,8 +34,8 @@ t.test('texts of a provider are cut and made fit for every database', async t =>
 
 t.test('counts and costs that no provider can mean stay within what is summed exactly', async t => {
   const exchange = answered()
-  exchange.usage = used(Number.MAX_SAFE_INTEGER)
-  exchange.cost = 1e30
+  const usage = used(Number.MAX_SAFE_INTEGER)
+  exchange.bill.charge({ usage, inputCost: 1e30, outputCost: 0, cost: 1e30, exact: true })
   const record = usageRecord(exchange, null, 5)
   t.match(record, { inputTokens: 1e12, outputTokens: 1e12, reasoningTokens: 1e12, webSearchRequests: 1e12 })
   t.equal(record.cost, Number.MAX_SAFE_INTEGER)
@@ -51,7 +44,7 @@ t.test('counts and costs that no provider can mean stay within what is summed ex
 t.test('the outcome follows how the exchange ended', async t => {
   const finished = (reason: 'stop' | 'tool_calls' | 'length' | 'content_filter') => {
     const exchange = answered()
-    exchange.finish = { reason, native: null }
+    exchange.finish = { reason, native: null, serviceTier: null }
     return usageRecord(exchange, null, 5).outcome
   }
   t.equal(finished('stop'), 'completed')
