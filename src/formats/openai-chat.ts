@@ -6,7 +6,7 @@
 import type { Format } from './format.ts'
 import { ChatDecoder } from './openai-chat/decode.ts'
 import { encodeChat } from './openai-chat/encode.ts'
-import { chatFailure } from './openai-chat/error.ts'
+import { chatFailure } from './openai-chat/failure.ts'
 
 export const openaiChat: Format = {
   name: 'openai-chat',

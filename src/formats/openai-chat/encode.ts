@@ -8,7 +8,7 @@ import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { inexpressible } from '../inexpressible.ts'
-import { chatMessages } from './messages.ts'
+import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 
 /** Fields that go out under the same name when they are set. */

@@ -7,7 +7,7 @@ import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../inexpressible.ts'
 import { filled, type Json, parsedJson, record, records } from '../json.ts'
 import { isSpent, refusedItem } from '../replayed.ts'
-import { encodePart } from './media.ts'
+import { encodePart } from './parts.ts'
 
 type Turn = 'user' | 'model' | 'results'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { encodeContents } from '../../../src/formats/google-gemini/contents.ts'
+import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
 import { parseResponsesRequest } from '../../../src/protocol/request.ts'
 import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
 
