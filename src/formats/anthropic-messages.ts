@@ -9,6 +9,8 @@ import type { Format } from './format.ts'
 
 export const anthropicMessages: Format = {
   name: 'anthropic-messages',
+  dialect: 'messages',
+  filesByLink: true,
   encode: encodeMessages,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new MessageDecoder(emit),

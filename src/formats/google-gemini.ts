@@ -9,6 +9,8 @@ import { geminiFailure } from './google-gemini/failure.ts'
 
 export const googleGemini: Format = {
   name: 'google-gemini',
+  dialect: null,
+  filesByLink: true,
   encode: encodeGemini,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new GeminiDecoder(emit),

@@ -10,6 +10,8 @@ import { chatFailure } from './openai-chat/failure.ts'
 
 export const openaiChat: Format = {
   name: 'openai-chat',
+  dialect: 'chat-completions',
+  filesByLink: false,
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new ChatDecoder(emit),

@@ -10,6 +10,8 @@ import { ownReasoning } from './openai-responses/own-reasoning.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',
+  dialect: 'responses',
+  filesByLink: true,
   encode: encodeResponses,
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
   /** With the endpoint at hand, reasoning that does not say whose it is is named after its provider. */

@@ -1,6 +1,7 @@
 /** What one try sends to its provider, and what of it must not be told again. Serve threads. */
 import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
+import { outgoingRequest } from '../formats/outgoing.ts'
 import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
@@ -23,7 +24,7 @@ export function wireRequest(
   const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
   return format.encode(
     {
-      request: fitRequest(exchange.prompt, endpoint),
+      request: outgoingRequest(fitRequest(exchange.prompt, endpoint), format, exchange.dialect),
       stream: exchange.request.stream === true,
       endUser: user === null ? null : tools.hashEndUser(exchange.caller.organizationId, user),
     },

@@ -108,10 +108,9 @@ function outputConfig(request: ResponsesRequest, effort: string | null): WireBlo
   return effort === null ? schema : { ...schema, effort }
 }
 
-/** `stop` is a field of the chat vocabulary that passes here when a client sends it. */
-function stopSequences(request: ResponsesRequest): readonly string[] | null {
-  const { stop } = request as { readonly stop?: unknown }
-  const given = typeof stop === 'string' ? [stop] : Array.isArray(stop) ? stop : []
-  const sequences = given.filter((one): one is string => typeof one === 'string' && one !== '')
+/** An empty sequence would end every reply at once; the API refuses it. */
+function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
+  const given = typeof stop === 'string' ? [stop] : (stop ?? [])
+  const sequences = given.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences
 }
