@@ -76,6 +76,11 @@ const FATE_OF: ReadonlyMap<string, Fate> = new Map<string, Fate>([
   ...UNDECLARED.map(name => [name, 'gateway'] as const),
 ])
 
+/** True for a field of the validated request. */
+export function isDeclared(name: string): boolean {
+  return Object.hasOwn(FATES, name)
+}
+
 /** True for a field that neither the request nor the gateway knows. */
 export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)

@@ -8,7 +8,7 @@ import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { inexpressible } from '../inexpressible.ts'
-import { isUnknownField } from '../outgoing.ts'
+import { isDeclared } from '../outgoing.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 
@@ -99,7 +99,7 @@ function refuse(request: ResponsesRequest): void {
 function unknownFields(request: ResponsesRequest): [string, unknown][] {
   const limited = typeof request.max_output_tokens === 'number'
   return Object.entries(request).filter(
-    ([name]) => isUnknownField(name) && !OWN_NAMES.has(name) && !(limited && LIMITS.has(name)),
+    ([name]) => !isDeclared(name) && !OWN_NAMES.has(name) && !(limited && LIMITS.has(name)),
   )
 }
 

@@ -90,11 +90,6 @@ const FIELDS: readonly Row[] = [
     adds: { top_a: 0.2, repetition_penalty: 1.1, prediction: { type: 'content', content: 'x' } },
   },
   {
-    name: 'names that such gateways know',
-    request: { transforms: [], usage: {}, conversation: 'c' },
-    adds: {},
-  },
-  {
     name: "the gateway's own fields never leave",
     request: {
       models: ['a/b'],
