@@ -11,8 +11,8 @@ import { oneMore } from '../reply-bounds.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
-import { ChatMessage } from './message.ts'
-import { ChatReasoning } from './reasoning.ts'
+import { ChatMessage, says } from './message.ts'
+import { ChatReasoning, thinkingTexts } from './reasoning.ts'
 import { chatUsage, finishOf } from './usage.ts'
 
 export class ChatDecoder implements Decoder {
@@ -221,7 +221,7 @@ export class ChatDecoder implements Decoder {
       switch (part['type']) {
         case 'thinking':
         case 'reasoning':
-          for (const text of texts(part['thinking'] ?? part['reasoning'] ?? part['text'])) {
+          for (const text of thinkingTexts(part['thinking'] ?? part['reasoning'] ?? part['text'])) {
             if (this.#reasoning.text(text)) this.#thought = true
           }
           break
@@ -284,26 +284,4 @@ export class ChatDecoder implements Decoder {
     this.#calls.finish(reason === 'length' || reason === 'content_filter')
     this.#emit({ kind: 'finish', reason, native: this.#native, serviceTier: this.#serviceTier })
   }
-}
-
-/** Texts of a thinking part: a string, or a list of `{type:"text", text}`. */
-function texts(value: unknown): readonly string[] {
-  if (typeof value === 'string') return [value]
-  return (list(value) ?? []).map(part => filled(record(part)?.['text'])).filter(text => text !== null)
-}
-
-/** Whether a delta holds anything of the reply itself. */
-function says(delta: Json): boolean {
-  return [
-    'content',
-    'reasoning_content',
-    'reasoning',
-    'reasoning_details',
-    'tool_calls',
-    'refusal',
-    'images',
-  ].some(name => {
-    const value = delta[name]
-    return typeof value === 'string' || Array.isArray(value) ? value.length > 0 : record(value) !== null
-  })
 }

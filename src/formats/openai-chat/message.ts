@@ -4,7 +4,7 @@
  */
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { list, record } from '../json.ts'
+import { type Json, list, record } from '../json.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
 
 export class ChatMessage {
@@ -107,4 +107,20 @@ export class ChatMessage {
 function isLogprob(value: unknown): value is Logprob {
   const token = record(value)
   return token !== null && typeof token['token'] === 'string' && typeof token['logprob'] === 'number'
+}
+
+/** True when a delta holds anything of the reply itself. */
+export function says(delta: Json): boolean {
+  return [
+    'content',
+    'reasoning_content',
+    'reasoning',
+    'reasoning_details',
+    'tool_calls',
+    'refusal',
+    'images',
+  ].some(name => {
+    const value = delta[name]
+    return typeof value === 'string' || Array.isArray(value) ? value.length > 0 : record(value) !== null
+  })
 }
