@@ -10,7 +10,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
 import type { ReasoningFormat } from './reasoning-format.ts'
 
-/** A request as an encoder sees it: validated, routed, with nothing in it that must not leave the house. */
+/** A request as an encoder sees it: validated, routed, and stripped by `outgoingRequest`. */
 export interface ModelRequest {
   readonly request: ResponsesRequest
   readonly stream: boolean
@@ -159,8 +159,13 @@ export interface Decoder {
 
 export interface Format {
   readonly name: FormatName
-  /** The client dialect whose stream frames are this format's; null: none. */
+  /**
+   * The client dialect whose stream frames are this format's own: such frames can be relayed as they come, and
+   * unknown fields of such callers go on. Null when no dialect speaks like it.
+   */
   readonly dialect: DialectName | null
+  /** True when a file may be given by its address; otherwise it has to travel inside the request. */
+  readonly filesByLink: boolean
   /** @throws GatewayError `unprocessable` when the request holds something this format cannot express. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing

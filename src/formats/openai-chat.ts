@@ -6,11 +6,12 @@
 import type { Format } from './format.ts'
 import { ChatDecoder } from './openai-chat/decode.ts'
 import { encodeChat } from './openai-chat/encode.ts'
-import { chatFailure } from './openai-chat/error.ts'
+import { chatFailure } from './openai-chat/failure.ts'
 
 export const openaiChat: Format = {
   name: 'openai-chat',
   dialect: 'chat-completions',
+  filesByLink: false,
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new ChatDecoder(emit),

@@ -5,16 +5,17 @@ import type { Endpoint } from '../providers/provider.ts'
 import type { Delta, Format } from './format.ts'
 import { ResponsesDecoder } from './openai-responses/decode.ts'
 import { encodeResponses } from './openai-responses/encode.ts'
-import { replyFailure } from './openai-responses/failure.ts'
+import { responsesFailure } from './openai-responses/failure.ts'
 import { ownReasoning } from './openai-responses/own-reasoning.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',
   dialect: 'responses',
+  filesByLink: true,
   encode: encodeResponses,
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
   /** With the endpoint at hand, reasoning that does not say whose it is is named after its provider. */
   decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint) =>
     new ResponsesDecoder(emit, endpoint === undefined ? null : ownReasoning(endpoint.provider.slug)),
-  failure: replyFailure,
+  failure: responsesFailure,
 } as const satisfies Format

@@ -1,6 +1,7 @@
 /** What one try sends to its provider, and what of it must not be told again. Serve threads. */
 import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
+import { outgoingRequest } from '../formats/outgoing.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
@@ -25,7 +26,7 @@ export function wireRequest(
   const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
   return format.encode(
     {
-      request: fitRequest(prompt, endpoint),
+      request: outgoingRequest(fitRequest(prompt, endpoint), format, exchange.dialect),
       stream: exchange.request.stream === true,
       endUser: user === null ? null : deps.hashEndUser(exchange.caller.organizationId, user),
     },

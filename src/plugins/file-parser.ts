@@ -21,6 +21,8 @@ export interface FileParserParts extends FileReaderParts {
   readonly takesFiles: (modelId: string) => boolean
   /** True if the model takes images, also those of a document. */
   readonly takesImages: (modelId: string) => boolean
+  /** True if the format can pass a file by its URL. */
+  readonly filesByLink: (format: Endpoint['format']) => boolean
   readonly policyAgainst: PolicyAgainst
 }
 
@@ -31,8 +33,6 @@ type Endpoint = AttemptRecord['endpoint']
 const FILES_MAX = 16
 /** For all documents of a request together: more than any model reads. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
-/** Formats that cannot pass a file by its URL. */
-const LINKLESS: ReadonlySet<Endpoint['format']> = new Set<Endpoint['format']>(['openai-chat'])
 
 export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> {
   return {
@@ -117,7 +117,7 @@ class ActiveFileParser implements ActivePlugin {
     reader: FileReader,
   ): Promise<void> {
     const inlined = new Map<string, string>()
-    if (LINKLESS.has(format) && this.#parts.fetchPage !== null) {
+    if (!this.#parts.filesByLink(format) && this.#parts.fetchPage !== null) {
       for (const document of documents)
         if (document.source.kind === 'link') inlined.set(document.source.text, await reader.inlined(document))
     }

@@ -34,7 +34,16 @@ const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, nu
 const NOT_OFFERED = 'is not offered by this gateway yet'
 
 /** In this order; the first that objects is told. */
-const RULES: readonly Rule[] = [modelPresent, models, nothingStored, prompt, tools, plugins, inputItems]
+const RULES: readonly Rule[] = [
+  modelPresent,
+  models,
+  nothingStored,
+  oneChoice,
+  prompt,
+  tools,
+  plugins,
+  inputItems,
+]
 
 /** Why a well-formed request cannot be served, as `<path>: …`; null when it can. */
 export function refusal(request: ResponsesRequest): string | null {
@@ -86,6 +95,15 @@ function nothingStored(request: ResponsesRequest): string | null {
   if (request.store === true) return 'store: must be false: responses are not stored'
   if ((request as { conversation?: unknown }).conversation != null) {
     return 'conversation: must be null: conversations are not stored; send the full history in input'
+  }
+  return null
+}
+
+/** A reply has one answer: other choices would be paid for and lost. */
+function oneChoice(request: ResponsesRequest): string | null {
+  for (const field of ['n', 'best_of'] as const) {
+    const asked = (request as Readonly<Record<string, unknown>>)[field]
+    if (asked != null && asked !== 1) return `${field}: must be 1: a response has one answer`
   }
   return null
 }

@@ -223,6 +223,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     ...modelFacts(catalog),
+    filesByLink: format => FORMATS[format].filesByLink,
   })
   const gateway = createGateway({
     ...upstream,

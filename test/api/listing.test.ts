@@ -107,7 +107,8 @@ t.test('filters narrow the list', async t => {
   t.same(ids('input_modalities=audio'), [])
   t.same(ids('supported_parameters=tools,top_k'), ['acme/fast-1', 'acme/open', 'other/fast:free'])
   t.same(ids('supported_parameters=reasoning'), ['acme/open', 'other/fast:free'])
-  t.same(ids('supported_parameters=seed'), [])
+  t.same(ids('supported_parameters=seed'), ['acme/open', 'other/fast:free'])
+  t.same(ids('supported_parameters=luck'), [])
   t.same(ids('q=&supported_parameters=&input_modalities='), ids(''), 'empty means not given')
 })
 

@@ -52,6 +52,24 @@ t.test('what a provider ran by itself is left out where it has no form', async t
   }
 })
 
+t.test('the time that the gateway told is a call and its output at every provider', async t => {
+  const output = '{"datetime":"2026-03-01T09:00:00Z","timezone":"UTC"}'
+  const pair = (call_id: string): readonly Item[] => [
+    { type: 'function_call', call_id, name: 'datetime', arguments: '{"timezone":"UTC"}' },
+    { type: 'function_call_output', call_id, output },
+  ]
+  for (const format of NAMES) {
+    for (const prefix of ['gateway', 'openrouter']) {
+      const told = { type: `${prefix}:datetime`, datetime: '2026-03-01T09:00:00Z', timezone: 'UTC' }
+      const named = { ...told, id: 'gdt_1', status: 'completed' }
+      const of = (items: readonly Item[]) => bodyOf(format, [USER, ...items, SAID, USER])
+      t.strictSame(of([named]), of(pair('gdt_1')), `${prefix} at ${format}`)
+      t.strictSame(of([told]), of(pair('call_1')), `${prefix} without an id at ${format}`)
+      t.match(JSON.stringify(of([named])), /2026-03-01T09:00:00Z/)
+    }
+  }
+})
+
 t.test('a provider of the Responses format gets back only what is from one', async t => {
   const input = (item: Item) => (bodyOf('openai-responses', [USER, item, USER]) as { input: Item[] }).input
   for (const item of [CODE, IMAGE, ...SPENT.slice(2, 5)]) {

@@ -64,6 +64,7 @@ t.test('the plugins that requests may name are those of the table', async t => {
     hasSmallContext: () => false,
     takesFiles: () => false,
     takesImages: () => false,
+    filesByLink: () => false,
     fetchPage: null,
     ocr: null,
   })

@@ -21,6 +21,7 @@ async function parse(run: Run, parts = [part('one')]) {
     ocr: null,
     takesFiles: () => false,
     takesImages: () => false,
+    filesByLink: () => false,
     policyAgainst: () => null,
   }).activate({ id: 'file-parser' }, request)
   const fit = async () => await plugin?.fitTo?.(exchange, scriptedEndpoint('openai-chat'))
@@ -98,6 +99,7 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
       },
       takesFiles: () => false,
       takesImages: () => false,
+      filesByLink: () => false,
       policyAgainst: () => null,
     }).activate({ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }, request)
     await plugin?.fitTo?.(exchange, scriptedEndpoint('openai-chat'))

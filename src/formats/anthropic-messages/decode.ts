@@ -6,7 +6,7 @@
  * and no provider was seen to leave one out. Anything less is a cut reply.
  */
 import { GatewayError } from '../../errors.ts'
-import type { Decoder, Delta, FinishReason } from '../format.ts'
+import type { Decoder, Delta } from '../format.ts'
 import {
   filled,
   type Json,
@@ -23,20 +23,7 @@ import { type Block, IGNORED, impliedBlock, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
 import { Output } from './output.ts'
-import { serviceTierOf, UsageCount } from './usage.ts'
-
-/**
- * Every other word is `other`. `pause_turn` is among them: the provider stopped a long run of its own tools,
- * and the caller goes on by sending the reply back.
- */
-const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
-  ['end_turn', 'stop'],
-  ['stop_sequence', 'stop'],
-  ['tool_use', 'tool_calls'],
-  ['max_tokens', 'length'],
-  ['model_context_window_exceeded', 'length'],
-  ['refusal', 'content_filter'],
-])
+import { finishReason, serviceTierOf, UsageCount } from './usage.ts'
 
 export class MessageDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
@@ -206,7 +193,7 @@ export class MessageDecoder implements Decoder {
     if (native === 'refusal') this.#refuse()
     this.#output.endMessage()
     this.#finished = true
-    const reason = FINISH.get(native) ?? 'other'
+    const reason = finishReason(native)
     this.#emit({ kind: 'finish', reason, native, serviceTier: serviceTierOf(this.#usage.raw) })
   }
 

@@ -8,10 +8,10 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { inexpressible } from '../inexpressible.ts'
+import { conversation } from './input.ts'
 import { cacheControl, type WireBlock } from './parts.ts'
 import { generation } from './thinking.ts'
 import { type NamedTool, toolbox } from './tools.ts'
-import { conversation } from './turns.ts'
 
 /** The version of the API this format was written against; there has been no later one since. */
 const API_VERSION = '2023-06-01'
@@ -28,7 +28,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
-export function encode({ request, stream, endUser }: ModelRequest, endpoint: Endpoint): WireRequest {
+export function encodeMessages({ request, stream, endUser }: ModelRequest, endpoint: Endpoint): WireRequest {
   refuseUnknownModes(request)
   const { system, turns, tools: added, effort, compacted } = conversation(request)
   const own = (request.tools ?? []).map((tool, index): NamedTool => ({ tool, path: `tools[${index}]` }))
@@ -108,10 +108,9 @@ function outputConfig(request: ResponsesRequest, effort: string | null): WireBlo
   return effort === null ? schema : { ...schema, effort }
 }
 
-/** `stop` is a field of the chat vocabulary that passes here when a client sends it. */
-function stopSequences(request: ResponsesRequest): readonly string[] | null {
-  const { stop } = request as { readonly stop?: unknown }
-  const given = typeof stop === 'string' ? [stop] : Array.isArray(stop) ? stop : []
-  const sequences = given.filter((one): one is string => typeof one === 'string' && one !== '')
+/** An empty sequence would end every reply at once; the API refuses it. */
+function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
+  const given = typeof stop === 'string' ? [stop] : (stop ?? [])
+  const sequences = given.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences
 }

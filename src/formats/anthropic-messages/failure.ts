@@ -34,7 +34,7 @@ export function bodyError(status: number | null, value: unknown): GatewayError |
 }
 
 /** The meaning of a reply with a status other than 2xx. */
-export function failure(status: number, body: string): GatewayError {
+export function messagesFailure(status: number, body: string): GatewayError {
   const value = parsedJson(body) ?? null
   const error = bodyError(status, value)
   if (error !== null) return error

@@ -8,7 +8,7 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { EFFORT_SHARES, type Effort } from '../effort.ts'
-import type { Turn } from './turns.ts'
+import type { Turn } from './input.ts'
 
 /**
  * Length of a reply when neither the caller nor the catalogue names one; the API requires a number, and every

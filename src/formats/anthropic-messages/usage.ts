@@ -1,5 +1,5 @@
 /**
- * Anthropic's token counts brought to the gateway's meaning. Pure. Hot path.
+ * The tail of a Messages reply: token counts brought to the gateway's meaning, and how it ended. Pure. Hot path.
  *
  * Counts are cumulative: what a later event says replaces what an earlier one said, and what it leaves out stays.
  * `input_tokens` there are only the tokens that no cache had a part in, so cache reads and writes are added.
@@ -7,9 +7,25 @@
  * although it is billed: it is added. Steps of other models (an advisor, a declined fallback) are not ours to
  * price and are left out.
  */
-
-import type { Usage } from '../format.ts'
+import type { FinishReason, Usage } from '../format.ts'
 import { type Json, listOrEmpty, record, textOrEmpty, wholeNumber } from '../json.ts'
+
+/**
+ * Every other word is `other`. `pause_turn` is among them: the provider stopped a long run of its own tools,
+ * and the caller goes on by sending the reply back.
+ */
+const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['tool_use', 'tool_calls'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['refusal', 'content_filter'],
+])
+
+export function finishReason(native: string): FinishReason {
+  return FINISH.get(native) ?? 'other'
+}
 
 const TIERS: ReadonlyMap<string, string> = new Map([
   ['standard', 'default'],

@@ -32,15 +32,6 @@ export interface PlacedAnnotation {
   readonly annotation: Annotation
 }
 
-/** Whether a candidate's metadata can still bring citations: then its messages have to stay open. */
-export function mayCite(candidate: Json): boolean {
-  return (
-    record(candidate['groundingMetadata']) !== null ||
-    record(candidate['citationMetadata']) !== null ||
-    record(candidate['urlContextMetadata']) !== null
-  )
-}
-
 export class Citations {
   readonly #citations: Citation[] = []
   readonly #seen = new Set<string>()
@@ -51,6 +42,11 @@ export class Citations {
   /** Distinct searches that were made, in their order. */
   get queries(): readonly string[] {
     return [...this.#queries]
+  }
+
+  /** How many distinct searches were made. */
+  get searches(): number {
+    return this.#queries.size
   }
 
   get sources(): readonly string[] {

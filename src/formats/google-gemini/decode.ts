@@ -7,15 +7,14 @@
 import { GatewayError } from '../../errors.ts'
 import type { Logprob } from '../../protocol/items.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
-import { filled, type Json, jsonText, parsedFrame, record, records } from '../json.ts'
+import { filled, type Json, parsedFrame, record } from '../json.ts'
 import { oneMore } from '../reply-bounds.ts'
-import { Citations, mayCite, type SaidText } from './citations.ts'
-import { CodeRun, codeItem } from './code.ts'
-import { errorOf, failureOf, promptBlocked } from './errors.ts'
-import { finishReason, NOT_FINISHED } from './finish.ts'
-import { logprobsOf } from './logprobs.ts'
-import { PartialArguments } from './partial-arguments.ts'
-import { tierOf, usageOf } from './usage.ts'
+import { GeminiCalls } from './calls.ts'
+import { firstCandidate, readCandidate } from './candidate.ts'
+import { Citations, type SaidText } from './citations.ts'
+import { errorOf, failureOf, promptBlocked } from './failure.ts'
+import { CodeRun, codeBegun, imageBegun, searchBegun, tellImage, tellSearch } from './hosted.ts'
+import { finishReason, tierOf, usageOf } from './usage.ts'
 
 interface OpenMessage extends SaidText {
   open: boolean
@@ -23,6 +22,7 @@ interface OpenMessage extends SaidText {
 
 export class GeminiDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
+  readonly #calls: GeminiCalls
   readonly #citations = new Citations()
   readonly #messages: OpenMessage[] = []
   #items = 0
@@ -32,8 +32,6 @@ export class GeminiDecoder implements Decoder {
   /** Signatures of the open message; they follow it as items of their own, so as not to cut it. */
   #held: string[] = []
   #code: CodeRun | null = null
-  #call: { readonly item: number; readonly args: PartialArguments } | null = null
-  #called = false
   /** Whether citations for text already said may still come. */
   #citing = false
   #finish: string | null = null
@@ -41,6 +39,10 @@ export class GeminiDecoder implements Decoder {
 
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
+    this.#calls = new GeminiCalls(emit, start => {
+      this.#interrupt('call')
+      return this.#open(start)
+    })
   }
 
   frame(_event: string, data: string): void {
@@ -55,8 +57,8 @@ export class GeminiDecoder implements Decoder {
     if (native === null) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was finished')
     }
-    const reason = finishReason(native, this.#called)
-    this.#closeCall('incomplete')
+    const reason = finishReason(native, this.#calls.any)
+    this.#calls.close('incomplete')
     this.#closeCode()
     if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)
     this.#cite()
@@ -83,7 +85,7 @@ export class GeminiDecoder implements Decoder {
 
     const metadata = record(chunk['usageMetadata'])
     if (metadata !== null) {
-      const usage = usageOf(metadata, this.#citations.queries.length)
+      const usage = usageOf(metadata, this.#citations.searches)
       if (usage !== null) this.#emit({ kind: 'usage', usage })
       this.#serviceTier = tierOf(metadata) ?? this.#serviceTier
     }
@@ -99,14 +101,15 @@ export class GeminiDecoder implements Decoder {
   }
 
   #candidate(candidate: Json): void {
-    if (mayCite(candidate)) this.#citing = true
-    let logprobs = logprobsOf(record(candidate['logprobsResult']))
-    for (const part of records(record(candidate['content'])?.['parts'])) {
-      if (this.#part(part, logprobs)) logprobs = null
+    const { parts, finish, cites, logprobs } = readCandidate(candidate)
+    if (cites) this.#citing = true
+    let unsaid = logprobs
+    for (const element of parts) {
+      const part = record(element)
+      if (part !== null && this.#part(part, unsaid)) unsaid = null
     }
-    this.#citations.read(candidate)
-    const reason = filled(candidate['finishReason'])
-    if (reason !== null && reason !== NOT_FINISHED) this.#finish = reason
+    if (cites) this.#citations.read(candidate)
+    if (finish !== null) this.#finish = finish
   }
 
   /** True when the log probabilities of the chunk went out with this part. */
@@ -123,7 +126,7 @@ export class GeminiDecoder implements Decoder {
     const result = record(part['codeExecutionResult'])
     const data = record(part['inlineData'])
     const tool = record(part['toolCall'])
-    if (call !== null) this.#functionCall(call, signature)
+    if (call !== null) this.#calls.take(call, signature)
     else if (code !== null) this.#executableCode(code, signature)
     else if (result !== null) this.#codeResult(result)
     else if (data !== null) this.#inlineData(data, part['thought'] === true, signature)
@@ -151,7 +154,7 @@ export class GeminiDecoder implements Decoder {
       if (signature !== null) this.#signature(signature)
       return false
     }
-    this.#closeCall('completed')
+    this.#calls.close('completed')
     this.#closeCode()
     if (this.#reasoning !== null) {
       this.#closeReasoning(signature)
@@ -206,35 +209,9 @@ export class GeminiDecoder implements Decoder {
     for (const signature of held) this.#signature(signature)
   }
 
-  #functionCall(call: Json, signature: string | null): void {
-    const name = filled(call['name'])
-    if (name === null) {
-      // A piece of the call before; without one it names nothing that could be called.
-      if (this.#call === null) return
-      this.#call.args.pieces(call['partialArgs'])
-      if (call['willContinue'] !== true) this.#closeCall('completed')
-      return
-    }
-    this.#interrupt('call')
-    this.#called = true
-    const extra = signature === null ? null : { signature }
-    const item = this.#open({ type: 'function_call', id: null, callId: filled(call['id']), name, extra })
-    if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
-      const args = new PartialArguments()
-      this.#call = { item, args }
-      args.whole(record(call['args']) ?? {})
-      args.pieces(call['partialArgs'])
-      if (call['willContinue'] !== true) this.#closeCall('completed')
-      return
-    }
-    const args = call['args']
-    this.#emit({ kind: 'arguments', item, text: typeof args === 'string' ? args : jsonText(args ?? {}) })
-    this.#emit({ kind: 'close', item, fields: null })
-  }
-
   #executableCode(code: Json, signature: string | null): void {
     this.#interrupt('code')
-    this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
+    this.#code = new CodeRun(this.#emit, this.#openHosted(codeBegun(code)), signature)
     this.#code.code(code)
   }
 
@@ -242,7 +219,7 @@ export class GeminiDecoder implements Decoder {
     if (this.#code === null || this.#code.ran) {
       // The result of code that was not shown.
       this.#interrupt('code')
-      this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(result)), null)
+      this.#code = new CodeRun(this.#emit, this.#openHosted(codeBegun(result)), null)
     }
     this.#finish = null
     this.#code.result(result)
@@ -259,18 +236,12 @@ export class GeminiDecoder implements Decoder {
       return
     }
     this.#interrupt('image')
-    const item = this.#openHosted({ type: 'image_generation_call', status: 'in_progress', result: null })
-    for (const stage of ['in_progress', 'generating', 'completed']) {
-      this.#emit({ kind: 'progress', item, name: `image_generation_call.${stage}`, fields: {} })
-    }
-    const format = type.slice('image/'.length)
-    const fields = { status: 'completed', result: base64, output_format: format }
-    this.#emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
+    tellImage(this.#emit, this.#openHosted(imageBegun()), type, base64, signature)
   }
 
   /** Another kind of content begins: what was being said before it is complete. */
   #interrupt(by: 'reasoning' | 'call' | 'code' | 'image'): void {
-    this.#closeCall('completed')
+    this.#calls.close('completed')
     this.#closeCode()
     if (by !== 'reasoning' && this.#reasoning !== null) this.#closeReasoning(null)
     const message = this.#message
@@ -290,14 +261,6 @@ export class GeminiDecoder implements Decoder {
     if (this.#reasoning === null) return
     this.#emit({ kind: 'close', item: this.#reasoning, fields: signature === null ? null : { signature } })
     this.#reasoning = null
-  }
-
-  #closeCall(status: 'completed' | 'incomplete'): void {
-    if (this.#call === null) return
-    const { item, args } = this.#call
-    this.#call = null
-    this.#emit({ kind: 'arguments', item, text: jsonText(args) })
-    this.#emit({ kind: 'close', item, fields: status === 'completed' ? null : { status } })
   }
 
   #closeCode(): void {
@@ -322,21 +285,9 @@ export class GeminiDecoder implements Decoder {
     for (const [url, opened] of this.#citations.pages) this.#searched({ type: 'open_page', url }, opened)
   }
 
-  #searched(action: Readonly<Record<string, unknown>>, succeeded: boolean): void {
-    const item = this.#openHosted({ type: 'web_search_call', status: 'in_progress', action })
-    for (const stage of succeeded
-      ? ['in_progress', 'searching', 'completed']
-      : ['in_progress', 'searching']) {
-      this.#emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
-    }
-    this.#emit({ kind: 'close', item, fields: { status: succeeded ? 'completed' : 'failed' } })
+  #searched(action: Json, succeeded: boolean): void {
+    tellSearch(this.#emit, this.#openHosted(searchBegun(action)), succeeded)
   }
-}
-
-/** Candidates beside the first are never asked for; index 0 may be left out, as all zeros may. */
-function firstCandidate(candidates: unknown): Json | null {
-  const first = (candidate: Json) => candidate['index'] === undefined || candidate['index'] === 0
-  return records(candidates).find(first) ?? null
 }
 
 function refuseBlocked(feedback: Json): void {

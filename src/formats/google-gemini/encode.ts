@@ -7,7 +7,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { inexpressible } from '../inexpressible.ts'
 import { filled, type Json, record, strings } from '../json.ts'
-import { encodeContents } from './contents.ts'
+import { encodeContents } from './input.ts'
 import { isSigning, modelPath } from './model.ts'
 import { thinkingConfig } from './thinking.ts'
 import { encodeTools } from './tools.ts'
@@ -49,10 +49,10 @@ function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
   set('maxOutputTokens', request.max_output_tokens)
   set('presencePenalty', request.presence_penalty)
   set('frequencyPenalty', request.frequency_penalty)
-  const { stop, seed } = request as { readonly stop?: unknown; readonly seed?: unknown }
-  const stops = typeof stop === 'string' ? [stop] : strings(stop)
+  const { stop } = request
+  const stops = strings(typeof stop === 'string' ? [stop] : stop)
   if (stops.length > 0) config['stopSequences'] = stops
-  if (Number.isSafeInteger(seed)) config['seed'] = seed
+  if (Number.isSafeInteger(request.seed)) config['seed'] = request.seed
   if (request.top_logprobs != null && request.top_logprobs > 0) {
     config['responseLogprobs'] = true
     config['logprobs'] = request.top_logprobs

@@ -1,5 +1,5 @@
-/** `usageMetadata` brought to the gateway's meaning of tokens. Pure. */
-import type { Usage } from '../format.ts'
+/** The tail of a Gemini reply: `usageMetadata` brought to the gateway's meaning of tokens, and how it ended. Pure. */
+import type { FinishReason, Usage } from '../format.ts'
 import { count, filled, type Json } from '../json.ts'
 
 /** Null when the metadata counts nothing: some chunks carry only the kind of traffic. */
@@ -47,4 +47,26 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 /** The service tier that answered, in the gateway's words; null when it is not told. */
 export function tierOf(metadata: Json): string | null {
   return TIERS.get(filled(metadata['serviceTier']) ?? filled(metadata['trafficType']) ?? '') ?? null
+}
+
+/** Reasons that are not here (an internal fault, a malformed call, a word of tomorrow) are `other`. */
+const REASONS: ReadonlyMap<string, FinishReason> = new Map([
+  ['STOP', 'stop'],
+  ['MAX_TOKENS', 'length'],
+  ['SAFETY', 'content_filter'],
+  ['RECITATION', 'content_filter'],
+  ['BLOCKLIST', 'content_filter'],
+  ['PROHIBITED_CONTENT', 'content_filter'],
+  ['SPII', 'content_filter'],
+  ['MODEL_ARMOR', 'content_filter'],
+  // Why a prompt is refused; seen here only when output came before the refusal.
+  ['JAILBREAK', 'content_filter'],
+  ['IMAGE_SAFETY', 'content_filter'],
+  ['IMAGE_PROHIBITED_CONTENT', 'content_filter'],
+  ['IMAGE_RECITATION', 'content_filter'],
+])
+
+export function finishReason(native: string, called: boolean): FinishReason {
+  const reason = REASONS.get(native) ?? 'other'
+  return reason === 'stop' && called ? 'tool_calls' : reason
 }

@@ -4,44 +4,20 @@
  * transcript becomes text. The last finish reason and the last usage win; both may be told early or twice.
  */
 import { GatewayError } from '../../errors.ts'
-import type { Annotation, Logprob } from '../../protocol/items.ts'
-import type { Decoder, Delta, FinishReason } from '../format.ts'
+import type { Decoder, Delta } from '../format.ts'
 import { filled, type Json, list, parsedFrame, record } from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
 import { oneMore } from '../reply-bounds.ts'
 import { ChatCalls } from './calls.ts'
-import { bareErrorIn, errorIn } from './error.ts'
-import { ChatHosted, chatAnnotation, replyCitations } from './hosted.ts'
-import { ChatReasoning } from './reasoning.ts'
-import { chatUsage } from './usage.ts'
-
-/** Words for the end beside OpenAI's own, seen at providers; what is not here is `other`. */
-const FINISH: ReadonlyMap<string, FinishReason> = new Map([
-  ['stop', 'stop'],
-  ['end_turn', 'stop'],
-  ['stop_sequence', 'stop'],
-  ['length', 'length'],
-  ['max_tokens', 'length'],
-  ['model_length', 'length'],
-  ['model_context_window_exceeded', 'length'],
-  ['tool_calls', 'tool_calls'],
-  ['function_call', 'tool_calls'],
-  ['tool_use', 'tool_calls'],
-  ['content_filter', 'content_filter'],
-  ['sensitive', 'content_filter'],
-  ['refusal', 'content_filter'],
-])
-
-/** Words that say that the reply broke off: `error` codes as `providerFailure` knows them. */
-const BROKEN: ReadonlyMap<string, string> = new Map([
-  ['error', 'server_error'],
-  ['abort', 'server_error'],
-  ['network_error', 'server_error'],
-  ['insufficient_system_resource', 'overloaded_error'],
-])
+import { bareErrorIn, errorIn } from './failure.ts'
+import { ChatHosted } from './hosted.ts'
+import { ChatMessage, says } from './message.ts'
+import { ChatReasoning, thinkingTexts } from './reasoning.ts'
+import { chatUsage, finishOf } from './usage.ts'
 
 export class ChatDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
+  readonly #message: ChatMessage
   readonly #reasoning: ChatReasoning
   readonly #calls: ChatCalls
   readonly #hosted: ChatHosted
@@ -50,14 +26,8 @@ export class ChatDecoder implements Decoder {
   #ended = false
   #upstreamId: string | null = null
 
-  /** The open message, the number of its part being written and that part's kind. */
-  #message: number | null = null
-  #part = -1
-  #partKind: 'text' | 'refusal' | null = null
-  #textUnits = 0
-  #spoke = false
-  #logprobs: Logprob[] | null = null
-  #annotations: Annotation[] = []
+  /** Reasoning came, if nothing else did. */
+  #thought = false
   #citations: readonly unknown[] | null = null
   #searchResults: readonly unknown[] | null = null
 
@@ -73,7 +43,8 @@ export class ChatDecoder implements Decoder {
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
     const next = () => this.#nextItem()
-    this.#reasoning = new ChatReasoning(emit, next, () => this.#closeMessage())
+    this.#message = new ChatMessage(emit, next, () => this.#reasoning.close())
+    this.#reasoning = new ChatReasoning(emit, next, () => this.#message.close())
     this.#calls = new ChatCalls(emit, next)
     this.#hosted = new ChatHosted(emit, next)
   }
@@ -88,9 +59,7 @@ export class ChatDecoder implements Decoder {
     const body = this.#parse(data)
     const choices = list(body['choices'])
     this.#common(body, choices)
-    const error =
-      errorIn(body) ?? (event === 'error' || choices === null ? bareErrorIn(body, event === 'error') : null)
-    if (error !== null) throw providerFailure(error)
+    if (choices === null || event === 'error' || body['error'] != null) this.#failed(event, body, choices)
     if (choices === null) return
     for (const element of choices) {
       const choice = record(element)
@@ -144,15 +113,39 @@ export class ChatDecoder implements Decoder {
         this.#emit({ kind: 'start', upstreamId, model })
       }
     }
-    this.#serviceTier = filled(body['service_tier']) ?? this.#serviceTier
-    const usage = record(body['usage']) ?? record(record(body['x_groq'])?.['usage'])
-    if (usage !== null) {
-      if (choices === null || choices.length === 0) this.#usageAlone = true
-      this.#serviceTier ??= filled(usage['service_tier'])
-      this.#emit({ kind: 'usage', usage: chatUsage(usage) })
+    let usage: Json | null = null
+    let groq: unknown
+    for (const key in body) {
+      switch (key) {
+        case 'service_tier':
+          this.#serviceTier = filled(body[key]) ?? this.#serviceTier
+          break
+        case 'usage':
+          usage = record(body[key])
+          break
+        case 'x_groq':
+          groq = body[key]
+          break
+        case 'citations':
+          this.#citations = list(body[key]) ?? this.#citations
+          break
+        case 'search_results':
+          this.#searchResults = list(body[key]) ?? this.#searchResults
+          break
+      }
     }
-    this.#citations = list(body['citations']) ?? this.#citations
-    this.#searchResults = list(body['search_results']) ?? this.#searchResults
+    usage ??= groq === undefined ? null : record(record(groq)?.['usage'])
+    if (usage === null) return
+    if (choices === null || choices.length === 0) this.#usageAlone = true
+    this.#serviceTier ??= filled(usage['service_tier'])
+    this.#emit({ kind: 'usage', usage: chatUsage(usage) })
+  }
+
+  /** @throws GatewayError when the frame tells an error */
+  #failed(event: string, body: Json, choices: readonly unknown[] | null): void {
+    const certain = event === 'error'
+    const error = errorIn(body) ?? (certain || choices === null ? bareErrorIn(body, certain) : null)
+    if (error !== null) throw providerFailure(error)
   }
 
   #choice(choice: Json, body: Json): void {
@@ -165,7 +158,7 @@ export class ChatDecoder implements Decoder {
       this.#whole = typeof choice['finish_reason'] === 'string'
     }
     if (message !== null) {
-      this.#keepLogprobs(choice)
+      this.#message.keepLogprobs(choice['logprobs'])
       this.#say(message)
     }
     const finish = filled(choice['finish_reason'])
@@ -175,23 +168,38 @@ export class ChatDecoder implements Decoder {
     }
   }
 
+  /** Takes what is there in one order, whatever the order of the keys. Most deltas hold nothing but content. */
   #say(message: Json): void {
+    let content: unknown
+    let more = false
+    for (const key in message) {
+      const value = message[key]
+      if (key === 'content') content = value
+      else if (key !== 'role' && value !== null && value !== '') more = true
+    }
+    if (more) this.#beforeContent(message)
+    if (typeof content === 'string') this.#message.text(content)
+    else if (Array.isArray(content)) this.#parts(content as readonly unknown[])
+    if (more) this.#afterContent(message)
+  }
+
+  #beforeContent(message: Json): void {
     this.#signed(message)
-    if (this.#reasoning.take(message)) this.#spoke = true
+    if (this.#reasoning.take(message)) this.#thought = true
     const executed = list(message['executed_tools'])
     if (executed !== null && executed.length > 0) {
       this.#reasoning.close()
       for (let at = 0; at < executed.length; at++) this.#hosted.executed(executed[at], at, this.#upstreamId)
     }
     const annotations = list(message['annotations'])
-    if (annotations !== null) this.#annotate(annotations)
-    const content = message['content']
-    if (typeof content === 'string') this.#text(content)
-    else if (Array.isArray(content)) this.#parts(content as readonly unknown[])
+    if (annotations !== null) this.#message.annotate(annotations)
+  }
+
+  #afterContent(message: Json): void {
     const refusal = filled(message['refusal'])
-    if (refusal !== null) this.#refuse(refusal)
+    if (refusal !== null) this.#message.refuse(refusal)
     const transcript = filled(record(message['audio'])?.['transcript'])
-    if (transcript !== null) this.#text(transcript)
+    if (transcript !== null) this.#message.text(transcript)
     const images = list(message['images'])
     if (images !== null) for (const image of images) this.#image(image)
     const calls = list(message['tool_calls'])
@@ -207,14 +215,14 @@ export class ChatDecoder implements Decoder {
     for (const element of parts) {
       const part = record(element)
       if (part === null) {
-        if (typeof element === 'string') this.#text(element)
+        if (typeof element === 'string') this.#message.text(element)
         continue
       }
       switch (part['type']) {
         case 'thinking':
         case 'reasoning':
-          for (const text of texts(part['thinking'] ?? part['reasoning'] ?? part['text'])) {
-            if (this.#reasoning.text(text)) this.#spoke = true
+          for (const text of thinkingTexts(part['thinking'] ?? part['reasoning'] ?? part['text'])) {
+            if (this.#reasoning.text(text)) this.#thought = true
           }
           break
         case 'image_url':
@@ -222,61 +230,20 @@ export class ChatDecoder implements Decoder {
           break
         case 'refusal': {
           const refusal = filled(part['refusal'])
-          if (refusal !== null) this.#refuse(refusal)
+          if (refusal !== null) this.#message.refuse(refusal)
           break
         }
         default: {
           const text = filled(part['text'])
-          if (text !== null) this.#text(text)
+          if (text !== null) this.#message.text(text)
         }
       }
     }
   }
 
-  #text(text: string): void {
-    if (text === '') return
-    const item = this.#write('text')
-    const logprobs = this.#logprobs
-    this.#logprobs = null
-    this.#textUnits += text.length
-    this.#emit({ kind: 'text', item, part: this.#part, text, logprobs })
-    if (this.#annotations.length > 0) this.#flushAnnotations()
-  }
-
-  #refuse(text: string): void {
-    const item = this.#write('refusal')
-    this.#emit({ kind: 'refusal', item, part: this.#part, text })
-  }
-
-  /** The message to write to, its current part being of this kind. */
-  #write(kind: 'text' | 'refusal'): number {
-    this.#spoke = true
-    this.#reasoning.close()
-    if (this.#message === null) {
-      this.#message = this.#nextItem()
-      this.#part = -1
-      this.#partKind = null
-      this.#emit({ kind: 'open', item: this.#message, start: { type: 'message', id: null, phase: null } })
-    }
-    if (this.#partKind !== kind) {
-      this.#part++
-      this.#partKind = kind
-      this.#textUnits = 0
-    }
-    return this.#message
-  }
-
-  #closeMessage(): void {
-    if (this.#message === null) return
-    const item = this.#message
-    this.#flushAnnotations()
-    this.#message = null
-    this.#emit({ kind: 'close', item, fields: null })
-  }
-
   #image(image: unknown): void {
     this.#reasoning.close()
-    this.#closeMessage()
+    this.#message.close()
     this.#hosted.image(image, this.#upstreamId)
   }
 
@@ -296,40 +263,14 @@ export class ChatDecoder implements Decoder {
     this.#reasoning.close()
   }
 
-  /** Annotations may come before the text they belong to; they wait for it. */
-  #annotate(raw: readonly unknown[]): void {
-    for (const element of raw) {
-      const annotation = chatAnnotation(element)
-      if (annotation !== null) this.#annotations.push(annotation)
-    }
-    if (this.#message !== null && this.#partKind === 'text') this.#flushAnnotations()
-  }
-
-  #flushAnnotations(): void {
-    if (this.#message === null || this.#partKind !== 'text') return
-    for (const annotation of this.#annotations) {
-      this.#emit({ kind: 'annotation', item: this.#message, part: this.#part, annotation })
-    }
-    this.#annotations = []
-  }
-
-  /** Log probabilities wait for the text they belong to: a chunk may carry them ahead. */
-  #keepLogprobs(choice: Json): void {
-    const content = list(record(choice['logprobs'])?.['content'])
-    if (content === null || content.length === 0) return
-    this.#logprobs ??= []
-    for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
-  }
-
   #spokeAtAll(): boolean {
-    return this.#spoke || this.#calls.any || this.#hosted.any
+    return this.#thought || this.#message.any || this.#calls.any || this.#hosted.any
   }
 
   #complete(): void {
     this.#ended = true
-    const reason = this.#finish === null ? 'other' : (FINISH.get(this.#finish) ?? 'other')
-    const broken = BROKEN.get(this.#finish ?? '')
-    if (broken !== undefined) {
+    const { reason, broken } = finishOf(this.#finish)
+    if (broken !== null) {
       throw providerFailure({ status: null, code: broken, message: 'The provider broke the reply off' })
     }
     if (reason === 'content_filter' && !this.#spokeAtAll()) {
@@ -338,39 +279,9 @@ export class ChatDecoder implements Decoder {
         'The provider refused the request by its content policy',
       )
     }
-    if (this.#citations !== null || this.#searchResults !== null) {
-      this.#annotations.push(...replyCitations(this.#searchResults, this.#citations, this.#textUnits))
-    }
-    this.#flushAnnotations()
+    this.#message.cite(this.#searchResults, this.#citations)
     this.#reasoning.close()
     this.#calls.finish(reason === 'length' || reason === 'content_filter')
     this.#emit({ kind: 'finish', reason, native: this.#native, serviceTier: this.#serviceTier })
   }
-}
-
-/** Texts of a thinking part: a string, or a list of `{type:"text", text}`. */
-function texts(value: unknown): readonly string[] {
-  if (typeof value === 'string') return [value]
-  return (list(value) ?? []).map(part => filled(record(part)?.['text'])).filter(text => text !== null)
-}
-
-/** Whether a delta holds anything of the reply itself. */
-function says(delta: Json): boolean {
-  return [
-    'content',
-    'reasoning_content',
-    'reasoning',
-    'reasoning_details',
-    'tool_calls',
-    'refusal',
-    'images',
-  ].some(name => {
-    const value = delta[name]
-    return typeof value === 'string' || Array.isArray(value) ? value.length > 0 : record(value) !== null
-  })
-}
-
-function isLogprob(value: unknown): value is Logprob {
-  const token = record(value)
-  return token !== null && typeof token['token'] === 'string' && typeof token['logprob'] === 'number'
 }

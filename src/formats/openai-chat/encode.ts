@@ -1,14 +1,15 @@
 /**
  * A request as the body of POST /chat/completions. Pure.
- * Three groups of fields: those that a table renames, those that need a hand, and those that stay here. Fields
- * nobody knows are passed on. What the format cannot say is refused by its path, never dropped.
+ * Two groups of fields go out: those of the same name, and those that are translated. Unknown fields follow, which
+ * are still there only when the caller speaks this dialect. What the format cannot say is refused by its path.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { inexpressible } from '../inexpressible.ts'
-import { chatMessages } from './messages.ts'
+import { isDeclared } from '../outgoing.ts'
+import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 
 /** Fields that go out under the same name when they are set. */
@@ -21,46 +22,17 @@ const SAME_NAME: readonly (keyof ResponsesRequest)[] = [
   'prompt_cache_key',
   'prompt_cache_options',
   'image_config',
+  'stop',
+  'seed',
+  'logit_bias',
+  'min_p',
+  'top_a',
+  'repetition_penalty',
+  'prediction',
 ]
 
-/**
- * Fields that never leave under their own name: the gateway's own, those translated below, and those that a
- * client must not set behind our back.
- */
-const KEPT: ReadonlySet<string> = new Set([
-  'model',
-  'models',
-  'input',
-  'instructions',
-  'max_output_tokens',
-  'max_tool_calls',
-  'top_logprobs',
-  'parallel_tool_calls',
-  'background',
-  'include',
-  'metadata',
-  'modalities',
-  'plugins',
-  'previous_response_id',
-  'store',
-  'stream',
-  'service_tier',
-  'session_id',
-  'user',
-  'safety_identifier',
-  'cache_control',
-  'debug',
-  'provider',
-  'reasoning',
-  'route',
-  'prompt',
-  'stop_server_tools_when',
-  'text',
-  'tool_choice',
-  'tools',
-  'trace',
-  'truncation',
-  'preset',
+/** Names on the wire that the encoder writes itself: an unknown field of such a name cannot compete with it. */
+const OWN_NAMES: ReadonlySet<string> = new Set([
   'messages',
   'functions',
   'function_call',
@@ -126,7 +98,9 @@ function refuse(request: ResponsesRequest): void {
 
 function unknownFields(request: ResponsesRequest): [string, unknown][] {
   const limited = typeof request.max_output_tokens === 'number'
-  return Object.entries(request).filter(([name]) => !KEPT.has(name) && !(limited && LIMITS.has(name)))
+  return Object.entries(request).filter(
+    ([name]) => !isDeclared(name) && !OWN_NAMES.has(name) && !(limited && LIMITS.has(name)),
+  )
 }
 
 function limit(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): [string, unknown] {

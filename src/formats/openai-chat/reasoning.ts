@@ -178,3 +178,9 @@ function idAhead(details: readonly unknown[], at: number): string | null {
   }
   return null
 }
+
+/** Texts of a thinking part: a string, or a list of `{type:"text", text}`. */
+export function thinkingTexts(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [value]
+  return (list(value) ?? []).map(part => filled(record(part)?.['text'])).filter(text => text !== null)
+}

@@ -1,8 +1,8 @@
 /**
- * Token counts of Chat Completions providers brought to one meaning. Pure.
+ * The tail of a Chat Completions reply: its token counts brought to one meaning, and how it ended. Pure.
  * What each field counts differs by vendor; `total_tokens` tells which reading is right.
  */
-import type { Usage } from '../format.ts'
+import type { FinishReason, Usage } from '../format.ts'
 import { countOrZero, type Json, record } from '../json.ts'
 
 /**
@@ -59,4 +59,35 @@ function firstCount(...values: readonly unknown[]): number {
     if (found > 0) return found
   }
   return 0
+}
+
+/** Words for the end beside OpenAI's own, seen at providers; what is not here is `other`. */
+const FINISH: ReadonlyMap<string, FinishReason> = new Map([
+  ['stop', 'stop'],
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['length', 'length'],
+  ['max_tokens', 'length'],
+  ['model_length', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['tool_calls', 'tool_calls'],
+  ['function_call', 'tool_calls'],
+  ['tool_use', 'tool_calls'],
+  ['content_filter', 'content_filter'],
+  ['sensitive', 'content_filter'],
+  ['refusal', 'content_filter'],
+])
+
+/** Words that say that the reply broke off: `error` codes as `providerFailure` knows them. */
+const BROKEN: ReadonlyMap<string, string> = new Map([
+  ['error', 'server_error'],
+  ['abort', 'server_error'],
+  ['network_error', 'server_error'],
+  ['insufficient_system_resource', 'overloaded_error'],
+])
+
+/** The provider's word for the end in the gateway's words; `broken` is the error code of a reply that broke off. */
+export function finishOf(native: string | null): { reason: FinishReason; broken: string | null } {
+  if (native === null) return { reason: 'other', broken: null }
+  return { reason: FINISH.get(native) ?? 'other', broken: BROKEN.get(native) ?? null }
 }

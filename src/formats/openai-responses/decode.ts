@@ -4,44 +4,18 @@
  * by its `output_index`, and the final object only adds what no event has told.
  */
 import { GatewayError } from '../../errors.ts'
-import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
 import type { Decoder, Delta } from '../format.ts'
-import {
-  filled,
-  isRecord,
-  type Json,
-  parsedFrame,
-  recordOrEmpty,
-  records,
-  remainder,
-  wholeNumber,
-} from '../json.ts'
+import { filled, isRecord, type Json, parsedFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
 import { providerFailure } from '../provider-failure.ts'
 import type { ReasoningFormat } from '../reasoning-format.ts'
 import { tellsError, toldFailure } from './failure.ts'
-import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
-import { finishOf, isSearch, usageOf } from './usage.ts'
+import { isProgress, isSearch, progressFields } from './hosted.ts'
+import { type Form, formOf } from './item-parts.ts'
+import { isAgain, NO_INDEX, outputIndex, SlotLookup } from './lookup.ts'
+import { type Slot, Slots, startType } from './slots.ts'
+import { finishOf, usageOf } from './usage.ts'
 
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
-
-/** Items of providers that tell no output index are known by id alone. */
-const NO_INDEX = -1
-
-/** Progress names that may leave: those of hosted items in the documented list of events. */
-const PROGRESS: ReadonlySet<string> = new Set(
-  STREAM_EVENT_TYPES.filter(type =>
-    /^response\.(web_search|code_interpreter|image_generation|apply_patch|fusion)_call/.test(type),
-  ),
-)
-
-/** What envelopes an event; the rest is its own. */
-const ENVELOPE: ReadonlySet<string> = new Set([
-  'type',
-  'sequence_number',
-  'item_id',
-  'output_index',
-  'obfuscation',
-])
 
 function delta(form: Form, index: 'content_index' | 'summary_index'): Handler {
   return (decoder, event) => decoder.told(form, event, index, event['delta'], true)
@@ -113,9 +87,7 @@ const RUNNING: ReadonlySet<unknown> = new Set(['queued', 'in_progress'])
 export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #slots: Slots
-  /** By the provider's output index: the item that events of this index are about now. */
-  readonly #byIndex = new Map<number, Slot>()
-  #latest: Slot | null = null
+  readonly #lookup: SlotLookup
   #started = false
   #finished = false
 
@@ -123,6 +95,7 @@ export class ResponsesDecoder implements Decoder {
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
     this.#emit = emit
     this.#slots = new Slots(emit, reasoning)
+    this.#lookup = new SlotLookup(this.#slots)
   }
 
   frame(event: string, data: string): void {
@@ -131,7 +104,7 @@ export class ResponsesDecoder implements Decoder {
     const type = filled(value['type']) ?? event
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
-    else if (PROGRESS.has(type)) this.#progress(type, value)
+    else if (isProgress(type)) this.#progress(type, value)
     else if (type === '' || value['object'] === 'response') this.#body(value)
     // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
     else if (!type.startsWith('response.') && tellsError(value)) throw toldFailure(value, null)
@@ -153,9 +126,9 @@ export class ResponsesDecoder implements Decoder {
     const item = event['item']
     if (!isRecord(item)) return
     const index = outputIndex(event)
-    const known = this.#byIndex.get(index)
+    const known = this.#lookup.at(index)
     // Some providers announce an item twice; another id under a used index is another item.
-    if (known !== undefined && !known.closed && index !== NO_INDEX && isAgain(known, item)) return
+    if (known !== null && !known.closed && isAgain(known, item)) return
     this.#open(item, index)
   }
 
@@ -163,7 +136,7 @@ export class ResponsesDecoder implements Decoder {
     const item = event['item']
     if (!isRecord(item)) return
     const type = startType(item)
-    const known = this.#find({ output_index: event['output_index'], item_id: item['id'] })
+    const known = this.#lookup.find({ output_index: event['output_index'], item_id: item['id'] })
     const same = known !== null && known.type === type
     if (same && known.closed && isAgain(known, item)) return
     const slot = same && !known.closed ? known : this.#open(item, outputIndex(event))
@@ -201,7 +174,9 @@ export class ResponsesDecoder implements Decoder {
   /** Arguments of a call that no event has opened wait for the item itself: a call without a name cannot be told. */
   input(event: Json, text: unknown, piece: boolean): void {
     const slot =
-      this.#find(event) ?? this.#current(event, 'function_call') ?? this.#current(event, 'custom_tool_call')
+      this.#lookup.find(event) ??
+      this.#lookup.current(event, 'function_call') ??
+      this.#lookup.current(event, 'custom_tool_call')
     if (slot === null || slot.closed) return
     if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return
     if (!piece) this.#slots.completeInput(slot, text)
@@ -259,7 +234,7 @@ export class ResponsesDecoder implements Decoder {
   /** Adds from the final output what no event told; the output may be empty, shorter or under other ids. */
   #reconcile(response: Json): void {
     const finals = records(response['output']).filter(item => startType(item) !== null)
-    const matches = match(finals, this.#slots.all, this.#byIndex)
+    const matches = this.#lookup.match(finals)
     finals.forEach((item, at) => {
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
       if (slot !== null && !slot.closed) this.#slots.close(slot, item)
@@ -277,9 +252,9 @@ export class ResponsesDecoder implements Decoder {
   }
 
   #progress(type: string, event: Json): void {
-    const slot = this.#find(event)
+    const slot = this.#lookup.find(event)
     if (slot === null || slot.closed || slot.type !== 'hosted') return
-    this.#slots.progress(slot, type.slice('response.'.length), remainder(event, ENVELOPE) ?? {})
+    this.#slots.progress(slot, type.slice('response.'.length), progressFields(event))
   }
 
   #open(item: Json, index: number): Slot | null {
@@ -287,29 +262,14 @@ export class ResponsesDecoder implements Decoder {
     if (type === null) return null
     this.start({})
     const slot = this.#slots.open(type, item)
-    if (index !== NO_INDEX) this.#byIndex.set(index, slot)
-    this.#latest = slot
+    this.#lookup.add(slot, index)
     return slot
-  }
-
-  #find(event: Json): Slot | null {
-    const index = outputIndex(event)
-    if (index !== NO_INDEX) return this.#byIndex.get(index) ?? null
-    const id = filled(event['item_id'])
-    if (id === null) return this.#latest
-    return this.#slots.byId(id)
-  }
-
-  /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
-  #current(event: Json, type: Slot['type']): Slot | null {
-    const latest = this.#latest
-    return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
   }
 
   /** The item that takes this form; one that was never announced is opened by its first text. */
   #slotFor(form: Form, event: Json): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
-    const known = this.#find(event) ?? this.#current(event, type)
+    const known = this.#lookup.find(event) ?? this.#lookup.current(event, type)
     if (known !== null) return known.type === type && !known.closed ? known : null
     return this.#open({ type, id: event['item_id'] }, outputIndex(event))
   }
@@ -319,47 +279,4 @@ function parse(data: string): Json {
   const value = parsedFrame(data)
   if (isRecord(value)) return value
   throw toldFailure(value, null)
-}
-
-function outputIndex(event: Json): number {
-  return wholeNumber(event['output_index']) ?? NO_INDEX
-}
-
-function isAgain(known: Slot, item: Json): boolean {
-  return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
-}
-
-/**
- * For each final item the streamed one it repeats, if any: by id, else by call id, else by position, else the first
- * of its type that is left. In this order, so that ids that changed never hide an item and none is told twice.
- */
-function match(
-  finals: readonly Json[],
-  slots: readonly Slot[],
-  byIndex: ReadonlyMap<number, Slot>,
-): readonly (Slot | undefined)[] {
-  const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
-  const left = new Set(slots)
-  const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
-    finals.forEach((final, at) => {
-      if (matches[at] !== undefined || left.size === 0) return
-      const slot = choose(final, at)
-      if (slot === undefined || !left.has(slot) || slot.type !== startType(final)) return
-      if (slot.type === 'hosted' && slot.form['type'] !== final['type']) return
-      matches[at] = slot
-      left.delete(slot)
-    })
-  }
-  const ids = new Map(slots.flatMap(slot => (slot.id === null ? [] : [[slot.id, slot] as const])))
-  const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
-  pass(final => ids.get(filled(final['id']) ?? ''))
-  pass(final => calls.get(filled(final['call_id']) ?? ''))
-  pass((_, at) => byIndex.get(at))
-  const byKind = Map.groupBy(left, slot => kindOf(slot.type, slot.form))
-  pass(final => byKind.get(kindOf(startType(final), final))?.shift())
-  return matches
-}
-
-function kindOf(type: Slot['type'] | null, form: Json): string {
-  return `${type} ${form['type'] ?? 'message'}`
 }

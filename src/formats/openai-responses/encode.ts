@@ -1,46 +1,45 @@
 /**
- * Writes a request in the Responses wire format. Pure. Our vocabulary is nearly this format's own, so a body is the
- * request without what is ours: routing, plugins, identity, limits of our own tool loop. Unknown fields pass.
+ * Writes a request in the Responses wire format. Pure. Our vocabulary is nearly this format's own: what is named
+ * here goes out, and so do unknown fields, which are still there only when the caller speaks this dialect.
  */
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, recordOrEmpty, records, remainder } from '../json.ts'
+import { isUnknownField } from '../outgoing.ts'
 import { wireInput } from './input.ts'
 import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
 
 type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
-/** Fields that mean something to this gateway alone, or that it answers for itself. */
-const OURS_ALONE: ReadonlySet<string> = new Set([
-  'model',
-  'models',
-  'provider',
-  'plugins',
-  'preset',
-  'route',
-  'transforms',
-  'debug',
-  'trace',
-  'session_id',
-  'image_config',
-  'modalities',
-  // Marks a place for providers that cache only on demand; these cache by themselves.
-  'cache_control',
-  'stop_server_tools_when',
-  'background',
-  'store',
-  'previous_response_id',
-  'conversation',
-  'stream',
-  'usage',
-  // The end user goes out hashed or not at all.
-  'user',
-  'safety_identifier',
-])
+/** Fields that go out as they came. Those of the chat dialect are here only when a Responses caller sent them. */
+const SAME = [
+  'max_output_tokens',
+  'temperature',
+  'top_p',
+  'frequency_penalty',
+  'presence_penalty',
+  'top_logprobs',
+  'parallel_tool_calls',
+  'include',
+  'metadata',
+  'prompt',
+  'prompt_cache_key',
+  'prompt_cache_options',
+  'truncation',
+  'stop',
+  'seed',
+  'logit_bias',
+  'min_p',
+  'top_a',
+  'repetition_penalty',
+  'prediction',
+] as const satisfies readonly (keyof ResponsesRequest)[]
 
-/** Fields that differ on the wire; `undefined` leaves one out. */
+/** By name, what a field becomes on the wire; `undefined` leaves it out, as does a name that is not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
+  ...SAME.map((name): [string, Field] => [name, asItCame]),
   ['input', (value, _, endpoint) => wireInput(value, endpoint)],
   ['instructions', (value, _, endpoint) => wireInput(value, endpoint)],
   ['tools', (value, _, endpoint) => wireTools(records(value), 'tools', endpoint.provider.quirks)],
@@ -81,12 +80,11 @@ const NONE: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` when the request holds something that only our side could serve. */
 export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
-  const request: Json = { ...model.request }
   const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
-  for (const [name, value] of Object.entries(request)) {
-    if (value == null || OURS_ALONE.has(name)) continue
-    const field = FIELDS.get(name)
-    const written = field === undefined ? value : field(value, model, endpoint)
+  for (const [name, value] of Object.entries(model.request)) {
+    if (value == null) continue
+    const field = FIELDS.get(name) ?? (isUnknownField(name) ? asItCame : undefined)
+    const written = field?.(value, model, endpoint)
     if (written !== undefined) body.set(name, written)
   }
   askForLogprobs(body)
@@ -103,6 +101,10 @@ function askForLogprobs(body: Map<string, unknown>): void {
   const include = body.get('include')
   const list: readonly unknown[] = Array.isArray(include) ? include : []
   if (!list.includes(LOGPROBS)) body.set('include', [...list, LOGPROBS])
+}
+
+function asItCame(value: unknown): unknown {
+  return value
 }
 
 /** Our limit counts steps of our own loop; it goes along only when the provider runs tools too. */

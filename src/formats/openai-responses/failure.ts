@@ -73,7 +73,7 @@ export function toldFailure(value: unknown, status: number | null): GatewayError
 }
 
 /** What a reply with an error status means; the body may be JSON of any shape, plain text, HTML or empty. */
-export function replyFailure(status: number, body: string): GatewayError {
+export function responsesFailure(status: number, body: string): GatewayError {
   const known = status >= 400 ? status : null
   const text = body.trim()
   const value = parsedJson(text)

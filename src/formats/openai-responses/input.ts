@@ -11,7 +11,7 @@
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { reasoningFormat } from '../reasoning-format.ts'
-import { isOurs, isSpentElsewhere, refusedItem } from '../replayed.ts'
+import { callIdOf, isOurs, isSpentElsewhere, refusedItem, replayedCall } from '../replayed.ts'
 import { ownReasoning } from './own-reasoning.ts'
 import { wireTools } from './tools.ts'
 
@@ -144,8 +144,10 @@ function isOfThisWire(item: Json): boolean {
 
 /** What a tool of ours did, in words every provider knows: it was called, and this came back. */
 function ourResult(item: Json, type: string, index: number): readonly Json[] {
+  const pair = replayedCall(item, index)
+  if (pair !== null) return pair.map(one => ({ ...one }))
   const name = type.slice(type.indexOf(':') + 1)
-  const callId = filled(item['call_id']) ?? filled(item['id']) ?? `call_${index}`
+  const callId = callIdOf(item, index)
   const result = remainder(
     item,
     name === 'image_generation' ? new Set([...NOT_IN_RESULT, 'result']) : NOT_IN_RESULT,

@@ -10,21 +10,7 @@ import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, records, remainder } from '../json.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning-format.ts'
 import { oneMore } from '../reply-bounds.ts'
-
-/** Which deltas a part is told in. */
-export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
-
-interface Part {
-  readonly form: Form
-  /** The provider's content or summary index; gaps and repetitions are its own business. */
-  readonly index: number
-  /** Ours: counts up from 0 in order of appearance. */
-  readonly part: number
-  text: string
-  logprobs: number
-  annotations: number
-  emitted: boolean
-}
+import { type Form, formOf, matchingPart, numbering, type Part, partsOf, unusedIndex } from './item-parts.ts'
 
 /** One output item. Opened when it is created; nothing is emitted for it after `closed`. */
 export interface Slot {
@@ -41,15 +27,6 @@ export interface Slot {
   current: Part | null
   closed: boolean
 }
-
-const PART_FORMS: ReadonlyMap<unknown, Form> = new Map([
-  ['output_text', 'text'],
-  ['text', 'text'],
-  ['input_text', 'text'],
-  ['refusal', 'refusal'],
-  ['reasoning_text', 'reasoning'],
-  ['summary_text', 'summary'],
-])
 
 const START_TYPES: ReadonlyMap<unknown, ItemStart['type']> = new Map([
   ['message', 'message'],
@@ -68,10 +45,6 @@ const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
 }
 
 const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
-
-export function formOf(part: Json): Form | null {
-  return PART_FORMS.get(part['type']) ?? null
-}
 
 /** What kind of delta item a wire item becomes; null when it has no type and so cannot be passed on. */
 export function startType(item: Json): ItemStart['type'] | null {
@@ -222,8 +195,8 @@ export class Slots {
       const whole = form === 'refusal' ? final['refusal'] : final['text']
       if (typeof whole !== 'string') return
       const part =
-        matchingPart(slot, form, at, whole, finals, taken) ??
-        this.part(slot, form, unusedIndex(slot, form, at))
+        matchingPart(slot.parts, form, at, whole, finals, taken) ??
+        this.part(slot, form, unusedIndex(slot.parts, form, at))
       taken.add(part)
       this.#complete(slot, part, whole, final['logprobs'])
       if (form === 'text') this.#completeAnnotations(slot, part, records(final['annotations']))
@@ -264,43 +237,4 @@ export class Slots {
         break
     }
   }
-}
-
-/** Text and refusals share one list of parts; raw reasoning and summaries have their own. */
-function numbering(form: Form): Form {
-  return form === 'refusal' ? 'text' : form
-}
-
-/** Content in any of its spellings as a list of parts: plain text becomes one part of the given type. */
-function partsOf(content: unknown, type: string): readonly Json[] {
-  if (typeof content === 'string') return [{ type, text: content }]
-  return records(content)
-}
-
-/**
- * The streamed part that a final one repeats: the one of the same index, else the first whose text it continues
- * and that no other final part claims by index (one provider starts to count its streamed parts at 1).
- */
-function matchingPart(
-  slot: Slot,
-  form: Form,
-  at: number,
-  whole: string,
-  finals: readonly Json[],
-  taken: ReadonlySet<Part>,
-): Part | undefined {
-  const free = slot.parts.filter(part => part.form === form && !taken.has(part))
-  const sameIndex = free.find(part => part.index === at)
-  if (sameIndex !== undefined) return sameIndex
-  return free.find(part => {
-    const claimant = finals[part.index]
-    return (claimant === undefined || formOf(claimant) !== form) && whole.startsWith(part.text)
-  })
-}
-
-/** An index under which no part of this form is known, so that a new one is made. */
-function unusedIndex(slot: Slot, form: Form, wanted: number): number {
-  let index = wanted
-  while (slot.parts.some(part => part.form === form && part.index === index)) index++
-  return index
 }

@@ -37,13 +37,6 @@ function webSearches(response: Json, usage: Json): number | null {
   return told === undefined ? null : countOrZero(told)
 }
 
-/** True for an item that is a search of its own: opening a found page belongs to a search already counted. */
-export function isSearch(item: Json): boolean {
-  if (item['type'] !== 'web_search_call') return false
-  const action = recordOrEmpty(item['action'])['type']
-  return action === undefined || action === 'search'
-}
-
 /** How a reply ended: `status` is the response's own, or the one its terminal event implies. */
 export function finishOf(
   status: string,

@@ -803,7 +803,7 @@ t.test('caching, tiers, stops and the end user', async t => {
   ]
   for (const [tier, expected] of tiers)
     t.equal(body({ service_tier: tier })['service_tier'], expected, String(tier))
-  t.same(body({ stop: ['a', '', 7, 'b'] })['stop_sequences'], ['a', 'b'])
+  t.same(body({ stop: ['a', '', 'b'] })['stop_sequences'], ['a', 'b'])
   t.same(body({ stop: 'a' })['stop_sequences'], ['a'])
   t.equal(body({ stop: null })['stop_sequences'], undefined)
   t.same(body({ user: 'alice', safety_identifier: 'bob' }, { endUser: 'hash' })['metadata'], {
@@ -833,6 +833,11 @@ t.test('nothing of the gateway or of other providers leaves', async t => {
     image_config: { size: 'x' },
     store: false,
     seed: 7,
+    logit_bias: { 5: 1 },
+    min_p: 0.1,
+    top_a: 0.1,
+    repetition_penalty: 1.1,
+    prediction: { type: 'content', content: 'x' },
     unheard_of: 'x',
   }
   t.same(body(request), { model: 'claude-sonnet-4-5', max_tokens: 64_000, messages: [user(text('Hi'))] })

@@ -85,6 +85,11 @@ const FIELDS: readonly Row[] = [
     adds: { seed: 4, stop: ['x'], min_p: 0.1, logit_bias: { 5: -1 }, vendor_thing: { a: [1] } },
   },
   {
+    name: 'the other sampling fields of chat',
+    request: { top_a: 0.2, repetition_penalty: 1.1, prediction: { type: 'content', content: 'x' } },
+    adds: { top_a: 0.2, repetition_penalty: 1.1, prediction: { type: 'content', content: 'x' } },
+  },
+  {
     name: "the gateway's own fields never leave",
     request: {
       models: ['a/b'],

@@ -122,6 +122,13 @@ t.test('what the format knows goes out as it came, and so does what nobody knows
     prompt_cache_options: { mode: 'explicit', ttl: '30m' },
     truncation: 'auto',
     service_tier: 'flex',
+    stop: ['x'],
+    seed: 7,
+    logit_bias: { 5: 1 },
+    min_p: 0.1,
+    top_a: 0.1,
+    repetition_penalty: 1.1,
+    prediction: { type: 'content', content: 'x' },
     prompt_cache_retention: '24h',
     shiny_new_field: { deep: [1, null] },
   }
@@ -609,7 +616,7 @@ t.test('what a tool of ours did is told as a call and its output', async t => {
       { type: 'function_call_output', call_id: 'st_2', output: '{"prompt":"cat"}' },
       { type: 'function_call', call_id: 'call_9', name: 'shell', arguments: '{"commands":["ls"]}' },
       { type: 'function_call_output', call_id: 'call_9', output: '{"output":[{"stdout":"a"}]}' },
-      { type: 'function_call', call_id: 'call_3', name: 'datetime', arguments: '{}' },
+      { type: 'function_call', call_id: 'call_3', name: 'datetime', arguments: '{"timezone":"UTC"}' },
       {
         type: 'function_call_output',
         call_id: 'call_3',

@@ -110,6 +110,30 @@ t.test('endpoints that honour tools are preferred; if none does, the parameter i
   t.same(fitRequest(request, endpoint), { model: 'm/one', input: 'hi', temperature: 1 })
 })
 
+t.test('sampling fields of the chat dialect are parameters like all others', async t => {
+  const sampling = {
+    stop: ['x'],
+    seed: 1,
+    logit_bias: { 5: 1 },
+    min_p: 0.1,
+    top_a: 0.1,
+    repetition_penalty: 1.1,
+    prediction: { type: 'content', content: 'x' },
+  }
+  const limited = routed({ model: 'm/one', provider: { only: ['b'] } }).candidates[0]?.endpoint
+  if (limited === undefined) throw new Error('no such endpoint')
+  for (const [name, value] of Object.entries(sampling)) {
+    const body = { model: 'm/one', [name]: value }
+    t.same(one({ require_parameters: true }, { [name]: value }), ['a', 'c/turbo'], name)
+    t.strictSame(fitRequest(parseResponsesRequest({ input: 'hi', ...body }), limited), {
+      model: 'm/one',
+      input: 'hi',
+    })
+    const known = { ...limited, supportedParameters: new Set([name]) }
+    t.strictSame(fitRequest(parseResponsesRequest({ input: 'hi', ...body }), known), { input: 'hi', ...body })
+  }
+})
+
 t.test('fallbacks are off when asked, but an order list is still walked', async t => {
   t.equal(routed({ model: 'm/one' }).fallbacks, true)
   t.equal(routed({ model: 'm/one', provider: { allow_fallbacks: false } }).fallbacks, false)

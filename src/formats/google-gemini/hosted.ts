@@ -1,12 +1,12 @@
 /**
- * Code that Google ran for the model, as one `code_interpreter_call`: the code, then its result, then the images
- * it drew, each in a part of its own. Pure.
+ * What Google did for the model beside text, as hosted items: code that it ran, images, searches. Pure.
+ * Code is one `code_interpreter_call`: the code, then its result, then the images it drew, each in a part of its own.
  */
 import type { Delta, HostedStart } from '../format.ts'
 import { filled, type Json } from '../json.ts'
 
 /** The item as it begins. Its id is the provider's, where there is one: a later turn repeats it. */
-export function codeItem(part: Json): HostedStart {
+export function codeBegun(part: Json): HostedStart {
   const id = filled(part['id'])
   return {
     type: 'code_interpreter_call',
@@ -71,4 +71,35 @@ export class CodeRun {
   #progress(name: string, fields: Readonly<Record<string, unknown>>): void {
     this.#emit({ kind: 'progress', item: this.#item, name, fields })
   }
+}
+
+export function imageBegun(): HostedStart {
+  return { type: 'image_generation_call', status: 'in_progress', result: null }
+}
+
+/** Tells the whole of an open image item. */
+export function tellImage(
+  emit: (delta: Delta) => void,
+  item: number,
+  mediaType: string,
+  base64: string,
+  signature: string | null,
+): void {
+  for (const stage of ['in_progress', 'generating', 'completed']) {
+    emit({ kind: 'progress', item, name: `image_generation_call.${stage}`, fields: {} })
+  }
+  const fields = { status: 'completed', result: base64, output_format: mediaType.slice('image/'.length) }
+  emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
+}
+
+export function searchBegun(action: Json): HostedStart {
+  return { type: 'web_search_call', status: 'in_progress', action }
+}
+
+/** Tells the whole of an open search item. */
+export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded: boolean): void {
+  for (const stage of succeeded ? ['in_progress', 'searching', 'completed'] : ['in_progress', 'searching']) {
+    emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
+  }
+  emit({ kind: 'close', item, fields: { status: succeeded ? 'completed' : 'failed' } })
 }

@@ -6,8 +6,8 @@
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../inexpressible.ts'
 import { filled, type Json, parsedJson, record, records } from '../json.ts'
-import { isSpent, refusedItem } from '../replayed.ts'
-import { encodePart } from './media.ts'
+import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
+import { encodePart } from './parts.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
@@ -30,7 +30,9 @@ export function encodeContents(input: string | readonly InputItem[], signing: bo
     if (input !== '') builder.add('user', [{ text: input }])
     return builder.finished()
   }
-  for (const [position, item] of input.entries()) builder.item({ ...item }, `input[${position}]`)
+  for (const [index, item] of input.entries()) {
+    for (const one of replayedCall(item, index) ?? [item]) builder.item({ ...one }, `input[${index}]`)
+  }
   return builder.finished()
 }
 

@@ -52,7 +52,7 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
 }
 
 /** What a reply with a status other than 2xx means; `body` may be anything. */
-export function replyFailure(status: number, body: string): GatewayError {
+export function geminiFailure(status: number, body: string): GatewayError {
   const parsed = parsedJson(body)
   // A page of HTML says nothing to a caller; a line of text may.
   if (parsed === undefined)

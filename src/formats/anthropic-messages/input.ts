@@ -12,7 +12,7 @@ import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { inexpressible } from '../inexpressible.ts'
-import { isSpent, refusedItem } from '../replayed.ts'
+import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
 import { openCompaction } from './compaction.ts'
 import { contentBlocks, textBlocks, type WireBlock } from './parts.ts'
 
@@ -39,7 +39,10 @@ export function conversation(request: ResponsesRequest): Conversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
-  else for (const [index, item] of request.input.entries()) writer.item(item, `input[${index}]`)
+  else
+    for (const [index, item] of request.input.entries()) {
+      for (const one of replayedCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
+    }
   if (writer.turns.length === 0)
     throw inexpressible('input', 'must hold at least one message that is not a system message')
   return { ...writer, turns: writer.turns.map(ordered) }

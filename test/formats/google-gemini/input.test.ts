@@ -1,5 +1,5 @@
 import t from 'tap'
-import { encodeContents } from '../../../src/formats/google-gemini/contents.ts'
+import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
 import { parseResponsesRequest } from '../../../src/protocol/request.ts'
 import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
 
@@ -289,7 +289,7 @@ t.test('input items become turns', async t => {
             status: 'completed',
             action: { type: 'search', query: 'x' },
           },
-          { type: 'gateway:datetime', datetime: '2026-01-01T00:00:00Z', timezone: 'UTC' },
+          { type: 'gateway:web_fetch', url: 'https://example.com', content: 'x' },
         ],
       },
       contents: [

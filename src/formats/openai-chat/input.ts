@@ -11,7 +11,7 @@ import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../inexpressible.ts'
-import { isSpent, refusedItem } from '../replayed.ts'
+import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
 import { type ChatPart, cacheMark, type chatPart, chatParts, foldParts } from './parts.ts'
 
 type Message = Record<string, unknown>
@@ -25,7 +25,10 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   if (typeof request.instructions === 'string')
     conversation.push({ role: 'system', content: request.instructions })
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
-  else for (const [index, item] of request.input.entries()) conversation.item(item, `input[${index}]`)
+  else
+    for (const [index, item] of request.input.entries()) {
+      for (const one of replayedCall(item, index) ?? [item]) conversation.item(one, `input[${index}]`)
+    }
   const messages = conversation.finish()
   if (request.cache_control !== undefined && quirks.has('cache-control'))
     markLast(messages, cacheMark(request.cache_control))
