@@ -1,12 +1,13 @@
 /** What piles up for a reader that is slow: whole turns, however large, and few of them. */
 import t, { type Test } from 'tap'
-import type { HttpRequest } from '../../src/api/handler.ts'
+import { EventSink } from '../../src/api/event-sink.ts'
+import type { ApiRequest } from '../../src/api/operation.ts'
+import { responsesDialect } from '../../src/dialects/responses.ts'
 import { HeldSink } from '../../src/gateway/answer/held-sink.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { EventSink } from '../../src/server/event-sink.ts'
+import { INFERENCE, startFrontEnd } from '../server/front-end.ts'
 import { RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
 
 const MIB = 1024 * 1024
 /** More than any kernel takes for a reader that does not read. */
@@ -25,7 +26,7 @@ const event = (sequence_number: number, characters: number): StreamEvent => ({
 })
 
 /** A handler that writes what it is told to a client that does not read yet. */
-async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) => void | Promise<void>) {
+async function start(t: Test, script: (sink: EventSink, handled: ApiRequest) => void | Promise<void>) {
   const clock = new TestClock()
   const front = await startFrontEnd(
     t,
@@ -37,7 +38,12 @@ async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) =>
         key: 'inference',
         handler: async (handled, reply) => {
           const { metrics } = front
-          const sink = new EventSink(reply, { heartbeatMs: 15_000, stallMs: STALL_MS, clock, metrics })
+          const sink = new EventSink(reply, 'responses', responsesDialect.frames({ input: '' }), {
+            heartbeatMs: 15_000,
+            stallMs: STALL_MS,
+            clock,
+            metrics,
+          })
           try {
             await script(sink, handled)
           } finally {
@@ -56,7 +62,7 @@ async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) =>
 }
 
 /** Keeps the stream until the client or the deadline ends it. */
-const untilAborted = ({ signal }: HttpRequest): Promise<void> =>
+const untilAborted = ({ signal }: ApiRequest): Promise<void> =>
   new Promise(resolve => signal.addEventListener('abort', () => resolve()))
 
 t.test('the turn in which a reader turns slow may bring any number of large events', async t => {

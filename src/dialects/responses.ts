@@ -1,21 +1,44 @@
 /**
- * Events as frames of an event stream. Pure but for one remembered id. Hot path: the deltas that make up nearly all
- * of a stream are written by hand, in a third of the time that a whole event costs; the bytes are the same.
+ * The Responses dialect: the gateway's own vocabulary, so bodies and events pass as they are. Pure. Hot path: the
+ * deltas that make up nearly all of a stream are written by hand, in a third of the time that a whole event costs;
+ * the bytes are the same.
  */
+import type { GatewayError } from '../errors.ts'
+import { type ErrorEnvelope, errorEnvelope, INTERNAL_MESSAGE } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
+import { parseResponsesRequest } from '../protocol/request.ts'
+import type { ResponseResource } from '../protocol/response.ts'
+import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
+
+const DONE = 'data: [DONE]\n\n'
+
+export const responsesDialect: Dialect = {
+  name: 'responses',
+  parse: parseResponsesRequest,
+  frames: () => new ResponsesFrames(),
+  body: (response: ResponseResource) => response,
+  failure,
+}
+
+/** The gateway's own envelope; usage and the id it belongs to go along where calls count that delivered nothing. */
+function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): ErrorEnvelope {
+  const envelope = errorEnvelope(error, metadata)
+  return usage === null ? envelope : { id, ...envelope, usage }
+}
 
 /** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
 export function frame(event: StreamEvent): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 }
 
-/** Writes the frames of one stream. */
-export class FrameWriter {
+/** Writes the frames of one stream; each is the same as `frame` makes it. */
+class ResponsesFrames implements FrameWriter {
   #id = ''
   #idJson = '""'
+  #events = 0
 
-  /** The same as `frame`. */
   write(event: StreamEvent): string {
+    this.#events++
     switch (event.type) {
       case 'response.output_text.delta':
         if (event.logprobs.length > 0) return frame(event)
@@ -29,6 +52,20 @@ export class FrameWriter {
       default:
         return frame(event)
     }
+  }
+
+  end(): string {
+    return DONE
+  }
+
+  failure(error: GatewayError): string {
+    return frame({
+      type: 'error',
+      sequence_number: this.#events,
+      code: error.errorType,
+      message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
+      param: null,
+    })
   }
 
   /** Ids may be a provider's own text; an item's deltas follow one another. */
