@@ -1,11 +1,11 @@
-/** What the supervisor and its threads say to each other. Plain data only: anything else loses its fields. */
+/** Messages between the supervisor and its threads. Plain data only: anything else loses its fields. */
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Change } from '../invalidation/bus.ts'
 import type { CounterEntry, Refusal } from '../limits/counters.ts'
 
-/** Handed to a serve thread at its birth. */
-export interface ServeSettings {
+/** Given to a thread when it is started. */
+export interface ThreadSettings {
   /** Names the thread in metrics and logs; the same again after a restart. */
   readonly thread: string
   readonly config: Config
@@ -19,11 +19,11 @@ export interface ServeSettings {
   readonly spoolFolder: string
   /** Names its files there; another one after a restart. */
   readonly spoolWriter: string
-  /** Port to bind; every thread after the first shares the first one's port. */
+  /** Port of the gateway; only serve threads bind it, and all of them share it. */
   readonly port: number
-  /** Whether the store was there and made ready for use; otherwise a message tells when it is. */
+  /** The store was reached and made ready for use; otherwise a message follows when it is. */
   readonly prepared: boolean
-  /** Whether other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
+  /** Other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
   readonly shared: boolean
 }
 
@@ -58,11 +58,12 @@ export interface CounterAnswer {
   readonly failed: boolean
 }
 
-/** A thread says this often that its event loop turns. */
+/** How often a thread reports that its event loop turns. */
 export const PULSE_MS = 1_000
 
 export type FromThread =
-  | { readonly type: 'listening'; readonly port: number }
+  /** It works; a serve thread takes requests. */
+  | { readonly type: 'started' }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
