@@ -9,7 +9,7 @@ import { createVault, type Vault } from './credentials/vault.ts'
 import { loadVaultRing } from './credentials/vault-keys.ts'
 import { openStore } from './storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from './storage/store.ts'
-import { buildCatalog } from './threads/build.ts'
+import { buildCatalog } from './threads/build-catalog.ts'
 import { startFailure } from './threads/start-failure.ts'
 
 const USAGE = `usage:

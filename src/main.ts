@@ -22,7 +22,7 @@ async function main(): Promise<void> {
       exitCode = EXIT_IN_HASTE
       return true
     })
-    if (!stopped) log.notice('a serve thread does not end, ending the process')
+    if (!stopped) log.notice('a thread did not stop; killing the process')
     await log.close()
     if (stopped) process.exit(exitCode)
     // With a thread that does not end, an ordinary exit would be an abort, with a dump of all that is in memory.

@@ -3,19 +3,20 @@
  * relay, assemble, serialise, encode. `npx node bench/micro/stream.ts`. Compare only figures of one machine and hour.
  */
 import assert from 'node:assert/strict'
+import { EventSink } from '../../src/api/event-sink.ts'
 import { systemClock } from '../../src/clock.ts'
+import { responsesDialect } from '../../src/dialects/responses.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { FormatName, Quirk } from '../../src/providers/provider.ts'
-import { EventSink } from '../../src/server/event-sink.ts'
-import { Reply } from '../../src/server/reply.ts'
-import type { Wire } from '../../src/server/wire.ts'
+import { HttpReply } from '../../src/server/reply.ts'
+import type { ResponseSocket } from '../../src/server/response-socket.ts'
 import { scriptedEndpoint, startScripted } from '../../test/support/scripted-attempt.ts'
 
 const EVENTS = 5_000
 const ROUNDS = 15
 
 /** Takes what it is given as the socket library does: strings are encoded, bytes are copied. */
-class MemoryWire implements Wire {
+class MemorySocket implements ResponseSocket {
   readonly dead = false
   readonly #memory = Buffer.allocUnsafeSlow(1024 * 1024)
   writes = 0
@@ -38,6 +39,15 @@ class MemoryWire implements Wire {
   }
   end(chunk: string | Buffer): void {
     this.#take(chunk)
+  }
+  sendHead(): void {
+    throw new Error('a stream was expected')
+  }
+  pause(): void {
+    throw new Error('nothing is read')
+  }
+  resume(): void {
+    throw new Error('nothing is read')
   }
   onProgress(): void {
     // Never slow.
@@ -132,9 +142,20 @@ const metrics = createMetrics()
 
 /** Nanoseconds per delta of one stream, `perRead` deltas in each read. */
 async function pass(script: Script, chunks: readonly Buffer[]): Promise<number> {
-  const wire = new MemoryWire()
-  const reply = new Reply(wire, { generationId: null, bodiless: false, closes: () => false })
-  const sink = new EventSink(reply, { heartbeatMs: 60_000, stallMs: 60_000, clock: systemClock, metrics })
+  const socket = new MemorySocket()
+  const reply = new HttpReply(socket, {
+    id: 'gen-bench',
+    generates: true,
+    dialect: responsesDialect,
+    bodiless: false,
+    closesAfter: () => false,
+  })
+  const sink = new EventSink(reply, 'responses', responsesDialect.frames({ input: '' }), {
+    heartbeatMs: 60_000,
+    stallMs: 60_000,
+    clock: systemClock,
+    metrics,
+  })
   const { handler, over } = startScripted(scriptedEndpoint(script.format, script.quirks), sink)
   handler.onData(Buffer.from(script.opening))
   let spent = 0n
@@ -149,8 +170,8 @@ async function pass(script: Script, chunks: readonly Buffer[]): Promise<number> 
       })
     })
   }
-  assert.ok(wire.writes >= chunks.length, `${wire.writes} writes of ${chunks.length} reads`)
-  assert.ok(wire.bytes > EVENTS * 150)
+  assert.ok(socket.writes >= chunks.length, `${socket.writes} writes of ${chunks.length} reads`)
+  assert.ok(socket.bytes > EVENTS * 150)
   handler.onData(Buffer.from(script.ending))
   handler.onEnd()
   await over

@@ -8,13 +8,13 @@ import { microToUsd, sumToUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { CreditCreation } from '../protocol/credits.ts'
 import { parseDay } from '../protocol/instants.ts'
-import { IDENTIFIER_MAX_CHARS, MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { CreditEntry, Store } from '../storage/store.ts'
 import type { ActivityFilter, ActivityRow } from '../storage/usage.ts'
-import type { HttpRequest, Route } from './handler.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 import { parameter, refused, textParameter } from './paging.ts'
 
-export interface AccountTools {
+export interface AccountDeps {
   readonly store: Pick<Store, 'credits' | 'ledger'>
   readonly clock: Clock
   /** What the gateway charges for requests on own credentials, of their price. */
@@ -30,57 +30,42 @@ const HASH = /^[0-9a-f]{64}$/
 
 const checkCreation = bodyCheck(CreditCreation)
 
-export function accountRoutes(tools: AccountTools): readonly Route[] {
-  const { clock, byokFeePercent } = tools
-  const { credits, ledger } = tools.store
-  return [
-    {
-      method: 'GET',
-      path: '/credits',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const { organizationId } = request.key
-        const [total, used] = await Promise.all([
-          credits.total(organizationId),
-          ledger.usageSince({ organizationId, since: '' }),
-        ])
-        const usage = sumToUsd(chargeOf(used, byokFeePercent))
-        reply.json(200, { data: { total_credits: microToUsd(total), total_usage: usage } })
-      },
-    },
-    {
-      method: 'POST',
-      path: '/credits',
-      bodyLimitBytes: MANAGEMENT_BODY_MAX_BYTES,
-      key: 'management',
-      async handler(request, reply) {
-        const entry = newEntry(request, clock)
-        if (await credits.add(entry)) return reply.json(201, { data: shownEntry(entry) })
-        const earlier = await credits.find(entry.organizationId, entry.id)
-        if (earlier === null) throw new Error('a credit entry is neither new nor known')
-        if (earlier.amount !== entry.amount) {
-          throw new GatewayError('conflict', 'id: was used for an entry of another amount')
-        }
-        reply.json(200, { data: shownEntry(earlier) })
-      },
-    },
-    {
-      method: 'GET',
-      path: '/activity',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const filter = activityFilter(request, clock.nowMs())
-        const rows = await ledger.activity(filter)
-        reply.json(200, { data: rows.map(row => shownRow(tools, row, filter.byWorkspace)) })
-      },
-    },
-  ]
+export function showCredits({ store: { credits, ledger }, byokFeePercent }: AccountDeps): Handler {
+  return async (request, reply) => {
+    const { organizationId } = request.key
+    const [total, used] = await Promise.all([
+      credits.total(organizationId),
+      ledger.usageSince({ organizationId, since: '' }),
+    ])
+    const usage = sumToUsd(chargeOf(used, byokFeePercent))
+    reply.json(200, { data: { total_credits: microToUsd(total), total_usage: usage } })
+  }
+}
+
+export function addCredits({ store: { credits }, clock }: AccountDeps): Handler {
+  return async (request, reply) => {
+    const entry = newEntry(request, clock)
+    if (await credits.add(entry)) return reply.json(201, { data: shownEntry(entry) })
+    const earlier = await credits.find(entry.organizationId, entry.id)
+    if (earlier === null) throw new Error('a credit entry is neither new nor known')
+    if (earlier.amount !== entry.amount) {
+      throw new GatewayError('conflict', 'id: was used for an entry of another amount')
+    }
+    reply.json(200, { data: shownEntry(earlier) })
+  }
+}
+
+export function listActivity(deps: AccountDeps): Handler {
+  const { clock, store } = deps
+  return async (request, reply) => {
+    const filter = activityFilter(request, clock.nowMs())
+    const rows = await store.ledger.activity(filter)
+    reply.json(200, { data: rows.map(row => shownRow(deps, row, filter.byWorkspace)) })
+  }
 }
 
 /** @throws GatewayError `invalid_request` */
-function newEntry(request: HttpRequest, clock: Clock): CreditEntry {
+function newEntry(request: ApiRequest, clock: Clock): CreditEntry {
   const body = checkCreation(request.body)
   const amount = toMicroUsd(body.amount)
   if (amount === null) throw refused('amount', 'must have at most 6 decimals')
@@ -95,7 +80,7 @@ function newEntry(request: HttpRequest, clock: Clock): CreditEntry {
 }
 
 /** @throws GatewayError `invalid_request` that names the query parameter at fault. */
-function activityFilter({ query, key }: HttpRequest, nowMs: number): ActivityFilter {
+function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilter {
   const today = Date.parse(periodStart('daily', nowMs))
   const earliest = today - ACTIVITY_DAYS * DAY_MS
   const date = parameter(query, 'date')
@@ -126,7 +111,7 @@ function shownEntry(entry: CreditEntry) {
   return { id: entry.id, amount: microToUsd(entry.amount), note: entry.note, created_at: entry.createdAt }
 }
 
-function shownRow({ providerName, byokFeePercent }: AccountTools, row: ActivityRow, byWorkspace: boolean) {
+function shownRow({ providerName, byokFeePercent }: AccountDeps, row: ActivityRow, byWorkspace: boolean) {
   return {
     date: row.date,
     model: row.model,

@@ -9,50 +9,38 @@ import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { CredentialRecord, Store } from '../storage/store.ts'
-import { credentialChange, newCredential, type SettingsTools } from './credential-settings.ts'
-import type { Handler, HttpRequest, Route } from './handler.ts'
+import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 import { pageOf, refused, textParameter } from './paging.ts'
-import { workspaceOf } from './workspace-of.ts'
+import { workspaceOf } from './workspaces.ts'
 
-export interface ByokTools extends SettingsTools {
+export interface ByokDeps extends SettingsDeps {
   readonly store: Pick<Store, 'credentials' | 'workspaces' | 'keys'>
   readonly changes: InvalidationBus
   readonly clock: Clock
 }
 
 /** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
-const BODY_MAX_BYTES = 1024 * 1024
-/** Changes of one credential that cross each other this often in a row are no accident. */
+export const BYOK_BODY_MAX_BYTES = 1024 * 1024
+/** InvalidationBus of one credential that cross each other this often in a row are no accident. */
 const TRIES = 5
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export function byokRoutes(tools: ByokTools): readonly Route[] {
-  const collection = { path: '/byok', key: 'management' } as const
-  const single = { path: '/byok/{id}', key: 'management' } as const
-  return [
-    { ...collection, method: 'POST', bodyLimitBytes: BODY_MAX_BYTES, handler: createCredential(tools) },
-    { ...collection, method: 'GET', bodyLimitBytes: 0, handler: listCredentials(tools) },
-    { ...single, method: 'GET', bodyLimitBytes: 0, handler: findCredential(tools) },
-    { ...single, method: 'PATCH', bodyLimitBytes: BODY_MAX_BYTES, handler: changeCredential(tools) },
-    { ...single, method: 'DELETE', bodyLimitBytes: 0, handler: deleteCredential(tools) },
-  ]
-}
-
-function createCredential(tools: ByokTools): Handler {
+export function createCredential(deps: ByokDeps): Handler {
   return async (request, reply) => {
     const body = checkCredentialCreation(request.body)
     const { organizationId } = request.key
-    const workspace = await workspaceOf(tools.store, organizationId, body.workspace_id)
-    await checkHashes(tools, organizationId, body.allowed_api_key_hashes)
+    const workspace = await workspaceOf(deps.store, organizationId, body.workspace_id)
+    await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
     const place = { organizationId, workspaceId: workspace.id }
-    const record = await tools.store.credentials.add(newCredential(tools, place, body, isoNow(tools)))
-    publish(tools, record)
+    const record = await deps.store.credentials.add(newCredential(deps, place, body, isoNow(deps)))
+    publish(deps, record)
     reply.json(201, { data: shown(record) })
   }
 }
 
 /** Of one workspace: the default one when none is named. */
-function listCredentials({ store }: ByokTools): Handler {
+export function listCredentials({ store }: ByokDeps): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const page = pageOf(query)
@@ -69,26 +57,26 @@ function listCredentials({ store }: ByokTools): Handler {
   }
 }
 
-function findCredential(tools: ByokTools): Handler {
-  return async (request, reply) => reply.json(200, { data: shown(await named(tools, request)) })
+export function findCredential(deps: ByokDeps): Handler {
+  return async (request, reply) => reply.json(200, { data: shown(await named(deps, request)) })
 }
 
-function changeCredential(tools: ByokTools): Handler {
+export function changeCredential(deps: ByokDeps): Handler {
   return async (request, reply) => {
     const body = checkCredentialUpdate(request.body)
     for (let tries = 0; tries < TRIES; tries++) {
-      const current = await named(tools, request)
+      const current = await named(deps, request)
       const { organizationId, id } = current
-      await checkHashes(tools, organizationId, body.allowed_api_key_hashes)
-      const change = credentialChange(tools, current, body)
+      await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
+      const change = credentialChange(deps, current, body)
       if (Object.keys(change).length === 0) {
         reply.json(200, { data: shown(current) })
         return
       }
-      const changed = await tools.store.credentials.change(organizationId, id, change, isoNow(tools), current)
+      const changed = await deps.store.credentials.change(organizationId, id, change, isoNow(deps), current)
       // Somebody else changed or deleted it meanwhile: it is checked again against what it is now.
       if (changed === null) continue
-      publish(tools, changed)
+      publish(deps, changed)
       reply.json(200, { data: shown(changed) })
       return
     }
@@ -96,18 +84,18 @@ function changeCredential(tools: ByokTools): Handler {
   }
 }
 
-function deleteCredential(tools: ByokTools): Handler {
+export function deleteCredential(deps: ByokDeps): Handler {
   return async (request, reply) => {
-    const record = await named(tools, request)
-    if (!(await tools.store.credentials.remove(record.organizationId, record.id))) throw unknown()
-    publish(tools, record)
+    const record = await named(deps, request)
+    if (!(await deps.store.credentials.remove(record.organizationId, record.id))) throw unknown()
+    publish(deps, record)
     reply.json(200, { deleted: true })
   }
 }
 
 /** @throws GatewayError `invalid_request`: the hash of another organization's key is as unknown as any other. */
 async function checkHashes(
-  { store }: ByokTools,
+  { store }: ByokDeps,
   organizationId: string,
   hashes: readonly string[] | null | undefined,
 ): Promise<void> {
@@ -119,7 +107,7 @@ async function checkHashes(
 }
 
 /** The credential that the path names. @throws GatewayError `not_found` */
-async function named({ store }: ByokTools, { params, key }: HttpRequest): Promise<CredentialRecord> {
+async function named({ store }: ByokDeps, { params, key }: ApiRequest): Promise<CredentialRecord> {
   const id = params.get('id') ?? ''
   const record = ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
   if (record === null) throw unknown()
@@ -130,11 +118,11 @@ function unknown(): GatewayError {
   return new GatewayError('not_found', 'Credential not found')
 }
 
-function publish({ changes }: ByokTools, { organizationId, workspaceId, id }: CredentialRecord): void {
+function publish({ changes }: ByokDeps, { organizationId, workspaceId, id }: CredentialRecord): void {
   changes.publish({ kind: 'credentials', organizationId, workspaceId, ids: [id] })
 }
 
-function isoNow({ clock }: ByokTools): string {
+function isoNow({ clock }: ByokDeps): string {
   return isoInstant(clock.nowMs())
 }
 

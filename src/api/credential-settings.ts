@@ -17,7 +17,7 @@ import { PROVIDER_SLUGS } from '../protocol/provider-slugs.ts'
 import type { CredentialChange, CredentialRecord, SealedSecret } from '../storage/store.ts'
 import { refused } from './paging.ts'
 
-export interface SettingsTools {
+export interface SettingsDeps {
   readonly vault: Pick<Vault, 'seal'>
   /** Display name of a provider of the catalogue; null when it has none of this slug. */
   readonly providerName: (slug: string) => string | null
@@ -25,13 +25,13 @@ export interface SettingsTools {
 
 /** @throws GatewayError `invalid_request`. `now`: ISO 8601 UTC. The sort order is the store's to give. */
 export function newCredential(
-  tools: SettingsTools,
+  deps: SettingsDeps,
   place: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
   body: CredentialCreation,
   now: string,
 ): CredentialRecord {
   const { provider } = body
-  if (!PROVIDER_SLUGS.has(provider) && tools.providerName(provider) === null) {
+  if (!PROVIDER_SLUGS.has(provider) && deps.providerName(provider) === null) {
     throw refused('provider', 'must be the slug of a known provider')
   }
   const flags = {
@@ -50,7 +50,7 @@ export function newCredential(
     provider,
     name: body.name ?? null,
     label,
-    sealed: seal(tools, body.key, { ...place, credentialId: id, provider }),
+    sealed: seal(deps, body.key, { ...place, credentialId: id, provider }),
     disabled: body.disabled ?? false,
     ...flags,
     sortOrder: 0,
@@ -66,7 +66,7 @@ export function newCredential(
 
 /** What an update changes; empty when it changes nothing. @throws GatewayError `invalid_request` */
 export function credentialChange(
-  tools: SettingsTools,
+  deps: SettingsDeps,
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
@@ -82,7 +82,7 @@ export function credentialChange(
       isFallback: body.is_fallback,
       isByokOnly: body.is_byok_only,
     }),
-    ...keyAndRegion(tools, current, body),
+    ...keyAndRegion(deps, current, body),
   }
   refuse(flagsRefusal({ ...current, ...change }))
   return change
@@ -90,7 +90,7 @@ export function credentialChange(
 
 /** A new key brings its own region where keys have one; otherwise the one it was declared for stays. */
 function keyAndRegion(
-  tools: SettingsTools,
+  deps: SettingsDeps,
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
@@ -103,11 +103,11 @@ function keyAndRegion(
   refuse(regionRefusal(provider, declaredRegion, ofKey))
   const region = declaredRegion === current.declaredRegion ? {} : { declaredRegion }
   if (body.key === undefined || read === null) return region
-  const sealed = seal(tools, body.key, { organizationId, workspaceId, credentialId: id, provider })
+  const sealed = seal(deps, body.key, { organizationId, workspaceId, credentialId: id, provider })
   return { ...region, label: read.label, sealed }
 }
 
-function seal({ vault }: SettingsTools, key: string, owner: SecretOwner): SealedSecret {
+function seal({ vault }: SettingsDeps, key: string, owner: SecretOwner): SealedSecret {
   const secret = Buffer.from(key)
   try {
     return vault.seal(secret, owner)

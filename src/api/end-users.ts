@@ -4,45 +4,25 @@ import { GatewayError } from '../errors.ts'
 import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/end-users.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
-import type { Handler, HttpRequest, Route } from './handler.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 import { flagParameter, pageOf, parameter, refused } from './paging.ts'
 
-export interface EndUserTools {
+export interface EndUserDeps {
   readonly store: Pick<Store, 'endUsers'>
   readonly clock: Clock
 }
 
 /** The longest string, every character of it escaped, with room to spare. */
-const BODY_MAX_BYTES = 16 * 1024
-
-/** How a request names the end user it is about. */
-type Naming = (request: HttpRequest) => string
+export const END_USER_BODY_MAX_BYTES = 16 * 1024
 
 /**
- * Changes answer under two addresses: the path, and `?user=` on the collection for the strings that no path can
- * carry, because clients and proxies take dot segments out of it (docs/decisions/0008-any-text-in-a-path.md).
+ * How a request names its end user: in the path or, for strings that no path can carry, by `?user=` on the collection,
+ * because clients and proxies take dot segments out of paths (docs/decisions/0008-any-text-in-a-path.md).
  */
-export function endUserRoutes(tools: EndUserTools): readonly Route[] {
-  const free = { path: '/end-users/{user}', freeParam: 'user', key: 'management' } as const
-  const collection = { path: '/end-users', key: 'management' } as const
-  return [
-    { ...collection, method: 'POST', bodyLimitBytes: BODY_MAX_BYTES, handler: registerEndUser(tools) },
-    { ...collection, method: 'GET', bodyLimitBytes: 0, handler: listEndUsers(tools) },
-    {
-      ...collection,
-      method: 'PATCH',
-      bodyLimitBytes: BODY_MAX_BYTES,
-      handler: changeEndUser(tools, byQuery),
-    },
-    { ...collection, method: 'DELETE', bodyLimitBytes: 0, handler: deactivateEndUser(tools, byQuery) },
-    { ...free, method: 'GET', bodyLimitBytes: 0, handler: findEndUser(tools) },
-    { ...free, method: 'PATCH', bodyLimitBytes: BODY_MAX_BYTES, handler: changeEndUser(tools, byPath) },
-    { ...free, method: 'DELETE', bodyLimitBytes: 0, handler: deactivateEndUser(tools, byPath) },
-  ]
-}
+export type EndUserNaming = (request: ApiRequest) => string
 
 /** Registering again is a conflict whether the record is active or not: PATCH brings it back. */
-function registerEndUser({ store: { endUsers }, clock }: EndUserTools): Handler {
+export function registerEndUser({ store: { endUsers }, clock }: EndUserDeps): Handler {
   return async (request, reply) => {
     const { user } = checkEndUserCreation(request.body)
     const now = isoNow(clock)
@@ -53,7 +33,7 @@ function registerEndUser({ store: { endUsers }, clock }: EndUserTools): Handler 
   }
 }
 
-function listEndUsers({ store: { endUsers } }: EndUserTools): Handler {
+export function listEndUsers({ store: { endUsers } }: EndUserDeps): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const page = pageOf(query)
@@ -68,40 +48,40 @@ function listEndUsers({ store: { endUsers } }: EndUserTools): Handler {
   }
 }
 
-function findEndUser({ store: { endUsers } }: EndUserTools): Handler {
+export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
   return async (request, reply) => {
     const record = await endUsers.find(request.key.organizationId, byPath(request))
     reply.json(200, { data: shown(found(record)) })
   }
 }
 
-function changeEndUser(tools: EndUserTools, naming: Naming): Handler {
+export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     const user = naming(request)
     const { is_active: isActive } = checkEndUserUpdate(request.body)
-    reply.json(200, { data: await setActive(tools, request, user, isActive) })
+    reply.json(200, { data: await setActive(deps, request, user, isActive) })
   }
 }
 
 /** The record stays, so that what it used can still be told apart. */
-function deactivateEndUser(tools: EndUserTools, naming: Naming): Handler {
+export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
-    reply.json(200, { data: await setActive(tools, request, naming(request), false) })
+    reply.json(200, { data: await setActive(deps, request, naming(request), false) })
   }
 }
 
 async function setActive(
-  { store: { endUsers }, clock }: EndUserTools,
-  { key }: HttpRequest,
+  { store: { endUsers }, clock }: EndUserDeps,
+  { key }: ApiRequest,
   user: string,
   isActive: boolean,
 ) {
   return shown(found(await endUsers.setActive(key.organizationId, user, isActive, isoNow(clock))))
 }
 
-const byPath: Naming = request => checked(request.params.get('user') ?? '')
+export const byPath: EndUserNaming = request => checked(request.params.get('user') ?? '')
 
-const byQuery: Naming = request => {
+export const byQuery: EndUserNaming = request => {
   const user = parameter(request.query, 'user')
   if (user === undefined) throw refused('user', 'is required: name one end user')
   return checked(user)

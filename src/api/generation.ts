@@ -4,7 +4,13 @@ import { byokFee } from '../gateway/accounting/cost.ts'
 import type { Ledger } from '../gateway/accounting/ledger.ts'
 import { toUsd } from '../money.ts'
 import type { UsageRecord } from '../storage/usage.ts'
-import type { Handler } from './handler.ts'
+import type { Handler } from './operation.ts'
+
+export interface GenerationDeps {
+  readonly ledger: Pick<Ledger, 'find'>
+  /** What a request on an own credential costs, as a share of its price by the catalogue. */
+  readonly byokFeePercent: number
+}
 
 /** Ours are 35 characters long; anything much longer is no id and not worth a question to the Store. */
 const ID_MAX_CHARS = 128
@@ -13,7 +19,7 @@ const ID_MAX_CHARS = 128
  * The record is there at once on the thread that served the request, and a second after the answer everywhere. An
  * id of another organization is as unknown as one that never was.
  */
-export function findGeneration(ledger: Pick<Ledger, 'find'>, byokFeePercent: number): Handler {
+export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Handler {
   return async (request, reply) => {
     const [id, ...more] = request.query.getAll('id')
     if (id === undefined || id === '' || more.length > 0) {

@@ -6,20 +6,18 @@ import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'
 import type { AssignmentPlace, Store } from '../storage/store.ts'
-import type { Handler, HttpRequest, Route } from './handler.ts'
+import { namedGuardrail } from './guardrails.ts'
+import type { Handler } from './operation.ts'
 import { pageOf, refused } from './paging.ts'
 
-export interface AssignmentTools {
+export interface AssignmentDeps {
   readonly store: Pick<Store, 'guardrails' | 'keys'>
   readonly changes: InvalidationBus
   readonly clock: Clock
 }
 
-/** The guardrail that the path names. Throws GatewayError `not_found`. */
-type Naming = (request: HttpRequest) => Promise<GuardrailRecord>
-
 /** What differs between keys and members. */
-interface Assignees {
+export interface Assignees {
   readonly kind: AssigneeKind
   /** Whom a body names. Throws GatewayError `invalid_request`. */
   readonly read: (body: unknown) => readonly string[]
@@ -27,9 +25,9 @@ interface Assignees {
 }
 
 /** A hundred ids of members, every character of them escaped, with room to spare. */
-const BODY_MAX_BYTES = 512 * 1024
+export const ASSIGNMENT_BODY_MAX_BYTES = 512 * 1024
 
-const KEYS: Assignees = {
+export const KEYS: Assignees = {
   kind: 'api-key',
   read: body => checkKeyAssignees(body).key_hashes,
   shown: assignment => ({
@@ -43,7 +41,7 @@ const KEYS: Assignees = {
   }),
 }
 
-const MEMBERS: Assignees = {
+export const MEMBERS: Assignees = {
   kind: 'member',
   read: body => checkMemberAssignees(body).member_user_ids,
   shown: assignment => ({
@@ -56,23 +54,10 @@ const MEMBERS: Assignees = {
   }),
 }
 
-export function assignmentRoutes(tools: AssignmentTools, named: Naming): readonly Route[] {
-  return [...routesOf(tools, named, 'keys', KEYS), ...routesOf(tools, named, 'members', MEMBERS)]
-}
-
-function routesOf(tools: AssignmentTools, named: Naming, noun: string, assignees: Assignees): Route[] {
-  const get = { method: 'GET', bodyLimitBytes: 0, key: 'management' } as const
-  const post = { method: 'POST', bodyLimitBytes: BODY_MAX_BYTES, key: 'management' } as const
-  const path = `/guardrails/{id}/assignments/${noun}`
-  return [
-    { ...get, path: `/guardrails/assignments/${noun}`, handler: listAll(tools, assignees) },
-    { ...get, path, handler: listOfOne(tools, named, assignees) },
-    { ...post, path, handler: assign(tools, named, assignees) },
-    { ...post, path: `${path}/remove`, handler: unassign(tools, named, assignees) },
-  ]
-}
-
-function listAll({ store: { guardrails } }: AssignmentTools, { kind, shown }: Assignees): Handler {
+export function listAllAssignments(
+  { store: { guardrails } }: AssignmentDeps,
+  { kind, shown }: Assignees,
+): Handler {
   return async ({ key, query }, reply) => {
     const { items, total } = await guardrails.assignments(
       { organizationId: key.organizationId, kind },
@@ -82,27 +67,20 @@ function listAll({ store: { guardrails } }: AssignmentTools, { kind, shown }: As
   }
 }
 
-function listOfOne(
-  { store: { guardrails } }: AssignmentTools,
-  named: Naming,
-  { kind, shown }: Assignees,
-): Handler {
+export function listAssignments({ store }: AssignmentDeps, { kind, shown }: Assignees): Handler {
   return async (request, reply) => {
     const page = pageOf(request.query)
-    const { items, total } = await guardrails.assignments(placeOf(await named(request), kind), page)
+    const place = placeOf(await namedGuardrail(store, request), kind)
+    const { items, total } = await store.guardrails.assignments(place, page)
     reply.json(200, { data: items.map(shown), total_count: total })
   }
 }
 
 /** All of them or, when one is unknown, none. What they had before is replaced. */
-function assign(
-  { store, changes, clock }: AssignmentTools,
-  named: Naming,
-  { kind, read }: Assignees,
-): Handler {
+export function assign({ store, changes, clock }: AssignmentDeps, { kind, read }: Assignees): Handler {
   return async (request, reply) => {
     const assignees = read(request.body)
-    const guardrail = await named(request)
+    const guardrail = await namedGuardrail(store, request)
     const { organizationId } = guardrail
     if (guardrail.isWorkspaceDefault) {
       throw refused('id', 'must not be the default guardrail of a workspace, which applies to all of it')
@@ -120,10 +98,10 @@ function assign(
 }
 
 /** Who does not have it is not counted. */
-function unassign({ store, changes }: AssignmentTools, named: Naming, { kind, read }: Assignees): Handler {
+export function unassign({ store, changes }: AssignmentDeps, { kind, read }: Assignees): Handler {
   return async (request, reply) => {
     const assignees = read(request.body)
-    const guardrail = await named(request)
+    const guardrail = await namedGuardrail(store, request)
     const unassigned = await store.guardrails.unassign(placeOf(guardrail, kind), assignees)
     if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
     reply.json(200, { unassigned_count: unassigned })
@@ -132,7 +110,7 @@ function unassign({ store, changes }: AssignmentTools, named: Naming, { kind, re
 
 /** @throws GatewayError `invalid_request`: the hash of another organization's key is as unknown as any other. */
 async function checkKeys(
-  store: AssignmentTools['store'],
+  store: AssignmentDeps['store'],
   { organizationId, workspaceId }: GuardrailRecord,
   hashes: readonly string[],
 ): Promise<void> {

@@ -23,7 +23,7 @@ import {
 } from '../storage/guardrails.ts'
 import { refused } from './paging.ts'
 
-export interface GuardrailSettingsTools {
+export interface GuardrailSettingsDeps {
   /** Display name of a provider of the catalogue; null when it has none of this slug. */
   readonly providerName: (slug: string) => string | null
 }
@@ -41,15 +41,15 @@ const NO_SETTINGS: Omit<GuardrailSettings, 'name'> = {
 
 /** The settings of a new guardrail. @throws GatewayError `invalid_request` that names the field. */
 export function newSettings(
-  tools: GuardrailSettingsTools,
+  deps: GuardrailSettingsDeps,
   body: GuardrailUpdate & { readonly name: string },
 ): GuardrailSettings {
-  return settingsAfter(tools, { ...NO_SETTINGS, name: body.name }, body)
+  return settingsAfter(deps, { ...NO_SETTINGS, name: body.name }, body)
 }
 
 /** The settings after an update: what the body leaves out stays. @throws GatewayError `invalid_request` */
 export function settingsAfter(
-  tools: GuardrailSettingsTools,
+  deps: GuardrailSettingsDeps,
   before: GuardrailSettings,
   body: GuardrailUpdate,
 ): GuardrailSettings {
@@ -69,8 +69,8 @@ export function settingsAfter(
     includeByokInBudgets: kept(body.include_byok_in_budgets, before.includeByokInBudgets) ?? false,
     allowedModels: kept(once(body.allowed_models), before.allowedModels),
     ignoredModels: kept(once(body.ignored_models), before.ignoredModels),
-    allowedProviders: kept(providers(tools, 'allowed_providers', body), before.allowedProviders),
-    ignoredProviders: kept(providers(tools, 'ignored_providers', body), before.ignoredProviders),
+    allowedProviders: kept(providers(deps, 'allowed_providers', body), before.allowedProviders),
+    ignoredProviders: kept(providers(deps, 'ignored_providers', body), before.ignoredProviders),
     enforceZdr: zdrRules(body, before.enforceZdr),
     enableFreeModelTraining: kept(body.enable_free_model_training, before.enableFreeModelTraining),
     enableFreeModelPublication: kept(body.enable_free_model_publication, before.enableFreeModelPublication),
@@ -104,7 +104,7 @@ function once<T>(list: readonly T[] | null | undefined): readonly T[] | null | u
 
 /** @throws GatewayError `invalid_request`: a provider that is misspelt would be allowed or ignored in vain. */
 function providers(
-  { providerName }: GuardrailSettingsTools,
+  { providerName }: GuardrailSettingsDeps,
   field: 'allowed_providers' | 'ignored_providers',
   body: GuardrailUpdate,
 ): readonly string[] | null | undefined {

@@ -11,7 +11,7 @@ import {
   checkGuardrailUpdate,
   INJECTION_SLUG,
 } from '../protocol/guardrails.ts'
-import { GUARDRAIL_BODY_MAX_BYTES, IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type {
   BuiltinFilter,
   CustomFilter,
@@ -20,14 +20,13 @@ import type {
   ZdrRules,
 } from '../storage/guardrails.ts'
 import { ConflictError, type Store } from '../storage/store.ts'
-import { assignmentRoutes } from './guardrail-assignments.ts'
 import { checkPatterns, type PatternProblem } from './guardrail-patterns.ts'
-import { type GuardrailSettingsTools, newSettings, settingsAfter } from './guardrail-settings.ts'
-import type { Handler, HttpRequest, Route } from './handler.ts'
+import { type GuardrailSettingsDeps, newSettings, settingsAfter } from './guardrail-settings.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 import { pageOf, refused, textParameter } from './paging.ts'
-import { workspaceOf } from './workspace-of.ts'
+import { workspaceOf } from './workspaces.ts'
 
-export interface GuardrailTools extends GuardrailSettingsTools {
+export interface GuardrailDeps extends GuardrailSettingsDeps {
   readonly store: Pick<Store, 'guardrails' | 'workspaces' | 'keys'>
   readonly changes: InvalidationBus
   readonly clock: Clock
@@ -36,36 +35,18 @@ export interface GuardrailTools extends GuardrailSettingsTools {
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export function guardrailRoutes(tools: GuardrailTools): readonly Route[] {
-  const collection = { path: '/guardrails', key: 'management' } as const
-  const single = { path: '/guardrails/{id}', key: 'management' } as const
-  return [
-    {
-      ...collection,
-      method: 'POST',
-      bodyLimitBytes: GUARDRAIL_BODY_MAX_BYTES,
-      handler: createGuardrail(tools),
-    },
-    { ...collection, method: 'GET', bodyLimitBytes: 0, handler: listGuardrails(tools) },
-    { ...single, method: 'GET', bodyLimitBytes: 0, handler: findGuardrail(tools) },
-    { ...single, method: 'PATCH', bodyLimitBytes: GUARDRAIL_BODY_MAX_BYTES, handler: changeGuardrail(tools) },
-    { ...single, method: 'DELETE', bodyLimitBytes: 0, handler: deleteGuardrail(tools) },
-    ...assignmentRoutes(tools, request => named(tools, request)),
-  ]
-}
-
 /** Of the whole organization when no workspace is named. */
-function createGuardrail(tools: GuardrailTools): Handler {
-  const { store } = tools
+export function createGuardrail(deps: GuardrailDeps): Handler {
+  const { store } = deps
   return async (request, reply) => {
     const body = checkGuardrailCreation(request.body)
-    await checkPatterns(tools.patternProblem, body)
+    await checkPatterns(deps.patternProblem, body)
     const { organizationId } = request.key
     const workspaceId = body.workspace_id ?? null
     if (workspaceId !== null) await workspaceOf(store, organizationId, workspaceId)
-    const createdAt = isoNow(tools)
+    const createdAt = isoNow(deps)
     const record: GuardrailRecord = {
-      ...newSettings(tools, body),
+      ...newSettings(deps, body),
       id: randomUUID(),
       organizationId,
       workspaceId,
@@ -76,12 +57,12 @@ function createGuardrail(tools: GuardrailTools): Handler {
     }
     // The workspace may have been deleted meanwhile.
     if (!(await store.guardrails.add(record))) throw refused('workspace_id', 'must be the id of a workspace')
-    publish(tools, organizationId)
+    publish(deps, organizationId)
     reply.json(201, { data: shown(record) })
   }
 }
 
-function listGuardrails({ store }: GuardrailTools): Handler {
+export function listGuardrails({ store }: GuardrailDeps): Handler {
   return async ({ query, key }, reply) => {
     const page = pageOf(query)
     const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
@@ -94,43 +75,46 @@ function listGuardrails({ store }: GuardrailTools): Handler {
   }
 }
 
-function findGuardrail(tools: GuardrailTools): Handler {
-  return async (request, reply) => reply.json(200, { data: shown(await named(tools, request)) })
+export function findGuardrail(deps: GuardrailDeps): Handler {
+  return async (request, reply) => reply.json(200, { data: shown(await namedGuardrail(deps.store, request)) })
 }
 
-function changeGuardrail(tools: GuardrailTools): Handler {
+export function changeGuardrail(deps: GuardrailDeps): Handler {
   return async (request, reply) => {
     const body = checkGuardrailUpdate(request.body)
-    await checkPatterns(tools.patternProblem, body)
-    const current = await named(tools, request)
+    await checkPatterns(deps.patternProblem, body)
+    const current = await namedGuardrail(deps.store, request)
     if (current.isWorkspaceDefault && body.name !== undefined && body.name !== current.name) {
       throw refused('name', 'must stay as it is for the default guardrail of a workspace')
     }
-    const settings = settingsAfter(tools, current, body)
+    const settings = settingsAfter(deps, current, body)
     if (isDeepStrictEqual({ ...current, ...settings }, current)) {
       reply.json(200, { data: shown(current) })
       return
     }
-    const changed = await unchangedSince(tools.store.guardrails.change(current, settings, isoNow(tools)))
+    const changed = await unchangedSince(deps.store.guardrails.change(current, settings, isoNow(deps)))
     // Somebody else may have deleted it meanwhile.
     if (changed === null) throw unknown()
-    publish(tools, changed.organizationId)
+    publish(deps, changed.organizationId)
     reply.json(200, { data: shown(changed) })
   }
 }
 
-function deleteGuardrail(tools: GuardrailTools): Handler {
+export function deleteGuardrail(deps: GuardrailDeps): Handler {
   return async (request, reply) => {
-    const { organizationId, id, isWorkspaceDefault } = await named(tools, request)
+    const { organizationId, id, isWorkspaceDefault } = await namedGuardrail(deps.store, request)
     if (isWorkspaceDefault) throw refused('id', 'must not be the default guardrail of a workspace')
-    if (!(await tools.store.guardrails.remove(organizationId, id))) throw unknown()
-    publish(tools, organizationId)
+    if (!(await deps.store.guardrails.remove(organizationId, id))) throw unknown()
+    publish(deps, organizationId)
     reply.json(200, { deleted: true })
   }
 }
 
 /** The guardrail that the path names. @throws GatewayError `not_found` */
-async function named({ store }: GuardrailTools, { params, key }: HttpRequest): Promise<GuardrailRecord> {
+export async function namedGuardrail(
+  store: Pick<Store, 'guardrails'>,
+  { params, key }: ApiRequest,
+): Promise<GuardrailRecord> {
   const id = params.get('id') ?? ''
   const record = ID.test(id) ? await store.guardrails.find(key.organizationId, id) : null
   if (record === null) throw unknown()
@@ -153,11 +137,11 @@ function unknown(): GatewayError {
   return new GatewayError('not_found', 'Guardrail not found')
 }
 
-function publish({ changes }: GuardrailTools, organizationId: string): void {
+function publish({ changes }: GuardrailDeps, organizationId: string): void {
   changes.publish({ kind: 'guardrails', organizationId })
 }
 
-function isoNow({ clock }: GuardrailTools): string {
+function isoNow({ clock }: GuardrailDeps): string {
   return isoInstant(clock.nowMs())
 }
 

@@ -7,7 +7,7 @@ import { microToUsd, sumToUsd } from '../money.ts'
 import type { KeyRecord, LimitReset, Store } from '../storage/store.ts'
 import type { UsageTotals } from '../storage/usage.ts'
 
-export interface KeyUsageTools {
+export interface KeyUsageDeps {
   readonly store: Pick<Store, 'ledger'>
   readonly clock: Clock
   /** What the gateway charges for requests on own credentials, of their price. */
@@ -26,16 +26,16 @@ const RECENT_MS = 1_000
 const RECENT_MAX = 1_000
 
 export class KeyUsage {
-  readonly #tools: KeyUsageTools
+  readonly #deps: KeyUsageDeps
   readonly #recent: LRUCache<string, Promise<Sums>>
 
-  constructor(tools: KeyUsageTools) {
-    this.#tools = tools
+  constructor(deps: KeyUsageDeps) {
+    this.#deps = deps
     this.#recent = new LRUCache({
       max: RECENT_MAX,
       ttl: RECENT_MS,
       ttlResolution: 0,
-      perf: { now: () => tools.clock.monotonicMs() },
+      perf: { now: () => deps.clock.monotonicMs() },
     })
   }
 
@@ -56,7 +56,7 @@ export class KeyUsage {
   }
 
   async #sums(key: KeyRecord): Promise<Sums> {
-    const { store, clock } = this.#tools
+    const { store, clock } = this.#deps
     const nowMs = clock.nowMs()
     const since = (period: LimitReset | null): Promise<UsageTotals> =>
       store.ledger.usageSince({
@@ -74,7 +74,7 @@ export class KeyUsage {
   }
 
   #fields(key: KeyRecord, sums: Sums) {
-    const { byokFeePercent } = this.#tools
+    const { byokFeePercent } = this.#deps
     const charged = (sum: UsageTotals): number => sumToUsd(chargeOf(sum, byokFeePercent))
     const counted = limitUsageOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
     return {

@@ -11,118 +11,95 @@ import { type MicroUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { parseInstant } from '../protocol/instants.ts'
 import { KeyCreation, KeyUpdate } from '../protocol/keys.ts'
-import { IDENTIFIER_MAX_CHARS, MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { KeyChange, KeyRecord, Store } from '../storage/store.ts'
-import type { HttpRequest, Route } from './handler.ts'
-import { KeyUsage, type KeyUsageTools } from './key-usage.ts'
+import type { KeyUsage } from './key-usage.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 import { flagParameter, pageOf, refused, textParameter } from './paging.ts'
-import { workspaceOf } from './workspace-of.ts'
+import { workspaceOf } from './workspaces.ts'
 
-export interface KeyTools extends KeyUsageTools {
-  readonly store: Pick<Store, 'keys' | 'workspaces' | 'ledger'>
+export interface KeyDeps {
+  readonly store: Pick<Store, 'keys' | 'workspaces'>
   readonly clock: Clock
   readonly changes: InvalidationBus
+  readonly usage: KeyUsage
 }
 
 const checkCreation = bodyCheck(KeyCreation)
 const checkUpdate = bodyCheck(KeyUpdate)
 const HASH = /^[0-9a-f]{64}$/
 
-export function keyRoutes(tools: KeyTools): readonly Route[] {
-  const { store, clock, changes } = tools
-  const usage = new KeyUsage(tools)
-  return [
-    {
-      method: 'GET',
-      path: '/keys',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const { query, key } = request
-        const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
-        const filter = {
-          organizationId: key.organizationId,
-          ...(workspaceId === undefined ? {} : { workspaceId }),
-          includeDisabled: flagParameter(query, 'include_disabled'),
-        }
-        const { items, total } = await store.keys.page(filter, pageOf(query))
-        const data: object[] = []
-        for (const record of items) {
-          data.push(shown(record, await usage.shown(record)))
-          // An embedded database sums on this thread, whose streams must not wait for a hundred keys.
-          await turn()
-        }
-        reply.json(200, { data, total_count: total })
-      },
-    },
-    {
-      method: 'POST',
-      path: '/keys',
-      bodyLimitBytes: MANAGEMENT_BODY_MAX_BYTES,
-      key: 'management',
-      async handler(request, reply) {
-        const { key, record } = await newKey(tools, request)
-        if (!(await store.keys.add(record))) throw new Error('a random key exists already')
-        // It may have been tried before it was made: then it is remembered as unknown.
-        changes.publish({ kind: 'key', hash: record.hash })
-        reply.json(201, { data: shown(record, await usage.shown(record)), key })
-      },
-    },
-    {
-      method: 'GET',
-      path: '/keys/{hash}',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const record = found(await store.keys.findIn(request.key.organizationId, hashOf(request)))
-        reply.json(200, { data: shown(record, await usage.shown(record)) })
-      },
-    },
-    {
-      method: 'PATCH',
-      path: '/keys/{hash}',
-      bodyLimitBytes: MANAGEMENT_BODY_MAX_BYTES,
-      key: 'management',
-      async handler(request, reply) {
-        const change = keyChange(request.body, clock.nowMs())
-        const hash = hashOf(request)
-        const { organizationId } = request.key
-        if (change.disabled === true && hash === request.key.hash) {
-          throw refused('disabled', 'a key must not lock itself out')
-        }
-        if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
-        const record = found(await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())))
-        changes.publish({ kind: 'key', hash })
-        reply.json(200, { data: shown(record, await usage.shown(record)) })
-      },
-    },
-    {
-      method: 'DELETE',
-      path: '/keys/{hash}',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const hash = hashOf(request)
-        if (hash === request.key.hash) throw refused('hash', 'a key must not lock itself out')
-        if (!(await store.keys.remove(request.key.organizationId, hash))) throw unknown()
-        changes.publish({ kind: 'key', hash })
-        reply.json(200, { deleted: true })
-      },
-    },
-    {
-      method: 'GET',
-      path: '/key',
-      bodyLimitBytes: 0,
-      key: 'any',
-      async handler(request, reply) {
-        reply.json(200, { data: shownOwn(request.key, await usage.shownRecent(request.key)) })
-      },
-    },
-  ]
+export function listKeys({ store, usage }: KeyDeps): Handler {
+  return async (request, reply) => {
+    const { query, key } = request
+    const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
+    const filter = {
+      organizationId: key.organizationId,
+      ...(workspaceId === undefined ? {} : { workspaceId }),
+      includeDisabled: flagParameter(query, 'include_disabled'),
+    }
+    const { items, total } = await store.keys.page(filter, pageOf(query))
+    const data: object[] = []
+    for (const record of items) {
+      data.push(shown(record, await usage.shown(record)))
+      // An embedded database sums on this thread, whose streams must not wait for a hundred keys.
+      await turn()
+    }
+    reply.json(200, { data, total_count: total })
+  }
+}
+
+export function createApiKey(deps: KeyDeps): Handler {
+  const { store, changes, usage } = deps
+  return async (request, reply) => {
+    const { key, record } = await newKey(deps, request)
+    if (!(await store.keys.add(record))) throw new Error('a random key exists already')
+    // It may have been tried before it was made: then it is remembered as unknown.
+    changes.publish({ kind: 'key', hash: record.hash })
+    reply.json(201, { data: shown(record, await usage.shown(record)), key })
+  }
+}
+
+export function findKey({ store, usage }: KeyDeps): Handler {
+  return async (request, reply) => {
+    const record = found(await store.keys.findIn(request.key.organizationId, hashOf(request)))
+    reply.json(200, { data: shown(record, await usage.shown(record)) })
+  }
+}
+
+export function changeKey({ store, clock, changes, usage }: KeyDeps): Handler {
+  return async (request, reply) => {
+    const change = keyChange(request.body, clock.nowMs())
+    const hash = hashOf(request)
+    const { organizationId } = request.key
+    if (change.disabled === true && hash === request.key.hash) {
+      throw refused('disabled', 'a key must not lock itself out')
+    }
+    if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
+    const record = found(await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())))
+    changes.publish({ kind: 'key', hash })
+    reply.json(200, { data: shown(record, await usage.shown(record)) })
+  }
+}
+
+export function deleteKey({ store, changes }: KeyDeps): Handler {
+  return async (request, reply) => {
+    const hash = hashOf(request)
+    if (hash === request.key.hash) throw refused('hash', 'a key must not lock itself out')
+    if (!(await store.keys.remove(request.key.organizationId, hash))) throw unknown()
+    changes.publish({ kind: 'key', hash })
+    reply.json(200, { deleted: true })
+  }
+}
+
+export function showOwnKey({ usage }: KeyDeps): Handler {
+  return async (request, reply) => {
+    reply.json(200, { data: shownOwn(request.key, await usage.shownRecent(request.key)) })
+  }
 }
 
 /** @throws GatewayError `invalid_request` */
-async function newKey({ store, clock }: KeyTools, request: HttpRequest) {
+async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   const body = checkCreation(request.body)
   if (body.external != null) throw refused('external', 'is not supported')
   const { organizationId } = request.key
@@ -145,7 +122,7 @@ async function newKey({ store, clock }: KeyTools, request: HttpRequest) {
 }
 
 /** @throws GatewayError `invalid_request`: with its workspace a key has ended for good. */
-async function requireWorkspace(store: KeyTools['store'], organizationId: string, hash: string) {
+async function requireWorkspace(store: KeyDeps['store'], organizationId: string, hash: string) {
   const { kind, workspaceId } = found(await store.keys.findIn(organizationId, hash))
   if (kind === 'management' || workspaceId === null) return
   if ((await store.workspaces.find(organizationId, workspaceId)) === null) {
@@ -183,7 +160,7 @@ function expiry(text: string | null, nowMs: number): string | null {
 }
 
 /** @throws GatewayError `not_found` when it is no hash at all: storage need not be asked. */
-function hashOf(request: HttpRequest): string {
+function hashOf(request: ApiRequest): string {
   const hash = request.params.get('hash') ?? ''
   if (!HASH.test(hash)) throw unknown()
   return hash

@@ -1,40 +1,74 @@
-/** The one table of all operations: what is not here does not exist, and what it does not say is denied. */
-
+/**
+ * The one table of all operations: a path that is not here does not exist. The interface description is made from it
+ * too. A new operation is one row and a handler.
+ */
 import type { Clock } from '../clock.ts'
 import type { Vault } from '../credentials/vault.ts'
-import type { Ledger } from '../gateway/accounting/ledger.ts'
-import type { Gateway } from '../gateway/gateway.ts'
+import { chatCompletions } from '../dialects/chat-completions.ts'
+import type { Dialect } from '../dialects/dialect.ts'
+import { responsesDialect } from '../dialects/responses.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
-import type { StreamSettings } from '../server/event-sink.ts'
+import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import type { Store } from '../storage/store.ts'
-import { accountRoutes } from './account.ts'
-import { byokRoutes } from './byok.ts'
-import type { DataRegionOf } from './data-region.ts'
-import { endUserRoutes } from './end-users.ts'
-import { findGeneration } from './generation.ts'
+import { addCredits, listActivity, showCredits } from './account.ts'
+import {
+  BYOK_BODY_MAX_BYTES,
+  changeCredential,
+  createCredential,
+  deleteCredential,
+  findCredential,
+  listCredentials,
+} from './byok.ts'
+import {
+  byPath,
+  byQuery,
+  changeEndUser,
+  deactivateEndUser,
+  END_USER_BODY_MAX_BYTES,
+  findEndUser,
+  listEndUsers,
+  registerEndUser,
+} from './end-users.ts'
+import { findGeneration, type GenerationDeps } from './generation.ts'
+import {
+  ASSIGNMENT_BODY_MAX_BYTES,
+  type Assignees,
+  assign,
+  KEYS,
+  listAllAssignments,
+  listAssignments,
+  MEMBERS,
+  unassign,
+} from './guardrail-assignments.ts'
 import type { PatternProblem } from './guardrail-patterns.ts'
-import { guardrailRoutes } from './guardrails.ts'
-import type { Route } from './handler.ts'
-import { keyRoutes } from './keys.ts'
+import {
+  changeGuardrail,
+  createGuardrail,
+  deleteGuardrail,
+  findGuardrail,
+  listGuardrails,
+} from './guardrails.ts'
+import { createInference, type InferenceDeps } from './inference.ts'
+import { KeyUsage } from './key-usage.ts'
+import { changeKey, createApiKey, deleteKey, findKey, type KeyDeps, listKeys, showOwnKey } from './keys.ts'
 import { type Listing, listEndpoints, listModels, listProviders } from './models.ts'
-import { createResponse } from './responses.ts'
-import { workspaceRoutes } from './workspaces.ts'
+import type { Handler, Method, Operation } from './operation.ts'
+import {
+  changeWorkspace,
+  createWorkspace,
+  deleteWorkspace,
+  findWorkspace,
+  listWorkspaces,
+} from './workspaces.ts'
 
 /**
- * Largest body of POST /responses, in bytes: 20 MiB. It has to hold a full context of text (some megabytes) and
+ * Largest body of an inference operation, in bytes: 20 MiB. It has to hold a full context of text (some megabytes) and
  * images or files in base64; more belongs behind a URL.
  */
-const RESPONSES_BODY_MAX_BYTES = 20 * 1024 * 1024
+const INFERENCE_BODY_MAX_BYTES = 20 * 1024 * 1024
 
-export interface RouteTools {
-  readonly gateway: Gateway
+export interface OperationDeps extends InferenceDeps, GenerationDeps {
   readonly listing: Listing
-  readonly ledger: Pick<Ledger, 'find'>
-  /** What a request on an own credential costs, as a share of its price by the catalogue. */
-  readonly byokFeePercent: number
-  readonly stream: StreamSettings
-  /** Where the data of a request has to stay, by its Host header. */
-  readonly dataRegionOf: DataRegionOf
   readonly store: Store
   readonly clock: Clock
   readonly changes: InvalidationBus
@@ -44,37 +78,176 @@ export interface RouteTools {
   readonly patternProblem: PatternProblem
 }
 
-export function createRoutes(tools: RouteTools): readonly Route[] {
-  const { gateway, listing, ledger, stream } = tools
+/** What a row begins with: a method, a blank and a path below `/v1`. */
+type Address = `${Method} /${string}`
+
+export function createOperations(deps: OperationDeps): readonly Operation[] {
+  const withUsage = { ...deps, usage: new KeyUsage(deps) }
+  return [...inferenceRows(deps), ...readingRows(withUsage), ...accountRows(withUsage), ...ruleRows(deps)]
+}
+
+function inferenceRows(deps: InferenceDeps): Operation[] {
   return [
-    {
-      method: 'POST',
-      path: '/responses',
-      bodyLimitBytes: RESPONSES_BODY_MAX_BYTES,
-      key: 'inference',
-      handler: createResponse(gateway, stream, tools.dataRegionOf),
-    },
-    {
-      method: 'GET',
-      path: '/generation',
-      bodyLimitBytes: 0,
-      key: 'any',
-      handler: findGeneration(ledger, tools.byokFeePercent),
-    },
-    { method: 'GET', path: '/models', bodyLimitBytes: 0, key: 'any', handler: listModels(listing) },
-    {
-      method: 'GET',
-      path: '/models/{author}/{slug}/endpoints',
-      bodyLimitBytes: 0,
-      key: 'any',
-      handler: listEndpoints(listing),
-    },
-    { method: 'GET', path: '/providers', bodyLimitBytes: 0, key: 'any', handler: listProviders(listing) },
-    ...keyRoutes(tools),
-    ...workspaceRoutes(tools),
-    ...accountRoutes(tools),
-    ...endUserRoutes(tools),
-    ...byokRoutes(tools),
-    ...guardrailRoutes(tools),
+    inference('/responses', 'createResponse', 'Create a response', responsesDialect, deps),
+    inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chatCompletions, deps),
   ]
+}
+
+/** Both kinds of key may read these. */
+function readingRows(deps: OperationDeps & KeyDeps): Operation[] {
+  const { listing } = deps
+  return [
+    read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
+    read('GET /models', 'listModels', 'List models', listModels(listing)),
+    read(
+      'GET /models/{author}/{slug}/endpoints',
+      'listEndpoints',
+      'List the endpoints of a model',
+      listEndpoints(listing),
+    ),
+    read('GET /providers', 'listProviders', 'List providers', listProviders(listing)),
+    read('GET /key', 'getCurrentKey', 'Get the current API key', showOwnKey(deps)),
+  ]
+}
+
+function accountRows(deps: OperationDeps & KeyDeps): Operation[] {
+  const bytes = MANAGEMENT_BODY_MAX_BYTES
+  const userBytes = END_USER_BODY_MAX_BYTES
+  return [
+    manage('GET /keys', 'listKeys', 'List API keys', listKeys(deps)),
+    manage('POST /keys', 'createKey', 'Create an API key', createApiKey(deps), bytes),
+    manage('GET /keys/{hash}', 'getKey', 'Get an API key', findKey(deps)),
+    manage('PATCH /keys/{hash}', 'updateKey', 'Update an API key', changeKey(deps), bytes),
+    manage('DELETE /keys/{hash}', 'deleteKey', 'Delete an API key', deleteKey(deps)),
+
+    manage('GET /workspaces', 'listWorkspaces', 'List workspaces', listWorkspaces(deps)),
+    manage('POST /workspaces', 'createWorkspace', 'Create a workspace', createWorkspace(deps), bytes),
+    manage('GET /workspaces/{ref}', 'getWorkspace', 'Get a workspace', findWorkspace(deps)),
+    manage('PATCH /workspaces/{ref}', 'updateWorkspace', 'Update a workspace', changeWorkspace(deps), bytes),
+    manage('DELETE /workspaces/{ref}', 'deleteWorkspace', 'Delete a workspace', deleteWorkspace(deps)),
+
+    manage('GET /credits', 'getCredits', 'Get the credits of the account', showCredits(deps)),
+    manage('POST /credits', 'addCredits', 'Add credits to the account', addCredits(deps), bytes),
+    manage('GET /activity', 'getActivity', 'Get usage by day', listActivity(deps)),
+
+    manage('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
+    manage('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),
+    manage(
+      'PATCH /end-users',
+      'updateEndUserByQuery',
+      'Update the end user of ?user=',
+      changeEndUser(deps, byQuery),
+      userBytes,
+    ),
+    manage(
+      'DELETE /end-users',
+      'deleteEndUserByQuery',
+      'Deactivate the end user of ?user=',
+      deactivateEndUser(deps, byQuery),
+    ),
+    endUser(manage('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps))),
+    endUser(
+      manage(
+        'PATCH /end-users/{user}',
+        'updateEndUser',
+        'Update an end user',
+        changeEndUser(deps, byPath),
+        userBytes,
+      ),
+    ),
+    endUser(
+      manage(
+        'DELETE /end-users/{user}',
+        'deleteEndUser',
+        'Deactivate an end user',
+        deactivateEndUser(deps, byPath),
+      ),
+    ),
+  ]
+}
+
+/** Own provider credentials, and guardrails with their assignments. */
+function ruleRows(deps: OperationDeps): Operation[] {
+  const bytes = GUARDRAIL_BODY_MAX_BYTES
+  return [
+    manage('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),
+    manage('GET /byok', 'listCredentials', 'List credentials', listCredentials(deps)),
+    manage('GET /byok/{id}', 'getCredential', 'Get a credential', findCredential(deps)),
+    manage(
+      'PATCH /byok/{id}',
+      'updateCredential',
+      'Update a credential',
+      changeCredential(deps),
+      BYOK_BODY_MAX_BYTES,
+    ),
+    manage('DELETE /byok/{id}', 'deleteCredential', 'Delete a credential', deleteCredential(deps)),
+
+    manage('POST /guardrails', 'createGuardrail', 'Create a guardrail', createGuardrail(deps), bytes),
+    manage('GET /guardrails', 'listGuardrails', 'List guardrails', listGuardrails(deps)),
+    manage('GET /guardrails/{id}', 'getGuardrail', 'Get a guardrail', findGuardrail(deps)),
+    manage('PATCH /guardrails/{id}', 'updateGuardrail', 'Update a guardrail', changeGuardrail(deps), bytes),
+    manage('DELETE /guardrails/{id}', 'deleteGuardrail', 'Delete a guardrail', deleteGuardrail(deps)),
+    ...assignmentRows(deps, 'keys', 'Key', KEYS),
+    ...assignmentRows(deps, 'members', 'Member', MEMBERS),
+  ]
+}
+
+function assignmentRows(deps: OperationDeps, noun: string, name: string, assignees: Assignees): Operation[] {
+  const path = `/guardrails/{id}/assignments/${noun}` as const
+  const bytes = ASSIGNMENT_BODY_MAX_BYTES
+  return [
+    manage(
+      `GET /guardrails/assignments/${noun}`,
+      `list${name}Assignments`,
+      `List all assignments of guardrails to ${noun}`,
+      listAllAssignments(deps, assignees),
+    ),
+    manage(
+      `GET ${path}`,
+      `listGuardrail${name}Assignments`,
+      `List the ${noun} that a guardrail is assigned to`,
+      listAssignments(deps, assignees),
+    ),
+    manage(`POST ${path}`, `assign${name}s`, `Assign a guardrail to ${noun}`, assign(deps, assignees), bytes),
+    manage(
+      `POST ${path}/remove`,
+      `unassign${name}s`,
+      `Remove a guardrail from ${noun}`,
+      unassign(deps, assignees),
+      bytes,
+    ),
+  ]
+}
+
+function inference(
+  path: `/${string}`,
+  id: string,
+  summary: string,
+  dialect: Dialect,
+  deps: InferenceDeps,
+): Operation {
+  return {
+    ...row(`POST ${path}`, id, summary, createInference(dialect, deps), INFERENCE_BODY_MAX_BYTES),
+    key: 'inference',
+    dialect,
+  }
+}
+
+function read(address: Address, id: string, summary: string, handler: Handler): Operation {
+  return { ...row(address, id, summary, handler, 0), key: 'any' }
+}
+
+function manage(address: Address, id: string, summary: string, handler: Handler, bodyLimitBytes = 0) {
+  return { ...row(address, id, summary, handler, bodyLimitBytes), key: 'management' } as const
+}
+
+/** End users may be any text. */
+function endUser(operation: Operation): Operation {
+  return { ...operation, freeParam: 'user' }
+}
+
+function row(address: Address, id: string, summary: string, handler: Handler, bodyLimitBytes: number) {
+  const [method, path] = address.split(' ') as [Method, string]
+  const accept: 'json' | 'none' = bodyLimitBytes > 0 ? 'json' : 'none'
+  return { id, summary, method, path, dialect: null, bodyLimitBytes, accept, handler }
 }

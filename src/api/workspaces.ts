@@ -4,13 +4,12 @@ import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { bodyCheck } from '../protocol/body.ts'
-import { MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../protocol/workspaces.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
-import type { HttpRequest, Route } from './handler.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 import { pageOf, refused } from './paging.ts'
 
-export interface WorkspaceTools {
+export interface WorkspaceDeps {
   readonly store: Pick<Store, 'workspaces'>
   readonly clock: Clock
   readonly changes: InvalidationBus
@@ -22,93 +21,90 @@ const checkUpdate = bodyCheck(WorkspaceUpdate)
 const REF = /^[A-Za-z0-9_-]{1,64}$/
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export function workspaceRoutes({ store, clock, changes }: WorkspaceTools): readonly Route[] {
-  const { workspaces } = store
-  const now = (): string => isoInstant(clock.nowMs())
-  const find = async (request: HttpRequest): Promise<WorkspaceRecord> => {
-    const { organizationId } = request.key
-    const ref = request.params.get('ref') ?? ''
-    const record = REF.test(ref)
-      ? ((await workspaces.find(organizationId, ref)) ?? (await workspaces.findBySlug(organizationId, ref)))
-      : null
-    if (record === null) throw unknown()
-    return record
+export function listWorkspaces({ store }: WorkspaceDeps): Handler {
+  return async (request, reply) => {
+    const { items, total } = await store.workspaces.page(request.key.organizationId, pageOf(request.query))
+    reply.json(200, { data: items.map(shown), total_count: total })
   }
-  return [
-    {
-      method: 'GET',
-      path: '/workspaces',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const { items, total } = await workspaces.page(request.key.organizationId, pageOf(request.query))
-        reply.json(200, { data: items.map(shown), total_count: total })
-      },
-    },
-    {
-      method: 'POST',
-      path: '/workspaces',
-      bodyLimitBytes: MANAGEMENT_BODY_MAX_BYTES,
-      key: 'management',
-      async handler(request, reply) {
-        const body = checkCreation(request.body)
-        const createdAt = now()
-        const record: WorkspaceRecord = {
-          id: randomUUID(),
-          organizationId: request.key.organizationId,
-          name: body.name,
-          slug: slugOf(body.slug),
-          description: body.description ?? null,
-          createdAt,
-          updatedAt: createdAt,
-        }
-        await unique(workspaces.add(record))
-        reply.json(201, { data: shown(record) })
-      },
-    },
-    {
-      method: 'GET',
-      path: '/workspaces/{ref}',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        reply.json(200, { data: shown(await find(request)) })
-      },
-    },
-    {
-      method: 'PATCH',
-      path: '/workspaces/{ref}',
-      bodyLimitBytes: MANAGEMENT_BODY_MAX_BYTES,
-      key: 'management',
-      async handler(request, reply) {
-        const body = checkUpdate(request.body)
-        const change = {
-          ...(body.name === undefined ? {} : { name: body.name }),
-          ...(body.slug === undefined ? {} : { slug: slugOf(body.slug) }),
-          ...(body.description === undefined ? {} : { description: body.description }),
-        }
-        const { organizationId, id } = await find(request)
-        const record = await unique(workspaces.change(organizationId, id, change, now()))
-        if (record === null) throw unknown()
-        reply.json(200, { data: shown(record) })
-      },
-    },
-    {
-      method: 'DELETE',
-      path: '/workspaces/{ref}',
-      bodyLimitBytes: 0,
-      key: 'management',
-      async handler(request, reply) {
-        const { organizationId, id } = await find(request)
-        const gone = await workspaces.remove(organizationId, id, now())
-        if (gone === null) throw unknown()
-        for (const hash of gone.keyHashes) changes.publish({ kind: 'key', hash })
-        changes.publish({ kind: 'credentials', organizationId, workspaceId: id, ids: gone.credentialIds })
-        changes.publish({ kind: 'guardrails', organizationId })
-        reply.json(200, { deleted: true })
-      },
-    },
-  ]
+}
+
+export function createWorkspace({ store, clock }: WorkspaceDeps): Handler {
+  return async (request, reply) => {
+    const body = checkCreation(request.body)
+    const createdAt = isoInstant(clock.nowMs())
+    const record: WorkspaceRecord = {
+      id: randomUUID(),
+      organizationId: request.key.organizationId,
+      name: body.name,
+      slug: slugOf(body.slug),
+      description: body.description ?? null,
+      createdAt,
+      updatedAt: createdAt,
+    }
+    await unique(store.workspaces.add(record))
+    reply.json(201, { data: shown(record) })
+  }
+}
+
+export function findWorkspace(deps: WorkspaceDeps): Handler {
+  return async (request, reply) => reply.json(200, { data: shown(await named(deps, request)) })
+}
+
+export function changeWorkspace(deps: WorkspaceDeps): Handler {
+  const { store, clock } = deps
+  return async (request, reply) => {
+    const body = checkUpdate(request.body)
+    const change = {
+      ...(body.name === undefined ? {} : { name: body.name }),
+      ...(body.slug === undefined ? {} : { slug: slugOf(body.slug) }),
+      ...(body.description === undefined ? {} : { description: body.description }),
+    }
+    const { organizationId, id } = await named(deps, request)
+    const now = isoInstant(clock.nowMs())
+    const record = await unique(store.workspaces.change(organizationId, id, change, now))
+    if (record === null) throw unknown()
+    reply.json(200, { data: shown(record) })
+  }
+}
+
+export function deleteWorkspace(deps: WorkspaceDeps): Handler {
+  const { store, clock, changes } = deps
+  return async (request, reply) => {
+    const { organizationId, id } = await named(deps, request)
+    const gone = await store.workspaces.remove(organizationId, id, isoInstant(clock.nowMs()))
+    if (gone === null) throw unknown()
+    for (const hash of gone.keyHashes) changes.publish({ kind: 'key', hash })
+    changes.publish({ kind: 'credentials', organizationId, workspaceId: id, ids: gone.credentialIds })
+    changes.publish({ kind: 'guardrails', organizationId })
+    reply.json(200, { deleted: true })
+  }
+}
+
+/**
+ * The workspace of this id, or the default one when none is named.
+ * @throws GatewayError `invalid_request`: the organization has no such workspace, or its default one was deleted.
+ */
+export async function workspaceOf(
+  store: Pick<Store, 'workspaces'>,
+  organizationId: string,
+  workspaceId: string | null | undefined,
+): Promise<WorkspaceRecord> {
+  const found = await store.workspaces.find(organizationId, workspaceId ?? DEFAULT_WORKSPACE_ID)
+  if (found !== null) return found
+  if (workspaceId != null) throw refused('workspace_id', 'must be the id of a workspace')
+  throw refused('workspace_id', 'is required, because the default workspace was deleted')
+}
+
+/** The workspace that the path names by id or slug. @throws GatewayError `not_found` */
+async function named({ store }: WorkspaceDeps, { params, key }: ApiRequest): Promise<WorkspaceRecord> {
+  const { organizationId } = key
+  const ref = params.get('ref') ?? ''
+  const record = REF.test(ref)
+    ? ((await store.workspaces.find(organizationId, ref)) ??
+      (await store.workspaces.findBySlug(organizationId, ref)))
+    : null
+  if (record === null) throw unknown()
+  return record
 }
 
 /** @throws GatewayError `invalid_request`: a slug like an id would name two workspaces. */

@@ -66,7 +66,10 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
       answer.openTurn(false)
     }
     answer.hold()
-    if (!answer.begun) answer.begin(exchange.attempts.at(-1)?.endpoint.modelId ?? '', exchange.debug)
+    if (!answer.begun) {
+      const last = exchange.attempts.at(-1)?.endpoint
+      answer.begin(last?.modelId ?? '', last?.provider.name ?? null, exchange.debug)
+    }
     answer.fail(error, endingOf(deps, exchange, false))
   }
   return { answered: true, refused: error }
@@ -84,7 +87,8 @@ function endingOf(
     usage: shownUsage(bill, last?.isByok === true, byokFeePercent),
     serviceTier: answered ? (finish?.serviceTier ?? null) : null,
     metadata: withMetadata ? routingMetadata(exchange, answered) : null,
-    ...(last === undefined ? {} : { model: last.endpoint.modelId }),
+    ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
+    nativeFinish: answered ? (finish?.native ?? null) : null,
     ...(plugins === null ? {} : { fields: plugins.responseFields() }),
   }
 }

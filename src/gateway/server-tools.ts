@@ -10,9 +10,11 @@ import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { ServerTool, ToolCall, ToolOutcome } from '../tools/tool.ts'
-import type { RunningExchange } from './running.ts'
+import type { Answer } from './answer/answer.ts'
+import type { Exchange } from './exchange.ts'
+import type { Guarding } from './guard/guard.ts'
 import { budgetOf, type ToolBudget } from './tool-budget.ts'
-import { callItem, type PendingCall } from './tool-calls.ts'
+import { callItem, type DeclaredFunction, type NamedTool, type PendingCall } from './tool-calls.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
@@ -21,16 +23,10 @@ export interface ServerToolDeps {
   readonly log: Log
 }
 
-/** A server tool as the request names it. */
-interface NamedTool {
-  readonly server: ServerTool
-  readonly tool: GatewayTool
-}
-
-/** A function that the model sees for a server tool. */
-export interface DeclaredFunction extends NamedTool {
-  /** The declared name, without the suffix that keeps it apart from others. */
-  readonly name: string
+/** The exchange, as far as server tools work on it. */
+export interface ToolExchange extends Exchange {
+  readonly answer: Answer
+  readonly guarding: Guarding | null
 }
 
 /** The prompt of a turn with its server tools as functions. */
@@ -70,7 +66,7 @@ export class ServerTools {
   }
 
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
-  async declare(exchange: RunningExchange, off: boolean): Promise<Declared> {
+  async declare(exchange: ToolExchange, off: boolean): Promise<Declared> {
     const { prompt } = exchange
     const rest: Tool[] = []
     const named: NamedTool[] = []
@@ -119,7 +115,7 @@ export class ServerTools {
    * Runs the calls of a turn, some at a time, and shows each as an item of the answer. Resolves with the items that
    * the model gets: each call and its result. Rejects with the reason of the signal.
    */
-  async run(calls: readonly PendingCall[], exchange: RunningExchange): Promise<ToolRun> {
+  async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
     let endsTurn = false
     const work = calls.map((call, at) => ({ call, at }))
@@ -144,7 +140,7 @@ export class ServerTools {
     return { items: [...items, ...results], endsTurn }
   }
 
-  async #runOne(pending: PendingCall, exchange: RunningExchange): Promise<ToolOutcome> {
+  async #runOne(pending: PendingCall, exchange: ToolExchange): Promise<ToolOutcome> {
     const { answer, bill } = exchange
     const { tool, server, name } = pending.declared
     const args = argumentsOf(pending.arguments)
@@ -169,7 +165,7 @@ export class ServerTools {
   async #outcome(
     { declared }: PendingCall,
     call: ToolCall,
-    exchange: RunningExchange,
+    exchange: ToolExchange,
     progress: (name: string, fields: Readonly<Record<string, unknown>>) => void,
   ): Promise<ToolOutcome & { ran: boolean }> {
     try {

@@ -5,13 +5,15 @@ import type { RunningExchange } from './running.ts'
 
 /** A stage that had nothing to do: its time counts with the stage before it. */
 export const SKIPPED = 'skipped'
-type Result = typeof SKIPPED | undefined | void
 
 export interface ExchangeStage {
   /** Label of its time; null: it times its parts itself. */
   readonly timed: Stage | null
-  /** A GatewayError refuses the request. A promise only where something has to be waited for. */
-  readonly run: (exchange: RunningExchange) => Result | Promise<Result>
+  /**
+   * Returns SKIPPED, nothing, or a promise of either, the last only where something has to be awaited. A GatewayError
+   * that it throws ends the exchange.
+   */
+  readonly run: (exchange: RunningExchange) => unknown
 }
 
 /** Runs the stages in order; rejects with what the first one threw. Awaits only what is a promise. */

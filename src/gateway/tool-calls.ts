@@ -1,9 +1,22 @@
 /** Calls of server tools in one turn: takes their deltas out of the reply before the client sees them. Pure. */
 import type { ItemStart } from '../formats/format.ts'
 import { itemId } from '../ids.ts'
+import type { GatewayTool } from '../protocol/gateway-tools.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
+import type { ServerTool } from '../tools/tool.ts'
 import type { Content } from './answer/assemble.ts'
-import type { DeclaredFunction } from './server-tools.ts'
+
+/** A server tool as the request names it. */
+export interface NamedTool {
+  readonly server: ServerTool
+  readonly tool: GatewayTool
+}
+
+/** A function that the model sees for a server tool. */
+export interface DeclaredFunction extends NamedTool {
+  /** The declared name, without the suffix that keeps it apart from others. */
+  readonly name: string
+}
 
 type CallStart = Extract<ItemStart, { type: 'function_call' }>
 

@@ -13,8 +13,7 @@ import type { AttemptRecord, Finish } from './exchange.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { candidateAfter, lastError } from './routing/failover.ts'
 import type { RunningExchange } from './running.ts'
-import type { DeclaredFunction } from './server-tools.ts'
-import { ToolCalls } from './tool-calls.ts'
+import { type DeclaredFunction, ToolCalls } from './tool-calls.ts'
 
 export interface TurnDeps extends AttemptDeps {
   /** Opens an own key; a promise only when it is not at hand. Fails with a GatewayError. */
@@ -147,6 +146,7 @@ function targetOf(
     answer,
     attempt,
     model: endpoint.modelId,
+    provider: endpoint.provider.name,
     guarding: guarding?.reply ?? null,
     calls,
     debug,

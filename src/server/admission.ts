@@ -1,82 +1,106 @@
 /**
- * The life of one request, from its copied head to its log line: gate, route, key, body, handler, answer. Knows
- * nothing of the HTTP library. What runs inside the library's callbacks only takes notes; all answers leave later.
+ * What every request passes, whatever brought it: shedding, total deadline, abort, metrics and the log line. Knows no
+ * transport: an HTTP request is one owner of an `Admission`, a WebSocket message or a batch item may be others.
  */
-
-import type { HttpRequest, Route } from '../api/handler.ts'
+import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
-import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import { observeStages } from '../metrics/exchange-series.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
-import type { KeyRecord } from '../storage/store.ts'
-import { isAway } from '../storage/store-error.ts'
-import { type KeyRing, requireKind } from './authenticate.ts'
-import { BodyBuffer, parseJson } from './body.ts'
-import {
-  type AcceptedHead,
-  type GateRules,
-  inspect,
-  lengthFault,
-  type RequestHead,
-  tooLarge,
-} from './gate.ts'
-import { Reply } from './reply.ts'
-import { decodeParams, type Match, type Router } from './router.ts'
-import type { Wire } from './wire.ts'
+import { Load, type LoadLimits } from './load.ts'
 
-export interface IntakeTools extends GateRules {
-  readonly router: Router
-  readonly keys: KeyRing
+/** The transport's side of an admitted request. Its facts are read once, when the request is over. */
+export interface AdmissionOwner {
+  /** Method for the log line, out of a closed set. */
+  readonly method: string
+  /** Template of the operation; label of metrics. */
+  readonly route: string
+  /** Status that was sent; 0 when none was. */
+  readonly status: number
+  /** The answer is complete. */
+  readonly answered: boolean
+  /** The failure that the client was told. */
+  readonly error: GatewayError | null
+  readonly summary: Reply['summary']
+  /** Ends the work on the request. Called once, with the first reason. */
+  onAbort(reason: GatewayError): void
+  /** Ends a request whose handler does not answer: reports the reason if still possible, else drops the client. */
+  giveUp(): void
+}
+
+export interface AdmissionDeps {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  /** From the head to the last byte of the body. */
-  readonly uploadMs: number
-  /** From the head to the end of the answer. */
+  /** From the head of a request to the end of its answer. */
   readonly requestMs: number
-  /** Whether every connection is closed after its answer. */
-  readonly closing: () => boolean
-  /** Whether there is room for the request; asked before any work is done on it. Null: there is. */
-  readonly turnAway: () => GatewayError | null
-  /** Counts bytes that are held in memory; negative when they are let go. */
-  readonly hold: (bytes: number) => void
-  /** Called once, when nothing more will happen for the request. */
-  readonly onOver: (intake: Intake) => void
 }
 
 /** How long a handler may take to answer after its signal has fired, before the answer is taken out of its hands. */
 const LAST_WORD_MS = 1000
-/** Label of what matched no route, and method of what is none. */
-const OTHER = 'other'
+/** When a client may send again after it was shed: overload passes within seconds, or not at all. */
+const RETRY_AFTER_SECONDS = 1
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
-const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
-export class Intake {
-  readonly #tools: IntakeTools
-  readonly #method: string
-  readonly #wire: Wire
-  readonly #watch: Stopwatch
-  readonly #id: string
-  readonly #match: Match | null
-  readonly #route: Route | undefined
-  readonly #query: string
-  /** Let go once the handler has it. */
-  #accepted: AcceptedHead | null
-  /** The connection ends with the answer, whatever that is. */
-  readonly #lastOne: boolean
-  readonly #refusal: GatewayError | null
-  readonly #reply: Reply
-  readonly #body: BodyBuffer | null
-  #heldBytes = 0
-  /** The handler was called, so there has to be an answer. */
-  #handled = false
-  #bodyWhole: boolean
-  #bodyFault: GatewayError | null = null
-  #wakeBody: (() => void) | null = null
+/** The requests of one thread: sheds new ones when the thread is busy, and ends all of them in a drain. */
+export class AdmissionControl {
+  readonly deps: AdmissionDeps
+  readonly load: Load
+  readonly #open = new Set<Admission>()
+  readonly #onOver: () => void
+
+  /** @param onOver called each time a request is over */
+  constructor(deps: AdmissionDeps, limits: LoadLimits, onOver: () => void) {
+    this.deps = deps
+    this.load = new Load(limits, deps.clock)
+    this.#onOver = onOver
+  }
+
+  get openRequests(): number {
+    return this.#open.size
+  }
+
+  /** The refusal of one more request; null when there is room. Ask before any work is done for it. */
+  shed(): GatewayError | null {
+    const reason = this.load.overloadReason(this.#open.size)
+    if (reason === null) return null
+    this.deps.metrics.shed.inc({ reason })
+    return new GatewayError('service_unavailable', 'The gateway is overloaded', {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    })
+  }
+
+  /** Gives every open request this reason to end. */
+  abortAll(reason: GatewayError): void {
+    for (const admission of this.#open) admission.abort(reason)
+  }
+
+  /** Ends requests that did not react to their abort. */
+  giveUpAll(): void {
+    for (const admission of [...this.#open]) admission.giveUp()
+  }
+
+  add(admission: Admission): void {
+    this.#open.add(admission)
+  }
+
+  remove(admission: Admission): void {
+    this.#open.delete(admission)
+    this.#onOver()
+  }
+}
+
+/** One request from its head to its log line. */
+export class Admission {
+  /** Names the request in logs and answers; the generation id of inference requests. */
+  readonly id: string
+  readonly watch: Stopwatch
+  readonly #control: AdmissionControl
+  readonly #owner: AdmissionOwner
   #abortion: AbortController | null = null
   #reason: GatewayError | null = null
   #deadline: Timer | null = null
@@ -84,127 +108,25 @@ export class Intake {
   #left = false
   #over = false
 
-  /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
-  constructor(tools: IntakeTools, head: RequestHead, wire: Wire) {
-    this.#tools = tools
-    this.#method = head.method
-    this.#query = head.query
-    this.#wire = wire
-    this.#watch = new Stopwatch(tools.clock.monotonicMs())
-    this.#id = generationId(unixSeconds(tools.clock))
-    this.#match = tools.router.find(head.path)
-    this.#route = this.#match?.resource.routes.get(head.method)
-    const verdict = tools.turnAway() ?? inspect(head, tools, this.#match?.freeText)
-    this.#accepted = verdict instanceof GatewayError ? null : verdict
-    this.#lastOne = this.#accepted?.closes ?? true
-    this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
-    const takesBody = this.#accepted?.hasBody === true && this.#refusal === null
-    this.#body = takesBody ? new BodyBuffer(this.#route?.bodyLimitBytes ?? 0) : null
-    this.#bodyWhole = this.#accepted?.hasBody === false
-    this.#reply = new Reply(wire, {
-      generationId: this.#match?.resource.generates === true ? this.#id : null,
-      bodiless: head.method === 'HEAD',
-      closes: status => this.#closes(status),
-    })
+  constructor(control: AdmissionControl, owner: AdmissionOwner) {
+    const { clock } = control.deps
+    this.watch = new Stopwatch(clock.monotonicMs())
+    this.id = generationId(unixSeconds(clock))
+    this.#control = control
+    this.#owner = owner
   }
 
-  /** There is a body that has to be handed to `chunk`. */
-  get wantsBody(): boolean {
-    return this.#body !== null
+  /** Why the work has to end; null while it may go on. */
+  get reason(): GatewayError | null {
+    return this.#reason
   }
 
-  /** Takes a chunk of the body. Runs inside the library's callback. */
-  chunk(bytes: ArrayBuffer, isLast: boolean): void {
-    if (this.#body === null || this.#bodyFault !== null || this.#over) return
-    this.#heldBytes += bytes.byteLength
-    this.#tools.hold(bytes.byteLength)
-    if (!this.#body.push(bytes)) this.#bodyFault = tooLarge(this.#route?.bodyLimitBytes ?? 0)
-    else if (isLast) this.#bodyWhole = true
-    else return
-    this.#wake()
-  }
-
-  /** The connection is gone. Runs inside the library's callback. */
-  gone(): void {
-    // An answer that we broke off ourselves ends here too.
-    this.#left = this.#reason === null && this.#reply.error === null
-    this.abort(new GatewayError('client_closed', 'The client closed the connection'))
-  }
-
-  /** Ends the work on the request for this reason; the first reason counts. */
-  abort(reason: GatewayError): void {
-    if (this.#reason !== null) return
-    this.#reason = reason
-    this.#abortion?.abort(reason)
-    this.#wake()
-  }
-
-  /** Gives up on a handler that does not answer: a last word where one is still possible, then the connection ends. */
-  giveUp(): void {
-    if (this.#over) return
-    if (this.#reply.started) this.#wire.abort()
-    else this.#reply.failure(this.#reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'))
-    this.#finish()
-  }
-
-  /** Does the request. Runs in a turn of its own, and never rejects. */
-  async run(): Promise<void> {
-    try {
-      await this.#serve()
-      if (this.#handled && !this.#reply.ended && !this.#wire.dead)
-        throw new Error('handler ended without an answer')
-    } catch (thrown) {
-      this.#fail(thrown)
-    }
-    this.#finish()
-  }
-
-  /** Ends in the handler's own promise, so that nothing of the request is held here while it is answered. */
-  async #serve(): Promise<void> {
-    if (this.#wire.dead) return
-    if (this.#refusal !== null) throw this.#refusal
-    const match = this.#match
-    const accepted = this.#accepted
-    if (match === null || accepted === null) return
-    if (this.#method === 'OPTIONS') {
-      this.#reply.options(match.resource.allow)
-      return
-    }
-    const route = this.#route
-    if (route === undefined) return
-    const { clock, keys } = this.#tools
-    this.#watch.enter('auth', clock.monotonicMs())
-    const pending = keys.authenticate(accepted.headers.get('authorization'))
-    const key = pending instanceof Promise ? await pending : pending
-    requireKind(key, route.key)
-    this.#watch.enter('upload', clock.monotonicMs())
-    const body = this.#body === null ? undefined : await this.#wholeBody(this.#body)
-    if (this.#wire.dead) return
-    this.#deadline = clock.after(this.#remainingMs(), this.#onDeadline)
-    this.#handled = true
-    this.#accepted = null
-    return route.handler(this.#request(match, accepted, key, body), this.#reply)
-  }
-
-  #request(match: Match, accepted: AcceptedHead, key: KeyRecord, body: unknown): HttpRequest {
-    const signal = (): AbortSignal => this.#signal()
-    return {
-      id: this.#id,
-      headers: accepted.headers,
-      host: accepted.headers.get('host') ?? '',
-      params: decodeParams(match.params),
-      query: new URLSearchParams(this.#query),
-      body,
-      key,
-      watch: this.#watch,
-      get signal() {
-        return signal()
-      },
-    }
+  get over(): boolean {
+    return this.#over
   }
 
   /** Made when first asked for: most requests never look at it. */
-  #signal(): AbortSignal {
+  get signal(): AbortSignal {
     if (this.#abortion === null) {
       this.#abortion = new AbortController()
       if (this.#reason !== null) this.#abortion.abort(this.#reason)
@@ -212,88 +134,56 @@ export class Intake {
     return this.#abortion.signal
   }
 
-  async #wholeBody(body: BodyBuffer): Promise<unknown> {
-    if (!this.#bodyWhole && this.#bodyFault === null && this.#reason === null) {
-      const late = this.#tools.clock.after(this.#tools.uploadMs, () => {
-        this.#bodyFault = new GatewayError('deadline_exceeded', 'The request body took too long to arrive')
-        this.#wake()
-      })
-      await new Promise<void>(resolve => {
-        this.#wakeBody = resolve
-      })
-      late.cancel()
-    }
-    if (this.#bodyFault !== null) throw this.#bodyFault
-    if (this.#reason !== null) throw this.#reason
-    this.#watch.enter('parse', this.#tools.clock.monotonicMs())
-    return parseJson(body.take())
+  /** Counts the request as open; it ends with `finish`. */
+  open(): void {
+    this.#control.add(this)
   }
 
-  /** Whoever waits for the body goes on in a turn of its own: the parser has not yet looked at what follows it. */
-  #wake(): void {
-    if (this.#wakeBody !== null) setImmediate(this.#wakeBody)
-    this.#wakeBody = null
+  /** Starts the total deadline. */
+  startDeadline(): void {
+    const { clock, requestMs } = this.#control.deps
+    const leftMs = Math.max(0, requestMs - (clock.monotonicMs() - this.watch.startedMs))
+    this.#deadline = clock.after(leftMs, this.#onDeadline)
   }
 
-  #remainingMs(): number {
-    return Math.max(0, this.#tools.requestMs - (this.#tools.clock.monotonicMs() - this.#watch.startedMs))
+  /** Ends the work on the request for this reason; the first reason counts. */
+  abort(reason: GatewayError): void {
+    if (this.#reason !== null) return
+    this.#reason = reason
+    this.#abortion?.abort(reason)
+    this.#owner.onAbort(reason)
   }
 
-  readonly #onDeadline = (): void => {
-    this.abort(new GatewayError('deadline_exceeded', 'Operation timed out'))
-    this.#deadline = this.#tools.clock.after(LAST_WORD_MS, () => this.giveUp())
+  /** Aborts because the client has gone, or was dropped by us. */
+  clientGone(): void {
+    this.#left = this.#reason === null && this.#owner.error === null
+    this.abort(new GatewayError('client_closed', 'The client closed the connection'))
   }
 
-  /** What is wrong with a well-formed request: no such path, no such method there, too long a body. */
-  #mismatch(accepted: AcceptedHead): GatewayError | null {
-    if (this.#match === null) return new GatewayError('not_found', 'No such operation')
-    if (this.#method === 'OPTIONS') return null
-    if (this.#route === undefined) return new GatewayError('method_not_allowed', 'Method not allowed')
-    return lengthFault(accepted, this.#route.bodyLimitBytes)
+  giveUp(): void {
+    if (this.#over) return
+    this.#owner.giveUp()
+    this.finish()
   }
 
-  #closes(status: number): boolean {
-    if (this.#lastOne || this.#tools.closing()) return true
-    // What is left of an unread body would be taken for the next request, or swallowed for minutes.
-    return !this.#bodyWhole || status === 500
-  }
-
-  #fail(thrown: unknown): void {
-    const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
-    if (!(thrown instanceof GatewayError)) this.#tools.log.fault('request failed', thrown)
-    if (this.#over || this.#wire.dead) return
-    if (this.#reply.started) {
-      this.#reply.error = error
-      this.#wire.abort()
-      return
-    }
-    if (error.code === 'method_not_allowed' && this.#match !== null) {
-      this.#reply.header('Allow', this.#match.resource.allow)
-    }
-    this.#reply.failure(error)
-  }
-
-  #finish(): void {
+  /** Counts and logs the request. Later calls do nothing. */
+  finish(): void {
     if (this.#over) return
     this.#over = true
     this.#deadline?.cancel()
-    // Until now: the body lives on as the parsed request.
-    this.#tools.hold(-this.#heldBytes)
-    const { clock, log, metrics } = this.#tools
+    const { clock, log, metrics } = this.#control.deps
     const endedMs = clock.monotonicMs()
-    const durationMs = endedMs - this.#watch.startedMs
-    const route = this.#match?.resource.template ?? OTHER
+    const durationMs = endedMs - this.watch.startedMs
+    const { method, route, summary, error, status: sent } = this.#owner
     const outcome = this.#outcome()
-    const sent = this.#reply.status === 0 ? (this.#reason?.status ?? 500) : this.#reply.status
-    const status = outcome === 'aborted' ? 499 : sent
+    const status = outcome === 'aborted' ? 499 : sent || (this.#reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
-    observeStages(metrics, this.#watch, endedMs)
-    const { summary } = this.#reply
+    observeStages(metrics, this.watch, endedMs)
     // Field by field: copying the summary over would look each of them up by name.
     log.exchange({
-      id: this.#id,
-      method: KNOWN_METHODS.has(this.#method) ? this.#method : OTHER,
+      id: this.id,
+      method,
       route,
       status,
       outcome,
@@ -305,20 +195,25 @@ export class Intake {
       inputTokens: summary?.inputTokens,
       outputTokens: summary?.outputTokens,
       finish: summary?.finish,
-      error: this.#reply.error?.code ?? summary?.error ?? null,
+      error: error?.code ?? summary?.error ?? null,
     })
-    this.#tools.onOver(this)
+    this.#control.remove(this)
+  }
+
+  readonly #onDeadline = (): void => {
+    this.abort(new GatewayError('deadline_exceeded', 'Operation timed out'))
+    this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
   }
 
   #outcome(): 'completed' | 'failed' | 'refused' | 'aborted' {
-    const { ended, status, error, summary } = this.#reply
-    if (!ended && this.#left) return 'aborted'
-    if (ended && error === null && (summary?.error ?? null) === null) return 'completed'
+    const { answered, status, error, summary } = this.#owner
+    if (!answered && this.#left) return 'aborted'
+    if (answered && error === null && (summary?.error ?? null) === null) return 'completed'
     return isRefusal(status) ? 'refused' : 'failed'
   }
 }
 
-/** Statuses that are the client's doing: not a request that took too long, but a method that nobody has. */
+/** Statuses that are the client's doing: not a request that took too long, but a method that does not exist. */
 function isRefusal(status: number): boolean {
   return (status >= 400 && status <= 499 && status !== 408) || status === 501
 }

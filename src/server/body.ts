@@ -1,133 +1,217 @@
-/** Request bodies: collected within a limit, then made JSON. What is wrong with one is told without repeating it. */
-import { GatewayError } from '../errors.ts'
-import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../protocol/limits.ts'
-
 /**
- * Collects the chunks of one body. The parser takes its memory back after each chunk, so chunks are copied;
- * memory grows with what arrived, never with what was announced.
+ * Request bodies on their way in: collected whole within a limit, or handed over chunk by chunk. The parser takes its
+ * memory back after each chunk, so chunks are copied; memory grows with what arrived, never with what was announced.
  */
-export class BodyBuffer {
+import type { RawBody } from '../api/operation.ts'
+import type { Clock, Timer } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import { tooLarge } from './gate.ts'
+
+/** Counts bytes that are held in memory; negative when they are released. */
+export interface ByteCount {
+  hold(bytes: number): void
+}
+
+/** The reading side of a connection. */
+export interface PausableSocket {
+  /** Only within the callback of a chunk: elsewhere the HTTP library sets its own timer again and cuts the client. */
+  pause(): void
+  resume(): void
+}
+
+/** The first fault of a body counts: what the client sent, a deadline, or the reason of an abort. */
+export interface IncomingBody {
+  /** The last byte has arrived. */
+  readonly whole: boolean
+  /** Takes a chunk. Runs inside the library's callback. */
+  push(bytes: ArrayBuffer, isLast: boolean): void
+  /** Ends the reading with this fault. */
+  fail(fault: GatewayError): void
+  /** Releases what is held; nothing is taken any more. */
+  release(): void
+}
+
+function late(): GatewayError {
+  return new GatewayError('deadline_exceeded', 'The request body took too long to arrive')
+}
+
+/** A body that is collected. */
+export class BodyBuffer implements IncomingBody {
   readonly #limitBytes: number
+  readonly #count: ByteCount
   #chunks: Uint8Array[] = []
-  #bytes = 0
+  #heldBytes = 0
+  #whole = false
+  #released = false
+  #fault: GatewayError | null = null
+  #wake: (() => void) | null = null
 
-  constructor(limitBytes: number) {
+  constructor(limitBytes: number, count: ByteCount) {
     this.#limitBytes = limitBytes
+    this.#count = count
   }
 
-  /** Takes a chunk. False: the body is over its limit; what came is forgotten. */
-  push(chunk: ArrayBuffer): boolean {
-    this.#bytes += chunk.byteLength
-    if (this.#bytes > this.#limitBytes) {
+  get whole(): boolean {
+    return this.#whole
+  }
+
+  push(bytes: ArrayBuffer, isLast: boolean): void {
+    if (this.#fault !== null || this.#released) return
+    this.#heldBytes += bytes.byteLength
+    this.#count.hold(bytes.byteLength)
+    if (this.#heldBytes > this.#limitBytes) {
       this.#chunks = []
-      return false
+      this.fail(tooLarge(this.#limitBytes))
+      return
     }
-    if (chunk.byteLength > 0) this.#chunks.push(new Uint8Array(chunk.slice(0)))
-    return true
+    if (bytes.byteLength > 0) this.#chunks.push(new Uint8Array(bytes.slice(0)))
+    if (!isLast) return
+    this.#whole = true
+    this.#wakeReader()
   }
 
-  /** The whole body; the buffer is empty afterwards. */
-  take(): Uint8Array {
+  fail(fault: GatewayError): void {
+    this.#fault ??= fault
+    this.#wakeReader()
+  }
+
+  /** Bytes stay counted until then: the body lives on as the parsed request. */
+  release(): void {
+    this.#released = true
+    this.#count.hold(-this.#heldBytes)
+    this.#heldBytes = 0
+  }
+
+  /** The whole body, once; the buffer is empty afterwards. @throws GatewayError the fault of the body */
+  async collect(clock: Clock, uploadMs: number): Promise<Uint8Array> {
+    if (!this.#whole && this.#fault === null) {
+      const timer = clock.after(uploadMs, () => this.fail(late()))
+      await new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+      timer.cancel()
+    }
+    if (this.#fault !== null) throw this.#fault
     const [first] = this.#chunks
     const whole = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks)
     this.#chunks = []
     return whole
   }
+
+  /** The reader goes on in a turn of its own: the parser has not yet looked at the bytes after the body. */
+  #wakeReader(): void {
+    if (this.#wake !== null) setImmediate(this.#wake)
+    this.#wake = null
+  }
 }
-
-/** The most of each that a body may have. */
-export interface BodyBounds {
-  /** Levels of arrays and objects. */
-  readonly depth: number
-  /** Arrays, objects and fields in all. */
-  readonly parts: number
-  /** Commas between elements and between fields. */
-  readonly commas: number
-}
-
-const BODY_BOUNDS: BodyBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
-
-const TOO_MUCH: Readonly<Record<keyof BodyBounds, string>> = {
-  depth: `is nested deeper than ${JSON_MAX_DEPTH} levels`,
-  parts: `has more than ${JSON_MAX_PARTS} objects, arrays and fields`,
-  commas: `has more than ${JSON_MAX_COMMAS} values`,
-}
-
-const decoder = new TextDecoder('utf-8', { fatal: true })
 
 /**
- * Makes JSON of a body. An object key `__proto__` becomes an own property, as JSON.parse does it.
- * @throws GatewayError `invalid_request`
+ * A body that its reader takes as it arrives. The socket is paused while a chunk waits; bytes that the kernel holds by
+ * then, a few megabytes, arrive nevertheless.
  */
-export function parseJson(bytes: Uint8Array): unknown {
-  if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
-  const excess = excessOf(bytes, BODY_BOUNDS)
-  if (excess !== null) throw new GatewayError('invalid_request', `The request body ${TOO_MUCH[excess]}`)
-  let text: string
-  try {
-    text = decoder.decode(bytes)
-  } catch {
-    throw new GatewayError('invalid_request', 'The request body is not valid UTF-8')
+export class BodyStream implements IncomingBody, RawBody {
+  readonly contentLength: number | null
+  readonly #limitBytes: number
+  readonly #count: ByteCount
+  readonly #socket: PausableSocket
+  #waiting: Uint8Array[] = []
+  #bytes = 0
+  #heldBytes = 0
+  #paused = false
+  #whole: boolean
+  #read = false
+  #released = false
+  #fault: GatewayError | null = null
+  #wake: (() => void) | null = null
+  #deadline: Timer | null = null
+
+  /** @param contentLength null: chunked. 0: there is no body, and nothing is pushed. */
+  constructor(socket: PausableSocket, contentLength: number | null, limitBytes: number, count: ByteCount) {
+    this.#socket = socket
+    this.contentLength = contentLength
+    this.#limitBytes = limitBytes
+    this.#count = count
+    this.#whole = contentLength === 0
   }
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw new GatewayError('invalid_request', 'The request body is not valid JSON')
+
+  get whole(): boolean {
+    return this.#whole
   }
-}
 
-/** After this many bytes of a string the native search is faster, if what it finds is the end. */
-const SHORT_STRING_BYTES = 64
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const COMMA = 0x2c
-const OPEN_BRACKET = 0x5b
-const CLOSE_BRACKET = 0x5d
-const OPEN_BRACE = 0x7b
-const CLOSE_BRACE = 0x7d
-const COLON = 0x3a
-
-/**
- * What a body has too much of. On bytes and before parsing: JSON.parse takes millions of anything, but what walks its
- * result later does not, and nobody is served meanwhile. Every byte of a longer UTF-8 sequence is above 0x7f.
- */
-export function excessOf(body: Uint8Array, bounds: BodyBounds): keyof BodyBounds | null {
-  const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
-  let depth = 0
-  let parts = 0
-  let commas = 0
-  for (let index = 0; index < bytes.length; index++) {
-    const byte = bytes[index]
-    if (byte === QUOTE) index = closingQuote(bytes, index + 1)
-    else if (byte === COMMA) {
-      if (++commas > bounds.commas) return 'commas'
-    } else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
-      if (++depth > bounds.depth) return 'depth'
-      if (++parts > bounds.parts) return 'parts'
-    } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth--
-    else if (byte === COLON && ++parts > bounds.parts) return 'parts'
-  }
-  return null
-}
-
-/** Where the string ends whose content begins at `from`; past the end of the bytes when it does not. */
-function closingQuote(bytes: Buffer, from: number): number {
-  let at = from
-  for (;;) {
-    // Escapes come in crowds, and each of them would cost a search.
-    const until = Math.min(bytes.length, at + SHORT_STRING_BYTES)
-    while (at < until) {
-      const byte = bytes[at]
-      if (byte === QUOTE) return at
-      at += byte === BACKSLASH ? 2 : 1
+  push(bytes: ArrayBuffer, isLast: boolean): void {
+    if (this.#fault !== null || this.#released) return
+    this.#bytes += bytes.byteLength
+    if (this.#bytes > this.#limitBytes) {
+      this.fail(tooLarge(this.#limitBytes))
+      return
     }
-    if (at >= bytes.length) return bytes.length
-    const quote = bytes.indexOf(QUOTE, at)
-    if (quote === -1) return bytes.length
-    let backslashes = 0
-    while (quote - backslashes > at && bytes[quote - backslashes - 1] === BACKSLASH) backslashes++
-    if (backslashes % 2 === 0) return quote
-    at = quote + 1
+    if (bytes.byteLength > 0) {
+      this.#waiting.push(new Uint8Array(bytes.slice(0)))
+      this.#hold(bytes.byteLength)
+    }
+    if (isLast) {
+      this.#whole = true
+      this.#deadline?.cancel()
+      this.#resume()
+    } else if (!this.#paused) {
+      this.#paused = true
+      this.#socket.pause()
+    }
+    this.#wakeReader()
+  }
+
+  fail(fault: GatewayError): void {
+    this.#fault ??= fault
+    this.#waiting = []
+    this.#hold(-this.#heldBytes)
+    this.#wakeReader()
+  }
+
+  release(): void {
+    this.#released = true
+    this.#deadline?.cancel()
+    this.#waiting = []
+    this.#hold(-this.#heldBytes)
+  }
+
+  /** Fails the body when its last byte is not there in time. */
+  startDeadline(clock: Clock, uploadMs: number): void {
+    if (!this.#whole) this.#deadline = clock.after(uploadMs, () => this.fail(late()))
+  }
+
+  async read(take: (chunk: Uint8Array) => void | Promise<void>): Promise<void> {
+    if (this.#read) throw new Error('a body is read once')
+    this.#read = true
+    for (;;) {
+      if (this.#fault !== null) throw this.#fault
+      const chunk = this.#waiting.shift()
+      if (chunk !== undefined) {
+        const taken = take(chunk)
+        if (taken instanceof Promise) await taken
+        this.#hold(-Math.min(chunk.byteLength, this.#heldBytes))
+      } else if (this.#whole) return
+      else {
+        this.#resume()
+        await new Promise<void>(resolve => {
+          this.#wake = resolve
+        })
+      }
+    }
+  }
+
+  #hold(bytes: number): void {
+    this.#heldBytes += bytes
+    this.#count.hold(bytes)
+  }
+
+  #resume(): void {
+    if (!this.#paused) return
+    this.#paused = false
+    this.#socket.resume()
+  }
+
+  #wakeReader(): void {
+    if (this.#wake !== null) setImmediate(this.#wake)
+    this.#wake = null
   }
 }

@@ -1,4 +1,4 @@
-/** How a server ends: what runs is finished within a grace time, the rest is told its end, then all is closed. */
+/** Graceful stop of a server: running requests get a grace time, the rest is aborted, then everything is closed. */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 
@@ -9,14 +9,14 @@ export interface Drainable {
   /** Monotonic milliseconds until which answers that are complete may still be leaving for slow readers. */
   readonly leavingUntilMs: number
   stopListening(): void
-  /** Tells every running request why it has to end. */
+  /** Gives every running request this reason to end. */
   abortAll(reason: GatewayError): void
-  /** Ends requests that did not obey. */
+  /** Ends requests that did not react. */
   giveUpAll(): void
   close(): void
 }
 
-/** How long requests that were told to stop may take to say so to their clients. */
+/** How long aborted requests may take to answer their clients. */
 const LAST_WORDS_MS = 500
 /** How long answers that are complete may take to leave for slow readers before connections are cut. */
 const LINGER_MS = 1000
@@ -57,7 +57,7 @@ export class Drain {
 
   async #run(): Promise<void> {
     const server = this.#server
-    // In the turn after the poll that accepts: what connected meanwhile has been taken, and is not cut off unheard.
+    // In the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off unanswered.
     await new Promise(resolve => setImmediate(resolve))
     server.stopListening()
     do {

@@ -33,11 +33,11 @@ export interface GateRules {
   readonly allowChunked: boolean
 }
 
-/** Methods that are understood at all; a route may still not take them. Everything else is 501. */
+/** Known methods; a path may still not take them. Everything else is 501. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 const WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
 
-/** Longer ones do not name anything here. */
+/** No template with ordinary parameters is longer. */
 const PATH_MAX_CHARS = 2048
 /** 256 characters of four bytes each, all escaped: the longest end user. */
 const FREE_TEXT_MAX_CHARS = 3072
@@ -58,7 +58,7 @@ const HOST = /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|\[[0-9A-Fa-f:.]{2,45}\])(
 const CONTENT_LENGTH = /^(?:0|[1-9]\d{0,9})$/
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i
 
-/** Headers on which framing, identity or meaning hang: two of them are two opinions. */
+/** Headers that must not repeat: duplicates would be ambiguous. */
 const SINGLE = new Set([
   'host',
   'authorization',
@@ -70,10 +70,15 @@ const SINGLE = new Set([
 ])
 
 /**
- * Checks a head. `freeText` is the end of the path that its route lets be any text. Returns what the rest of the
- * server needs of the head, or the refusal; never throws.
+ * Checks a head. `freeText` is the end of the path that its operation lets be any text; with `anyMedia` the body need
+ * not be JSON. Returns what the rest of the server needs of the head, or the refusal; never throws.
  */
-export function inspect(head: RequestHead, rules: GateRules, freeText = ''): AcceptedHead | GatewayError {
+export function inspect(
+  head: RequestHead,
+  rules: GateRules,
+  freeText = '',
+  anyMedia = false,
+): AcceptedHead | GatewayError {
   if (!METHODS.has(head.method)) return new GatewayError('not_implemented', 'Method not implemented')
   const target = targetFault(head, freeText)
   if (target !== null) return new GatewayError('invalid_request', target)
@@ -88,10 +93,10 @@ export function inspect(head: RequestHead, rules: GateRules, freeText = ''): Acc
     else headers.set(name, `${earlier}, ${value}`)
   }
   if (!isHost(headers.get('host'))) return new GatewayError('invalid_request', 'Invalid Host header')
-  return framing(head.method, headers, rules)
+  return framing(head.method, headers, rules, anyMedia)
 }
 
-/** @returns the refusal of a body whose announced length is over the route's limit, or null. */
+/** @returns the refusal of a body whose announced length is over the operation's limit, or null. */
 export function lengthFault(accepted: AcceptedHead, limitBytes: number): GatewayError | null {
   if (accepted.contentLength === null || accepted.contentLength <= limitBytes) return null
   return tooLarge(limitBytes)
@@ -105,6 +110,7 @@ function framing(
   method: string,
   headers: ReadonlyMap<string, string>,
   rules: GateRules,
+  anyMedia: boolean,
 ): AcceptedHead | GatewayError {
   const coding = headers.get('transfer-encoding')
   const length = headers.get('content-length')
@@ -128,13 +134,13 @@ function framing(
   }
   const expectation = headers.get('expect')
   if (expectation !== undefined && expectation.toLowerCase() !== '100-continue') {
-    return new GatewayError('expectation_failed', 'Only the expectation 100-continue can be met')
+    return new GatewayError('expectation_failed', 'Unsupported Expect header; only 100-continue is accepted')
   }
   const encoding = headers.get('content-encoding')
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
     return new GatewayError('unsupported_media_type', 'The body must not be encoded')
   }
-  if (hasBody && !JSON_TYPE.test(headers.get('content-type') ?? '')) {
+  if (hasBody && !anyMedia && !JSON_TYPE.test(headers.get('content-type') ?? '')) {
     return new GatewayError('unsupported_media_type', 'Content-Type must be application/json')
   }
   return {

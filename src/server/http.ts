@@ -1,31 +1,34 @@
 /**
- * The HTTP front end of one thread, and the only importer of the HTTP library. It owns every callback of the
- * library, those of an answer in `uws-wire.ts`: an exception that escapes one ends the process.
+ * The HTTP front end of one thread. It owns every callback of the HTTP library, those of an answer in `uws-socket.ts`:
+ * an exception that escapes one ends the process.
  */
-import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js'
-import type { Route } from '../api/handler.ts'
+import type { HttpResponse, TemplatedApp, HttpRequest as UwsRequest, us_listen_socket } from 'uWebSockets.js'
+import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { Intake } from './admission.ts'
-import type { KeyRing } from './authenticate.ts'
+import { AdmissionControl } from './admission.ts'
 import { Drain, type Drainable } from './drain.ts'
-import { HEADER_LIMIT_VARIABLE, REQUEST_HEAD_MAX_BYTES } from './head-limit.ts'
-import { Load, type LoadLimits } from './load.ts'
+import { type Authenticator, HttpRequest } from './http-request.ts'
+import type { Load, LoadLimits } from './load.ts'
+import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
-import { UwsWire, type WireHouse } from './uws-wire.ts'
+import { UwsSocket } from './uws-socket.ts'
 
-// Read once, when the library is loaded. In a worker this reaches the library only under SHARE_ENV.
-process.env[HEADER_LIMIT_VARIABLE] ??= String(REQUEST_HEAD_MAX_BYTES)
+/**
+ * Bytes of request line and headers; more is 431. The library's own 4 KiB is too little for proxies' headers. It reads
+ * its limit from the environment of the process once, when it is loaded; from a worker that works only under SHARE_ENV.
+ */
+const REQUEST_HEAD_MAX_BYTES = 16_384
+process.env.UWS_HTTP_MAX_HEADERS_SIZE ??= String(REQUEST_HEAD_MAX_BYTES)
 const uws = await import('uWebSockets.js')
 // Not in the library's types: takes its own name out of the answers.
 const configure: unknown = Reflect.get(uws, '_cfg')
 if (typeof configure === 'function') configure('silent')
 
 export interface ServerOptions extends LoadLimits {
-  readonly routes: readonly Route[]
-  readonly keys: KeyRing
+  readonly operations: readonly Operation[]
+  readonly keys: Authenticator
   /**
    * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
    * spins, so the sum over all threads has to stay below half of it: threads/descriptor-limit.ts sees to that.
@@ -81,8 +84,6 @@ export class ListenError extends Error {
 
 /** How long an answer that did not leave at once may take; the library cuts readers that take nothing for longer. */
 const LEAVING_MS = 15_000
-/** When the client may send again after it was turned away. Strain passes within seconds, or not at all. */
-const RETRY_AFTER_SECONDS = 1
 /** The library's value for a port of its own; anything else lets other sockets share it. */
 const EXCLUSIVE = 1
 const SHARED = 0
@@ -94,9 +95,8 @@ export function createServer(options: ServerOptions): HttpServer {
 class UwsServer implements HttpServer {
   readonly #options: ServerOptions
   readonly #app: TemplatedApp
-  readonly #open = new Set<Intake>()
+  readonly #admissions: AdmissionControl
   #socket: us_listen_socket | null = null
-  readonly load: Load
   #connections = 0
   #streams = 0
   readonly #drain: Drain
@@ -106,33 +106,33 @@ class UwsServer implements HttpServer {
 
   constructor(options: ServerOptions) {
     this.#options = options
-    this.load = new Load(options, options.clock)
+    this.#admissions = new AdmissionControl(options, options, () => this.#drain.notice())
     this.#drain = new Drain(this.#drainable(), options.clock)
-    const tools = {
-      ...options,
-      router: createRouter(options.routes),
+    const deps = {
+      router: createRouter(options.operations),
+      keys: options.keys,
+      admissions: this.#admissions,
+      allowChunked: options.allowChunked,
+      uploadMs: options.uploadMs,
       closing: () => this.#drain.begun || options.closeAfterReply,
-      turnAway: () => this.#turnAway(),
-      hold: (bytes: number) => this.load.hold(bytes),
-      onOver: (intake: Intake) => {
-        this.#open.delete(intake)
-        this.#drain.notice()
-      },
     }
     this.#app = uws.App()
     this.#app.filter((response, change) => this.#countConnection(response, change))
     this.#app.any('/*', (response, request) => {
-      const wire = new UwsWire(response, options.log, this.#house)
+      const socket = new UwsSocket(response, options.log, this.#observer)
       try {
-        const intake = new Intake(tools, copyHead(request), wire)
-        wire.attach(intake)
-        this.#open.add(intake)
-        setImmediate(() => void intake.run())
+        const taken = new HttpRequest(deps, copyHead(request), socket)
+        socket.attach(taken)
+        taken.begin()
       } catch (thrown) {
         options.log.fault('request could not be taken', thrown)
-        setImmediate(() => wire.send('500 Internal Server Error', [], '', true))
+        setImmediate(() => socket.send('500 Internal Server Error', [], '', true))
       }
     })
+  }
+
+  get load(): Load {
+    return this.#admissions.load
   }
 
   get openConnections(): number {
@@ -140,7 +140,7 @@ class UwsServer implements HttpServer {
   }
 
   get openRequests(): number {
-    return this.#open.size
+    return this.#admissions.openRequests
   }
 
   get openStreams(): number {
@@ -170,7 +170,7 @@ class UwsServer implements HttpServer {
     const server = this
     return {
       get openRequests() {
-        return server.#open.size
+        return server.openRequests
       },
       get openConnections() {
         return server.#connections
@@ -179,12 +179,8 @@ class UwsServer implements HttpServer {
         return server.#leavingUntilMs
       },
       stopListening: () => this.#stopListening(),
-      abortAll: reason => {
-        for (const intake of this.#open) intake.abort(reason)
-      },
-      giveUpAll: () => {
-        for (const intake of [...this.#open]) intake.giveUp()
-      },
+      abortAll: reason => this.#admissions.abortAll(reason),
+      giveUpAll: () => this.#admissions.giveUpAll(),
       close: () => this.close(),
     }
   }
@@ -202,22 +198,12 @@ class UwsServer implements HttpServer {
     this.#socket = null
   }
 
-  /** Notes what answers tell about their connection. */
-  readonly #house: WireHouse = {
+  readonly #observer: SocketObserver = {
     countStream: change => this.#countStream(change),
     hold: bytes => this.load.hold(bytes),
     ended: prompt => {
       if (!prompt) this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
     },
-  }
-
-  #turnAway(): GatewayError | null {
-    const strain = this.load.strain(this.#open.size)
-    if (strain === null) return null
-    this.#options.metrics.shed.inc({ reason: strain })
-    return new GatewayError('service_unavailable', 'The gateway is overloaded', {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    })
   }
 
   #countConnection(response: HttpResponse, change: number): void {
@@ -239,7 +225,7 @@ class UwsServer implements HttpServer {
 }
 
 /** The library lends the request for the length of its callback only. */
-function copyHead(request: HttpRequest) {
+function copyHead(request: UwsRequest) {
   const headers: string[] = []
   request.forEach((name, value) => {
     headers.push(name, value)

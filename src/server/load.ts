@@ -1,5 +1,5 @@
 /**
- * When a thread has enough to do: a new request is turned away at once, so that those that run keep their pace.
+ * Load of one thread. When it is too high, new requests are shed at once, so that running ones keep their pace.
  * Three signals: requests in flight, bytes held for slow peers and uploads, and how late the event loop is.
  */
 import type { Clock, Timer } from '../clock.ts'
@@ -13,34 +13,33 @@ export interface LoadLimits {
   readonly maxBufferedBytes: number
 }
 
-/** Why a request is turned away; a closed set, for metrics. */
-export type Strain = 'in_flight' | 'lag' | 'buffered'
+/** Why a request is shed; a closed set, for metrics. */
+export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
 
-/** Samples are this far apart when the loop is on time; often enough to see strain within a fifth of a second. */
+/** Samples are this far apart when the loop is on time; often enough to see overload within a fifth of a second. */
 const SAMPLE_MS = 50
 /** The middle one of so many samples counts: one pause, however long, is no overload. */
 const SAMPLES = 5
-/** A pause this long counts as two samples, so that two of them in a row are strain: five would take seconds. */
+/** A pause this long counts as two samples, so that two of them in a row are overload: five would take seconds. */
 const LONG_MS = 2 * SAMPLE_MS
-/** A signal that went over its limit counts as strain until it is below this share of it: no flutter at the edge. */
+/** A signal over its limit counts as overload until it is below this share of it, so that it does not flap. */
 const LAG_RELEASE = 0.5
 const BUFFER_RELEASE = 0.8
 
-/** Closes above its limit, and opens again only well below it. Pure. */
-export class Valve {
+/** A limit with hysteresis: exceeded above the limit, and until the value is well below it again. Pure. */
+export class Threshold {
   readonly #limit: number
   readonly #release: number
-  #closed = false
+  #exceeded = false
 
   constructor(limit: number, releaseShare: number) {
     this.#limit = limit
     this.#release = limit * releaseShare
   }
 
-  /** Whether the valve is closed at this value. */
-  closedAt(value: number): boolean {
-    this.#closed = this.#closed ? value > this.#release : value > this.#limit
-    return this.#closed
+  exceededAt(value: number): boolean {
+    this.#exceeded = this.#exceeded ? value > this.#release : value > this.#limit
+    return this.#exceeded
   }
 }
 
@@ -70,8 +69,8 @@ export class Load {
   readonly #limits: LoadLimits
   readonly #clock: Clock
   readonly #meter = new LagMeter()
-  readonly #lag: Valve
-  readonly #buffer: Valve
+  readonly #lag: Threshold
+  readonly #buffer: Threshold
   #bufferedBytes = 0
   #timer: Timer | null = null
   #sampledMs = 0
@@ -79,8 +78,8 @@ export class Load {
   constructor(limits: LoadLimits, clock: Clock) {
     this.#limits = limits
     this.#clock = clock
-    this.#lag = new Valve(limits.maxLagMs, LAG_RELEASE)
-    this.#buffer = new Valve(limits.maxBufferedBytes, BUFFER_RELEASE)
+    this.#lag = new Threshold(limits.maxLagMs, LAG_RELEASE)
+    this.#buffer = new Threshold(limits.maxBufferedBytes, BUFFER_RELEASE)
   }
 
   /** By how much the event loop is late, smoothed. */
@@ -96,10 +95,10 @@ export class Load {
    * Null when one more request may be taken beside so many. Requests are counted exactly and at once, so their
    * limit needs no release: one that ends makes room for one that comes.
    */
-  strain(inFlight: number): Strain | null {
-    // All are asked, so that each valve sees its signal.
-    const late = this.#lag.closedAt(this.#meter.lagMs)
-    const full = this.#buffer.closedAt(this.#bufferedBytes)
+  overloadReason(inFlight: number): OverloadReason | null {
+    // All are asked, so that each threshold sees its signal.
+    const late = this.#lag.exceededAt(this.#meter.lagMs)
+    const full = this.#buffer.exceededAt(this.#bufferedBytes)
     if (inFlight >= this.#limits.maxInFlight) return 'in_flight'
     if (late) return 'lag'
     return full ? 'buffered' : null

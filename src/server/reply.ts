@@ -1,17 +1,16 @@
-/** Answers: one JSON document, an error envelope, or the beginning of an event stream. */
+/** Answers over HTTP: one JSON document, an error envelope, or a stream. */
 import { STATUS_CODES } from 'node:http'
+import type { FailureContext, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Charged, ExchangeSummary } from '../gateway/answer/sink.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
-import type { GatewayMetadata } from '../protocol/response.ts'
-import type { Wire } from './wire.ts'
+import type { ResponseSocket } from './response-socket.ts'
 
 /** Browsers are clients too. Keys travel in a header, not in cookies, so any origin may ask. */
 const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
+  'X-Generation-Id, X-Request-Id, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
@@ -20,14 +19,8 @@ const PREFLIGHT = [
   'Access-Control-Max-Age',
   '86400',
 ]
-const EVENT_STREAM = [
-  'Content-Type',
-  'text/event-stream; charset=utf-8',
-  'Cache-Control',
-  'no-cache, no-transform',
-  'X-Accel-Buffering',
-  'no',
-]
+const EVENT_STREAM = 'text/event-stream; charset=utf-8'
+const UNBUFFERED = ['Cache-Control', 'no-cache, no-transform', 'X-Accel-Buffering', 'no']
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/
 /** Everything but visible ASCII, space and tab. */
@@ -53,75 +46,69 @@ export function statusLine(status: number): string {
   return `${status} ${STATUS_TEXTS.get(status) ?? STATUS_CODES[status] ?? 'Unknown'}`
 }
 
-export interface ReplySettings {
-  /** Sent as `X-Generation-Id`; null on routes that generate nothing. */
-  readonly generationId: string | null
+/** The request that a reply belongs to. */
+export interface ReplyOwner {
+  readonly id: string
+  /** Every answer here carries the generation id. */
+  readonly generates: boolean
+  /** Writes the errors; null: the gateway's own envelope. */
+  readonly dialect: Operation['dialect']
   /** The request was a HEAD: no answer may have a body. */
   readonly bodiless: boolean
-  /** Asked when the answer leaves: whether the connection has to be closed after it. */
-  readonly closes: (status: number) => boolean
+  /** Asked when the answer leaves: the connection has to be closed after it. */
+  closesAfter(status: number): boolean
 }
 
-export class Reply {
-  readonly #wire: Wire
-  readonly #settings: ReplySettings
+const NO_CONTEXT: FailureContext = { metadata: null, usage: null }
+
+export class HttpReply implements Reply {
+  readonly #socket: ResponseSocket
+  readonly #owner: ReplyOwner
   readonly #headers: string[]
   #status = 0
   #ended = false
-  /** What the log line says beyond the status; set by handlers that know more. */
-  summary: ExchangeSummary | undefined
-  /** The failure that was told, in the envelope or within the stream. */
+  summary: Reply['summary']
   error: GatewayError | null = null
 
-  constructor(wire: Wire, settings: ReplySettings) {
-    this.#wire = wire
-    this.#settings = settings
-    this.#headers = [...CORS]
-    if (settings.generationId !== null) this.#headers.push('X-Generation-Id', settings.generationId)
+  constructor(socket: ResponseSocket, owner: ReplyOwner) {
+    this.#socket = socket
+    this.#owner = owner
+    this.#headers = [...CORS, 'X-Request-Id', owner.id]
+    if (owner.generates) this.#headers.push('X-Generation-Id', owner.id)
   }
 
-  /** Status that was sent; 0 before. */
   get status(): number {
     return this.#status
   }
 
-  /** The status line has left. */
   get started(): boolean {
     return this.#status !== 0
   }
 
-  /** The answer is complete. */
   get ended(): boolean {
     return this.#ended
   }
 
-  /** Adds a header to the answer. @throws Error when the name is not a token: names are ours, never foreign. */
   header(name: string, value: string): void {
     if (!HEADER_NAME.test(name)) throw new Error('not a header name')
     this.#headers.push(name, safeHeaderValue(value))
   }
 
-  /** Answers with one JSON document. */
   json(status: number, document: unknown): void {
     this.#headers.push('Content-Type', 'application/json')
     this.#send(status, JSON.stringify(document))
   }
 
-  /** Answers with the error envelope. */
-  failure(
-    error: GatewayError,
-    metadata: GatewayMetadata | null = null,
-    charged: Charged | null = null,
-  ): void {
+  failure(error: GatewayError, { metadata, usage } = NO_CONTEXT): void {
     if (error.status === 401) this.header('WWW-Authenticate', 'Bearer')
     if (error.retryAfterSeconds !== undefined)
       this.header('Retry-After', String(Math.ceil(error.retryAfterSeconds)))
     for (const [name, value] of Object.entries(error.headers ?? {})) this.header(name, value)
     this.error = error
-    const envelope = errorEnvelope(error, metadata)
+    const { dialect, id } = this.#owner
     this.json(
       error.status,
-      charged === null ? envelope : { id: charged.id, ...envelope, usage: charged.usage },
+      dialect === null ? errorEnvelope(error) : dialect.failure(error, { id, metadata, usage }),
     )
   }
 
@@ -131,40 +118,50 @@ export class Reply {
     this.#send(204, '')
   }
 
-  /** Begins an event stream with its first frame. False: the reader is slow. */
-  openStream(frame: string | Buffer): boolean {
-    if (this.started) throw new Error('answered twice')
-    this.#status = 200
-    this.#headers.push(...EVENT_STREAM)
-    return this.#wire.open(statusLine(200), this.#headers, frame, this.#settings.closes(200))
+  openStream(chunk: string | Buffer, contentType = EVENT_STREAM): boolean {
+    this.#begin(200)
+    const isEvents = contentType === EVENT_STREAM
+    this.#headers.push('Content-Type', isEvents ? EVENT_STREAM : safeHeaderValue(contentType))
+    if (isEvents) this.#headers.push(...UNBUFFERED)
+    const closes = this.#owner.closesAfter(200)
+    if (this.#owner.bodiless) {
+      this.#ended = true
+      this.#socket.sendHead(statusLine(200), this.#headers, null, closes)
+      return true
+    }
+    return this.#socket.open(statusLine(200), this.#headers, chunk, closes, isEvents)
   }
 
-  /** More frames of the stream; bytes are copied. False: the reader is slow. */
-  writeStream(frames: string | Buffer): boolean {
-    return this.#wire.write(frames)
+  writeStream(chunk: string | Buffer): boolean {
+    return this.#socket.write(chunk)
   }
 
-  endStream(frame: string): void {
-    if (this.#wire.dead) return
+  endStream(chunk: string | Buffer): void {
+    if (this.#socket.dead) return
     this.#ended = true
-    this.#wire.end(frame)
+    this.#socket.end(chunk)
   }
 
   onProgress(callback: (drained: boolean) => void): void {
-    this.#wire.onProgress(callback)
+    this.#socket.onProgress(callback)
   }
 
-  /** Drops the connection: what began cannot be completed. */
   abort(): void {
-    this.#wire.abort()
+    this.#socket.abort()
+  }
+
+  #begin(status: number): void {
+    if (this.started) throw new Error('answered twice')
+    this.#status = status
   }
 
   #send(status: number, body: string): void {
-    if (this.started) throw new Error('answered twice')
-    this.#status = status
-    if (this.#wire.dead) return
+    this.#begin(status)
+    if (this.#socket.dead) return
     this.#ended = true
-    const text = this.#settings.bodiless ? '' : body
-    this.#wire.send(statusLine(status), this.#headers, text, this.#settings.closes(status))
+    const closes = this.#owner.closesAfter(status)
+    if (this.#owner.bodiless) {
+      this.#socket.sendHead(statusLine(status), this.#headers, Buffer.byteLength(body), closes)
+    } else this.#socket.send(statusLine(status), this.#headers, body, closes)
   }
 }

@@ -1,18 +1,20 @@
-/** Finds the route of a path. Pure. */
-
-import type { Route } from '../api/handler.ts'
+/** Finds the operations of a path. Pure. */
+import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../errors.ts'
 
 /** Every operation answers under both; the longer one is for clients that carry it. */
 const BASE_PATHS = ['/v1', '/api/v1']
 
 export interface Resource {
-  /** The template all routes here share; the label of metrics and logs. */
+  /** The template that all operations here share; the label of metrics and logs. */
   readonly template: string
-  readonly routes: ReadonlyMap<string, Route>
+  /** By method; HEAD is answered by the operation of GET. */
+  readonly operations: ReadonlyMap<string, Operation>
   /** Value of the `Allow` header. */
   readonly allow: string
-  /** Something is generated here, so that every answer carries a generation id. */
+  /** The dialect of the inference operation here; null where there is none. */
+  readonly dialect: Operation['dialect']
+  /** An inference operation stands here, so every answer carries a generation id. */
   readonly generates: boolean
 }
 
@@ -37,17 +39,12 @@ interface Pattern {
 
 const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 
-/** @throws Error when two routes claim the same method and path, or a free parameter is not the end of its path. */
-export function createRouter(routes: readonly Route[]): Router {
+/** @throws Error when two operations claim one method and path, or a free parameter is not the end of its path. */
+export function createRouter(operations: readonly Operation[]): Router {
   const fixed = new Map<string, Match>()
   const patterns: Pattern[] = []
-  for (const [template, byMethod] of groupByPath(routes)) {
-    const resource = {
-      template,
-      routes: byMethod,
-      allow: [...byMethod.keys(), 'OPTIONS'].join(', '),
-      generates: [...byMethod.values()].some(route => route.key === 'inference'),
-    }
+  for (const [template, byMethod] of groupByPath(operations)) {
+    const resource = resourceOf(template, byMethod)
     const freeParam = freeParamOf(template, byMethod)
     for (const base of BASE_PATHS) {
       if (template.includes('{'))
@@ -85,19 +82,31 @@ export function decodeParams(params: ReadonlyMap<string, string>): ReadonlyMap<s
   return decoded
 }
 
-function groupByPath(routes: readonly Route[]): Map<string, Map<string, Route>> {
-  const groups = new Map<string, Map<string, Route>>()
-  for (const route of routes) {
-    const group = groups.get(route.path) ?? new Map<string, Route>()
-    if (group.has(route.method)) throw new Error(`two routes for ${route.method} ${route.path}`)
-    groups.set(route.path, group.set(route.method, route))
+function groupByPath(operations: readonly Operation[]): Map<string, Map<string, Operation>> {
+  const groups = new Map<string, Map<string, Operation>>()
+  for (const operation of operations) {
+    const { method, path } = operation
+    const group = groups.get(path) ?? new Map<string, Operation>()
+    if (group.has(method)) throw new Error(`two operations for ${method} ${path}`)
+    groups.set(path, group.set(method, operation))
   }
   return groups
 }
 
+function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>): Resource {
+  const operations = new Map<string, Operation>()
+  for (const [method, operation] of byMethod) {
+    operations.set(method, operation)
+    if (method === 'GET') operations.set('HEAD', operation)
+  }
+  const dialect = [...byMethod.values()].find(operation => operation.dialect !== null)?.dialect ?? null
+  const allow = [...operations.keys(), 'OPTIONS'].join(', ')
+  return { template, operations, allow, dialect, generates: dialect !== null }
+}
+
 /** All methods of a path have to agree: the gate looks at the path before anything else. */
-function freeParamOf(template: string, byMethod: ReadonlyMap<string, Route>): string | null {
-  const names = new Set([...byMethod.values()].map(route => route.freeParam ?? null))
+function freeParamOf(template: string, byMethod: ReadonlyMap<string, Operation>): string | null {
+  const names = new Set([...byMethod.values()].map(operation => operation.freeParam ?? null))
   const [name = null] = names
   if (names.size > 1 || (name !== null && !template.endsWith(`/{${name}}`))) {
     throw new Error(`the free parameter of ${template} must be its end, for every method`)

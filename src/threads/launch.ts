@@ -15,7 +15,7 @@ import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/fe
 import type { Log } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore, sqlitePath } from '../storage/open.ts'
-import { buildCatalog } from './build.ts'
+import { buildCatalog } from './build-catalog.ts'
 import { type Counting, startCounting } from './counting.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { startFailure } from './start-failure.ts'

@@ -1,12 +1,12 @@
-/** The messages between the supervisor and its threads. Plain data only: anything else loses its fields. */
+/** Messages between the supervisor and its threads. Plain data only: anything else loses its fields. */
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterReply, CounterRequest } from '../limits/counter-server.ts'
 
-/** Start settings of a serve thread. */
-export interface ServeSettings {
-  /** Names the thread in metrics and logs; unchanged by a restart. */
+/** Given to a thread when it is started. */
+export interface ThreadSettings {
+  /** Names the thread in metrics and logs; the same again after a restart. */
   readonly thread: string
   readonly config: Config
   /** Address of the built-in simulated provider; null when providers are configured. */
@@ -19,11 +19,11 @@ export interface ServeSettings {
   readonly spoolFolder: string
   /** Names the thread's spool files; changed by a restart. */
   readonly spoolWriter: string
-  /** Port to bind; every thread after the first shares the first one's port. */
+  /** Port of the gateway; only serve threads bind it, and all of them share it. */
   readonly port: number
-  /** True if the store is ready; otherwise a `prepared` message follows. */
+  /** The store was reached and made ready for use; otherwise a message follows when it is. */
   readonly prepared: boolean
-  /** True if other sockets may listen on the port: threads of this gateway, or another instance beside it. */
+  /** Other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
   readonly shared: boolean
 }
 
@@ -43,7 +43,8 @@ export type ToThread =
 export const PULSE_MS = 1_000
 
 export type FromThread =
-  | { readonly type: 'listening'; readonly port: number }
+  /** It works; a serve thread takes requests. */
+  | { readonly type: 'started' }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }

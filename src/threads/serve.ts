@@ -1,4 +1,4 @@
-/** Entry of a serve thread: builds its object graph, listens, and obeys the supervisor. */
+/** Entry of a serve thread: builds its gateway and server, listens, and follows the supervisor's messages. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
 import { CounterClient } from '../limits/counter-client.ts'
@@ -9,11 +9,11 @@ import {
   type FromThread,
   type MetricSnapshot,
   PULSE_MS,
-  type ServeSettings,
+  type ThreadSettings,
   type ToThread,
 } from './messages.ts'
 
-const settings = workerData as ServeSettings
+const settings = workerData as ThreadSettings
 const supervisor = parentPort
 if (supervisor === null) throw new Error('serve.ts runs as a worker thread')
 
@@ -32,7 +32,7 @@ const { server, metrics } = serving
 let failed = false
 let stopped: Promise<void> | null = null
 
-// Whatever state is left then, it is not to be trusted with new requests. Those that run are told that they failed.
+// The state that is left cannot be trusted with new requests. Running ones end with an error.
 process.on('uncaughtException', error => {
   log.fault('serve thread failed', error)
   failed = true
@@ -62,9 +62,9 @@ supervisor.on('message', (message: ToThread) => {
 const pulse = setInterval(() => tell({ type: 'pulse' }), PULSE_MS)
 
 try {
-  const port = await server.listen(config.listen.host, settings.port, { shared: settings.shared })
+  await server.listen(config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
-  tell({ type: 'listening', port })
+  tell({ type: 'started' })
 } catch (error) {
   if (!(error instanceof ListenError)) throw error
   tell({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })

@@ -4,7 +4,7 @@ import { ConfigError } from '../config/config.ts'
 import { VaultKeyError } from '../credentials/vault-keys.ts'
 import { CatalogError } from '../providers/catalog.ts'
 import { StoreError } from '../storage/open.ts'
-import { StartError } from './serve-thread.ts'
+import { StartError } from './supervised-thread.ts'
 
 export interface StartFailure {
   readonly line: string

@@ -1,20 +1,17 @@
-/**
- * The main thread: starts the serve threads and the admin port, restarts a thread that died, tells of one that
- * hangs, drains on request. Composition root together with build.ts.
- */
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+/** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
 import type { Config } from '../config/config.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterServer } from '../limits/counter-server.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log } from '../log/log.ts'
-import { type AdminServer, startAdmin } from './admin.ts'
-import { PULSE_MS } from './messages.ts'
+import type { AdminServer } from './admin.ts'
+import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
+import { PULSE_MS, type ThreadSettings } from './messages.ts'
+import { choosePort, openAdmin } from './ports.ts'
 import { createProcessMetrics } from './process-metrics.ts'
 import { Scraper } from './scrape.ts'
-import { ServeThread, StartError } from './serve-thread.ts'
+import { StartError, SupervisedThread } from './supervised-thread.ts'
 
 export interface Supervisor {
   readonly url: string
@@ -49,23 +46,18 @@ export interface SupervisorOptions {
   readonly unreadyReason?: () => string | null
   /** What is away although traffic may come. */
   readonly degraded?: () => readonly string[]
-  /** Whether the Store can be reached. Default: it can. */
+  /** True while the Store can be reached. Default: it can. */
   readonly storageUp?: () => boolean
   /** How many credentials each master key wraps; null when it is not known. */
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
-  /** What a serve thread runs; default: serve.ts. Another one must do as it does. */
-  readonly entry?: URL
+  /** Entries that threads run instead of their kind's own; each must behave as that does. */
+  readonly entries?: Partial<Record<ThreadKindName, URL>>
   /** A thread that says nothing for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
   readonly hungMs?: number
   /** How long threads may take beyond the grace time to say goodbye and close their files. Default 5 s. */
   readonly stopMs?: number
 }
 
-/** A thread that dies is restarted after this, and after twice as long each time it dies again soon. */
-const RESTART_MS = 500
-const RESTART_MAX_MS = 30_000
-/** A thread that lived this long died of something new. */
-const SETTLED_MS = 60_000
 const STOP_MS = 5_000
 const HUNG_MS = 10_000
 
@@ -107,11 +99,11 @@ class ThreadSupervisor {
   readonly #options: SupervisorOptions
   readonly #process = createProcessMetrics()
   /** Those that take requests. */
-  readonly #threads: ServeThread[] = []
+  readonly #threads: SupervisedThread[] = []
   /** Those that run at all: one takes requests before we hear that it does. */
-  readonly #alive = new Set<ServeThread>()
+  readonly #alive = new Set<SupervisedThread>()
   /** Those whose event loop does not turn. */
-  readonly #hung = new Set<ServeThread>()
+  readonly #hung = new Set<SupervisedThread>()
   /** Starts that are under way. */
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
@@ -130,7 +122,8 @@ class ThreadSupervisor {
       this.#prepared = true
       for (const thread of this.#alive) thread.prepared()
     })
-    this.#scraper = new Scraper(this.#process, this.#threads, options.config.threads.serve)
+    const expected = THREAD_KINDS.reduce((sum, kind) => sum + kind.count(options.config), 0)
+    this.#scraper = new Scraper(this.#process, this.#threads, expected)
   }
 
   get adminUrl(): string {
@@ -151,7 +144,10 @@ class ThreadSupervisor {
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
       })
-      for (let index = 0; index < config.threads.serve; index++) await this.#run(`serve-${index}`, 0)
+      for (const kind of THREAD_KINDS) {
+        for (let index = 0; index < kind.count(config); index++)
+          await this.#run(kind, `${kind.name}-${index}`, 0)
+      }
     } catch (error) {
       await this.drain(0)
       throw error
@@ -183,72 +179,77 @@ class ThreadSupervisor {
   }
 
   /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
-  async #run(name: string, deaths: number): Promise<void> {
-    const { config, simUrl, endUserKey, vaultKeys, spoolFolder, entry, log } = this.#options
-    const { counters = NO_COUNTERS } = this.#options
-    const shared = config.listen.shared || config.threads.serve > 1
+  async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
+    const { counters = NO_COUNTERS, entries, log } = this.#options
     const spoolWriter = randomText(12)
     const counting = new CounterServer(counters, log, answers => thread.counted(answers))
-    const thread: ServeThread = new ServeThread(
-      {
-        thread: name,
-        config,
-        simUrl,
-        endUserKey,
-        vaultKeys,
-        spoolFolder,
-        spoolWriter,
-        port: this.port,
-        prepared: this.#prepared,
-        shared,
-      },
-      { change: this.#publish, count: (takes, gives) => counting.receive(takes, gives) },
-      entry,
+    const thread: SupervisedThread = new SupervisedThread(
+      kind,
+      this.#settings(name, spoolWriter),
+      { onChange: this.#publish, onCount: (takes, gives) => counting.receive(takes, gives) },
+      entries?.[kind.name],
     )
     this.#alive.add(thread)
     void thread.exited().then(() => {
       this.#alive.delete(thread)
       this.#options.writerGone?.(spoolWriter)
     })
-    await thread.listening()
+    await thread.started()
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
       counting.close()
       this.#forget(thread)
       if (this.#draining) return
-      const again = performance.now() - sinceMs < SETTLED_MS ? deaths + 1 : 1
-      log.notice('serve thread died, restarting it', { thread: name, exitCode })
-      this.#restart(name, again)
+      const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
+      log.notice(`${kind.name} thread died, restarting it`, { thread: name, exitCode })
+      this.#restart(kind, name, again)
     })
     // It came up while everything else was being stopped.
     if (this.#draining) await thread.drain(0)
   }
 
-  #restart(name: string, deaths: number): void {
-    const delayMs = Math.min(RESTART_MS * 2 ** (deaths - 1), RESTART_MAX_MS)
+  #settings(thread: string, spoolWriter: string): ThreadSettings {
+    const { config, simUrl, endUserKey, vaultKeys, spoolFolder } = this.#options
+    return {
+      thread,
+      config,
+      simUrl,
+      endUserKey,
+      vaultKeys,
+      spoolFolder,
+      spoolWriter,
+      port: this.port,
+      prepared: this.#prepared,
+      shared: config.listen.shared || config.threads.serve > 1,
+    }
+  }
+
+  #restart(kind: ThreadKind, name: string, deaths: number): void {
+    const { firstMs, maxMs } = kind.restart
+    const delayMs = Math.min(firstMs * 2 ** (deaths - 1), maxMs)
     setTimeout(() => {
       if (this.#draining) return
       this.#process.restarts.inc()
-      const rising: Promise<void> = this.#run(name, deaths)
+      const rising: Promise<void> = this.#run(kind, name, deaths)
         .catch(error => {
-          this.#options.log.fault('serve thread cannot be restarted', error)
-          this.#restart(name, deaths + 1)
+          this.#options.log.fault(`${kind.name} thread cannot be restarted`, error)
+          this.#restart(kind, name, deaths + 1)
         })
         .finally(() => this.#rising.delete(rising))
       this.#rising.add(rising)
     }, delayMs).unref()
   }
 
-  #forget(thread: ServeThread): void {
+  #forget(thread: SupervisedThread): void {
     if (thread.lastWord !== null) this.#scraper.note(thread, thread.lastWord)
     this.#threads.splice(this.#threads.indexOf(thread), 1)
     this.#hung.delete(thread)
   }
 
   /**
-   * A hanging thread is told of, not ended: ending a worker whose sockets are open makes the HTTP library take the
-   * whole process along, and with it the streams of all other threads.
+   * A hung thread is reported, not terminated: ending a worker whose sockets are open makes the HTTP library end the
+   * whole process, and with it the streams of all other threads.
    */
   #watchPulses(): void {
     const nowMs = performance.now()
@@ -262,7 +263,8 @@ class ThreadSupervisor {
       if (hangs === this.#hung.has(thread)) continue
       if (hangs) this.#hung.add(thread)
       else this.#hung.delete(thread)
-      log.notice(hangs ? 'serve thread hangs' : 'serve thread goes on', { thread: thread.name })
+      const { name } = thread.kind
+      log.notice(hangs ? `${name} thread hangs` : `${name} thread goes on`, { thread: thread.name })
     }
   }
 
@@ -274,12 +276,15 @@ class ThreadSupervisor {
 
   #unreadyReason(): string | null {
     if (this.#draining) return 'draining'
-    if (this.#threads.length === 0) return 'no serve thread is up'
-    if (this.#hung.size > 0) return 'a serve thread hangs'
+    for (const { name, takesTraffic } of THREAD_KINDS) {
+      const isUp = this.#threads.some(({ kind }) => kind.name === name)
+      if (takesTraffic && !isUp) return `no ${name} thread is up`
+    }
+    for (const { kind } of this.#hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
     return this.#options.unreadyReason?.() ?? null
   }
 
-  /** Whether the work was done within the time. */
+  /** True when the work was done within the time. */
   async #within(limitMs: number, work: Promise<unknown>): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<false>(resolve => {
@@ -290,38 +295,5 @@ class ThreadSupervisor {
     } finally {
       clearTimeout(timer)
     }
-  }
-}
-
-/**
- * The port to serve on. Asked for exclusively first, because threads share theirs and would share it with a stranger
- * unnoticed, unless sharing is what the operator wants; and because a free one (0) has to be the same for all.
- * @throws StartError
- */
-async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
-  if (shared && port !== 0) return port
-  const probe = createServer()
-  try {
-    probe.listen({ host, port, exclusive: true })
-    await once(probe, 'listening')
-    return (probe.address() as AddressInfo).port
-  } catch (error) {
-    throw cannotListen('listen.port', host, port, error)
-  } finally {
-    probe.close()
-  }
-}
-
-function cannotListen(field: string, host: string, port: number, error: unknown): StartError {
-  const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
-  return new StartError(`${field}: cannot listen on ${host}:${port} (${code})`, code === 'EADDRINUSE')
-}
-
-async function openAdmin(config: Config, sources: Parameters<typeof startAdmin>[2]): Promise<AdminServer> {
-  const { host, port } = config.admin
-  try {
-    return await startAdmin(host, port, sources)
-  } catch (error) {
-    throw cannotListen('admin.port', host, port, error)
   }
 }

@@ -26,7 +26,7 @@ import {
 import { encodings, Scanner } from '../support/canary-scan.ts'
 import { makeSecrets } from '../support/canary-secrets.ts'
 import { FAULTS, FaultServer, REFUSALS, reply } from '../support/fault-server.ts'
-import { allRoutes } from '../support/routes.ts'
+import { allOperations } from '../support/operations.ts'
 import { createFaultySim, FAULTS as SIM_FAULTS } from '../support/sim-faults.ts'
 
 /** Occurrences that are told in full: they are alike. */
@@ -228,7 +228,7 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
   })
 
   await t.test('refusals of every operation', async () => {
-    await client.sendAll(running.url, refusals(await allRoutes(t), secrets))
+    await client.sendAll(running.url, refusals(await allOperations(t), secrets))
     await client.sendAll(running.url, [
       manage('GET', `/${secrets.sharedKey}`),
       manage('GET', `/unknown/${secrets.apiKey}?${secrets.apiKey}`),

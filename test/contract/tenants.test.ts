@@ -6,12 +6,12 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
-import type { Route } from '../../src/api/handler.ts'
+import type { Operation } from '../../src/api/operation.ts'
 import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { startGateway } from '../support/gateway.ts'
 import { type Answered, addOrganization, caller, type Organization } from '../support/management.ts'
-import { allRoutes } from '../support/routes.ts'
+import { allOperations } from '../support/operations.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /** Everything by which a record of an organization can be named. */
@@ -229,7 +229,7 @@ await gateway.shipper.ship()
 clock.advance(86_400_000)
 
 t.test('every operation says here what ids it takes', async t => {
-  const operations = (await allRoutes(t)).map(({ method, path }) => `${method} ${path}`)
+  const operations = (await allOperations(t)).map(({ method, path }) => `${method} ${path}`)
   t.same(operations.toSorted(), Object.keys(OPERATIONS).toSorted())
   for (const operation of operations) {
     if (/\{(?!author|slug)/.test(operation)) t.not(OPERATIONS[operation], TAKES_NO_IDS, operation)
@@ -244,10 +244,11 @@ for (const [direction, asker, own, foreign, owner] of [
     const before = await inventory(owner, foreign)
     let asked = 0
     // Last, because afterwards the asker has records of these names itself.
-    const creating = ({ method, path }: Route) => Number(CREATES.has(`${method} ${path}`))
-    for (const route of (await allRoutes(t)).toSorted((a, b) => creating(a) - creating(b))) {
+    const creating = ({ method, path }: Operation) => Number(CREATES.has(`${method} ${path}`))
+    for (const route of (await allOperations(t)).toSorted((a, b) => creating(a) - creating(b))) {
       const operation = `${route.method} ${route.path}`
       const keys = {
+        none: [],
         management: [asker.managementKey],
         inference: [asker.apiKey],
         any: [asker.managementKey, asker.apiKey],

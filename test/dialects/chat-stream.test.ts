@@ -62,7 +62,7 @@ function answer(
     ...given.more,
   })
   told.openTurn(false)
-  told.begin('acme/m', given.debug ?? [])
+  told.begin('acme/m', null, given.debug ?? [])
   for (const delta of deltas) told.take(delta)
   const ending = {
     completedAt: 2,

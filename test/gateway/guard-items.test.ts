@@ -189,7 +189,7 @@ async function told(frames: readonly object[]): Promise<readonly StreamEvent[]> 
   const response = echoRequest(request, { id, createdAt, model: 'm' })
   const answer = new Answer(sink, response)
   answer.openTurn(false)
-  answer.begin('m', [])
+  answer.begin('m', null, [])
   for (const delta of run.delivered) answer.take(delta)
   answer.finish('stop', { completedAt: 2, usage: null, serviceTier: null, metadata: null })
   return sink.events

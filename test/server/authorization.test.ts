@@ -1,10 +1,9 @@
 import t from 'tap'
 import { ApiKeys, createKey } from '../../src/access/keys.ts'
-import type { Route } from '../../src/api/handler.ts'
 import { systemClock } from '../../src/clock.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseReplies, RawClient } from '../support/raw-http.ts'
-import { startFrontEnd } from './front-end.ts'
+import { type Row, startFrontEnd } from './front-end.ts'
 
 const HOSTILE = [
   "' OR 1=1 --",
@@ -77,7 +76,7 @@ t.test('no Authorization header is more than a 401', async t => {
   const { key, record } = createKey({ kind: 'inference', name: 'test', clock: systemClock })
   await store.keys.add(record)
   let handled = 0
-  const route: Route = {
+  const route: Row = {
     method: 'GET',
     path: '/any',
     bodyLimitBytes: 0,

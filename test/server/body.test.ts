@@ -1,110 +1,137 @@
 import t from 'tap'
-import { BodyBuffer, excessOf, parseJson } from '../../src/server/body.ts'
+import { GatewayError } from '../../src/errors.ts'
+import { BodyBuffer, BodyStream } from '../../src/server/body.ts'
+import { turns } from '../support/raw-http.ts'
+import { TestClock } from '../support/test-clock.ts'
 
-function chunk(text: string): ArrayBuffer {
+const UPLOAD_MS = 1_000
+
+function bytes(text: string): ArrayBuffer {
   return new TextEncoder().encode(text).buffer
 }
 
-/** Objects, arrays and fields of a value. */
-function partsOf(value: unknown): number {
-  if (typeof value !== 'object' || value === null) return 0
-  const inside = Object.values(value).reduce((sum: number, element) => sum + partsOf(element), 1)
-  return Array.isArray(value) ? inside : inside + Object.keys(value).length
+/** Counts what is held, and whether the socket may be read. */
+function counted() {
+  return {
+    held: 0,
+    hold(more: number) {
+      this.held += more
+    },
+    paused: false,
+    pause() {
+      this.paused = true
+    },
+    resume() {
+      this.paused = false
+    },
+  }
 }
 
-/** What stands between elements and between fields of a value. */
-function commasOf(value: unknown): number {
-  if (typeof value !== 'object' || value === null) return 0
-  const inside: unknown[] = Object.values(value)
-  return inside.reduce((sum: number, element) => sum + commasOf(element), Math.max(0, inside.length - 1))
-}
-
-/** Depth as the parsed value has it. */
-function depthOf(value: unknown): number {
-  if (typeof value !== 'object' || value === null) return 0
-  return 1 + Math.max(0, ...Object.values(value).map(depthOf))
-}
+const text = (chunk: Uint8Array): string => Buffer.from(chunk).toString()
 
 t.test('a buffer keeps what it was given, in order, as a copy', async t => {
-  const buffer = new BodyBuffer(100)
+  const count = counted()
+  const buffer = new BodyBuffer(100, count)
   const borrowed = new TextEncoder().encode('{"a":')
-  t.ok(buffer.push(borrowed.buffer))
+  buffer.push(borrowed.buffer, false)
   borrowed.fill(0)
-  t.ok(buffer.push(chunk('')))
-  t.ok(buffer.push(chunk('1}')))
-  t.same(parseJson(buffer.take()), { a: 1 })
-  t.equal(buffer.take().byteLength, 0)
+  buffer.push(bytes(''), false)
+  t.notOk(buffer.whole)
+  const clock = new TestClock()
+  const collected = buffer.collect(clock, UPLOAD_MS)
+  buffer.push(bytes('1}'), true)
+  t.equal(text(await collected), '{"a":1}')
+  t.ok(buffer.whole)
+  t.equal((await buffer.collect(clock, UPLOAD_MS)).byteLength, 0)
+  t.equal(count.held, 7)
+  buffer.release()
+  buffer.push(bytes('more'), true)
+  t.equal(count.held, 0)
 })
 
 t.test('a buffer is full at its limit, not below', async t => {
-  const buffer = new BodyBuffer(4)
-  t.ok(buffer.push(chunk('1234')))
-  t.notOk(buffer.push(chunk('5')))
-  t.equal(buffer.take().byteLength, 0, 'what came is let go')
+  const count = counted()
+  const buffer = new BodyBuffer(4, count)
+  buffer.push(bytes('1234'), false)
+  buffer.push(bytes('5'), true)
+  await t.rejects(buffer.collect(new TestClock(), UPLOAD_MS), { code: 'payload_too_large' })
+  t.notOk(buffer.whole)
+  buffer.release()
+  t.equal(count.held, 0)
 })
 
-t.test('nesting, parts and commas are counted as the parser would find them', async t => {
-  const pieces = ['[', '{"a":', '"[{\\""', '"\\\\"', '"ü[\u{1f600}{"', '1', 'null']
-  let state = 7
-  const pick = (below: number) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
-  const grow = (levels: number): string => {
-    if (levels === 0 || pick(6) === 0) return pieces[2 + pick(5)] ?? '1'
-    const inner = Array.from({ length: 1 + pick(2) }, () => grow(levels - 1))
-    return pick(2) === 0
-      ? `[${inner.join(',')}]`
-      : `{${inner.map((text, key) => `"k{${key}":${text}`).join(',')}}`
-  }
-  for (let round = 0; round < 500; round++) {
-    const text = grow(pick(9))
-    const depth = depthOf(JSON.parse(text))
-    const parts = partsOf(JSON.parse(text))
-    const commas = commasOf(JSON.parse(text))
-    const bytes = new TextEncoder().encode(text)
-    const all = { depth, parts, commas }
-    if (excessOf(bytes, all) !== null) t.fail(`${JSON.stringify(all)}: ${text}`)
-    for (const bound of ['depth', 'parts', 'commas'] as const)
-      if (all[bound] > 0 && excessOf(bytes, { ...all, [bound]: all[bound] - 1 }) !== bound)
-        t.fail(`${bound} ${all[bound]}: ${text}`)
-  }
-  t.pass('500 documents')
+t.test('a body that does not end in time is given up, collected or streamed', async t => {
+  const clock = new TestClock()
+  const collected = new BodyBuffer(10, counted()).collect(clock, UPLOAD_MS)
+  const stream = new BodyStream(counted(), null, 10, counted())
+  stream.startDeadline(clock, UPLOAD_MS)
+  const read = stream.read(() => undefined)
+  clock.advance(UPLOAD_MS)
+  await t.rejects(collected, { code: 'deadline_exceeded' })
+  await t.rejects(read, { code: 'deadline_exceeded' })
 })
 
-t.test(
-  'strings end where they end, however long they are and wherever quotes and backslashes stand in them',
-  async t => {
-    for (let length = 50; length < 140; length++) {
-      for (const end of ['', '\\\\', '\\"', '\\\\\\"', '\\\\'.repeat(40), '\\"'.repeat(40)]) {
-        const string = `"${'['.repeat(length)}${end}${'{'.repeat(length)}${end}"`
-        const bytes = Buffer.from(`{"a":${string},"b":[${string}]}`)
-        JSON.parse(bytes.toString())
-        const all = { depth: 2, parts: 4, commas: 1 }
-        if (excessOf(bytes, all) !== null) t.fail(`${length}, ${end}: more was found than there is`)
-        for (const bound of ['depth', 'parts', 'commas'] as const)
-          if (excessOf(bytes, { ...all, [bound]: all[bound] - 1 }) !== bound)
-            t.fail(`${length}, ${end}: less ${bound}`)
-        if (excessOf(bytes.subarray(0, -4), all) !== null) t.fail(`${length}, ${end}: cut`)
-      }
-    }
-    t.pass('540 strings')
-  },
-)
-
-t.test('a body of many levels is refused at once', async t => {
-  const bomb = Buffer.alloc(20 * 1024 * 1024, '[')
-  t.throws(() => parseJson(bomb), { code: 'invalid_request' })
+t.test('a stream hands chunks over in order, and holds the client back meanwhile', async t => {
+  const count = counted()
+  const socket = counted()
+  const stream = new BodyStream(socket, 6, 10, count)
+  const seen: string[] = []
+  const gate = Promise.withResolvers<void>()
+  stream.push(bytes('ab'), false)
+  t.ok(socket.paused, 'before anybody reads')
+  const read = stream.read(chunk => {
+    seen.push(text(chunk))
+    return seen.length === 1 ? gate.promise : undefined
+  })
+  await turns(2)
+  t.same(seen, ['ab'])
+  t.ok(socket.paused, 'while a chunk is being taken')
+  t.equal(count.held, 2)
+  gate.resolve()
+  await turns(2)
+  t.notOk(socket.paused, 'when it is taken')
+  t.equal(count.held, 0)
+  stream.push(bytes('cd'), false)
+  t.ok(socket.paused)
+  stream.push(bytes('ef'), true)
+  t.notOk(socket.paused, 'after the last chunk')
+  await read
+  t.same(seen, ['ab', 'cd', 'ef'])
+  t.equal(count.held, 0)
 })
 
-t.test('a body of very many small things is refused, one of few large things is not', async t => {
-  const small = Buffer.from(`[${'{"a":1},'.repeat(100_000)}1]`)
-  t.throws(() => parseJson(small), { code: 'invalid_request', message: /200000 objects, arrays and fields/ })
-  t.doesNotThrow(() => parseJson(Buffer.from(`[${'{"a":1},'.repeat(99_999)}1]`)))
-  t.doesNotThrow(() => parseJson(Buffer.from(`["${'{:[,'.repeat(1_000_000)}"]`)), 'text is not counted')
-  t.doesNotThrow(() => parseJson(Buffer.from(`[${'1,'.repeat(1_000_000)}1]`)), 'plain values count less')
-  t.throws(() => parseJson(Buffer.from(`[${'1,'.repeat(1_000_001)}1]`)), {
-    code: 'invalid_request',
-    message: /1000000 values/,
+t.test('a stream ends with its first fault', async t => {
+  const reason = new GatewayError('client_closed', 'gone')
+  const faults: readonly (readonly [string, (stream: BodyStream) => void, { code: string }])[] = [
+    ['too long', stream => stream.push(bytes('12345'), true), { code: 'payload_too_large' }],
+    ['aborted', stream => stream.fail(reason), { code: 'client_closed' }],
+  ]
+  for (const [name, fault, error] of faults) {
+    const count = counted()
+    const stream = new BodyStream(counted(), null, 4, count)
+    stream.push(bytes('1'), false)
+    fault(stream)
+    await t.rejects(
+      stream.read(() => undefined),
+      error,
+      name,
+    )
+    t.equal(count.held, 0, name)
+  }
+  const failing = new BodyStream(counted(), null, 4, counted())
+  failing.push(bytes('1'), true)
+  await t.rejects(
+    failing.read(async () => {
+      throw new Error('disk full')
+    }),
+    { message: 'disk full' },
+  )
+})
+
+t.test('a body of no bytes is whole at once', async t => {
+  const stream = new BodyStream(counted(), 0, 4, counted())
+  t.ok(stream.whole)
+  await stream.read(() => {
+    t.fail('no chunk')
   })
 })

@@ -1,6 +1,6 @@
 /** The end of a server: idle connections, requests that come late, and a grace time that is cut short. */
 import t, { type Test } from 'tap'
-import type { Handler } from '../../src/api/handler.ts'
+import type { Handler } from '../../src/api/operation.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'

@@ -1,18 +1,17 @@
 import t from 'tap'
-import type { Route } from '../../src/api/handler.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { SMUGGLED, VECTORS, type Vector } from './framing-vectors.ts'
-import { type FrontEnd, INFERENCE, startFrontEnd } from './front-end.ts'
+import { type FrontEnd, INFERENCE, type Row, startFrontEnd } from './front-end.ts'
 
 interface Witness {
-  readonly routes: readonly Route[]
+  readonly routes: readonly Row[]
   /** Canary headers of what was handled, in order. */
   readonly canaries: (string | undefined)[]
 }
 
 function witness(): Witness {
   const canaries: (string | undefined)[] = []
-  const route = (method: Route['method'], path: string): Route => ({
+  const route = (method: Row['method'], path: string): Row => ({
     method,
     path,
     bodyLimitBytes: 1024,
@@ -43,7 +42,11 @@ interface Expected {
   readonly closes: boolean
 }
 
-const answered = (text: string): boolean => parseReplies(text).some(({ status }) => status >= 200)
+/** Methods of the requests whose answers have no body; see `parseReplies`. */
+const methodsOf = ([first]: readonly string[]): readonly string[] => [first?.split(' ')[0] ?? '']
+
+const answeredTo = (segments: readonly string[], text: string): boolean =>
+  parseReplies(text, methodsOf(segments)).some(({ status }) => status >= 200)
 
 /** Sends the segments one by one, waits for what has to come, and lets everything happen that can. */
 async function play(front: FrontEnd, segments: readonly string[], expected: Expected): Promise<RawClient> {
@@ -58,13 +61,14 @@ async function play(front: FrontEnd, segments: readonly string[], expected: Expe
     await client.send(segment)
     // In one piece with the next segment it may be read differently.
     const isLast = index === segments.length - 1
-    if (expected.ends && !isLast) await until(() => server.openRequests > 0 || answered(client.text))
+    if (expected.ends && !isLast)
+      await until(() => server.openRequests > 0 || answeredTo(segments, client.text))
     await turns(4)
   }
-  if (expected.ends) await until(() => answered(client.text))
+  if (expected.ends) await until(() => answeredTo(segments, client.text))
   // Both ends run in this process: what has not moved after so many turns waits for more bytes.
   for (let turn = 0; turn < 30 && !client.closed; turn++) await turns(1)
-  if (expected.closes && answered(client.text)) await until(() => false)
+  if (expected.closes && answeredTo(segments, client.text)) await until(() => false)
   return client
 }
 
@@ -75,7 +79,7 @@ function judge(
   client: RawClient,
   canaries: readonly (string | undefined)[],
 ): string[] {
-  const replies = parseReplies(client.text).filter(reply => reply.status >= 200)
+  const replies = parseReplies(client.text, methodsOf(segments)).filter(reply => reply.status >= 200)
   const status = replies[0]?.status ?? 0
   const faults: string[] = []
   // What comes with a second request behind it may be dropped together with it, unanswered and unhandled.

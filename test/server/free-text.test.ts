@@ -1,14 +1,14 @@
 /** The one kind of path parameter that may be any text: over raw sockets, because clients tidy paths up. */
 import t from 'tap'
-import type { Handler, Route } from '../../src/api/handler.ts'
+import type { Handler } from '../../src/api/operation.ts'
 import { createRouter } from '../../src/server/router.ts'
 import { exchange, request } from '../support/raw-http.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
+import { INFERENCE, operation, type Row, startFrontEnd } from './front-end.ts'
 
 const AUTH = { Authorization: INFERENCE }
 const show: Handler = ({ params, query }, reply) =>
   reply.json(200, { ...Object.fromEntries(params), ...Object.fromEntries(query) })
-const route = (path: string, more: Partial<Route> = {}): Route => ({
+const route = (path: string, more: Partial<Row> = {}): Row => ({
   method: 'GET',
   path,
   bodyLimitBytes: 0,
@@ -139,10 +139,14 @@ t.test('escapes of a query have to be UTF-8', async t => {
 })
 
 t.test('a free parameter has to end its path, for all of its methods', async t => {
-  t.throws(() => createRouter([route('/a/{b}/c', { freeParam: 'b' })]), /free parameter/)
-  t.throws(() => createRouter([route('/a/{b}', { freeParam: 'c' })]), /free parameter/)
+  t.throws(() => createRouter([operation(route('/a/{b}/c', { freeParam: 'b' }))]), /free parameter/)
+  t.throws(() => createRouter([operation(route('/a/{b}', { freeParam: 'c' }))]), /free parameter/)
   t.throws(
-    () => createRouter([route('/a/{b}', { freeParam: 'b' }), route('/a/{b}', { method: 'DELETE' })]),
+    () =>
+      createRouter([
+        operation(route('/a/{b}', { freeParam: 'b' })),
+        operation(route('/a/{b}', { method: 'DELETE' })),
+      ]),
     /free parameter/,
   )
 })

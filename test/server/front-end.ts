@@ -1,12 +1,13 @@
 /** The real front end on a free port, with what it was told and what it told kept for a test to look at. */
 import type { Test } from 'tap'
-import type { Route } from '../../src/api/handler.ts'
+import type { Handler, Method, OpenHandler, Operation, RawHandler } from '../../src/api/operation.ts'
 import { type Clock, systemClock } from '../../src/clock.ts'
+import { responsesDialect } from '../../src/dialects/responses.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { ExchangeLine, Log } from '../../src/log/log.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
-import type { KeyRing } from '../../src/server/authenticate.ts'
 import { createServer, type HttpServer, type ServerOptions } from '../../src/server/http.ts'
+import type { Authenticator } from '../../src/server/http-request.ts'
 import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
 
 export const INFERENCE = 'Bearer sk-gw-v1-test'
@@ -32,7 +33,7 @@ export function keyRecord(kind: KeyKind): KeyRecord {
 }
 
 /** Two keys; one is answered at once, as from a cache, the other after a turn, as from the store. */
-export const twoKeys: KeyRing = {
+export const twoKeys: Authenticator = {
   authenticate(authorization) {
     if (authorization === INFERENCE) return keyRecord('inference')
     if (authorization === MANAGEMENT) {
@@ -43,6 +44,56 @@ export const twoKeys: KeyRing = {
       authorization === undefined ? 'Missing Authentication header' : 'Invalid credentials',
     )
   },
+}
+
+/** A row of the table of operations with what matters to the server. */
+export interface Row {
+  readonly method: Method
+  readonly path: string
+  readonly freeParam?: string
+  readonly bodyLimitBytes: number
+  readonly key: 'inference' | 'management' | 'any'
+  readonly handler: Handler
+}
+
+const DESCRIPTION = { id: 'test', summary: 'Test' }
+
+/** Inference rows speak the Responses dialect. */
+export function operation(row: Row): Operation {
+  return {
+    ...DESCRIPTION,
+    ...row,
+    accept: row.bodyLimitBytes > 0 ? 'json' : 'none',
+    dialect: row.key === 'inference' ? responsesDialect : null,
+  }
+}
+
+/** A row whose handler gets the body as it arrives. */
+export function rawOperation(path: string, bodyLimitBytes: number, handler: RawHandler): Operation {
+  return {
+    ...DESCRIPTION,
+    method: 'POST',
+    path,
+    bodyLimitBytes,
+    key: 'inference',
+    accept: 'raw',
+    dialect: null,
+    handler,
+  }
+}
+
+/** A row that asks for no key. */
+export function openOperation(path: string, handler: OpenHandler): Operation {
+  return {
+    ...DESCRIPTION,
+    method: 'GET',
+    path,
+    bodyLimitBytes: 0,
+    key: 'none',
+    accept: 'none',
+    dialect: null,
+    handler,
+  }
 }
 
 export interface FrontEnd {
@@ -57,7 +108,7 @@ export interface FrontEnd {
 
 export async function startFrontEnd(
   t: Test,
-  routes: readonly Route[],
+  rows: readonly Row[],
   overrides: Partial<ServerOptions> = {},
 ): Promise<FrontEnd> {
   const lines: ExchangeLine[] = []
@@ -75,7 +126,7 @@ export async function startFrontEnd(
   const metrics = overrides.metrics ?? createMetrics()
   const clock: Clock = overrides.clock ?? systemClock
   const server = createServer({
-    routes,
+    operations: rows.map(operation),
     keys: twoKeys,
     maxConnections: 1000,
     uploadMs: 300_000,

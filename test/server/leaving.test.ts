@@ -1,6 +1,6 @@
 /** Answers that are complete and still leaving: what of them waits for a slow reader is counted, and let go. */
 import t, { type Test } from 'tap'
-import type { Handler } from '../../src/api/handler.ts'
+import type { Handler } from '../../src/api/operation.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Clock } from '../../src/clock.ts'
-import { LagMeter, Load, Valve } from '../../src/server/load.ts'
+import { LagMeter, Load, Threshold } from '../../src/server/load.ts'
 
 const LIMITS = { maxInFlight: 10, maxLagMs: 100, maxBufferedBytes: 1000 }
 
@@ -35,10 +35,10 @@ function slowClock() {
   }
 }
 
-t.test('a valve closes above its limit and opens well below it', async t => {
-  const valve = new Valve(100, 0.5)
+t.test('a threshold closes above its limit and opens well below it', async t => {
+  const threshold = new Threshold(100, 0.5)
   t.same(
-    [0, 100, 101, 90, 51, 50, 100, 101].map(value => valve.closedAt(value)),
+    [0, 100, 101, 90, 51, 50, 100, 101].map(value => threshold.exceededAt(value)),
     [false, false, true, true, true, false, false, true],
   )
 })
@@ -62,22 +62,22 @@ t.test('a long pause counts twice, so one is no lag and two are', async t => {
   t.same(seen, [0, 0, 0, 0, 0, 0, 0, 300, 300, 300, 0])
 })
 
-t.test('a late event loop is strain, one long pause is none', async t => {
+t.test('a late event loop is overload, one long pause is none', async t => {
   const { clock, fire, armed } = slowClock()
   const load = new Load(LIMITS, clock)
   load.start()
   fire(3000)
-  t.equal(load.strain(0), null, 'one pause')
+  t.equal(load.overloadReason(0), null, 'one pause')
   for (let count = 0; count < 4; count++) fire(0)
   fire(150)
-  t.equal(load.strain(0), null, 'another one much later')
+  t.equal(load.overloadReason(0), null, 'another one much later')
   fire(150)
-  t.equal(load.strain(0), 'lag')
+  t.equal(load.overloadReason(0), 'lag')
   t.equal(load.lagMs, 150)
   for (let count = 0; count < 3; count++) fire(60)
-  t.equal(load.strain(0), 'lag', 'better, but not well')
+  t.equal(load.overloadReason(0), 'lag', 'better, but not well')
   for (let count = 0; count < 3; count++) fire(40)
-  t.equal(load.strain(0), null)
+  t.equal(load.overloadReason(0), null)
   load.stop()
   t.notOk(armed())
 })
@@ -85,20 +85,20 @@ t.test('a late event loop is strain, one long pause is none', async t => {
 t.test('requests in flight are counted exactly', async t => {
   const load = new Load(LIMITS, slowClock().clock)
   t.same(
-    [9, 10, 9].map(inFlight => load.strain(inFlight)),
+    [9, 10, 9].map(inFlight => load.overloadReason(inFlight)),
     [null, 'in_flight', null],
   )
 })
 
-t.test('bytes that are held are strain until a fifth of them is gone', async t => {
+t.test('bytes that are held are overload until a fifth of them is gone', async t => {
   const load = new Load(LIMITS, slowClock().clock)
   load.hold(1000)
-  t.equal(load.strain(0), null)
+  t.equal(load.overloadReason(0), null)
   load.hold(1)
-  t.equal(load.strain(0), 'buffered')
+  t.equal(load.overloadReason(0), 'buffered')
   load.hold(-200)
-  t.equal(load.strain(0), 'buffered')
+  t.equal(load.overloadReason(0), 'buffered')
   load.hold(-1)
-  t.equal(load.strain(0), null)
+  t.equal(load.overloadReason(0), null)
   t.equal(load.bufferedBytes, 800)
 })

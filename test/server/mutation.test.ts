@@ -1,7 +1,6 @@
 import t from 'tap'
-import type { Route } from '../../src/api/handler.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
+import { INFERENCE, type Row, startFrontEnd } from './front-end.ts'
 
 /** Requests per run. The seed is fixed, so that what fails once fails again. */
 const ROUNDS = Number(process.env['MUTATION_ROUNDS'] ?? 3000)
@@ -34,7 +33,7 @@ function numbers(seed: number): (below: number) => number {
 }
 
 t.test('mutated requests break nothing', async t => {
-  const route: Route = {
+  const route: Row = {
     method: 'POST',
     path: '/echo/{name}',
     bodyLimitBytes: 4096,

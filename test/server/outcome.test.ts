@@ -2,10 +2,10 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import t from 'tap'
-import type { Handler, Route } from '../../src/api/handler.ts'
+import type { Handler } from '../../src/api/operation.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
+import { INFERENCE, type Row as OperationRow, startFrontEnd } from './front-end.ts'
 
 const REQUEST_MS = 60_000
 const BEGUN = 'data: begun\n\n'
@@ -89,7 +89,7 @@ async function until(socket: Socket, text: string): Promise<void> {
 for (const { handler, status, outcome, next } of ROWS) {
   t.test(`${handler}${next === undefined ? '' : `, then ${next}`}: ${outcome}`, async t => {
     const clock = new TestClock()
-    const route: Route = {
+    const route: OperationRow = {
       method: 'GET',
       path: '/it',
       bodyLimitBytes: 0,

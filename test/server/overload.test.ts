@@ -1,11 +1,11 @@
 /** Requests that are turned away because the thread has enough to do. */
 import t, { type Test } from 'tap'
-import type { Handler, Route } from '../../src/api/handler.ts'
+import type { Handler } from '../../src/api/operation.ts'
 import type { Clock } from '../../src/clock.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
+import { INFERENCE, type Row, startFrontEnd } from './front-end.ts'
 
 const AUTH = { Authorization: INFERENCE }
 
@@ -16,7 +16,7 @@ async function start(t: Test, overrides: Partial<ServerOptions>) {
     await new Promise<void>(resolve => waiting.push(resolve))
     reply.json(200, { done: true })
   }
-  const route = (path: string, handler: Handler, more: Partial<Route> = {}): Route => ({
+  const route = (path: string, handler: Handler, more: Partial<Row> = {}): Row => ({
     method: 'GET',
     path,
     bodyLimitBytes: 0,

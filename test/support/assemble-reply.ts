@@ -18,7 +18,7 @@ export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): 
   const sink = new EventCollector()
   const answer = new Answer(sink, echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: '' }))
   answer.openTurn(false)
-  answer.begin('acme/recorded', [])
+  answer.begin('acme/recorded', null, [])
   let over = false
   const take = (delta: Delta) => {
     if (delta.kind === 'start' || delta.kind === 'usage' || over) return

@@ -1,6 +1,6 @@
 /** Everything a caller can do wrong at an operation, with secrets wherever something can be said. Data. */
 import type { TSchema } from '@sinclair/typebox'
-import type { Route } from '../../src/api/handler.ts'
+import type { Operation } from '../../src/api/operation.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
 import { CreditCreation } from '../../src/protocol/credits.ts'
 import { EndUserCreation, EndUserUpdate } from '../../src/protocol/end-users.ts'
@@ -46,7 +46,7 @@ const PARAMETERS = [
 const STRANGE_ID = '12345678-1234-1234-1234-123456789abc'
 
 /** @throws Error for an operation with a body that is not in the table: it would be left out unseen. */
-export function* refusals(routes: readonly Route[], secrets: Secrets): Generator<Ask> {
+export function* refusals(routes: readonly Operation[], secrets: Secrets): Generator<Ask> {
   for (const route of routes) {
     const operation = `${route.method} ${route.path}`
     const key = route.key === 'management' ? secrets.managementKey : secrets.apiKey

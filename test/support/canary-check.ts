@@ -1,6 +1,6 @@
 /** What `sluice check` does to each of many files, in one process: prints what is wrong with it. Arguments: files. */
 import { ConfigError, loadConfig } from '../../src/config/config.ts'
-import { buildCatalog } from '../../src/threads/build.ts'
+import { buildCatalog } from '../../src/threads/build-catalog.ts'
 import { startFailure } from '../../src/threads/start-failure.ts'
 
 for (const file of process.argv.slice(2)) {

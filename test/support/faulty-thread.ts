@@ -3,7 +3,7 @@
  * the product has no such door. Used as `SupervisorOptions.entry`.
  */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
-import type { ServeSettings } from '../../src/threads/messages.ts'
+import type { ThreadSettings } from '../../src/threads/messages.ts'
 
 export interface Order {
   readonly thread: string
@@ -38,7 +38,7 @@ function standStill(shared: SharedArrayBuffer): void {
 export const FAULT_CHANNEL = 'sluice-faulty-thread'
 
 /** Null in the test itself, which imports the types and the name from here. */
-const settings = workerData as ServeSettings | null
+const settings = workerData as ThreadSettings | null
 
 if (typeof settings?.thread === 'string') {
   const channel = new BroadcastChannel(FAULT_CHANNEL)

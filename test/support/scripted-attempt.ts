@@ -150,6 +150,7 @@ export function startScripted(
     answer,
     attempt: run,
     model: endpoint.modelId,
+    provider: endpoint.provider.name,
     guarding: null,
     calls: null,
     debug,

@@ -61,7 +61,7 @@ async function start(
     vaultKeys: `test:${randomBytes(32).toString('base64')}`,
     spoolFolder: mkdtempSync(join(folder, 'spool-')),
     log: createLog('info', { write: line => void lines.push(JSON.parse(line) as Record<string, unknown>) }),
-    entry: ENTRY,
+    entries: { serve: ENTRY },
     ...options,
   })
   const channel = new BroadcastChannel(FAULT_CHANNEL)

@@ -18,6 +18,8 @@ export interface AnswerTargetParts {
   readonly attempt: Attempt
   /** Catalogue id of the model that is asked. */
   readonly model: string
+  /** Display name of its provider. */
+  readonly provider: string
   /** Null: replies may leave unseen. */
   readonly guarding: ReplyGuarding | null
   /** Null: no server tool is declared. */
@@ -96,12 +98,12 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, Source {
   }
 
   #begin(): void {
-    const { clock, exchange, debug, model } = this.#parts
+    const { clock, exchange, debug, model, provider } = this.#parts
     const nowMs = clock.monotonicMs()
     this.#hasContent = true
     exchange.watch.enter('stream', nowMs)
     if (this.#answer.begun) return
     exchange.firstTokenMs = nowMs
-    this.#answer.begin(model, exchange.request.stream === true ? debug : [])
+    this.#answer.begin(model, provider, exchange.request.stream === true ? debug : [])
   }
 }

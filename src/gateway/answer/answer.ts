@@ -28,6 +28,10 @@ export interface Ending {
   readonly metadata: GatewayMetadata | null
   /** Catalogue id of the model that answered last; absent: the first one. */
   readonly model?: string
+  /** Display name of the provider that answered last. */
+  readonly provider?: string
+  /** The provider's own word for the end. */
+  readonly nativeFinish?: string | null
   /** Fields of plugins. */
   readonly fields?: Partial<ResponseResource>
 }
@@ -128,10 +132,14 @@ export class Answer {
     this.#assembler.annotate(annotations)
   }
 
-  /** `model`: catalogue id of the model that answers. `debug`: upstream bodies to echo, one for each attempt so far. */
-  begin(model: string, debug: readonly Readonly<Record<string, unknown>>[]): void {
+  /**
+   * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its provider;
+   * `debug`: upstream bodies to echo, one for each attempt so far.
+   */
+  begin(model: string, provider: string | null, debug: readonly Readonly<Record<string, unknown>>[]): void {
     this.#begun = true
     this.#response.model = model
+    if (provider !== null) this.#response.provider = provider
     for (const body of debug)
       this.#deliver({
         type: 'response.debug',
@@ -281,6 +289,8 @@ export class Answer {
     return {
       ...this.#response,
       model: ending.model ?? this.#response.model,
+      ...(ending.provider === undefined ? {} : { provider: ending.provider }),
+      ...(ending.nativeFinish == null ? {} : { native_finish_reason: ending.nativeFinish }),
       completed_at: ending.completedAt,
       output: this.#assembler.output,
       service_tier: ending.serviceTier ?? 'default',

@@ -62,7 +62,7 @@ function answerTo(reader: Reader): Answer {
 
 /** A turn that says these texts in one message: two opening events, one of the item, two a text, two of its end. */
 function say(answer: Answer, ...texts: readonly string[]): void {
-  if (!answer.begun) answer.begin('acme/fast-1', [])
+  if (!answer.begun) answer.begin('acme/fast-1', null, [])
   answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
   for (const text of texts) answer.take({ kind: 'text', item: 0, part: 0, text, logprobs: null })
 }
@@ -224,10 +224,10 @@ t.test(
     const reader = new Reader()
     const answer = answerTo(reader)
     answer.openTurn(true)
-    answer.begin('acme/slow-1', [{ a: 1 }])
+    answer.begin('acme/slow-1', null, [{ a: 1 }])
     answer.dropTurn()
     t.equal(answer.begun, false)
-    answer.begin('acme/fast-1', [{ b: 1 }])
+    answer.begin('acme/fast-1', null, [{ b: 1 }])
     await answer.pass(never)
     t.match(reader.events, [
       { type: 'response.debug', debug: { echo_upstream_body: { b: 1 } } },
@@ -321,7 +321,7 @@ t.test('only events that leave are shown to the listener, until the turn ends', 
   answer.openTurn(false)
   const heard: string[] = []
   answer.listen(({ type }) => heard.push(type))
-  answer.overheard(2, () => answer.begin('acme/fast-1', []))
+  answer.overheard(2, () => answer.begin('acme/fast-1', null, []))
   t.same(heard, [], 'they reached the reader as bytes')
   t.match(answer, { next: 2, committed: true, turnSeen: true })
   say(answer, 'a')

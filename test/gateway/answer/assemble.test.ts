@@ -17,7 +17,7 @@ function assemble(deltas: readonly Content[], end: (answer: Answer) => void): St
   const response = echoRequest(request, { id: 'gen-1-x', createdAt: 1_700_000_000, model: '' })
   const answer = new Answer(sink, response)
   answer.openTurn(false)
-  answer.begin('acme/fast-1', [])
+  answer.begin('acme/fast-1', null, [])
   for (const delta of deltas) answer.take(delta)
   end(answer)
   return sink.events

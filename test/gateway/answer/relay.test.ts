@@ -3,10 +3,10 @@
  * cut in every way, and when the stream is cut short.
  */
 import t, { type Test } from 'tap'
+import { frame } from '../../../src/dialects/responses.ts'
 import type { Sink } from '../../../src/gateway/answer/sink.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
 import type { Quirk } from '../../../src/providers/provider.ts'
-import { frame } from '../../../src/server/frames.ts'
 import { goldens } from '../../support/goldens.ts'
 import { arrivals, RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'

@@ -1,18 +1,19 @@
 /**
- * Events as an event stream. Hot path: one corked write for all events of one read of the provider, no closure and no
- * timer; relayed bytes go through as they are. The single timer of a stream looks at the clock when it fires and is
- * set again for what is left.
+ * Events as an event stream, in the frames of any dialect. Hot path: one corked write for all events of one read of the
+ * provider, no closure and no timer; relayed bytes go through as they are. The single timer of a stream looks at the
+ * clock when it fires and is set again for what is left.
  */
 import type { Clock, Timer } from '../clock.ts'
-import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
+import type { GatewayError } from '../errors.ts'
 import type { Sink } from '../gateway/answer/sink.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { DialectName } from '../protocol/dialect-name.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { FrameWriter } from './frames.ts'
-import type { Reply } from './reply.ts'
+import type { Reply } from './operation.ts'
 
 export interface StreamSettings {
-  /** After this long without a write a comment is sent, so that nobody on the way takes the silence for an end. */
+  /** After this long without a write a comment is sent, so that no proxy on the way closes a silent connection. */
   readonly heartbeatMs: number
   /** A reader that takes nothing for this long is dropped. */
   readonly stallMs: number
@@ -21,7 +22,6 @@ export interface StreamSettings {
 }
 
 const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
-const DONE = 'data: [DONE]\n\n'
 /**
  * What may pile up for a slow reader in turns after the one in which the sink said so. Callers stop with the turn; this
  * holds those that do not. A turn is never cut in the middle: one event may be an image of many megabytes, and an end
@@ -35,7 +35,7 @@ const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
-  readonly relays = 'responses'
+  readonly relays: DialectName
   readonly #reply: Reply
   readonly #settings: StreamSettings
   #timer: Timer
@@ -50,14 +50,17 @@ export class EventSink implements Sink {
   #activeMs: number
   #events = 0
   #bytes = 0
-  readonly #frames = new FrameWriter()
+  readonly #frames: FrameWriter
   #holding = false
   #held = ''
   /** Whether something has left since `hold`. */
   #wrote = false
 
-  constructor(reply: Reply, settings: StreamSettings) {
+  /** @param dialect whose frames `frames` writes */
+  constructor(reply: Reply, dialect: DialectName, frames: FrameWriter, settings: StreamSettings) {
     this.#reply = reply
+    this.relays = dialect
+    this.#frames = frames
     this.#settings = settings
     this.#activeMs = settings.clock.monotonicMs()
     this.#timer = settings.clock.after(settings.heartbeatMs, this.#tick)
@@ -65,8 +68,11 @@ export class EventSink implements Sink {
 
   write(event: StreamEvent): boolean {
     if (this.#over) return true
-    this.#events++
-    this.#held += this.#frames.write(event)
+    const frames = this.#frames.write(event)
+    if (frames !== '') {
+      this.#events++
+      this.#held += frames
+    } else if (this.#held === '') return !this.#stalled
     if (this.#holding && this.#held.length < HELD_MAX_CHARACTERS) return true
     return this.#release()
   }
@@ -99,7 +105,7 @@ export class EventSink implements Sink {
   end(): void {
     if (this.#over) return
     if (!this.#reply.started) this.#send('')
-    const last = this.#held + DONE
+    const last = this.#held + this.#frames.end()
     this.#bytes += Buffer.byteLength(last)
     this.#reply.endStream(last)
     this.close()
@@ -109,22 +115,16 @@ export class EventSink implements Sink {
    * Tells a failure of an exchange that wrote no terminal event: as the envelope while the status is still open, in
    * the stream once a heartbeat or an event has left.
    */
-  fail(error: GatewayError, answer: () => void): void {
+  fail(error: GatewayError, details: FailureDetails): void {
     if (this.#over) return
     if (!this.#reply.started) {
       this.close()
-      answer()
+      this.#reply.failure(error, details)
       return
     }
     this.#reply.error = error
-    this.hold()
-    this.write({
-      type: 'error',
-      sequence_number: this.#events,
-      code: error.errorType,
-      message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
-      param: null,
-    })
+    this.#events++
+    this.#held += this.#frames.failure(error, details)
     this.end()
   }
 

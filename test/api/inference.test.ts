@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import type { Listing } from '../../src/api/models.ts'
-import { createRoutes } from '../../src/api/operations.ts'
+import { createOperations } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { Outcome, Sink } from '../../src/gateway/answer/sink.ts'
@@ -18,7 +18,7 @@ import { TestClock } from '../support/test-clock.ts'
 
 const LISTING: Listing = {
   models: query => ({ data: [{ id: 'acme/fast-1' }], asked: [...query] }),
-  endpoints: async id => (id === 'acme/fast-1:free' ? { data: { id } } : null),
+  endpoints: id => (id === 'acme/fast-1:free' ? { data: { id } } : null),
   providers: () => ({ data: [{ slug: 'acme' }] }),
 }
 const HEARTBEAT_MS = 15_000
@@ -39,7 +39,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
   }
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())
-  const routes = createRoutes({
+  const operations = createOperations({
     gateway,
     listing: LISTING,
     ledger: { find: async () => null },
@@ -53,7 +53,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     dataRegionOf: () => null,
     byokFeePercent: 0,
   })
-  const front = await startFrontEnd(t, routes, { clock, metrics, ...overrides })
+  const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }
 }
 

@@ -1,51 +1,24 @@
-/**
- * One answer of the HTTP library, made safe: it owns the callbacks of the answer, and nothing is called after the end.
- * One of the serve threads. Hot path: `write`.
- */
+/** One answer of the HTTP library, made safe: it owns the callbacks of the answer. Serve threads. Hot path: `write`. */
+import type { HttpResponse } from 'uWebSockets.js'
 import type { Log } from '../log/log.ts'
-import type { Intake } from './admission.ts'
-import type { Wire } from './wire.ts'
+import type { HttpRequest } from './http-request.ts'
+import { PieceQueue } from './piece-queue.ts'
+import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 
 /** What is longer may not leave at once, and is followed until it has; this fits into any send buffer. */
 const PROMPT_MAX_CHARS = 65_536
 const NOTHING = Buffer.alloc(0)
-
-/** What is used of the library's answer, so that only `http.ts` has to know the library. */
-interface LibraryResponse {
-  writeStatus(status: string): unknown
-  writeHeader(name: string, value: string): unknown
-  /** False when the connection takes no more for now. */
-  write(chunk: string | Buffer): boolean
-  end(body: string, closeConnection?: boolean): unknown
-  /** Sends what the connection takes. Over: so many bytes have been sent in all, and it is as after `end`. */
-  tryEnd(rest: Buffer, endsAt: number): [isTaken: boolean, isOver: boolean]
-  cork(callback: () => void): unknown
-  pause(): void
-  close(): unknown
-  onAborted(callback: () => void): unknown
-  onData(callback: (chunk: ArrayBuffer, isLast: boolean) => void): unknown
-  onWritable(callback: (offset: number) => boolean): unknown
-}
-
-/** Who is told what answers do to their thread. */
-export interface WireHouse {
-  countStream(change: 1 | -1): void
-  /** Bytes that are kept for a slow reader, also of a complete answer; negative when they are let go. */
-  hold(bytes: number): void
-  /** An answer is complete; prompt when it has left the process as well. */
-  ended(prompt: boolean): void
-}
 
 /**
  * One answer of the library. Using it after its end or after an abort throws, so `#dead` guards every call. The library
  * tells nothing of an answer that it was given the end of; so that bytes which wait for a slow reader stay counted, the
  * end is given only when all before it has left.
  */
-export class UwsWire implements Wire {
-  readonly #response: LibraryResponse
+export class UwsSocket implements ResponseSocket {
+  readonly #response: HttpResponse
   readonly #log: Log
-  readonly #house: WireHouse
-  #intake: Intake | null = null
+  readonly #observer: SocketObserver
+  #request: HttpRequest | null = null
   #dead = false
   /** Nothing is added any more; what there is may still be leaving. */
   #complete = false
@@ -54,14 +27,16 @@ export class UwsWire implements Wire {
   #heldBytes = 0
   #chunk: string | Buffer = ''
   /** What a stream that is complete ends with. */
-  #last = ''
+  #last: string | Buffer = ''
+  /** Of a stream of other content than events. */
+  #pieces: PieceQueue | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
 
-  constructor(response: LibraryResponse, log: Log, house: WireHouse) {
+  constructor(response: HttpResponse, log: Log, observer: SocketObserver) {
     this.#response = response
     this.#log = log
-    this.#house = house
+    this.#observer = observer
     // First of all: a request whose callback returns without it ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
   }
@@ -71,10 +46,10 @@ export class UwsWire implements Wire {
   }
 
   /** Connects the request that is answered here; still inside the library's callback. */
-  attach(intake: Intake): void {
-    this.#intake = intake
-    if (!intake.wantsBody) return
-    this.#response.onData((chunk, isLast) => this.#guard(() => intake.chunk(chunk, isLast)))
+  attach(request: HttpRequest): void {
+    this.#request = request
+    if (!request.wantsBody) return
+    this.#response.onData((chunk, isLast) => this.#guard(() => request.chunk(chunk, isLast)))
   }
 
   send(status: string, headers: readonly string[], body: string, close: boolean): void {
@@ -92,14 +67,45 @@ export class UwsWire implements Wire {
         this.#response.end(body, close)
       }),
     )
-    this.#house.ended(true)
+    this.#observer.ended(true)
   }
 
-  open(status: string, headers: readonly string[], chunk: string | Buffer, close: boolean): boolean {
+  sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void {
+    if (this.dead) return
+    this.#complete = true
+    this.#dead = true
+    const closes = close && length !== null && length > 0
+    this.#guard(() => {
+      this.#response.cork(() => {
+        this.#writeHead(status, headers)
+        if (close) this.#response.writeHeader('Connection', 'close')
+        // Announces a length whose bytes the library would wait for.
+        if (closes) {
+          this.#response.tryEnd(NOTHING, length)
+          return
+        }
+        if (length !== null) this.#response.writeHeader('Content-Length', String(length))
+        // As at the end of a stream: the library closes nothing after an end without a body.
+        if (close) this.#response.pause()
+        this.#response.endWithoutBody()
+      })
+      if (closes) this.#response.close()
+    })
+    this.#observer.ended(true)
+  }
+
+  open(
+    status: string,
+    headers: readonly string[],
+    chunk: string | Buffer,
+    close: boolean,
+    events: boolean,
+  ): boolean {
     if (this.dead) return true
+    if (!events) this.#pieces = new PieceQueue()
     this.#closesStream = close
     this.#streaming = true
-    this.#house.countStream(1)
+    this.#observer.countStream(1)
     this.#guard(() => {
       this.#response.onWritable(this.#onWritable)
       this.#chunk = chunk
@@ -126,22 +132,30 @@ export class UwsWire implements Wire {
     return this.#flowing
   }
 
-  end(chunk: string): void {
+  end(chunk: string | Buffer): void {
     if (this.dead) return
     this.#complete = true
     this.#progress = null
     this.#countStreamOut()
-    if (chunk.length > PROMPT_MAX_CHARS) {
+    if (chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#flowing)) {
       this.#chunk = chunk
       this.#guard(() => this.#response.cork(this.#writeChunk))
       this.#chunk = ''
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
-    this.#house.ended(this.#dead)
+    this.#observer.ended(this.#dead)
   }
 
   onProgress(callback: (drained: boolean) => void): void {
     this.#progress = callback
+  }
+
+  pause(): void {
+    if (!this.#dead) this.#guard(() => this.#response.pause())
+  }
+
+  resume(): void {
+    if (!this.#dead) this.#guard(() => this.#response.resume())
   }
 
   abort(): void {
@@ -154,6 +168,11 @@ export class UwsWire implements Wire {
    * streams skip, takes it along, so that no client sees an event one late.
    */
   readonly #writeChunk = (): void => {
+    if (this.#pieces !== null) {
+      this.#flowing = this.#pieces.write(this.#response, this.#chunk)
+      this.#hold(this.#pieces.waitingBytes)
+      return
+    }
     const taken = this.#response.write(this.#chunk)
     this.#flowing = this.#response.write('\n') && taken
     if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
@@ -162,7 +181,7 @@ export class UwsWire implements Wire {
 
   /** So much waits for a slow reader now. */
   #hold(bytes: number): void {
-    this.#house.hold(bytes - this.#heldBytes)
+    this.#observer.hold(bytes - this.#heldBytes)
     this.#heldBytes = bytes
   }
 
@@ -207,7 +226,7 @@ export class UwsWire implements Wire {
       })
       this.#sendRest(body, endsAt)
     })
-    this.#house.ended(this.#dead)
+    this.#observer.ended(this.#dead)
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
@@ -246,11 +265,11 @@ export class UwsWire implements Wire {
     this.#dead = true
     this.#countStreamOut()
     this.#hold(0)
-    if (!this.#complete) this.#intake?.gone()
+    if (!this.#complete) this.#request?.gone()
   }
 
   #countStreamOut(): void {
-    if (this.#streaming) this.#house.countStream(-1)
+    if (this.#streaming) this.#observer.countStream(-1)
     this.#streaming = false
   }
 

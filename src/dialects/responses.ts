@@ -1,21 +1,49 @@
 /**
- * Events as frames of an event stream. Pure but for one remembered id. Hot path: the deltas that make up nearly all
- * of a stream are written by hand, in a third of the time that a whole event costs; the bytes are the same.
+ * The Responses dialect: the gateway's own vocabulary, so bodies and events pass as they are. Pure. Hot path: the
+ * deltas that make up nearly all of a stream are written by hand, in a third of the time that a whole event costs;
+ * the bytes are the same.
  */
+import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { type ErrorEnvelope, errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
+import { parseResponsesRequest } from '../protocol/request.ts'
+import type { ResponseResource } from '../protocol/response.ts'
+import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
+
+const DONE = 'data: [DONE]\n\n'
+
+export const responsesDialect: Dialect = {
+  name: 'responses',
+  parse: parseResponsesRequest,
+  frames: () => new ResponsesFrames(),
+  body: shown,
+  failure,
+}
+
+/** The gateway's own envelope; usage and the id it belongs to go along where calls count that delivered nothing. */
+function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): ErrorEnvelope {
+  const envelope = errorEnvelope(error, metadata)
+  return usage === null ? envelope : { id, ...envelope, usage }
+}
+
+/** The response without the fields that only other dialects show. */
+function shown({ provider: _, native_finish_reason: __, ...response }: ResponseResource): ResponseResource {
+  return response
+}
 
 /** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
 export function frame(event: StreamEvent): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 }
 
-/** Writes the frames of one stream. */
-export class FrameWriter {
+/** Writes the frames of one stream; each is the same as `frame` makes it. */
+class ResponsesFrames implements FrameWriter {
   #id = ''
   #idJson = '""'
+  #events = 0
 
-  /** The same as `frame`. */
   write(event: StreamEvent): string {
+    this.#events++
     switch (event.type) {
       case 'response.output_text.delta':
         if (event.logprobs.length > 0) return frame(event)
@@ -27,8 +55,22 @@ export class FrameWriter {
       case 'response.function_call_arguments.delta':
         return `event: response.function_call_arguments.delta\ndata: {"type":"response.function_call_arguments.delta","sequence_number":${event.sequence_number},"item_id":${this.#item(event.item_id)},"output_index":${event.output_index},"delta":${JSON.stringify(event.delta)}}\n\n`
       default:
-        return frame(event)
+        return frame('response' in event ? { ...event, response: shown(event.response) } : event)
     }
+  }
+
+  end(): string {
+    return DONE
+  }
+
+  failure(error: GatewayError): string {
+    return frame({
+      type: 'error',
+      sequence_number: this.#events,
+      code: error.errorType,
+      message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
+      param: null,
+    })
   }
 
   /** Ids may be a provider's own text; an item's deltas follow one another. */

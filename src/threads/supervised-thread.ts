@@ -1,8 +1,9 @@
-/** A serve thread as its supervisor sees it: a worker that listens, tells pulse and counts, and ends. Main thread. */
+/** A thread as its supervisor sees it: a worker that starts, sends pulses and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-server.ts'
-import type { FromThread, MetricSnapshot, ServeSettings, ToThread } from './messages.ts'
+import type { ThreadKind } from './kinds.ts'
+import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
 
 /** Start-up failed for a reason the operator can act on. */
 export class StartError extends Error {
@@ -18,45 +19,45 @@ export class StartError extends Error {
 /** A thread that does not answer a scrape within this is left out of it, rather than failing the whole. */
 const SCRAPE_MS = 2_000
 
-/** The production entry; unbuilt sources and the built ones have different endings. */
-const SERVE_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './serve.ts' : './serve.js', import.meta.url)
-
-/** Who hears what the thread says of its own accord. */
-export interface Hears {
+/** Called for messages that a thread sends unasked. */
+export interface ThreadListener {
   /** It changed a record. */
-  change(change: Invalidation): void
+  onChange(change: Invalidation): void
   /** It has something to count. */
-  count(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
+  onCount(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
 }
 
-export class ServeThread {
+export class SupervisedThread {
+  readonly kind: ThreadKind
   readonly name: string
   readonly #worker: Worker
-  readonly #hears: Hears
-  readonly #listening = Promise.withResolvers<number>()
+  readonly #listener: ThreadListener
+  readonly #started = Promise.withResolvers<void>()
   readonly #exited = Promise.withResolvers<number>()
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
   #scrape = 0
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
 
-  constructor(settings: ServeSettings, hears: Hears, entry: URL = SERVE_ENTRY) {
+  /** @param entry what it runs instead of the kind's own entry */
+  constructor(kind: ThreadKind, settings: ThreadSettings, listener: ThreadListener, entry = kind.entry) {
+    this.kind = kind
     this.name = settings.thread
-    this.#hears = hears
+    this.#listener = listener
     // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
     this.#worker = new Worker(entry, { workerData: settings, env: SHARE_ENV })
     this.#worker.on('message', (message: FromThread) => this.#receive(message))
-    this.#worker.on('error', error => this.#listening.reject(error))
+    this.#worker.on('error', error => this.#started.reject(error))
     this.#worker.on('exit', code => {
-      this.#listening.reject(new StartError('a serve thread stopped while starting', false))
+      this.#started.reject(new StartError(`a ${kind.name} thread stopped while starting`, false))
       for (const answer of this.#scrapes.values()) answer(null)
       this.#exited.resolve(code)
     })
   }
 
-  /** The bound port, once requests are taken. @throws StartError */
-  listening(): Promise<number> {
-    return this.#listening.promise
+  /** Resolves once the thread works; a serve thread then takes requests. @throws StartError */
+  started(): Promise<void> {
+    return this.#started.promise
   }
 
   /** The exit code, once the thread has ended. */
@@ -64,12 +65,12 @@ export class ServeThread {
     return this.#exited.promise
   }
 
-  /** How long the thread has said nothing. */
+  /** Milliseconds since its last message. */
   get silentMs(): number {
     return performance.now() - this.#pulseMs
   }
 
-  /** All it counted, once it has ended in order. */
+  /** Everything it counted, once it has ended in order. */
   get lastWord(): MetricSnapshot | null {
     return this.#lastWord
   }
@@ -116,20 +117,20 @@ export class ServeThread {
   #receive(message: FromThread): void {
     this.#pulseMs = performance.now()
     switch (message.type) {
-      case 'listening':
-        this.#listening.resolve(message.port)
+      case 'started':
+        this.#started.resolve()
         break
       case 'refused':
-        this.#listening.reject(new StartError(message.reason, message.portTaken))
+        this.#started.reject(new StartError(message.reason, message.portTaken))
         break
       case 'metrics':
         this.#scrapes.get(message.request)?.(message.metrics)
         break
       case 'changed':
-        this.#hears.change(message.change)
+        this.#listener.onChange(message.change)
         break
       case 'count':
-        this.#hears.count(message.takes, message.gives)
+        this.#listener.onCount(message.takes, message.gives)
         break
       case 'ended':
         this.#lastWord = message.metrics

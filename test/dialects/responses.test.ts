@@ -1,6 +1,6 @@
 import t from 'tap'
+import { frame, responsesDialect } from '../../src/dialects/responses.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { FrameWriter, frame } from '../../src/server/frames.ts'
 
 const WORDS = [
   '',
@@ -36,7 +36,7 @@ function* deltas(): Generator<StreamEvent> {
 }
 
 t.test('frames written by hand are the bytes of the whole event', async t => {
-  const writer = new FrameWriter()
+  const writer = responsesDialect.frames({ input: '' })
   let count = 0
   for (const event of deltas()) {
     count++

@@ -1,14 +1,15 @@
 /** What piles up for a reader that is slow: whole turns, however large, and few of them. */
 import t, { type Test } from 'tap'
-import type { HttpRequest } from '../../src/api/handler.ts'
+import { EventSink } from '../../src/api/event-sink.ts'
+import type { ApiRequest } from '../../src/api/operation.ts'
+import { responsesDialect } from '../../src/dialects/responses.ts'
 import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
-import { EventSink } from '../../src/server/event-sink.ts'
+import { INFERENCE, startFrontEnd } from '../server/front-end.ts'
 import { RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { INFERENCE, startFrontEnd } from './front-end.ts'
 
 const MIB = 1024 * 1024
 /** More than any kernel takes for a reader that does not read. */
@@ -27,7 +28,7 @@ const event = (sequence_number: number, characters: number): StreamEvent => ({
 })
 
 /** A handler that writes what it is told to a client that does not read yet. */
-async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) => void | Promise<void>) {
+async function start(t: Test, script: (sink: EventSink, handled: ApiRequest) => void | Promise<void>) {
   const clock = new TestClock()
   const front = await startFrontEnd(
     t,
@@ -39,7 +40,12 @@ async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) =>
         key: 'inference',
         handler: async (handled, reply) => {
           const { metrics } = front
-          const sink = new EventSink(reply, { heartbeatMs: 15_000, stallMs: STALL_MS, clock, metrics })
+          const sink = new EventSink(reply, 'responses', responsesDialect.frames({ input: '' }), {
+            heartbeatMs: 15_000,
+            stallMs: STALL_MS,
+            clock,
+            metrics,
+          })
           try {
             await script(sink, handled)
           } finally {
@@ -58,7 +64,7 @@ async function start(t: Test, script: (sink: EventSink, handled: HttpRequest) =>
 }
 
 /** Keeps the stream until the client or the deadline ends it. */
-const untilAborted = ({ signal }: HttpRequest): Promise<void> =>
+const untilAborted = ({ signal }: ApiRequest): Promise<void> =>
   new Promise(resolve => signal.addEventListener('abort', () => resolve()))
 
 t.test('the turn in which a reader turns slow may bring any number of large events', async t => {
@@ -108,7 +114,7 @@ t.test('large events that were held back reach a reader that is slow at first', 
     const asked = parseResponsesRequest({ model: 'acme/fast-1', input: 'hi' })
     const answer = new Answer(sink, echoRequest(asked, { id: 'gen-1-x', createdAt: 1, model: '' }))
     answer.openTurn(true)
-    answer.begin('acme/fast-1', [])
+    answer.begin('acme/fast-1', null, [])
     answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
     for (let count = 0; count < 3; count++) {
       answer.take({ kind: 'text', item: 0, part: 0, text: 'x'.repeat(6 * MIB), logprobs: null })

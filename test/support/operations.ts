@@ -1,18 +1,18 @@
 /** The whole table of operations, to look at: its handlers are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import type { Route } from '../../src/api/handler.ts'
-import { createRoutes } from '../../src/api/operations.ts'
+import type { Operation } from '../../src/api/operation.ts'
+import { createOperations } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { TestClock } from './test-clock.ts'
 
-export async function allRoutes(t: Test): Promise<readonly Route[]> {
+export async function allOperations(t: Test): Promise<readonly Operation[]> {
   const clock = new TestClock()
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())
-  return createRoutes({
+  return createOperations({
     gateway: {
       respond() {
         throw new Error('not run')

@@ -1,0 +1,123 @@
+/**
+ * The contract of operations: what a handler is given, how it answers, and what a row of the table says. The server
+ * implements `Reply` and `RawBody`; handlers know no transport. Types only.
+ */
+import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
+import type { GatewayError } from '../errors.ts'
+import type { ExchangeSummary } from '../gateway/answer/sink.ts'
+import type { Stopwatch } from '../metrics/stages.ts'
+import type { KeyRecord } from '../storage/store.ts'
+
+/** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
+export interface ApiRequest<Body = unknown, Key = KeyRecord> {
+  /** Sent as `X-Request-Id`, and in the log line; on inference operations also the generation id. */
+  readonly id: string
+  /** By lower-case name; repeated ones joined by a comma. */
+  readonly headers: ReadonlyMap<string, string>
+  /** As the Host header has it, port included. */
+  readonly host: string
+  /** Values of the `{names}` of the path template, decoded. */
+  readonly params: ReadonlyMap<string, string>
+  readonly query: URLSearchParams
+  /** Parsed JSON; a `RawBody` where the row accepts raw bodies; undefined when the method takes no body. */
+  readonly body: Body
+  /** Null where the row asks for no key. */
+  readonly key: Key
+  /** When the request passed what; see stages.ts. */
+  readonly watch: Stopwatch
+  /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
+  readonly signal: AbortSignal
+}
+
+/** A body that is handed over as it arrives, so that it never has to fit into memory. */
+export interface RawBody {
+  /** Bytes announced; null when the body is chunked. */
+  readonly contentLength: number | null
+  /**
+   * Reads the body to its end, once. `take` gets the chunks in order and may keep them; while its promise is pending
+   * the client is held back. Resolves after the last chunk was taken.
+   * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or what `take` throws
+   */
+  read(take: (chunk: Uint8Array) => void | Promise<void>): Promise<void>
+}
+
+/** What goes beside an error, where it is known. */
+export type FailureContext = Pick<FailureDetails, 'metadata' | 'usage'>
+
+/** The answer to one request: one document, or a stream. Does nothing once the client has gone. */
+export interface Reply {
+  /** The log line's fields beyond the status; set by handlers that know them. */
+  summary: ExchangeSummary | undefined
+  /** The failure that was reported to the client, in the envelope or within the stream. */
+  error: GatewayError | null
+  /** Status that was sent; 0 before. */
+  readonly status: number
+  /** The status line has left. */
+  readonly started: boolean
+  /** The answer is complete. */
+  readonly ended: boolean
+  /** Adds a header to the answer. @throws Error when the name is not a token: names are ours, never foreign. */
+  header(name: string, value: string): void
+  /** Answers with one JSON document. */
+  json(status: number, document: unknown): void
+  /** Answers with the error envelope of the operation's dialect. */
+  failure(error: GatewayError, context?: FailureContext): void
+  /**
+   * Begins a stream with its first bytes. Default content type: an event stream; blank lines may then follow each
+   * chunk, so chunks of one must end where a frame ends. False: the reader is slow.
+   */
+  openStream(chunk: string | Buffer, contentType?: string): boolean
+  /** Sends more of the stream; bytes are copied. False: the reader is slow, but the chunk was taken. */
+  writeStream(chunk: string | Buffer): boolean
+  endStream(chunk: string | Buffer): void
+  /**
+   * Sets what to call when a slow reader has taken something: with true when writing may go on, with false when more
+   * is waiting. One callback; a later call replaces it.
+   */
+  onProgress(callback: (drained: boolean) => void): void
+  /** Drops the connection: what began cannot be completed. */
+  abort(): void
+}
+
+/** Must answer through the reply before it ends; a GatewayError thrown before that is answered with its envelope. */
+export type Handler = (request: ApiRequest, reply: Reply) => void | Promise<void>
+/** Gets the body as it arrives. */
+export type RawHandler = (request: ApiRequest<RawBody>, reply: Reply) => void | Promise<void>
+/** Gets requests of unknown callers. */
+export type OpenHandler = (request: ApiRequest<undefined, null>, reply: Reply) => void | Promise<void>
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+/** Kind of key that an operation asks for. `any`: both kinds; `none`: the Authorization header is not looked at. */
+export type KeyNeed = 'none' | 'inference' | 'management' | 'any'
+
+interface OperationBase {
+  /** The operationId of the interface description. */
+  readonly id: string
+  /** One line for the interface description. */
+  readonly summary: string
+  readonly method: Method
+  /** Relative to the base path, with `{name}` for a segment that varies, e.g. `/models/{author}/{slug}/endpoints`. */
+  readonly path: string
+  /**
+   * The parameter at the end of the path whose value may be any text, encoded separators included; absent
+   * everywhere else. See docs/decisions/0008-any-text-in-a-path.md.
+   */
+  readonly freeParam?: string
+  /** How clients of an inference operation speak: shape of all its errors. Null: the gateway's own envelope. */
+  readonly dialect: Dialect | null
+  /** Largest body, in bytes; 0 for operations without one. */
+  readonly bodyLimitBytes: number
+}
+
+/** One row of the table of operations. */
+export type Operation = OperationBase &
+  (
+    | {
+        readonly key: Exclude<KeyNeed, 'none'>
+        readonly accept: 'json' | 'none'
+        readonly handler: Handler
+      }
+    | { readonly key: Exclude<KeyNeed, 'none'>; readonly accept: 'raw'; readonly handler: RawHandler }
+    | { readonly key: 'none'; readonly accept: 'none'; readonly handler: OpenHandler }
+  )

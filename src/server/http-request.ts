@@ -1,0 +1,273 @@
+/**
+ * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Knows nothing of the HTTP
+ * library. Code inside the library's callbacks only takes notes; all answers leave later.
+ */
+import type { ApiKeys } from '../access/keys.ts'
+import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
+import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import type { KeyRecord } from '../storage/store.ts'
+import { isAway } from '../storage/store-error.ts'
+import { AcceptedRequest } from './accepted-request.ts'
+import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
+import { BodyBuffer, BodyStream } from './body.ts'
+import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
+import { parseJson } from './json.ts'
+import { HttpReply, type ReplyOwner } from './reply.ts'
+import type { ResponseSocket } from './response-socket.ts'
+import type { Match, Router } from './router.ts'
+
+/** The one verb of the key ring; known keys are answered at once. */
+export type Authenticator = Pick<ApiKeys, 'authenticate'>
+
+export interface HttpRequestDeps extends GateRules {
+  readonly router: Router
+  readonly keys: Authenticator
+  readonly admissions: AdmissionControl
+  /** From the head to the last byte of the body. */
+  readonly uploadMs: number
+  /** Every connection is closed after its answer. */
+  readonly closing: () => boolean
+}
+
+/** Label of paths that match no route, and method of unknown ones. */
+const OTHER = 'other'
+const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+
+const KEY_REFUSALS = {
+  inference: 'A management key cannot call inference operations',
+  management: 'A management key is required',
+} as const
+
+export class HttpRequest implements AdmissionOwner, ReplyOwner {
+  readonly #deps: HttpRequestDeps
+  readonly #method: string
+  readonly #query: string
+  readonly #socket: ResponseSocket
+  readonly #admission: Admission
+  readonly #match: Match | null
+  readonly #operation: Operation | undefined
+  /** Dropped once the handler has it. */
+  #accepted: AcceptedHead | null
+  /** The connection ends with the answer, whatever that is. */
+  readonly #isLast: boolean
+  /** A body was announced, or may have been. */
+  readonly #hasBody: boolean
+  readonly #refusal: GatewayError | null
+  readonly #reply: HttpReply
+  readonly #body: BodyBuffer | BodyStream | null
+  /** The handler was called, so there has to be an answer. */
+  #handled = false
+
+  /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
+  constructor(deps: HttpRequestDeps, head: RequestHead, socket: ResponseSocket) {
+    this.#deps = deps
+    this.#method = head.method
+    this.#query = head.query
+    this.#socket = socket
+    this.#admission = new Admission(deps.admissions, this)
+    this.#match = deps.router.find(head.path)
+    this.#operation = this.#match?.resource.operations.get(head.method)
+    const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, this.#isRaw)
+    this.#accepted = verdict instanceof GatewayError ? null : verdict
+    this.#isLast = this.#accepted?.closes ?? true
+    this.#hasBody = this.#accepted?.hasBody ?? true
+    this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
+    this.#body = this.#openBody()
+    this.#reply = new HttpReply(socket, this)
+  }
+
+  get id(): string {
+    return this.#admission.id
+  }
+
+  get method(): string {
+    return KNOWN_METHODS.has(this.#method) ? this.#method : OTHER
+  }
+
+  get route(): string {
+    return this.#match?.resource.template ?? OTHER
+  }
+
+  get generates(): boolean {
+    return this.#match?.resource.generates === true
+  }
+
+  get dialect(): Operation['dialect'] {
+    return this.#match?.resource.dialect ?? null
+  }
+
+  get bodiless(): boolean {
+    return this.#method === 'HEAD'
+  }
+
+  get status(): number {
+    return this.#reply.status
+  }
+
+  get answered(): boolean {
+    return this.#reply.ended
+  }
+
+  get error(): GatewayError | null {
+    return this.#reply.error
+  }
+
+  get summary(): HttpReply['summary'] {
+    return this.#reply.summary
+  }
+
+  /** There is a body that has to be handed to `chunk`. */
+  get wantsBody(): boolean {
+    return this.#hasBody && this.#body !== null
+  }
+
+  /** Takes a chunk of the body. Runs inside the library's callback. */
+  chunk(bytes: ArrayBuffer, isLast: boolean): void {
+    this.#body?.push(bytes, isLast)
+  }
+
+  /** Notes that the connection is gone. Runs inside the library's callback. */
+  gone(): void {
+    this.#admission.clientGone()
+  }
+
+  onAbort(reason: GatewayError): void {
+    this.#body?.fail(reason)
+  }
+
+  giveUp(): void {
+    if (this.#reply.started) this.#socket.abort()
+    else {
+      this.#reply.failure(
+        this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'),
+      )
+    }
+    this.#body?.release()
+  }
+
+  closesAfter(status: number): boolean {
+    if (this.#isLast || this.#deps.closing()) return true
+    // The rest of an unread body would be taken for the next request, or swallowed for minutes.
+    return (this.#hasBody && this.#body?.whole !== true) || status === 500
+  }
+
+  /** Takes part in shedding and drain from here on; the work begins in a turn of its own. */
+  begin(): void {
+    this.#admission.open()
+    setImmediate(HttpRequest.#start, this)
+  }
+
+  static #start(request: HttpRequest): void {
+    void request.#run()
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    try {
+      await this.#serve()
+      if (this.#handled && !this.#reply.ended && !this.#socket.dead)
+        throw new Error('handler ended without an answer')
+    } catch (thrown) {
+      this.#fail(thrown)
+    }
+    // Until now: the body lives on as the parsed request.
+    this.#body?.release()
+    this.#admission.finish()
+  }
+
+  /** Ends in the handler's own promise, so that nothing of the request is held here while it is answered. */
+  async #serve(): Promise<void> {
+    if (this.#socket.dead) return
+    if (this.#refusal !== null) throw this.#refusal
+    const match = this.#match
+    const accepted = this.#accepted
+    if (match === null || accepted === null) return
+    if (this.#method === 'OPTIONS') {
+      this.#reply.options(match.resource.allow)
+      return
+    }
+    const operation = this.#operation
+    if (operation === undefined) return
+    if (operation.key === 'none') {
+      this.#beginHandling()
+      return operation.handler(this.#request(match, accepted, null, undefined), this.#reply)
+    }
+    const { watch } = this.#admission
+    const { clock } = this.#deps.admissions.deps
+    watch.enter('auth', clock.monotonicMs())
+    const pending = this.#deps.keys.authenticate(accepted.headers.get('authorization'))
+    const key = pending instanceof Promise ? await pending : pending
+    requireKind(key, operation.key)
+    watch.enter('upload', clock.monotonicMs())
+    if (operation.accept === 'raw') {
+      if (this.#socket.dead || !(this.#body instanceof BodyStream)) return
+      this.#body.startDeadline(clock, this.#deps.uploadMs)
+      this.#beginHandling()
+      return operation.handler(this.#request(match, accepted, key, this.#body), this.#reply)
+    }
+    const body = this.#body instanceof BodyBuffer ? await this.#json(this.#body) : undefined
+    if (this.#socket.dead) return
+    this.#beginHandling()
+    return operation.handler(this.#request(match, accepted, key, body), this.#reply)
+  }
+
+  async #json(body: BodyBuffer): Promise<unknown> {
+    const { clock } = this.#deps.admissions.deps
+    const bytes = await body.collect(clock, this.#deps.uploadMs)
+    this.#admission.watch.enter('parse', clock.monotonicMs())
+    return parseJson(bytes)
+  }
+
+  #beginHandling(): void {
+    this.#admission.startDeadline()
+    this.#handled = true
+    this.#accepted = null
+  }
+
+  #request<Body, Key>(match: Match, accepted: AcceptedHead, key: Key, body: Body): ApiRequest<Body, Key> {
+    return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
+  }
+
+  get #isRaw(): boolean {
+    return this.#operation?.accept === 'raw'
+  }
+
+  #openBody(): BodyBuffer | BodyStream | null {
+    if (this.#refusal !== null || this.#accepted === null || this.#operation === undefined) return null
+    const { load } = this.#deps.admissions
+    const { bodyLimitBytes } = this.#operation
+    if (this.#isRaw) {
+      const lengthBytes = this.#hasBody ? this.#accepted.contentLength : 0
+      return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, load)
+    }
+    return this.#hasBody ? new BodyBuffer(bodyLimitBytes, load) : null
+  }
+
+  /** The fault of a well-formed request: no such path, no such method there, too long a body. */
+  #mismatch(accepted: AcceptedHead): GatewayError | null {
+    if (this.#match === null) return new GatewayError('not_found', 'No such operation')
+    if (this.#method === 'OPTIONS') return null
+    if (this.#operation === undefined) return new GatewayError('method_not_allowed', 'Method not allowed')
+    return lengthFault(accepted, this.#operation.bodyLimitBytes)
+  }
+
+  #fail(thrown: unknown): void {
+    const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
+    if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
+    if (this.#admission.over || this.#socket.dead) return
+    if (this.#reply.started) {
+      this.#reply.error = error
+      this.#socket.abort()
+      return
+    }
+    if (error.code === 'method_not_allowed' && this.#match !== null) {
+      this.#reply.header('Allow', this.#match.resource.allow)
+    }
+    this.#reply.failure(error)
+  }
+}
+
+/** @throws GatewayError `permission_denied` when the key is of the other kind. */
+function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
+  if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
+}

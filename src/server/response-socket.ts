@@ -1,0 +1,46 @@
+/** The answering side of a connection. Types only, so that replies do not know the HTTP library. */
+import type { PausableSocket } from './body.ts'
+
+/**
+ * Takes the answer to one request. Every call is safe after the client has gone; it then does nothing.
+ * Header names and values, and the status line, must have been made safe by the caller.
+ */
+export interface ResponseSocket extends PausableSocket {
+  /** Nothing more can be written: the client is gone, or the answer is complete. */
+  readonly dead: boolean
+  /** Writes the whole answer. `headers` alternates names and values; `close` ends the connection after it. */
+  send(status: string, headers: readonly string[], body: string, close: boolean): void
+  /** Writes an answer to HEAD: `length` is the body's had it been a GET, null when that is not known. */
+  sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void
+  /**
+   * Begins an answer of unknown length with its first chunk. With `events` a blank line follows each chunk, so that
+   * no event waits for the next. False: the reader is slow.
+   */
+  open(
+    status: string,
+    headers: readonly string[],
+    chunk: string | Buffer,
+    close: boolean,
+    events: boolean,
+  ): boolean
+  /** Writes one more chunk; bytes are copied. False: the reader is slow, but the chunk was taken. */
+  write(chunk: string | Buffer): boolean
+  /** Writes the last chunk of an opened answer. */
+  end(chunk: string | Buffer): void
+  /**
+   * Sets what to call when a slow reader has taken something: with true when nothing is waiting any more, with false
+   * when more is. One callback; a later call replaces it.
+   */
+  onProgress(callback: (drained: boolean) => void): void
+  /** Drops the connection at once; the request then ends as if the client had gone. */
+  abort(): void
+}
+
+/** Counts what answers cost their thread. */
+export interface SocketObserver {
+  countStream(change: 1 | -1): void
+  /** Bytes that are kept for a slow reader, also of a complete answer; negative when they are let go. */
+  hold(bytes: number): void
+  /** An answer is complete; prompt when it has left the process as well. */
+  ended(prompt: boolean): void
+}

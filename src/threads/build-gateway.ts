@@ -1,0 +1,264 @@
+/**
+ * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Everything
+ * stateful is made here and handed down. Composition root.
+ */
+import { Guardrails } from '../access/guardrails.ts'
+import { type Clock, systemClock, unixSeconds } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import { CredentialCatalog } from '../credentials/catalog.ts'
+import { hashEndUser } from '../credentials/end-user-hash.ts'
+import { OpenedKeys } from '../credentials/opened.ts'
+import { openKey } from '../credentials/outgoing-key.ts'
+import { createVault, type Vault } from '../credentials/vault.ts'
+import { parseVaultKeys } from '../credentials/vault-keys.ts'
+import { FORMATS } from '../formats/table.ts'
+import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
+import { estimateInput } from '../gateway/accounting/estimate.ts'
+import { createLedger, type Ledger } from '../gateway/accounting/ledger.ts'
+import { createAsk, type SharedDeps } from '../gateway/ask.ts'
+import type { Gateway } from '../gateway/gateway.ts'
+import { createGuard, prepareGuardrail } from '../gateway/guard/guard.ts'
+import { createPolicyAgainst } from '../gateway/guard/helper-policy.ts'
+import { createPluginChains } from '../gateway/plugin-chain.ts'
+import { createGateway } from '../gateway/respond.ts'
+import { createPins, Stickiness } from '../gateway/routing/sticky.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import type { Counters } from '../limits/counters.ts'
+import { createQuota } from '../limits/quota.ts'
+import { SharedCounters } from '../limits/shared-counters.ts'
+import { createSpending } from '../limits/spending.ts'
+import type { Log } from '../log/log.ts'
+import { createMetrics, type Metrics } from '../metrics/metrics.ts'
+import { createPlugins } from '../plugins/table.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import { openStore } from '../storage/open.ts'
+import { openSpool } from '../storage/spool.ts'
+import type { Store } from '../storage/store.ts'
+import { createTaskPool } from '../tasks/pool.ts'
+import { createTools } from '../tools/table.ts'
+import { createPageFetcher } from '../upstream/fetch-page.ts'
+import { createHttpClient } from '../upstream/http-client.ts'
+import { createOcr } from '../upstream/ocr.ts'
+import type { UpstreamClient } from '../upstream/transport.ts'
+import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-catalog.ts'
+
+export interface GatewayOptions {
+  readonly config: Config
+  readonly simUrl: string | null
+  /** Base64; see credentials/end-user-hash.ts. */
+  readonly endUserKey: string
+  /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. */
+  readonly vaultKeys: string
+  /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
+  readonly thread?: string
+  readonly log: Log
+  /** Where usage records are spooled; the folder of a LedgerShipper. */
+  readonly spoolFolder: string
+  /** Names the files there; default: a random name. */
+  readonly spoolWriter?: string
+  /** Quota counters; default: counters of this instance alone. */
+  readonly counters?: Counters
+  readonly clock?: Clock
+}
+
+/** A gateway with the parts that fronts need beside it. */
+export interface BuiltGateway {
+  readonly gateway: Gateway
+  readonly config: Config
+  readonly catalog: Catalog
+  readonly store: Store
+  readonly ledger: Ledger
+  readonly vault: Vault
+  readonly metrics: Metrics
+  readonly clock: Clock
+  readonly log: Log
+  /** Drops what is remembered of a changed record. */
+  changed(change: Invalidation): void
+  /** Call it after every front has drained or closed. */
+  close(): Promise<void>
+}
+
+/** What all parts of one thread share. */
+interface Base {
+  readonly options: GatewayOptions
+  readonly config: Config
+  readonly clock: Clock
+  readonly log: Log
+  readonly catalog: Catalog
+  readonly metrics: Metrics
+  readonly store: Store
+  readonly vault: Vault
+  readonly client: UpstreamClient
+  readonly tasks: ReturnType<typeof createTaskPool>
+}
+
+export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
+  const base = await openBase(options)
+  const { config, clock, log, catalog, metrics, store, vault } = base
+  const spool = spoolOf(base)
+  const ledger = createLedger(spool, store.ledger)
+  const abandoned = new AbandonedReplies()
+  const counting = countingOf(options, store, clock)
+  const credentials = new CredentialCatalog({ store, clock, log })
+  const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
+  const guardrails = guardrailsOf(base)
+  const shared = sharedDeps(base, ledger, abandoned, ownKeys)
+  const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
+  const gateway = createGateway({
+    ...shared,
+    credentials,
+    quota: quotaOf(base, counting.counters, guardrails),
+    plugins: createPluginChains(pluginsOf(base, shared, guard)),
+    tools: createTools({ clock }),
+    guard,
+  })
+  return {
+    gateway,
+    config,
+    catalog,
+    store,
+    ledger,
+    vault,
+    metrics,
+    clock,
+    log,
+    changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
+    async close() {
+      abandoned.endAll()
+      await base.client.close()
+      await base.tasks.close()
+      // What was cut off just now is accounted in this turn.
+      await new Promise(resolve => setImmediate(resolve))
+      await counting.close()
+      ownKeys.close()
+      spool.close()
+      await store.close()
+    },
+  }
+}
+
+async function openBase(options: GatewayOptions): Promise<Base> {
+  const { config, log, clock = systemClock } = options
+  const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
+  const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
+  // Of the whole process, so that more serve threads do not multiply them.
+  const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
+  return {
+    options,
+    config,
+    clock,
+    log,
+    catalog,
+    metrics,
+    store: await openStore(config.storage.url, { wait: false }),
+    vault: createVault(parseVaultKeys(options.vaultKeys)),
+    client: createHttpClient({ clock, log }),
+    tasks: createTaskPool({ threads: workers, clock, metrics }),
+  }
+}
+
+function spoolOf({ options, clock, log, metrics }: Base) {
+  return openSpool(options.spoolFolder, {
+    clock,
+    log,
+    onLost: () => metrics.usageRecords.inc({ accounting: 'lost' }),
+    ...(options.spoolWriter === undefined ? {} : { writer: options.spoolWriter }),
+  })
+}
+
+/** Without a supervisor there is one thread, which counts for itself. */
+function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Clock) {
+  if (counters !== undefined) return { counters, close: async () => undefined }
+  const spending = createSpending(store, async () => undefined)
+  const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
+  return { counters: alone, close: () => alone.close() }
+}
+
+function guardrailsOf({ store, clock, log }: Base) {
+  return new Guardrails({ store, clock, log, prepare: prepareGuardrail })
+}
+
+type GuardrailCache = ReturnType<typeof guardrailsOf>
+
+/** Dependencies of every call to a model, for callers and for the gateway itself. */
+function sharedDeps(
+  base: Base,
+  ledger: Ledger,
+  abandoned: AbandonedReplies,
+  ownKeys: OpenedKeys,
+): SharedDeps {
+  const { options, config, clock, log, catalog, metrics, client } = base
+  const endUserKey = Buffer.from(options.endUserKey, 'base64')
+  return {
+    catalog,
+    ledger,
+    abandoned,
+    client,
+    formats: FORMATS,
+    clock,
+    log,
+    metrics,
+    timeouts: config.timeouts,
+    openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
+    byokFeePercent: config.byok.feePercent,
+    stickiness: new Stickiness(createPins(clock)),
+    hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+  }
+}
+
+function quotaOf({ config, clock }: Base, counters: Counters, budgets: GuardrailCache) {
+  return createQuota({
+    counters,
+    clock,
+    enforceCredits: config.credits.enforced,
+    requestsPerMinute: config.quotas.requestsPerMinute,
+    tokensPerMinute: config.quotas.tokensPerMinute,
+    budgets,
+  })
+}
+
+function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof createGuard>) {
+  const { config, clock, catalog, metrics, tasks } = base
+  return createPlugins({
+    ask: createAsk({ ...shared, guard }),
+    clock,
+    metrics,
+    tasks,
+    ...config.alignment,
+    moderation: config.moderation,
+    ...fileReading(base),
+    policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
+    tokensOf: estimateInput,
+    ...modelFacts(catalog),
+    filesByLink: format => FORMATS[format].filesByLink,
+  })
+}
+
+/** Access to documents: pages behind links, and OCR. */
+function fileReading({ config: { files }, catalog, client, clock }: Base) {
+  const { links, ocr } = files
+  const provider = ocrProviderOf(files, catalog)
+  return {
+    fetchPage: links.enabled ? createPageFetcher({ clock, ...links }) : null,
+    ocr: ocr === null || provider === null ? null : createOcr({ client, ...ocr, provider }),
+  }
+}
+
+interface Caches {
+  readonly credentials: CredentialCatalog
+  readonly guardrails: GuardrailCache
+  readonly ownKeys: OpenedKeys
+}
+
+/** Drops what the caches hold of a changed record. API keys belong to the front. */
+function invalidate({ credentials, guardrails, ownKeys }: Caches, change: Invalidation): void {
+  if (change.kind === 'all') {
+    credentials.invalidateAll()
+    guardrails.invalidateAll()
+    ownKeys.invalidateAll()
+  } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
+  else if (change.kind === 'credentials') {
+    credentials.invalidate(change.organizationId, change.workspaceId)
+    for (const id of change.ids) ownKeys.invalidate(id)
+  }
+}

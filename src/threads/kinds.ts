@@ -1,0 +1,41 @@
+/** The kinds of threads that the supervisor starts and keeps running. A new kind is one row and its entry file. */
+import type { Config } from '../config/config.ts'
+
+export type ThreadKindName = 'serve'
+
+export interface ThreadKind {
+  readonly name: ThreadKindName
+  /** The module that a thread of this kind runs. */
+  readonly entry: URL
+  /** How many there are; their names are the kind's with a number, e.g. `serve-0`. */
+  readonly count: (config: Config) => number
+  /** It takes traffic: the gateway is ready only while at least one is up. */
+  readonly takesTraffic: boolean
+  readonly restart: RestartRule
+}
+
+export interface RestartRule {
+  /** A thread that died is started again after this, and after twice as long each time it dies again soon. */
+  readonly firstMs: number
+  readonly maxMs: number
+  /** A thread that lived this long died of something new. */
+  readonly settledMs: number
+}
+
+const RESTART: RestartRule = { firstMs: 500, maxMs: 30_000, settledMs: 60_000 }
+
+/** Unbuilt sources and built ones have different endings. */
+function entryOf(name: string): URL {
+  return new URL(import.meta.url.endsWith('.ts') ? `./${name}.ts` : `./${name}.js`, import.meta.url)
+}
+
+/** In the order in which they are started. */
+export const THREAD_KINDS: readonly ThreadKind[] = [
+  {
+    name: 'serve',
+    entry: entryOf('serve'),
+    count: config => config.threads.serve,
+    takesTraffic: true,
+    restart: RESTART,
+  },
+]
