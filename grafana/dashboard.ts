@@ -150,7 +150,7 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Stages, p95',
         description:
-          'Each stage for itself; quantiles of stages do not add up. Upload is the client’s time, upstream_first_byte, first_token and stream are the provider’s.',
+          'Each stage for itself; quantiles of stages do not add up. Upload is the client’s time, upstream_first_byte, first_token and stream are the provider’s, tools is that of server tools.',
         unit: 's',
         width: 12,
         queries: [{ expr: quantile(0.95, 'gateway_overhead_seconds', 'stage'), legend: '{{stage}}' }],

@@ -118,7 +118,7 @@ function specifiers(file: string): string[] {
   return [...found].map(match => match[1] ?? match[2] ?? match[3] ?? '')
 }
 
-/** `gateway/attempt.ts` -> `gateway`; `gateway/exchange.ts` and `bill.ts`, which plugins and tools see, stand for themselves. */
+/** `gateway/attempt.ts` -> `gateway`; the exchange and its bill, which plugins see, stand for themselves. */
 function unit(path: string): string {
   const name = relative(SRC, path)
   if (name === 'gateway/exchange.ts' || name === 'gateway/bill.ts') return 'exchange'

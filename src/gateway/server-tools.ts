@@ -9,7 +9,7 @@ import { type GatewayTool, serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
-import type { ServerTool, ToolCall, ToolOutcome } from '../tools/tool.ts'
+import type { ServerTool, ToolCall, ToolEvent, ToolOutcome } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
@@ -23,7 +23,7 @@ export interface ServerToolDeps {
   readonly log: Log
 }
 
-/** The exchange, as far as server tools work on it. */
+/** The exchange as server tools need it. */
 export interface ToolExchange extends Exchange {
   readonly answer: Answer
   readonly guarding: Guarding | null
@@ -113,25 +113,32 @@ export class ServerTools {
 
   /**
    * Runs the calls of a turn, some at a time, and shows each as an item of the answer. Resolves with the items that
-   * the model gets: each call and its result. Rejects with the reason of the signal.
+   * the model gets: each call and its result. Rejects with the reason of the signal, or of the guardrail that refuses
+   * a result; calls that still run then say nothing any more.
    */
   async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
     let endsTurn = false
+    let failed = false
+    const isOver = (): boolean => failed || exchange.signal.aborted
     const work = calls.map((call, at) => ({ call, at }))
     const worker = async (): Promise<void> => {
-      for (let next = work.shift(); next !== undefined; next = work.shift()) {
-        const outcome = await this.#runOne(next.call, exchange)
+      for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
+        const outcome = await this.#runOne(next.call, exchange, isOver)
+        if (outcome === null) return
         const result = cut(outcome.result)
         const guard = exchange.guarding?.input ?? null
         outcomes[next.at] = guard === null ? result : await guard.text(exchange, result)
-        endsTurn ||= outcome.then === 'end-turn'
+        endsTurn ||= outcome.next === 'end-turn'
       }
     }
-    await untilAborted(
-      exchange.signal,
-      Promise.all(Array.from({ length: Math.min(PARALLEL_MAX, calls.length) }, worker)),
-    )
+    const workers = Array.from({ length: Math.min(PARALLEL_MAX, calls.length) }, worker)
+    try {
+      await untilAborted(exchange.signal, Promise.all(workers))
+    } catch (thrown) {
+      failed = true
+      throw thrown
+    }
     const items = calls.map(callItem) as InputItem[]
     const results = calls.map(
       ({ callId }, at) =>
@@ -140,7 +147,12 @@ export class ServerTools {
     return { items: [...items, ...results], endsTurn }
   }
 
-  async #runOne(pending: PendingCall, exchange: ToolExchange): Promise<ToolOutcome> {
+  /** Null when the exchange ended before the call did. */
+  async #runOne(
+    pending: PendingCall,
+    exchange: ToolExchange,
+    isOver: () => boolean,
+  ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
     const { tool, server, name } = pending.declared
     const args = argumentsOf(pending.arguments)
@@ -153,8 +165,10 @@ export class ServerTools {
         ? failed('The arguments are no JSON object')
         : !this.budget.takeCall()
           ? failed('The limit of tool calls of this request is reached')
-          : await this.#outcome(pending, call, exchange, item.progress.bind(item))
-    exchange.signal.throwIfAborted()
+          : await this.#outcome(pending, call, exchange, ({ name, fields }) => {
+              if (!isOver()) item.progress(name, fields)
+            })
+    if (isOver()) return null
     bill.addToolCall(outcome.ran, outcome.cost ?? 0)
     answer.hold()
     answer.endItem(item, { status: outcome.ran ? 'completed' : 'incomplete', ...outcome.item }, 'completed')
@@ -166,12 +180,10 @@ export class ServerTools {
     { declared }: PendingCall,
     call: ToolCall,
     exchange: ToolExchange,
-    progress: (name: string, fields: Readonly<Record<string, unknown>>) => void,
+    progress: (event: ToolEvent) => void,
   ): Promise<ToolOutcome & { ran: boolean }> {
     try {
-      const running = declared.server.run(call, declared.tool, exchange, event =>
-        progress(event.name, event.fields),
-      )
+      const running = declared.server.run(call, declared.tool, exchange, progress)
       const outcome = running instanceof Promise ? await this.#timed(running) : running
       return { ...outcome, ran: true }
     } catch (thrown) {

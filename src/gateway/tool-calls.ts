@@ -6,6 +6,8 @@ import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ServerTool } from '../tools/tool.ts'
 import type { Content } from './answer/assemble.ts'
 
+type CallStart = Extract<ItemStart, { type: 'function_call' }>
+
 /** A server tool as the request names it. */
 export interface NamedTool {
   readonly server: ServerTool
@@ -17,8 +19,6 @@ export interface DeclaredFunction extends NamedTool {
   /** The declared name, without the suffix that keeps it apart from others. */
   readonly name: string
 }
-
-type CallStart = Extract<ItemStart, { type: 'function_call' }>
 
 /** A call of a server tool as the model made it. */
 export interface PendingCall {

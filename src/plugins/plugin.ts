@@ -20,8 +20,8 @@ export type Verdict =
   | { readonly kind: 'refuse'; readonly error: GatewayError }
 
 /**
- * Checks a text that the caller sent outside the prompt: by the guardrails, then by the plugins with `look`. Resolves to
- * the redacted text, the only form in which a plugin may use it. Rejects with the error that refuses the request.
+ * Checks a text that the caller sent outside the prompt: by the guardrails, then by the plugins with `look`. Resolves
+ * to the redacted text, the only form in which a plugin may use it. Rejects with the error that refuses the request.
  */
 export type Inspect = (text: string) => Promise<string>
 

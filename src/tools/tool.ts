@@ -37,7 +37,7 @@ export interface ToolOutcome {
   /** Fee of the call; absent: none. */
   readonly cost?: PicoUsd
   /** Absent: the model is asked again. `end-turn`: the client has to act first. */
-  readonly then?: 'continue' | 'end-turn'
+  readonly next?: 'ask-model' | 'end-turn'
 }
 
 export interface ServerTool {

@@ -1,6 +1,7 @@
 /**
  * Answer: everything a client is told in one exchange. It owns items, event numbers, commit point and sink, and
- * outlives attempts and turns. A turn is a draft that may be dropped until its first event reaches a live sink. Hot path.
+ * outlives attempts and turns. A turn is a draft that may be dropped until its first event reaches a live sink.
+ * Hot path.
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
@@ -133,8 +134,8 @@ export class Answer {
   }
 
   /**
-   * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its provider;
-   * `debug`: upstream bodies to echo, one for each attempt so far.
+   * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its
+   * provider; `debug`: upstream bodies to echo, one for each attempt so far.
    */
   begin(model: string, provider: string | null, debug: readonly Readonly<Record<string, unknown>>[]): void {
     this.#begun = true
