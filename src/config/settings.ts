@@ -6,19 +6,23 @@ import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
-import { group, nullable, oneOf, setting, settingsOf } from './setting.ts'
 import {
   Address,
   coresMinusOne,
+  group,
   Host,
   Milliseconds,
   ModelName,
+  nullable,
+  oneOf,
   PerMinute,
   Port,
   redisUrl,
   Slug,
+  setting,
+  settingsOf,
   Threads,
-} from './values.ts'
+} from './setting.ts'
 
 export const Settings = group({
   listen: group({

@@ -1,11 +1,17 @@
 /** The Store that a URL names. */
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
-import { createKyselyStore } from './kysely-store/kysely-store.ts'
+import { CamelCasePlugin, Kysely } from 'kysely'
+import type { Engine } from './engine.ts'
+import { createCredentialStore } from './kysely-store/credentials.ts'
+import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
+import { createKeyStore } from './kysely-store/keys.ts'
+import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
+import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openPostgres } from './postgres.ts'
 import { openSqlite } from './sqlite.ts'
-import type { Store } from './store.ts'
-import { codeOf, isAway, StoreError } from './store-error.ts'
+import { codeOf, isAway, type Store, StoreError } from './store.ts'
+import type { Tables } from './tables.ts'
 
 export { isAway, StoreError }
 
@@ -61,4 +67,31 @@ function prepareFile(file: string): void {
 function reason(error: unknown): string {
   const text: unknown = error instanceof Error ? Reflect.get(error, 'errstr') : undefined
   return typeof text === 'string' ? text : (codeOf(error) ?? 'unknown reason')
+}
+
+/**
+ * Opens the Store. `wait`: only when the schema is the newest one; otherwise the first verb sees to that, and each
+ * verb after it while that fails.
+ * @throws what the database threw; the engine is closed then.
+ */
+export async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> {
+  const db = new Kysely<Tables>({ dialect: engine.dialect, plugins: [new CamelCasePlugin()] })
+  if (wait) {
+    try {
+      await db.connection().execute(async () => undefined)
+    } catch (error) {
+      await engine.close()
+      throw error
+    }
+  }
+  return {
+    keys: createKeyStore(db),
+    workspaces: createWorkspaceStore(db, engine),
+    endUsers: createEndUserStore(db),
+    credentials: createCredentialStore(db, engine),
+    credits: createCreditStore(db),
+    guardrails: { ...createGuardrailRecords(db, engine), ...createGuardrailAssignments(db, engine) },
+    ledger: createLedgerStore(db),
+    close: () => engine.close(),
+  }
 }

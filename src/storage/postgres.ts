@@ -15,7 +15,7 @@ import {
 import pg, { type PoolClient, type PoolConfig } from 'pg'
 import type { Engine, Serialize } from './engine.ts'
 import { migrate } from './migrations/migrate.ts'
-import { codeOf, StoreError } from './store-error.ts'
+import { codeOf, StoreError } from './store.ts'
 
 /** For each thread. A server takes 100 by default, which is to be enough for a few nodes. */
 const POOL_CONNECTIONS = 4

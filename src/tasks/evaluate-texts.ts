@@ -12,7 +12,7 @@ import {
   type RuleSet,
   type Scanner,
 } from '../guardrails/rules.ts'
-import { TaskFailure } from './failure.ts'
+import { TaskFailure } from './task.ts'
 
 export interface EvaluateTextsInput {
   readonly rules: RuleSet

@@ -3,11 +3,17 @@
  * Serve threads.
  */
 import type { Clock } from '../clock.ts'
-import { TaskError, toPlain } from './failure.ts'
-import { TaskQueue } from './queue.ts'
+import { TaskQueue, type TaskSeries } from './queue.ts'
 import { TASKS } from './table.ts'
-import type { InputOf, OutputOf, PoolName, TaskFunction, TaskTable } from './task.ts'
-import type { TaskSeries } from './task-metrics.ts'
+import {
+  type InputOf,
+  type OutputOf,
+  type PoolName,
+  TaskError,
+  type TaskFunction,
+  type TaskTable,
+  toPlain,
+} from './task.ts'
 import { PiscinaWorkers } from './worker-set.ts'
 
 /** The production entry; unbuilt sources and the built ones have different endings. */

@@ -3,9 +3,8 @@
  * before they began, exactly one outcome for each job. Each worker has one job at a time. Serve threads.
  */
 import type { Clock, Timer } from '../clock.ts'
-import { fromPlain, TaskError, type TaskOutcome } from './failure.ts'
-import type { PoolName, TaskReply } from './task.ts'
-import { TaskMetrics, type TaskSeries } from './task-metrics.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import { fromPlain, type PoolName, TaskError, type TaskOutcome, type TaskReply } from './task.ts'
 import type { WorkerSet, WorkerSlot } from './worker-set.ts'
 
 /** A job past its deadline may be about to end; its worker keeps this long. Starting another takes longer. */
@@ -206,5 +205,34 @@ export class TaskQueue {
       this.#metrics.setDepth(this.waiting)
     }
     this.#metrics.record(job.task, outcome, this.#clock.monotonicMs() - job.admittedMs, ranMs)
+  }
+}
+
+/** The metrics that a pool adds to. */
+export type TaskSeries = Pick<Metrics, 'taskQueueDepth' | 'taskWait' | 'taskRun' | 'taskOutcomes'>
+
+/** The metrics of one pool. */
+export class TaskMetrics {
+  readonly #series: TaskSeries
+  readonly #depth: ReturnType<TaskSeries['taskQueueDepth']['labels']>
+  readonly #wait: ReturnType<TaskSeries['taskWait']['labels']>
+
+  constructor(series: TaskSeries, pool: PoolName) {
+    this.#series = series
+    this.#depth = series.taskQueueDepth.labels({ pool })
+    this.#wait = series.taskWait.labels({ pool })
+    this.setDepth(0)
+  }
+
+  setDepth(jobs: number): void {
+    this.#depth.set(jobs)
+  }
+
+  /** @param ranMs null for a job that did not run to its end */
+  record(task: string, outcome: TaskOutcome, tookMs: number, ranMs: number | null): void {
+    this.#series.taskOutcomes.inc({ task, outcome })
+    // A job that is refused at once has not waited.
+    if (outcome !== 'overloaded') this.#wait.observe(Math.max(0, tookMs - (ranMs ?? 0)) / 1000)
+    if (ranMs !== null) this.#series.taskRun.observe({ task }, ranMs / 1000)
   }
 }

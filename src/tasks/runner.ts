@@ -1,6 +1,12 @@
 /** The worker's side of a pool: runs the function of each job and answers in plain data. Task worker. */
-import { toPlain } from './failure.ts'
-import type { TaskFunction, TaskMessage, TaskReply, TaskTable, WorkerSetup } from './task.ts'
+import {
+  type TaskFunction,
+  type TaskMessage,
+  type TaskReply,
+  type TaskTable,
+  toPlain,
+  type WorkerSetup,
+} from './task.ts'
 
 type AnyFunction = TaskFunction<unknown, unknown>
 

@@ -6,10 +6,8 @@ import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
 import type { Format } from '../formats/format.ts'
 import { providerFailure } from '../formats/provider-failure.ts'
-import { retryAfterSeconds } from './retry-after.ts'
 import { scrub } from './scrub.ts'
 
-export { retryAfterSeconds } from './retry-after.ts'
 export { holdsSecret, scrub } from './scrub.ts'
 
 export interface Refusal {
@@ -83,4 +81,81 @@ function scrubbed(value: unknown, secrets: readonly string[], depth: number): un
     scrubbed(item, secrets, depth - 1),
   ])
   return Object.fromEntries(fields)
+}
+
+/** A day: whatever asks for more is a mistake or no use to a caller. */
+const MAX_SECONDS = 86_400
+
+const DECIMAL = /^\d{1,15}(?:\.\d{1,9})?$/
+/** The three forms of an HTTP date; nothing else that `Date.parse` may read. */
+const HTTP_DATES = [
+  /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/,
+  /^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/,
+  /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/,
+]
+const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/
+/** `1s`, `6m0s`, `12ms`, `1h2m3.5s`. */
+const DURATION =
+  /^(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?$/
+
+/** Pairs of "what is left" and "when it is refilled"; a reset only counts for the budget that is used up. */
+const BUDGETS = [
+  ['x-ratelimit-remaining-requests', 'x-ratelimit-reset-requests'],
+  ['x-ratelimit-remaining-tokens', 'x-ratelimit-reset-tokens'],
+  ['anthropic-ratelimit-requests-remaining', 'anthropic-ratelimit-requests-reset'],
+  ['anthropic-ratelimit-tokens-remaining', 'anthropic-ratelimit-tokens-reset'],
+  ['anthropic-ratelimit-input-tokens-remaining', 'anthropic-ratelimit-input-tokens-reset'],
+  ['anthropic-ratelimit-output-tokens-remaining', 'anthropic-ratelimit-output-tokens-reset'],
+  ['x-ratelimit-remaining', 'x-ratelimit-reset'],
+] as const
+
+/** Below it a plain number is a delay, above it a point in time. */
+const EPOCH_SECONDS_MIN = 1_000_000_000
+const EPOCH_MS_MIN = 1_000_000_000_000
+
+/** Whole seconds in 0..86400, rounded up; null when no header says anything that makes sense. Names are lower-case. */
+export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
+  const ms = headers['retry-after-ms']?.trim() ?? ''
+  if (DECIMAL.test(ms)) return clamped(Number(ms) / 1000)
+  const plain = headers['retry-after']?.trim() ?? ''
+  if (DECIMAL.test(plain)) return clamped(Number(plain))
+  if (HTTP_DATES.some(form => form.test(plain))) {
+    // The oldest form names no zone; all of them mean GMT.
+    const at = Date.parse(plain.endsWith('GMT') ? plain : `${plain} GMT`)
+    if (!Number.isNaN(at)) return clamped((at - clock.nowMs()) / 1000)
+  }
+  return budgetReset(headers, clock)
+}
+
+function budgetReset(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
+  let latest: number | null = null
+  for (const [remaining, reset] of BUDGETS) {
+    if (headers[remaining]?.trim() !== '0') continue
+    const seconds = resetSeconds(headers[reset]?.trim() ?? '', clock)
+    if (seconds !== null && (latest === null || seconds > latest)) latest = seconds
+  }
+  return latest === null ? null : clamped(latest)
+}
+
+/** Seconds from now; null when the value is not understood, lies in the past or further away than a day. */
+function resetSeconds(value: string, clock: Clock): number | null {
+  let seconds: number
+  if (DECIMAL.test(value)) {
+    const number = Number(value)
+    if (number >= EPOCH_MS_MIN) seconds = (number - clock.nowMs()) / 1000
+    else if (number >= EPOCH_SECONDS_MIN) seconds = number - clock.nowMs() / 1000
+    else seconds = number
+  } else if (RFC3339.test(value)) {
+    seconds = (Date.parse(value) - clock.nowMs()) / 1000
+  } else {
+    const parts = DURATION.exec(value)
+    if (parts === null) return null
+    const [, hours = '0', minutes = '0', whole = '0', milliseconds = '0'] = parts
+    seconds = Number(hours) * 3600 + Number(minutes) * 60 + Number(whole) + Number(milliseconds) / 1000
+  }
+  return seconds >= 0 && seconds <= MAX_SECONDS ? seconds : null
+}
+
+function clamped(seconds: number): number {
+  return Math.min(MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
 }

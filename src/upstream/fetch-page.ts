@@ -7,11 +7,11 @@ import { request as httpRequest, type IncomingMessage, type RequestOptions } fro
 import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../clock.ts'
-import { isPublicAddress } from './public-address.ts'
 import {
   type Address,
   createServerLookup,
   createSystemLookup,
+  isPublicAddress,
   LineError,
   type ResolveName,
 } from './resolve-name.ts'

@@ -6,7 +6,7 @@ import { GatewayError } from '../errors.ts'
 import type { Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
 import { TextBody } from './body.ts'
-import type { UpstreamClient } from './transport.ts'
+import type { Transport } from './transport.ts'
 
 export interface OcrPage {
   readonly markdown: string
@@ -21,7 +21,7 @@ export interface OcrPage {
 export type Ocr = (document: string, signal: AbortSignal) => Promise<readonly OcrPage[]>
 
 export interface OcrParts {
-  readonly client: UpstreamClient
+  readonly client: Transport
   readonly provider: Provider
   readonly model: string
   /** Until the answer begins, and between two pieces of it. */

@@ -3,7 +3,7 @@
  * body is handed on where it lies, all of one read in one piece, and nothing else is made of it.
  * Grammar: RFC 9112; lines end in CRLF, no folded headers, one framing only.
  */
-import { unavailable } from './transport-error.ts'
+import { unavailable } from './transport.ts'
 
 export interface ReplyLimits {
   /** Bytes of status line and headers, and again of what accompanies the chunks of a body. */

@@ -2,7 +2,7 @@
  * The one way out: a request to a provider, with deadlines and back-pressure. Hot path.
  * Four verbs (start, pause, resume, abort) and four callbacks, so that the HTTP client behind it can be replaced.
  */
-import type { GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 
 /** URL and headers are not changed once they were handed in; the same ones again cost less. */
 export interface UpstreamRequest {
@@ -48,9 +48,31 @@ export interface UpstreamCall {
   abort(): void
 }
 
-export interface UpstreamClient {
+export interface Transport {
   /** Never throws: whatever is wrong with the request comes through `onError` later. */
   start(request: UpstreamRequest, handler: UpstreamHandler): UpstreamCall
   /** Closes all connections; calls that are still running fail. */
   close(): Promise<void>
+}
+
+const LOST = 'The connection to the provider was lost'
+const UNREACHABLE = 'The provider could not be reached'
+
+/** @param sent whether the request had been written to a connection */
+export function transportError(error: unknown, sent: boolean): GatewayError {
+  if (error instanceof GatewayError) return error
+  if (isTimedOut(error)) return timeout('The provider could not be reached in time', error)
+  return unavailable(sent ? LOST : UNREACHABLE, error)
+}
+
+export function timeout(message: string, cause?: unknown): GatewayError {
+  return new GatewayError('upstream_timeout', message, cause === undefined ? {} : { cause })
+}
+
+export function unavailable(message: string, cause?: unknown): GatewayError {
+  return new GatewayError('provider_unavailable', message, cause === undefined ? {} : { cause })
+}
+
+function isTimedOut(error: unknown): boolean {
+  return error instanceof Error && Reflect.get(error, 'code') === 'ETIMEDOUT'
 }

@@ -3,8 +3,7 @@ import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
-import { flag } from './flag.ts'
-import { COUNTED, pageOf } from './page.ts'
+import { COUNTED, flag, pageOf } from './rows.ts'
 
 type CredentialRow = Selectable<CredentialsTable>
 /** Values of columns that have to be met. */

@@ -2,8 +2,7 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { KeyAdministration, KeyRecord, KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
-import { flag } from './flag.ts'
-import { COUNTED, pageOf } from './page.ts'
+import { COUNTED, flag, pageOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
 /** Values of columns that have to be met. */

@@ -1,6 +1,6 @@
 /** The usage ledger in the database. */
 import { type CompiledQuery, type Kysely, type Selectable, type SqlBool, sql } from 'kysely'
-import type { LedgerStore } from '../store.ts'
+import type { CreditStore, LedgerStore } from '../store.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { ActivityFilter, UsageFilter, UsageRecord } from '../usage.ts'
 
@@ -212,5 +212,36 @@ function recordOf({ details, memberId, ...columns }: UsageRow): UsageRecord {
     reasoningTokens: Number(columns.reasoningTokens),
     cost: Number(columns.cost),
     isByok: columns.isByok !== 0,
+  }
+}
+
+export function createCreditStore(db: Kysely<Tables>): CreditStore {
+  return {
+    async add(entry) {
+      const result = await db
+        .insertInto('credits')
+        .values(entry)
+        .onConflict(conflict => conflict.columns(['organizationId', 'id']).doNothing())
+        .executeTakeFirst()
+      return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
+    },
+    async find(organizationId, id) {
+      const row = await db
+        .selectFrom('credits')
+        .selectAll()
+        .where('organizationId', '=', organizationId)
+        .where('id', '=', id)
+        .executeTakeFirst()
+      return row === undefined ? null : { ...row, amount: Number(row.amount) }
+    },
+    async total(organizationId) {
+      const { total } = await db
+        .selectFrom('credits')
+        // As text: the driver of SQLite refuses to read a sum that a number cannot hold.
+        .select(sql<string>`cast(coalesce(sum(amount), 0) as text)`.as('total'))
+        .where('organizationId', '=', organizationId)
+        .executeTakeFirstOrThrow()
+      return Number(total)
+    },
   }
 }

@@ -6,20 +6,15 @@
 import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
-import { StoreError } from '../store-error.ts'
-import { keys } from './0001-keys.ts'
-import { usage } from './0002-usage.ts'
-import { keyLimits } from './0003-key-limits.ts'
-import { workspaces } from './0004-workspaces.ts'
-import { endUsers } from './0005-end-users.ts'
-import { credentials } from './0006-credentials.ts'
-import { credits } from './0007-credits.ts'
-import { usageSums } from './0008-usage-sums.ts'
-import { guardrails } from './0009-guardrails.ts'
-import { usageMembers } from './0010-usage-members.ts'
+import { StoreError } from '../store.ts'
+import { credentials, credits } from './credentials.ts'
+import { guardrails } from './guardrails.ts'
+import { keyLimits, keys } from './keys.ts'
+import { usage, usageMembers, usageSums } from './usage.ts'
+import { endUsers, workspaces } from './workspaces.ts'
 
 /** In the order of their names, which the database remembers. */
-const MIGRATIONS: Readonly<Record<string, Migration>> = {
+export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001-keys': keys,
   '0002-usage': usage,
   '0003-key-limits': keyLimits,

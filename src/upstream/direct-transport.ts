@@ -8,11 +8,17 @@ import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import { type Caller, type Connection, Connections } from './connections.ts'
 import type { ReplyHead } from './reply-parser.ts'
-import { RequestHeads } from './request-head.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamRequest } from './transport.ts'
-import { timeout, transportError, unavailable } from './transport-error.ts'
+import {
+  type Transport,
+  timeout,
+  transportError,
+  type UpstreamCall,
+  type UpstreamHandler,
+  type UpstreamRequest,
+  unavailable,
+} from './transport.ts'
 
-export interface HttpClientOptions {
+export interface DirectTransportOptions {
   readonly clock: Clock
   /** Told about a handler whose `onError` throws: there is nobody else left to tell. */
   readonly log: Pick<Log, 'fault'>
@@ -45,7 +51,7 @@ const DEFAULTS = {
 } as const
 
 /** @returns a client whose `start` never throws and whose calls end in exactly one of `onEnd`, `onError`, `abort`. */
-export function createHttpClient(options: HttpClientOptions): UpstreamClient {
+export function createDirectTransport(options: DirectTransportOptions): Transport {
   const settings: Settings = { ...DEFAULTS, ...options }
   const connections = new Connections(settings)
   const heads = new RequestHeads(settings.userAgent)
@@ -63,7 +69,7 @@ export function createHttpClient(options: HttpClientOptions): UpstreamClient {
   }
 }
 
-type Settings = Required<Omit<HttpClientOptions, 'ca'>> & { readonly ca: string | undefined }
+type Settings = Required<Omit<DirectTransportOptions, 'ca'>> & { readonly ca: string | undefined }
 
 /** What all calls of one client share. */
 interface House {
@@ -237,4 +243,86 @@ class Call implements UpstreamCall, Caller {
 
 function isEncoded(encoding: string | undefined): boolean {
   return encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity'
+}
+
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+const VALUE = /^[\x20-\x7e]*$/
+
+/** Framing, hop-by-hop and host headers belong to the client underneath; an encoded reply could not be read. */
+const OURS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'transfer-encoding',
+  'upgrade',
+  'expect',
+  'keep-alive',
+  'te',
+  'trailer',
+  'accept-encoding',
+  'proxy-authorization',
+  'proxy-connection',
+])
+
+/** Writes requests. What a URL and headers come to is kept with them: most requests bring those of earlier ones. */
+export class RequestHeads {
+  readonly #userAgent: string
+  readonly #targets = new WeakMap<URL, string>()
+  readonly #lines = new WeakMap<UpstreamRequest['headers'], string>()
+
+  constructor(userAgent: string) {
+    this.#userAgent = userAgent
+  }
+
+  /** @throws GatewayError `provider_unavailable` when the provider's row makes a request that cannot be sent */
+  request({ url, headers, body }: UpstreamRequest): string {
+    const target = keptIn(this.#targets, url, targetLines)
+    const lines = keptIn(this.#lines, headers, all => requestHeaders(all, this.#userAgent))
+    return `${target}${lines}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+  }
+}
+
+function keptIn<Key extends object>(
+  kept: WeakMap<Key, string>,
+  key: Key,
+  make: (key: Key) => string,
+): string {
+  let text = kept.get(key)
+  if (text === undefined) {
+    text = make(key)
+    kept.set(key, text)
+  }
+  return text
+}
+
+function targetLines(url: URL): string {
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+    throw unavailable('The provider is configured with a URL that is not HTTP')
+  }
+  return `POST ${url.pathname}${url.search} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n`
+}
+
+/**
+ * Lines, each with its end. `content-type` and `user-agent` may be replaced by the caller.
+ * @throws GatewayError `provider_unavailable`, without echoing the header's value.
+ */
+function requestHeaders(headers: Readonly<Record<string, string>>, userAgent: string): string {
+  const all = new Map([
+    ['accept-encoding', 'identity'],
+    ['content-type', 'application/json'],
+    ['user-agent', userAgent],
+  ])
+  for (const [name, value] of Object.entries(headers)) {
+    const lower = name.toLowerCase()
+    if (!TOKEN.test(name) || OURS.has(lower)) throw refused()
+    if (typeof value !== 'string' || !VALUE.test(value)) throw refused()
+    all.set(lower, value)
+  }
+  let lines = ''
+  for (const [name, value] of all) lines += `${name}: ${value}\r\n`
+  return lines
+}
+
+function refused(): GatewayError {
+  return unavailable('The provider is configured with a header that cannot be sent')
 }

@@ -28,3 +28,11 @@ export async function pageOf<Row, Item>(
   ])
   return { items: rows.map(itemOf), total: Number(counted) }
 }
+
+export function flag(value: boolean): number
+export function flag(value: boolean | undefined): number | undefined
+export function flag(value: boolean | null): number | null
+export function flag(value: boolean | null | undefined): number | null | undefined
+export function flag(value: boolean | null | undefined): number | null | undefined {
+  return typeof value === 'boolean' ? Number(value) : value
+}

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { transportError } from '../../src/upstream/transport-error.ts'
+import { transportError } from '../../src/upstream/transport.ts'
 
 const withCode = (code: string): Error => Object.assign(new Error('secret host 10.0.0.1'), { code })
 
