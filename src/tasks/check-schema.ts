@@ -1,7 +1,7 @@
 /**
- * Whether a JSON text satisfies a client's JSON schema. Schemas are hostile until shown otherwise: they are copied
- * keyword by keyword before anything interprets them, nothing is compiled to code, and what is left
- * to go wrong ends by the deadline of the pool. Pure; task worker.
+ * Checks a JSON text against a client's JSON schema. Schemas may be hostile: they are copied keyword by keyword into
+ * schemas that are safe to interpret (bounded in size and depth, references only within the schema, patterns only as
+ * linear-time automata), nothing is compiled to code, and the deadline of the pool ends the rest. Pure; task worker.
  */
 import {
   format as formats,
@@ -15,20 +15,20 @@ import { TaskFailure } from './task.ts'
 
 export interface CheckSchemaInput {
   readonly schema: unknown
-  /** JSON text, as a model wrote it. */
+  /** The JSON text that a model wrote. */
   readonly text: string
 }
 
 export interface SchemaFault {
-  /** JSON pointer into the checked value; the empty one is the whole. */
+  /** JSON pointer into the checked value; empty for the whole value. */
   readonly path: string
-  /** The keyword that was not satisfied; `json` when the text is none. */
+  /** The keyword that failed; `json` if the text is not JSON. */
   readonly keyword: string
 }
 
 export interface CheckSchemaOutput {
   readonly valid: boolean
-  /** The first ones; never values. */
+  /** The first faults, without values. */
   readonly faults: readonly SchemaFault[]
 }
 
@@ -36,7 +36,7 @@ const TEXT_MAX = 4 * 1024 * 1024
 const FAULTS_MAX = 20
 const PATH_MAX = 200
 
-/** Keywords that only say that one below them said something. */
+/** Keywords that only repeat a fault below them. */
 const WRAPPERS = new Set([
   '$ref',
   'properties',
@@ -62,7 +62,7 @@ export function checkSchema({ schema, text }: CheckSchemaInput): CheckSchemaOutp
     return { valid: false, faults: [{ path: '', keyword: 'json' }] }
   }
   const { valid, errors } = withPatterns(patterns, () => judge(value, copy))
-  return { valid, faults: valid ? [] : shown(errors) }
+  return { valid, faults: valid ? [] : faultsOf(errors) }
 }
 
 function judge(value: unknown, schema: Schema | boolean) {
@@ -76,7 +76,7 @@ function judge(value: unknown, schema: Schema | boolean) {
   }
 }
 
-/** The validator takes checks of strings from a table of its own; ours are there for one call, which is synchronous. */
+/** Runs `work` with our string checks in the validator's own table. `work` is synchronous: no other call sees them. */
 function withPatterns<Result>(
   patterns: ReadonlyMap<string, (text: string) => boolean>,
   work: () => Result,
@@ -89,25 +89,25 @@ function withPatterns<Result>(
   }
 }
 
-function shown(errors: readonly OutputUnit[]): SchemaFault[] {
-  const telling = errors.filter(({ keyword }) => !WRAPPERS.has(keyword))
-  return (telling.length > 0 ? telling : errors).slice(0, FAULTS_MAX).map(error => ({
+function faultsOf(errors: readonly OutputUnit[]): SchemaFault[] {
+  const specific = errors.filter(({ keyword }) => !WRAPPERS.has(keyword))
+  return (specific.length > 0 ? specific : errors).slice(0, FAULTS_MAX).map(error => ({
     path: error.instanceLocation.slice(1, 1 + PATH_MAX),
     keyword: keywordOf(error),
   }))
 }
 
-/** As the client wrote it. */
+/** The keyword as the client wrote it. */
 function keywordOf({ keyword, error }: OutputUnit): string {
   if (keyword === 'false') return 'not_allowed'
   return keyword === 'format' && error.includes(PATTERN_FORMAT) ? 'pattern' : keyword
 }
 
-/** Objects of a schema; ten times what providers take in structured outputs. */
+/** Objects of a schema; ten times the limit of providers for structured outputs. */
 const NODES_MAX = 20_000
 const DEPTH_MAX = 64
 const REFS_MAX = 2_000
-/** Of all anyOf, oneOf and allOf together: each is tried against each value. */
+/** Limit for all anyOf, oneOf and allOf together: each branch is tried against each value. */
 const BRANCHES_MAX = 1_000
 const PATTERNS_MAX = 100
 const PATTERN_CHARS_MAX = 1_024
@@ -143,7 +143,7 @@ const REFUSED = new Set([
   'patternProperties',
 ])
 
-/** Formats that are worth checking and whose checks take linear time. Others are remarks. */
+/** Formats that are checked, in linear time. Others are ignored. */
 const FORMATS = new Set([
   'date',
   'date-time',
@@ -158,19 +158,19 @@ const FORMATS = new Set([
 ])
 const TYPES: readonly InstanceType[] = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string']
 
-/** How formats begin that stand for a pattern; no format of JSON schema has a space. */
-export const PATTERN_FORMAT = 'pattern '
+/** Prefix of the formats that stand for a pattern; no format of JSON schema contains a space. */
+const PATTERN_FORMAT = 'pattern '
 
 const TYPE_EXPECTED = 'type is a type of JSON, or a list of them'
 
-export interface SchemaCopy {
+interface SchemaCopy {
   readonly copy: Schema | boolean
-  /** Checks of strings, under the names by which the copy asks for them as a `format`. */
+  /** String checks by the `format` under which the copy refers to them. */
   readonly patterns: ReadonlyMap<string, (text: string) => boolean>
 }
 
 /** @throws TaskFailure `bad_schema` or `too_large`, naming the keyword */
-export function copySchema(schema: unknown): SchemaCopy {
+function copySchema(schema: unknown): SchemaCopy {
   const copier = new Copier()
   return { copy: copier.copy(schema, 0), patterns: copier.patterns }
 }
@@ -246,7 +246,7 @@ class Copier {
       case 'dependentRequired':
         if (!isObject(value)) throw bad(`${keyword} is an object`)
         copy.dependentRequired = Object.fromEntries(
-          Object.entries(value).map(([name, needs]) => [checkedName(name), strings(needs, keyword)]),
+          Object.entries(value).map(([name, needs]) => [checkName(name), strings(needs, keyword)]),
         )
         return
       case 'uniqueItems':
@@ -259,7 +259,7 @@ class Copier {
         if (typeof value !== 'string') throw bad('pattern is a string')
         copy.allOf = [...(copy.allOf ?? []), { format: this.#pattern(value) }]
         return
-      // Titles, descriptions, examples, and whatever else does not judge.
+      // Titles, descriptions, examples and other keywords that check nothing.
       default:
     }
   }
@@ -270,13 +270,13 @@ class Copier {
 
   #map(schemas: object, depth: number): Record<string, Schema | boolean> {
     return Object.fromEntries(
-      Object.entries(schemas).map(([name, each]) => [checkedName(name), this.copy(each, depth + 1)]),
+      Object.entries(schemas).map(([name, each]) => [checkName(name), this.copy(each, depth + 1)]),
     )
   }
 
   #pattern(source: string): string {
-    const known = this.#names.get(source)
-    if (known !== undefined) return known
+    const existing = this.#names.get(source)
+    if (existing !== undefined) return existing
     for (const [, least, most] of source.matchAll(/\{(\d+)(?:,(\d*))?\}/g))
       this.#repeats += Number(most || least)
     if (
@@ -298,7 +298,7 @@ function linear(source: string): RE2JS {
   try {
     return RE2JS.compile(source)
   } catch {
-    // Look-around and back-references among others: no automaton can do them.
+    // Look-around and back-references among others, which no automaton supports.
     throw bad('pattern is a regular expression without look-around and back-references')
   }
 }
@@ -310,9 +310,9 @@ function typeOf(value: unknown): InstanceType | InstanceType[] {
 }
 
 function oneType(value: unknown): InstanceType {
-  const found = TYPES.find(each => each === value)
-  if (found === undefined) throw bad(TYPE_EXPECTED)
-  return found
+  const type = TYPES.find(each => each === value)
+  if (type === undefined) throw bad(TYPE_EXPECTED)
+  return type
 }
 
 function strings(value: unknown, keyword: string): string[] {
@@ -322,7 +322,7 @@ function strings(value: unknown, keyword: string): string[] {
   return value
 }
 
-function checkedName(name: string): string {
+function checkName(name: string): string {
   if (name === '__proto__') throw bad('a property cannot be named __proto__')
   return name
 }

@@ -1,34 +1,35 @@
 /**
- * Middle-out: makes a conversation fit a model's context by leaving out what stands in its middle. Models attend to
- * the start and the end most. Pure and inline: it costs a walk over the items and an estimate of each.
+ * Middle-out compression: makes a conversation fit a model's context. It drops items from the middle, because models
+ * attend to the start and the end most, and then cuts the longest texts. Pure and inline: one walk over the items and
+ * a token estimate of each.
  */
 import type { InputItem } from '../protocol/items.ts'
 
 export interface CompressContextInput {
   readonly items: readonly InputItem[]
-  /** What the items may come to. */
+  /** Limit for the tokens of all items. */
   readonly tokensMax: number
-  /** An estimate for one item; asked again for an item whose text was cut. */
+  /** Estimates one item; called again for an item whose text was cut. */
   readonly tokensOf: (item: InputItem) => number
-  /** Some providers bound how many items there are. */
+  /** Limit for the number of items; some providers have one. */
   readonly itemsMax?: number
 }
 
 export interface CompressContextOutput {
-  /** As they came when nothing had to be done, or when it cannot be done. */
+  /** The original items if they already fit or cannot be made to fit. */
   readonly items: readonly InputItem[]
   readonly fits: boolean
   readonly changed: boolean
 }
 
-/** Items that are left out together or not at all. */
+/** Items that are dropped together or not at all. */
 interface Group {
   readonly places: number[]
-  /** Stays whatever happens. */
+  /** Never dropped. */
   pinned: boolean
 }
 
-/** Items that steer the conversation rather than being part of it. */
+/** Items that steer the conversation and are no part of it. */
 const STEERING = new Set(['additional_tools', 'configuration_update', 'compaction', 'context_compaction'])
 
 export function compressContext(input: CompressContextInput): CompressContextOutput {
@@ -58,7 +59,7 @@ export function compressContext(input: CompressContextInput): CompressContextOut
   return cut === null ? { items, fits: false, changed: false } : { items: cut, fits: true, changed: true }
 }
 
-/** Those that may go, from the centre outward; of two that are equally far from it, the earlier one. */
+/** The groups that may be dropped, from the centre outward; of two at the same distance, the earlier one first. */
 function middleFirst(groups: readonly Group[], length: number): Group[] {
   const centre = (length - 1) / 2
   const distance = ({ places }: Group) => {
@@ -71,7 +72,7 @@ function middleFirst(groups: readonly Group[], length: number): Group[] {
     .toSorted((a, b) => distance(a) - distance(b) || first(a) - first(b))
 }
 
-/** A call goes with its result, the reasoning before an item with that item: providers refuse one without the other. */
+/** Groups a call with its result, and reasoning with the item after it: providers refuse one without the other. */
 function groupsOf(items: readonly InputItem[]): Group[] {
   const groups: Group[] = []
   const byCall = new Map<string, Group>()
@@ -114,27 +115,27 @@ function roleOf(item: InputItem): string | null {
   return isMessage && 'role' in item && typeof item.role === 'string' ? item.role : null
 }
 
-export interface CutTextsInput {
-  /** `fixed` ones keep their texts. */
+interface CutTextsInput {
+  /** Texts of `fixed` items are not cut. */
   readonly items: readonly { readonly item: InputItem; readonly fixed: boolean }[]
   readonly tokensMax: number
   readonly tokensOf: (item: InputItem) => number
 }
 
-/** Stands where something was cut. */
+/** Replaces the text that was cut out. */
 export const CUT_MARK = '\n[...]\n'
-/** UTF-16 units that are left of a text at least; shorter ones are not cut. */
+/** Least UTF-16 units that remain of a text; shorter texts are not cut. */
 const KEPT_MIN = 200
 
-/** Where a text stands: the fields on the way to it. */
+/** The place of a text: its item and the path of fields to it. */
 interface Spot {
   readonly place: number
   readonly path: readonly (string | number)[]
   readonly text: string
 }
 
-/** Null when it does not fit even so. */
-export function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | null {
+/** Cuts the middle out of the longest texts until the items fit. Null if they still do not. */
+function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | null {
   const result = items.map(({ item }) => item)
   const tokens = result.map(tokensOf)
   let total = tokens.reduce((sum, each) => sum + each, 0)
@@ -145,7 +146,7 @@ export function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputIt
     const item = result[spot.place]
     if (item === undefined || spot.text.length <= KEPT_MIN + CUT_MARK.length) break
     const others = total - (tokens[spot.place] ?? 0)
-    const shorter = shortened(item, spot, cut => others + tokensOf(cut) <= tokensMax)
+    const shorter = shorten(item, spot, cut => others + tokensOf(cut) <= tokensMax)
     result[spot.place] = shorter
     tokens[spot.place] = tokensOf(shorter)
     total = others + (tokens[spot.place] ?? 0)
@@ -154,9 +155,9 @@ export function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputIt
   return null
 }
 
-/** With as much of the text as fits, and the least when nothing does. */
-function shortened(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) => boolean): InputItem {
-  const withKept = (kept: number) => replaced(item, path, middleCut(text, kept)) as InputItem
+/** The item with as much of the text as fits, or with the least that may remain. */
+function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) => boolean): InputItem {
+  const withKept = (kept: number) => replaceAt(item, path, middleCut(text, kept)) as InputItem
   let least = KEPT_MIN
   let most = text.length - CUT_MARK.length - 1
   let best = withKept(least)
@@ -172,7 +173,7 @@ function shortened(item: InputItem, { path, text }: Spot, fits: (cut: InputItem)
   return best
 }
 
-/** Half of what is kept from each end, never half of a character. */
+/** Keeps half of `kept` at each end and never splits a character. */
 function middleCut(text: string, kept: number): string {
   let head = Math.ceil(kept / 2)
   let tail = text.length - Math.floor(kept / 2)
@@ -181,12 +182,12 @@ function middleCut(text: string, kept: number): string {
   return text.slice(0, head) + CUT_MARK + text.slice(tail)
 }
 
-/** The second half of a pair. */
+/** True for the second half of a surrogate pair. */
 function isLow(unit: number): boolean {
   return unit >= 0xdc00 && unit <= 0xdfff
 }
 
-/** Texts of messages and of results; arguments of calls have to stay JSON. */
+/** The texts of messages and results. Arguments of calls must stay JSON, so they are no candidates. */
 function spotsOf(item: InputItem, place: number): Spot[] {
   const spots: Spot[] = []
   for (const field of ['content', 'output']) {
@@ -202,10 +203,11 @@ function spotsOf(item: InputItem, place: number): Spot[] {
 }
 
 /** A copy with another text at the end of the path. */
-function replaced(value: unknown, path: readonly (string | number)[], text: string): unknown {
+function replaceAt(value: unknown, path: readonly (string | number)[], text: string): unknown {
   const [field, ...rest] = path
   if (field === undefined) return text
-  if (Array.isArray(value)) return value.map((each, at) => (at === field ? replaced(each, rest, text) : each))
+  if (Array.isArray(value))
+    return value.map((each, at) => (at === field ? replaceAt(each, rest, text) : each))
   const object = value as Record<string, unknown>
-  return { ...object, [field]: replaced(object[field], rest, text) }
+  return { ...object, [field]: replaceAt(object[field], rest, text) }
 }

@@ -1,27 +1,27 @@
 /**
- * The text of a PDF, page by page. Documents are hostile until shown otherwise: size, pages and length of the text are
- * bounded, no code in them runs, and what takes too long ends by the deadline of the pool. Pure; task worker, bulk.
+ * Extracts the text of a PDF, page by page. Documents may be hostile: size, pages, memory and length of the text are
+ * bounded, no code in them runs, and the deadline of the pool ends slow work. Pure; task worker, bulk.
  */
 import { getDocumentProxy } from 'unpdf'
 import { TaskFailure } from './task.ts'
 
 export interface PdfTextInput {
   readonly bytes: Uint8Array
-  /** At most 2,000, which is the default. */
+  /** At most 2,000, the default. */
   readonly pagesMax?: number
 }
 
 export interface PdfTextOutput {
-  /** One for each page; a page of pictures has an empty one. */
+  /** One text per page; empty for a page of pictures. */
   readonly pages: readonly string[]
 }
 
 const BYTES_MAX = 50 * 1024 * 1024
 const PAGES_MAX = 2_000
-/** Of all pages together: more than any model reads. */
+/** Limit for all pages together: more than any model reads. */
 const CHARS_MAX = 16 * 1024 * 1024
 
-/** A page holds some hundred kilobytes, a large drawing some megabytes; and the whole document has to fit as well. */
+/** A page takes some hundred kilobytes, a large drawing some megabytes, and the whole document must fit as well. */
 const BUFFERS: BufferLimits = {
   singleBytes: 64 * 1024 * 1024,
   countedBytes: 1024 * 1024,
@@ -79,7 +79,7 @@ async function readPage(document: Document, number: number): Promise<string> {
 
 async function open(bytes: Uint8Array): Promise<Document> {
   try {
-    // The parser takes its input over, so it gets bytes of its own. Errors only: it would print remarks.
+    // The parser takes ownership of its input, so it gets a copy. `verbosity` 0: errors only, no warnings.
     return await getDocumentProxy(bytes.slice(), {
       verbosity: 0,
       stopAtErrors: false,
@@ -95,20 +95,24 @@ async function open(bytes: Uint8Array): Promise<Document> {
   }
 }
 
-/** Readers accept some bytes of something else before it. */
+/** Readers accept some foreign bytes before the header. */
 function hasHeader(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).includes('%PDF-')
 }
 
-export interface BufferLimits {
-  /** For one buffer. */
+/**
+ * Limits for the memory that a library allocates. The heap limit of a worker does not count buffers, so a small
+ * document could fill the machine. While the work runs, counting constructors replace those of large buffers.
+ */
+interface BufferLimits {
+  /** Limit for one buffer. */
   readonly singleBytes: number
-  /** For all that are larger than `countedBytes`, from the beginning of the work. */
+  /** Limit for all buffers larger than `countedBytes`, from the beginning of the work. */
   readonly totalBytes: number
   readonly countedBytes: number
 }
 
-/** Counts buffers, and remembers that there were too many: libraries swallow what is thrown inside them. */
+/** Counts buffers and keeps that there were too many, because libraries swallow errors. */
 class BufferCount {
   readonly #limits: BufferLimits
   #bytes = 0
@@ -131,20 +135,21 @@ class BufferCount {
 }
 
 /**
- * Runs the work with counted buffers; `check` throws as soon as they were too many.
- * @throws TaskFailure `too_large`, whatever the work made of it.
+ * Runs the work with counted buffers; `check` throws once there were too many. A worker of this pool does one job at a
+ * time, so no other job counts.
+ * @throws TaskFailure `too_large`, also if the work swallowed the error.
  */
-export async function withBoundedBuffers<Output>(
+async function withBoundedBuffers<Output>(
   limits: BufferLimits,
   work: (check: () => void) => Promise<Output>,
 ): Promise<Output> {
   const count = new BufferCount(limits)
   const check = (): void => {
-    if (count.exceeded) throw new TaskFailure('too_large', 'the document unfolds to too many bytes')
+    if (count.exceeded) throw new TaskFailure('too_large', 'the document expands to too many bytes')
   }
   const { Uint8Array: usualArray, DecompressionStream: usualStream } = globalThis
-  globalThis.Uint8Array = countedArray(usualArray, count)
-  globalThis.DecompressionStream = countedStream(usualStream, count)
+  globalThis.Uint8Array = countArrays(usualArray, count)
+  globalThis.DecompressionStream = countStreams(usualStream, count)
   try {
     const output = await work(check)
     check()
@@ -158,7 +163,7 @@ export async function withBoundedBuffers<Output>(
   }
 }
 
-function countedArray(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
+function countArrays(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
   const counted: Uint8ArrayConstructor = new Proxy(usual, {
     construct(target, made: readonly unknown[], newTarget) {
       if (typeof made[0] === 'number') count.take(made[0])
@@ -168,7 +173,7 @@ function countedArray(usual: Uint8ArrayConstructor, count: BufferCount): Uint8Ar
   return counted
 }
 
-function countedStream(usual: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
+function countStreams(usual: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
   return new Proxy(usual, {
     construct(target, made: ConstructorParameters<typeof DecompressionStream>) {
       const { readable, writable } = new target(...made)

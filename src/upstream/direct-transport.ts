@@ -1,12 +1,12 @@
 /**
- * The upstream client: HTTP/1.1, one call on a connection at a time, no redirects, no retries. Deadlines are ours and
- * follow the injected clock. Hot path: per chunk there is one clock reading and one call, nothing is allocated and no
- * timer is touched.
+ * The streaming transport for direct connections: HTTP/1.1, one call at a time on a connection, no redirects, no
+ * retries. Deadlines follow the injected clock. Hot path: each chunk costs one clock reading and one call, without an
+ * allocation or a timer.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
-import { type Caller, type Connection, Connections } from './connections.ts'
+import { type Connection, Connections, type ConnectionUser } from './connections.ts'
 import type { ReplyHead } from './reply-parser.ts'
 import {
   type Transport,
@@ -20,17 +20,17 @@ import {
 
 export interface DirectTransportOptions {
   readonly clock: Clock
-  /** Told about a handler whose `onError` throws: there is nobody else left to tell. */
+  /** Logs the error of a handler whose `onError` throws. */
   readonly log: Pick<Log, 'fault'>
-  /** Name lookup, TCP and TLS together. */
+  /** Limit for name lookup, TCP and TLS together. */
   readonly connectTimeoutMs?: number
   readonly keepAliveMs?: number
   readonly maxHeaderBytes?: number
-  /** Cap of one reply's body, streamed or not. */
+  /** Limit for the body of one reply, streamed or not. */
   readonly maxResponseBytes?: number
-  /** Unused connections kept to one origin (and isolation). */
+  /** Idle connections kept per origin and isolation. */
   readonly maxIdle?: number
-  /** Pools kept at once, over all origins and isolations. */
+  /** Pools kept at once, one per origin and isolation. */
   readonly maxPools?: number
   /** PEM certificates to trust instead of the system's. */
   readonly ca?: string
@@ -39,7 +39,7 @@ export interface DirectTransportOptions {
 
 const DEFAULTS = {
   connectTimeoutMs: 10_000,
-  // Servers commonly close after 5 s; being first avoids writing to a connection that is just being closed.
+  // Servers commonly close after 5 s. Closing first avoids a write to a connection that is about to close.
   keepAliveMs: 4_000,
   // What Node's own client allows.
   maxHeaderBytes: 16 * 1024,
@@ -50,20 +50,20 @@ const DEFAULTS = {
   userAgent: 'sluice',
 } as const
 
-/** @returns a client whose `start` never throws and whose calls end in exactly one of `onEnd`, `onError`, `abort`. */
+/** Creates the transport. Its calls end in exactly one of `onEnd`, `onError` and `abort`. */
 export function createDirectTransport(options: DirectTransportOptions): Transport {
   const settings: Settings = { ...DEFAULTS, ...options }
   const connections = new Connections(settings)
   const heads = new RequestHeads(settings.userAgent)
-  const house: House = { settings, connections, heads, closed: false }
+  const shared: Shared = { settings, connections, heads, closed: false }
   return {
     start(request, handler) {
-      const call = new Call(house, request, handler)
+      const call = new Call(shared, request, handler)
       call.start(request)
       return call
     },
     close() {
-      house.closed = true
+      shared.closed = true
       return connections.close()
     },
   }
@@ -71,16 +71,16 @@ export function createDirectTransport(options: DirectTransportOptions): Transpor
 
 type Settings = Required<Omit<DirectTransportOptions, 'ca'>> & { readonly ca: string | undefined }
 
-/** What all calls of one client share. */
-interface House {
+/** State that all calls of one transport share. */
+interface Shared {
   readonly settings: Settings
   readonly connections: Connections
   readonly heads: RequestHeads
   closed: boolean
 }
 
-class Call implements UpstreamCall, Caller {
-  readonly #house: House
+class Call implements UpstreamCall, ConnectionUser {
+  readonly #shared: Shared
   readonly #url: URL
   readonly #isolation: string | undefined
   readonly #idleTimeoutMs: number
@@ -91,23 +91,23 @@ class Call implements UpstreamCall, Caller {
   #headSeen = false
   #paused = false
   #over = false
-  /** Monotonic. The head is due then, or after the head the next chunk. */
+  /** Monotonic deadline of the head, or after the head of the next chunk. */
   #deadlineMs = 0
   #headDeadlineMs = 0
   #timer: Timer | null = null
   #timerAtMs = 0
 
-  constructor(house: House, request: UpstreamRequest, handler: UpstreamHandler) {
-    this.#house = house
+  constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler) {
+    this.#shared = shared
     this.#url = request.url
     this.#isolation = request.isolation
     this.#idleTimeoutMs = request.idleTimeoutMs
     this.#handler = handler
-    this.#clock = house.settings.clock
+    this.#clock = shared.settings.clock
   }
 
   start(request: UpstreamRequest): void {
-    const { settings, connections, heads, closed } = this.#house
+    const { settings, connections, heads, closed } = this.#shared
     const now = this.#clock.monotonicMs()
     this.#headDeadlineMs = now + request.headersTimeoutMs
     this.#expectBy(now + Math.min(request.headersTimeoutMs, settings.connectTimeoutMs))
@@ -123,7 +123,7 @@ class Call implements UpstreamCall, Caller {
 
   pause(): void {
     this.#paused = true
-    // Before the head there is nothing to hold back but the head itself, which is wanted.
+    // Only the body is held back, so a pause before the head takes effect after it.
     if (this.#headSeen && !this.#over) this.#connection?.pause()
   }
 
@@ -160,7 +160,7 @@ class Call implements UpstreamCall, Caller {
   }
 
   onBody(bytes: Buffer): void {
-    // The timer notices when it fires that the deadline has moved; it is not touched here.
+    // The timer checks the deadline when it fires, so it is not reset here.
     this.#deadlineMs = this.#clock.monotonicMs() + this.#idleTimeoutMs
     try {
       this.#handler.onData(bytes)
@@ -177,30 +177,30 @@ class Call implements UpstreamCall, Caller {
     try {
       this.#handler.onEnd()
     } catch (thrown) {
-      this.#tell(toGatewayError(thrown))
+      this.#report(toGatewayError(thrown))
     }
   }
 
   onLost(error: unknown, unsent: string | null): void {
-    if (unsent === null || this.#house.closed) {
+    if (unsent === null || this.#shared.closed) {
       this.#fail(transportError(error, this.#sent))
       return
     }
-    this.#connection = this.#house.connections.take(this.#url, this.#isolation, true)
+    this.#connection = this.#shared.connections.take(this.#url, this.#isolation, true)
     this.#connection.send(unsent, this)
   }
 
   #fail(error: GatewayError): void {
     if (this.#over) return
     this.#drop()
-    this.#tell(error)
+    this.#report(error)
   }
 
-  #tell(error: GatewayError): void {
+  #report(error: GatewayError): void {
     try {
       this.#handler.onError(error)
     } catch (thrown) {
-      this.#house.settings.log.fault('upstream handler failed', thrown)
+      this.#shared.settings.log.fault('upstream handler failed', thrown)
     }
   }
 
@@ -211,7 +211,7 @@ class Call implements UpstreamCall, Caller {
     this.#connection = null
   }
 
-  /** Sets the deadline; re-arms the timer only when it would fire too late for it. */
+  /** Sets the deadline. Re-arms the timer only if it would fire too late. */
   #expectBy(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs
     if (this.#timer !== null && this.#timerAtMs <= deadlineMs) return
@@ -221,14 +221,14 @@ class Call implements UpstreamCall, Caller {
 
   #arm(nowMs: number): void {
     this.#timerAtMs = this.#deadlineMs
-    // Timers may fire a fraction early; a whole millisecond keeps that from becoming a spin.
+    // Timers may fire a fraction early; a delay of at least a millisecond avoids a busy loop.
     this.#timer = this.#clock.after(Math.max(1, Math.ceil(this.#deadlineMs - nowMs)), () => this.#expired())
   }
 
   #expired(): void {
     this.#timer = null
     if (this.#over) return
-    // While the body is held back by us, silence is not the provider's fault; `resume` sets a new deadline.
+    // While we hold the body back, silence is not the provider's fault; `resume` sets a new deadline.
     if (this.#paused && this.#headSeen) return
     const nowMs = this.#clock.monotonicMs()
     if (nowMs < this.#deadlineMs) this.#arm(nowMs)
@@ -248,8 +248,8 @@ function isEncoded(encoding: string | undefined): boolean {
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const VALUE = /^[\x20-\x7e]*$/
 
-/** Framing, hop-by-hop and host headers belong to the client underneath; an encoded reply could not be read. */
-const OURS = new Set([
+/** Headers that only the transport may set: framing, hop-by-hop and host, and encodings that it cannot read. */
+const RESERVED = new Set([
   'host',
   'connection',
   'content-length',
@@ -264,7 +264,10 @@ const OURS = new Set([
   'proxy-connection',
 ])
 
-/** Writes requests. What a URL and headers come to is kept with them: most requests bring those of earlier ones. */
+/**
+ * Writes requests as text. Values are checked, so that no key and no configuration row can change the framing or the
+ * host. The text for a URL and for headers is cached with them, because most requests reuse those of earlier ones.
+ */
 export class RequestHeads {
   readonly #userAgent: string
   readonly #targets = new WeakMap<URL, string>()
@@ -274,23 +277,23 @@ export class RequestHeads {
     this.#userAgent = userAgent
   }
 
-  /** @throws GatewayError `provider_unavailable` when the provider's row makes a request that cannot be sent */
+  /** @throws GatewayError `provider_unavailable` if the provider's row gives a request that cannot be sent */
   request({ url, headers, body }: UpstreamRequest): string {
-    const target = keptIn(this.#targets, url, targetLines)
-    const lines = keptIn(this.#lines, headers, all => requestHeaders(all, this.#userAgent))
+    const target = cachedText(this.#targets, url, targetLines)
+    const lines = cachedText(this.#lines, headers, all => requestHeaders(all, this.#userAgent))
     return `${target}${lines}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
   }
 }
 
-function keptIn<Key extends object>(
-  kept: WeakMap<Key, string>,
+function cachedText<Key extends object>(
+  cache: WeakMap<Key, string>,
   key: Key,
   make: (key: Key) => string,
 ): string {
-  let text = kept.get(key)
+  let text = cache.get(key)
   if (text === undefined) {
     text = make(key)
-    kept.set(key, text)
+    cache.set(key, text)
   }
   return text
 }
@@ -303,7 +306,7 @@ function targetLines(url: URL): string {
 }
 
 /**
- * Lines, each with its end. `content-type` and `user-agent` may be replaced by the caller.
+ * Header lines with their line ends. `headers` may replace `content-type` and `user-agent`.
  * @throws GatewayError `provider_unavailable`, without echoing the header's value.
  */
 function requestHeaders(headers: Readonly<Record<string, string>>, userAgent: string): string {
@@ -314,8 +317,8 @@ function requestHeaders(headers: Readonly<Record<string, string>>, userAgent: st
   ])
   for (const [name, value] of Object.entries(headers)) {
     const lower = name.toLowerCase()
-    if (!TOKEN.test(name) || OURS.has(lower)) throw refused()
-    if (typeof value !== 'string' || !VALUE.test(value)) throw refused()
+    if (!TOKEN.test(name) || RESERVED.has(lower)) throw invalidHeader()
+    if (typeof value !== 'string' || !VALUE.test(value)) throw invalidHeader()
     all.set(lower, value)
   }
   let lines = ''
@@ -323,6 +326,6 @@ function requestHeaders(headers: Readonly<Record<string, string>>, userAgent: st
   return lines
 }
 
-function refused(): GatewayError {
+function invalidHeader(): GatewayError {
   return unavailable('The provider is configured with a header that cannot be sent')
 }

@@ -1,6 +1,6 @@
 /**
- * A provider's refusal as our error: what the format understands of it, with `Retry-After`, the provider's name and
- * scrubbed text. The only ways by which text of a failure may reach a client. Pure.
+ * Converts a provider's failure to a GatewayError: its meaning from the format, `Retry-After`, the provider's name and
+ * scrubbed text. Text of a provider's failure reaches clients only through this file. Pure.
  */
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
@@ -10,12 +10,13 @@ import { scrub } from './scrub.ts'
 
 export { holdsSecret, scrub } from './scrub.ts'
 
+/** An error reply of a provider. */
 export interface Refusal {
   readonly format: Pick<Format, 'failure'>
   readonly status: number
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>
-  /** Text of the body as far as it was read. */
+  /** The text of the body that was read. */
   readonly body: string
   /** Every key that was sent with the request. */
   readonly secrets: readonly string[]
@@ -24,45 +25,49 @@ export interface Refusal {
   readonly clock: Clock
 }
 
-/** Failures for which waiting helps; elsewhere a `Retry-After` would only mislead. */
+/** Failures that waiting may cure; for others `Retry-After` would mislead. */
 const WAITING_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'rate_limit_exceeded',
   'service_unavailable',
   'upstream_overloaded',
 ])
 
-/** Formats write flat metadata; deeper than this is not ours. */
+/** Greatest depth of metadata. Formats write flat metadata. */
 const METADATA_DEPTH = 4
 
-/**
- * A failure that the provider told inside a reply, as a decoder understood it: scrubbed, with the provider's name.
- */
+/** Scrubs a failure that a decoder found inside a reply, and adds the provider's name. */
 export function failureInReply(
-  told: GatewayError,
+  failure: GatewayError,
   provider: Pick<Refusal, 'secrets' | 'providerName'>,
 ): GatewayError {
-  const metadata = scrubbed(told.metadata ?? {}, provider.secrets, METADATA_DEPTH) as Record<string, unknown>
+  const metadata = scrubIn(failure.metadata ?? {}, provider.secrets, METADATA_DEPTH) as Record<
+    string,
+    unknown
+  >
   metadata['provider_name'] = provider.providerName
-  return new GatewayError(told.code, scrub(told.message, provider.secrets), {
+  return new GatewayError(failure.code, scrub(failure.message, provider.secrets), {
     metadata,
-    ...(told.retryAfterSeconds === undefined ? undefined : { retryAfterSeconds: told.retryAfterSeconds }),
-    ...(told.cause === undefined ? undefined : { cause: told.cause }),
+    ...(failure.retryAfterSeconds === undefined
+      ? undefined
+      : { retryAfterSeconds: failure.retryAfterSeconds }),
+    ...(failure.cause === undefined ? undefined : { cause: failure.cause }),
   })
 }
 
+/** The error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
-  const told = understood(refusal)
-  const { code, message, metadata = {} } = failureInReply(told, refusal)
+  const failure = interpret(refusal)
+  const { code, message, metadata = {} } = failureInReply(failure, refusal)
   if (!WAITING_HELPS.has(code)) return new GatewayError(code, message, { metadata })
-  const seconds = told.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
+  const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
   return new GatewayError(code, message, {
     metadata,
     ...(seconds === null ? undefined : { retryAfterSeconds: seconds }),
   })
 }
 
-function understood({ format, status, headers, body }: Refusal): GatewayError {
-  // We ask for no compression; where it comes anyway, the bytes are not text.
+function interpret({ format, status, headers, body }: Refusal): GatewayError {
+  // We ask for no compression; compressed bytes that come anyway are not text.
   const encoding = headers['content-encoding'] ?? 'identity'
   try {
     return format.failure(status, encoding.toLowerCase() === 'identity' || encoding === '' ? body : '')
@@ -71,23 +76,23 @@ function understood({ format, status, headers, body }: Refusal): GatewayError {
   }
 }
 
-function scrubbed(value: unknown, secrets: readonly string[], depth: number): unknown {
+function scrubIn(value: unknown, secrets: readonly string[], depth: number): unknown {
   if (typeof value === 'string') return scrub(value, secrets)
   if (typeof value !== 'object' || value === null) return value
   if (depth === 0) return null
-  if (Array.isArray(value)) return value.map(item => scrubbed(item, secrets, depth - 1))
+  if (Array.isArray(value)) return value.map(item => scrubIn(item, secrets, depth - 1))
   const fields = Object.entries(value).map(([name, item]) => [
     scrub(name, secrets),
-    scrubbed(item, secrets, depth - 1),
+    scrubIn(item, secrets, depth - 1),
   ])
   return Object.fromEntries(fields)
 }
 
-/** A day: whatever asks for more is a mistake or no use to a caller. */
+/** A day: a longer wait is a mistake, or useless to a caller. */
 const MAX_SECONDS = 86_400
 
 const DECIMAL = /^\d{1,15}(?:\.\d{1,9})?$/
-/** The three forms of an HTTP date; nothing else that `Date.parse` may read. */
+/** The three forms of an HTTP date. `Date.parse` accepts more. */
 const HTTP_DATES = [
   /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/,
   /^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/,
@@ -98,7 +103,7 @@ const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2
 const DURATION =
   /^(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?$/
 
-/** Pairs of "what is left" and "when it is refilled"; a reset only counts for the budget that is used up. */
+/** Header pairs: remaining budget and time of its reset. A reset counts only if its budget is used up. */
 const BUDGETS = [
   ['x-ratelimit-remaining-requests', 'x-ratelimit-reset-requests'],
   ['x-ratelimit-remaining-tokens', 'x-ratelimit-reset-tokens'],
@@ -109,20 +114,20 @@ const BUDGETS = [
   ['x-ratelimit-remaining', 'x-ratelimit-reset'],
 ] as const
 
-/** Below it a plain number is a delay, above it a point in time. */
+/** A plain number from here on is a point in time, below it a delay. */
 const EPOCH_SECONDS_MIN = 1_000_000_000
 const EPOCH_MS_MIN = 1_000_000_000_000
 
-/** Whole seconds in 0..86400, rounded up; null when no header says anything that makes sense. Names are lower-case. */
+/** The delay from the provider's headers: whole seconds in 0..86400, rounded up; null if none is valid. */
 export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
   const ms = headers['retry-after-ms']?.trim() ?? ''
-  if (DECIMAL.test(ms)) return clamped(Number(ms) / 1000)
+  if (DECIMAL.test(ms)) return clamp(Number(ms) / 1000)
   const plain = headers['retry-after']?.trim() ?? ''
-  if (DECIMAL.test(plain)) return clamped(Number(plain))
+  if (DECIMAL.test(plain)) return clamp(Number(plain))
   if (HTTP_DATES.some(form => form.test(plain))) {
     // The oldest form names no zone; all of them mean GMT.
     const at = Date.parse(plain.endsWith('GMT') ? plain : `${plain} GMT`)
-    if (!Number.isNaN(at)) return clamped((at - clock.nowMs()) / 1000)
+    if (!Number.isNaN(at)) return clamp((at - clock.nowMs()) / 1000)
   }
   return budgetReset(headers, clock)
 }
@@ -134,10 +139,10 @@ function budgetReset(headers: Readonly<Record<string, string>>, clock: Clock): n
     const seconds = resetSeconds(headers[reset]?.trim() ?? '', clock)
     if (seconds !== null && (latest === null || seconds > latest)) latest = seconds
   }
-  return latest === null ? null : clamped(latest)
+  return latest === null ? null : clamp(latest)
 }
 
-/** Seconds from now; null when the value is not understood, lies in the past or further away than a day. */
+/** Seconds from now; null if the value is invalid, in the past or more than a day away. */
 function resetSeconds(value: string, clock: Clock): number | null {
   let seconds: number
   if (DECIMAL.test(value)) {
@@ -156,6 +161,6 @@ function resetSeconds(value: string, clock: Clock): number | null {
   return seconds >= 0 && seconds <= MAX_SECONDS ? seconds : null
 }
 
-function clamped(seconds: number): number {
+function clamp(seconds: number): number {
   return Math.min(MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
 }
