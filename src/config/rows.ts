@@ -3,7 +3,7 @@ import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { ABORT_POLICIES, AUTH_SCHEMES, DATA_REGIONS, FORMAT_NAMES, QUIRKS } from '../providers/provider.ts'
 import { closed, ModelName, oneOf, Slug } from './setting.ts'
 
-/** A value that nothing changes any more, at any depth. */
+/** A value that is readonly at any depth. */
 export type Frozen<T> = T extends readonly (infer Element)[]
   ? readonly Frozen<Element>[]
   : T extends object

@@ -1,8 +1,7 @@
 /**
- * Building blocks of the settings: a TypeBox schema that also carries its default, its meaning and its environment
- * variable. Pure.
+ * Building blocks of the settings: TypeBox schemas with a default, a meaning and an environment variable, and the kinds
+ * of values that several settings share. Pure.
  */
-
 import { availableParallelism } from 'node:os'
 import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 
@@ -10,19 +9,19 @@ export const closed = { additionalProperties: false } as const
 
 /** Facts about a setting that its schema cannot express. */
 export interface Notes<T> {
-  /** Absent: the file must give the setting when it gives its group. */
+  /** If absent, the file must give the setting when it gives its group. */
   readonly default?: T | (() => T)
-  /** The default in words, for the documentation; for defaults that are computed. */
+  /** The default in words, for the documentation of computed defaults. */
   readonly defaultText?: string
-  /** The environment variable that wins over the file. */
+  /** The environment variable that overrides the file. */
   readonly env?: string
-  /** A secret: `NAME_FILE` may name a file that holds the value of the variable `NAME`. */
+  /** For secrets: `NAME_FILE` may name a file with the value of the variable `NAME`. */
   readonly secret?: true
   /** The file must not give it. */
   readonly environmentOnly?: true
   /** The file must give it when it gives its group, although it has a default. */
   readonly required?: true
-  /** A check beyond the schema. Every value it sees fits the schema. */
+  /** A check beyond the schema, of values that fit the schema. */
   accepts?(value: T): boolean
   /** Completes "expected …" in error messages, in place of the schema's own words. */
   readonly expected?: string
@@ -69,7 +68,7 @@ export function settingsOf(schema: TSchema, path: readonly string[] = []): reado
   return Object.entries(inner.properties).flatMap(([name, entry]) => settingsOf(entry, [...path, name]))
 }
 
-/** The schema of the configuration file: what has a default may be absent, what only the environment sets must be. */
+/** The schema of the file: settings with a default are optional, settings of the environment are left out. */
 export function fileSchema(schema: TSchema): TSchema {
   const inner = givenSchema(schema)
   if (notesOf(schema) !== undefined || !KindGuard.IsObject(inner)) return inner

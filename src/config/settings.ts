@@ -1,6 +1,6 @@
 /**
  * All settings: one entry each, with type, default, meaning and environment variable. Types, checks and the tables of
- * docs/configuration.md (`npm run docs:config`) follow. Pure.
+ * docs/configuration.md (`npm run docs:config`) derive from them. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
@@ -301,5 +301,5 @@ export const Settings = group({
 
 export const SETTINGS = settingsOf(Settings)
 
-/** The configuration, complete: every setting has a value. */
+/** The complete configuration: every setting has a value. */
 export interface Config extends Frozen<Static<typeof Settings>> {}

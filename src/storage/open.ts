@@ -1,4 +1,4 @@
-/** The Store that a URL names. */
+/** Opens the Store that a URL names: one implementation over any engine, with one file per group of verbs. */
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
@@ -17,24 +17,24 @@ export { isAway, StoreError }
 
 export interface OpenOptions {
   /**
-   * Default true: the Store is given when its schema is the newest one. False: a PostgreSQL that is away does not
-   * keep anybody waiting. The Store is given at once; each verb tries to connect, and rejects within about two
-   * seconds while that fails; the first that succeeds brings the schema up. Embedded databases are always waited for.
+   * True, the default: resolves when the schema is the newest one. False: resolves at once, also while PostgreSQL is
+   * unavailable. Each verb then tries to connect and rejects within about two seconds if that fails; the first success
+   * migrates the schema. Embedded databases always behave as with true.
    */
   readonly wait?: boolean
 }
 
 const POSTGRES = /^postgres(?:ql)?:\/\//i
 
-/** Path of an embedded database as it stands in the URL; `:memory:` for one without a file; null for any other URL. */
+/** The path of an embedded database in the URL; `:memory:` for one without a file; null for other URLs. */
 export function sqlitePath(url: string): string | null {
   return url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : null
 }
 
 /**
- * Opens the storage at `sqlite:PATH` or `postgres://...` and brings it to the newest schema. A missing file is made
- * with mode 0600, missing folders with 0700. `sqlite::memory:` is a storage of its own at each call. Parameters of a
- * PostgreSQL URL are those of `pg`, e.g. `sslmode`.
+ * Opens the storage at `sqlite:PATH` or `postgres://...` and migrates it to the newest schema. Creates a missing file
+ * with mode 0600 and missing folders with 0700. `sqlite::memory:` gives a new storage at each call. A PostgreSQL URL
+ * takes the parameters of `pg`, e.g. `sslmode`.
  * @throws StoreError
  */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
@@ -58,7 +58,7 @@ async function openFile(path: string): Promise<Store> {
   }
 }
 
-/** The library would make the file readable for everyone; its side files take after it. */
+/** Creates the file before the library, which would make it readable for everyone. Side files get its mode. */
 function prepareFile(file: string): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   closeSync(openSync(file, 'a', 0o600))
@@ -70,11 +70,11 @@ function reason(error: unknown): string {
 }
 
 /**
- * Opens the Store. `wait`: only when the schema is the newest one; otherwise the first verb sees to that, and each
- * verb after it while that fails.
- * @throws what the database threw; the engine is closed then.
+ * Builds the Store. With `wait` it migrates the schema first; otherwise the first verb does, and each later one while
+ * that fails.
+ * @throws the error of the database; the engine is closed then.
  */
-export async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> {
+async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> {
   const db = new Kysely<Tables>({ dialect: engine.dialect, plugins: [new CamelCasePlugin()] })
   if (wait) {
     try {

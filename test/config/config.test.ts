@@ -263,7 +263,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'regions: { europe: ["http://eu"] }', says: 'regions.europe[0]: ' },
   {
     yaml: 'regions: { europe: [a.b], us: [c, A.B] }',
-    says: 'regions.us[1]: this host is named for europe too',
+    says: 'regions.us[1]: this host is in regions.europe too',
   },
   { yaml: 'a: [', says: 'invalid YAML' },
   { yaml: '- a', says: '(root): ' },

@@ -171,7 +171,7 @@ t.test(
       t.rejects(store.workspaces.add(workspace), { name: 'StoreError', code: '57014' }),
       t.rejects(store.workspaces.remove('org_1', workspace.id, workspace.updatedAt), {
         name: 'StoreError',
-        message: 'storage: PostgreSQL cannot be used (a statement was given up)',
+        message: 'storage: PostgreSQL cannot be used (a statement was cancelled)',
       }),
     ]
     await untilBlocked(schema, refused.length)

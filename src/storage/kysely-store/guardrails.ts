@@ -1,5 +1,4 @@
-/** Guardrails in the database: the records, and which of them apply to a request. */
-
+/** Guardrails in the database: the records, their assignments, and those that apply to a request. */
 import { randomUUID } from 'node:crypto'
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
@@ -18,7 +17,7 @@ import type { GuardrailsTable, Tables } from '../tables.ts'
 import { COUNTED, flag, pageOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
-/** Values of columns that have to be met. */
+/** Columns with required values. */
 type Matching = Partial<Pick<GuardrailRow, 'id' | 'organizationId' | 'workspaceId'>>
 
 export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): GuardrailAdministration {
@@ -73,7 +72,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
     },
     async applying(organizationId, workspaceId, keyHash, memberId) {
       const assigned = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
-        scoped(db, scope)
+        selectWithScope(db, scope)
           .where('guardrails.organizationId', '=', organizationId)
           .where('guardrails.isWorkspaceDefault', '=', 0)
           .where(where =>
@@ -93,7 +92,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       if (memberId !== null) query = query.unionAll(assigned('member', 'memberId', memberId))
       if (workspaceId !== null) {
         query = query.unionAll(
-          scoped(db, 'workspace').where(where =>
+          selectWithScope(db, 'workspace').where(where =>
             where.and({ organizationId, workspaceId, isWorkspaceDefault: 1 }),
           ),
         )
@@ -106,12 +105,12 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
   }
 }
 
-/** Within which guardrails are added, removed and assigned one after the other. */
+/** The lock name within which guardrails are added, removed and assigned one after the other. */
 export function guardrailPlace(organizationId: string): string {
   return JSON.stringify(['guardrails', organizationId])
 }
 
-/** Adds a guardrail to its workspace, of which the caller knows that it is there. */
+/** Adds a guardrail. Its workspace must exist. */
 export async function insertGuardrail(
   transaction: Transaction<Tables>,
   record: GuardrailRecord,
@@ -119,7 +118,7 @@ export async function insertGuardrail(
   await transaction.insertInto('guardrails').values(rowOf(record)).execute()
 }
 
-function scoped(db: Kysely<Tables>, scope: GuardrailScope) {
+function selectWithScope(db: Kysely<Tables>, scope: GuardrailScope) {
   return db
     .selectFrom('guardrails')
     .selectAll('guardrails')
@@ -221,7 +220,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
             ? distinct
             : await keysAmong(transaction, engine, organizationId, guardrail.workspaceId, distinct)
         if (known.length === 0) return 0
-        // What they had before makes room; what is as it should be stays as it is.
+        // Replaces earlier assignments; an assignment of this guardrail stays unchanged.
         await transaction
           .deleteFrom('guardrailAssignments')
           .where('organizationId', '=', organizationId)
@@ -258,7 +257,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
   }
 }
 
-/** Those that are API keys of the organization, and of the workspace when there is one; none goes before the end. */
+/** The API keys of the organization, and of the workspace if given. They cannot be removed before the commit. */
 async function keysAmong(
   transaction: Transaction<Tables>,
   engine: Engine,
@@ -272,7 +271,7 @@ async function keysAmong(
     .select('hash')
     .where(where => where.and({ organizationId, ...(workspaceId === null ? {} : { workspaceId }) }))
     .where('hash', 'in', hashes)
-    // SQLite has one writer at a time, and no such words.
+    // SQLite has one writer at a time and no such clause.
     .$if(engine.name === 'postgres', query => query.forKeyShare())
     .execute()
   return rows.map(row => row.hash)

@@ -5,7 +5,7 @@ import type { ApiKeysTable, Tables } from '../tables.ts'
 import { COUNTED, flag, pageOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
-/** Values of columns that have to be met. */
+/** Columns with required values. */
 type Matching = Partial<Pick<KeyRow, 'workspaceId' | 'disabled'>>
 
 export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration {

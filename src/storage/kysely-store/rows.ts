@@ -1,8 +1,8 @@
-/** A part of a list and how many there are in all. */
+/** Helpers for rows that all groups share: pages of a list, and booleans as 0 and 1. */
 import { sql } from 'kysely'
 import type { Page, PageRequest } from '../store.ts'
 
-/** Rows that match, as a column of one row. */
+/** The number of matching rows, as a column. */
 export const COUNTED = sql<number | string>`count(*)`.as('counted')
 
 interface Listing<Row> {
@@ -15,7 +15,7 @@ interface Counting {
   executeTakeFirstOrThrow(): Promise<{ readonly counted: number | string }>
 }
 
-/** The part of `listing`, which must have one order, while `counting` selects COUNTED of the same rows. */
+/** A page of `listing`, whose order must be total; `counting` selects COUNTED of the same rows. */
 export async function pageOf<Row, Item>(
   listing: Listing<Row>,
   counting: Counting,
@@ -29,6 +29,7 @@ export async function pageOf<Row, Item>(
   return { items: rows.map(itemOf), total: Number(counted) }
 }
 
+/** A boolean as columns store it: 0 or 1. */
 export function flag(value: boolean): number
 export function flag(value: boolean | undefined): number | undefined
 export function flag(value: boolean | null): number | null

@@ -1,4 +1,4 @@
-/** Workspaces in the database. Rows and records have the same fields. */
+/** Workspaces and registered end users in the database. */
 import type { Kysely, Selectable } from 'kysely'
 import type { Engine } from '../engine.ts'
 import { defaultGuardrail } from '../guardrails.ts'
@@ -54,7 +54,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
     },
     async remove(organizationId, id, updatedAt) {
       const removed = await db.transaction().execute(async transaction => {
-        // No credential and no guardrail may come in between.
+        // No credential and no guardrail may be added meanwhile.
         await engine.serialize(transaction, credentialPlace(organizationId, id))
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction
@@ -68,7 +68,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
           .set({ disabled: 1, updatedAt })
           .where('organizationId', '=', organizationId)
           .where('workspaceId', '=', id)
-          // Management keys stand for the organization: with them nobody could go on.
+          // Management keys belong to the organization, which would be locked out without them.
           .where('kind', '=', 'inference')
           .returning('hash')
           .execute()

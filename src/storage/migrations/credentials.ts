@@ -1,6 +1,7 @@
-/** Own provider credentials, sealed. Lists of restrictions are JSON, null for none. */
+/** Migrations of provider credentials and of credits. */
 import type { Migration } from 'kysely/migration'
 
+/** Adds sealed provider credentials. Lists of restrictions are JSON, or null. */
 export const credentials: Migration = {
   async up(db) {
     await db.schema
@@ -41,6 +42,7 @@ export const credentials: Migration = {
   },
 }
 
+/** Adds credits, whose entries never change. Amounts are in units of 1e-6 USD. */
 export const credits: Migration = {
   async up(db) {
     await db.schema

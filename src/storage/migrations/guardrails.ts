@@ -1,6 +1,6 @@
 /**
- * Guardrails and whom they are assigned to. What is searched has a column, the rules are JSON. With its workspace, its
- * key or its guardrail a row goes by itself. Each workspace that is there gets its default guardrail, empty.
+ * Migration of guardrails and their assignments. Fields that queries filter have a column, the rules are JSON. Deleting
+ * a workspace, key or guardrail deletes dependent rows. Each existing workspace gets an empty default guardrail.
  */
 import type { Migration } from 'kysely/migration'
 import { systemClock } from '../../clock.ts'

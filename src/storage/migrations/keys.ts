@@ -1,4 +1,4 @@
-/** API keys. */
+/** Migrations of API keys. */
 import type { Migration } from 'kysely/migration'
 
 export const keys: Migration = {
@@ -24,6 +24,7 @@ export const keys: Migration = {
   },
 }
 
+/** Adds spending limits and the creator. `limit` is a word of SQL, so the column has another name. */
 export const keyLimits: Migration = {
   async up(db) {
     await db.schema.alterTable('api_keys').addColumn('spend_limit', 'bigint').execute()

@@ -1,5 +1,4 @@
-/** Usage records. */
-
+/** Migrations of usage records. */
 import { sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
@@ -31,6 +30,7 @@ export const usage: Migration = {
   },
 }
 
+/** Adds columns for further sums over usage records. */
 export const usageSums: Migration = {
   async up(db) {
     await db.schema
@@ -52,6 +52,7 @@ export const usageSums: Migration = {
   },
 }
 
+/** Adds the member: the budget of a member is the sum over all of its keys, removed ones included. */
 export const usageMembers: Migration = {
   async up(db) {
     await db.schema.alterTable('usage').addColumn('member_id', 'text').execute()

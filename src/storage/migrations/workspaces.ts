@@ -1,10 +1,11 @@
-/**
- * Workspaces, with the default one of the embedded mode. It is made here, once for each database, and not at start:
- * when it was deleted it stays away.
- */
+/** Migrations of workspaces and end users. */
 import type { Migration } from 'kysely/migration'
 import { systemClock } from '../../clock.ts'
 
+/**
+ * Adds workspaces, with the default one of the embedded mode. The migration creates it, and not the start of the
+ * gateway, so that a deleted one stays deleted.
+ */
 export const workspaces: Migration = {
   async up(db) {
     await db.schema
@@ -41,6 +42,7 @@ export const workspaces: Migration = {
   },
 }
 
+/** Adds registered end users. */
 export const endUsers: Migration = {
   async up(db) {
     await db.schema
