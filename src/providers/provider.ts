@@ -3,6 +3,7 @@
  * A vendor never appears in code as an `if`: what is special about it is a field or a named quirk here.
  */
 import type { PicoUsd } from '../money.ts'
+import type { DataRegion } from '../protocol/guardrails.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
 export const FORMAT_NAMES = [
@@ -88,9 +89,8 @@ export interface Pricing {
   readonly inputCacheWrite: PicoUsd | null
 }
 
-/** The regions in which data can be required to stay. */
-export const DATA_REGIONS = ['europe', 'us'] as const
-export type DataRegion = (typeof DATA_REGIONS)[number]
+/** Every region that an endpoint can promise. */
+export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
 
 /** One model at one provider. */
 export interface Endpoint {
