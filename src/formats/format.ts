@@ -8,7 +8,7 @@ import type { DialectName } from '../protocol/dialect-name.ts'
 import type { Annotation, Logprob } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
-import type { ReasoningFormat } from './reasoning-format.ts'
+import type { ReasoningFormat } from './reasoning.ts'
 
 /** A request as an encoder sees it: validated, routed, and stripped by `outgoingRequest`. */
 export interface ModelRequest {

@@ -6,7 +6,7 @@ import type { Delta, Format } from './format.ts'
 import { ResponsesDecoder } from './openai-responses/decode.ts'
 import { encodeResponses } from './openai-responses/encode.ts'
 import { responsesFailure } from './openai-responses/failure.ts'
-import { ownReasoning } from './openai-responses/own-reasoning.ts'
+import { ownReasoning } from './reasoning.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',

@@ -6,6 +6,7 @@
  * and no provider was seen to leave one out. Anything less is a cut reply.
  */
 import { GatewayError } from '../../errors.ts'
+import { oneMore, tidyMessage } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import {
   filled,
@@ -17,12 +18,9 @@ import {
   textOrEmpty,
   wholeNumber,
 } from '../json.ts'
-import { tidyMessage } from '../provider-failure.ts'
-import { oneMore } from '../reply-bounds.ts'
-import { type Block, IGNORED, impliedBlock, openBlock } from './blocks.ts'
+import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
-import { Output } from './output.ts'
 import { finishReason, serviceTierOf, UsageCount } from './usage.ts'
 
 export class MessageDecoder implements Decoder {

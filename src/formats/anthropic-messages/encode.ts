@@ -6,12 +6,11 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { inexpressible } from '../inexpressible.ts'
-import { conversation } from './input.ts'
-import { cacheControl, type WireBlock } from './parts.ts'
-import { generation } from './thinking.ts'
-import { type NamedTool, toolbox } from './tools.ts'
+import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
+import { cacheControl, conversation, type WireBlock, type WireTurn } from './input.ts'
+import { type LocatedTool, toolbox } from './tools.ts'
 
 /** The version of the API this format was written against; there has been no later one since. */
 const API_VERSION = '2023-06-01'
@@ -31,7 +30,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 export function encodeMessages({ request, stream, endUser }: ModelRequest, endpoint: Endpoint): WireRequest {
   refuseUnknownModes(request)
   const { system, turns, tools: added, effort, compacted } = conversation(request)
-  const own = (request.tools ?? []).map((tool, index): NamedTool => ({ tool, path: `tools[${index}]` }))
+  const own = (request.tools ?? []).map((tool, index): LocatedTool => ({ tool, path: `tools[${index}]` }))
   const { quirks } = endpoint.provider
   const { tools, tool_choice, container } = toolbox(
     request,
@@ -113,4 +112,140 @@ function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const given = typeof stop === 'string' ? [stop] : (stop ?? [])
   const sequences = given.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences
+}
+
+// Thinking and sampling
+
+/**
+ * Length of a reply when neither the caller nor the catalogue names one; the API requires a number, and every
+ * model of this family takes this one.
+ */
+export const DEFAULT_MAX_TOKENS = 4096
+
+const BUDGET_MIN = 1024
+const BUDGET_MAX = 128_000
+/** The lowest top_p that is taken together with a thinking budget. */
+const TOP_P_MIN_WHEN_THINKING = 0.95
+/** The API's range ends where other providers' begins to be wild. */
+const TEMPERATURE_MAX = 1
+
+/** From this version on: an effort instead of a budget, and no sampling parameters. */
+const EFFORT_SINCE = 4.07
+/** From this version on, temperature and top_p exclude each other. */
+const ONE_SAMPLING_SINCE = 4.01
+
+/** The efforts there are on the other side, weakest first. */
+const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
+
+interface Generation {
+  readonly max_tokens: number
+  readonly thinking: Readonly<Record<string, unknown>> | null
+  readonly effort: string | null
+  /** temperature, top_p, top_k as far as they are sent. */
+  readonly sampling: Readonly<Record<string, number>>
+}
+
+interface GenerationWishes {
+  readonly request: ResponsesRequest
+  readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
+  readonly upstreamModel: string
+  readonly maxOutputTokens: number | null
+  readonly turns: readonly WireTurn[]
+  /** Whether the model must call a tool: it cannot think before it does. */
+  readonly toolForced: boolean
+}
+
+function generation(wishes: GenerationWishes): Generation {
+  const { request } = wishes
+  const version = claudeVersion(wishes.upstreamModel)
+  const asked = request.max_output_tokens ?? wishes.maxOutputTokens
+  const wanted = wishes.toolForced ? null : wantedThinking(wishes)
+  if (version !== null && version >= EFFORT_SINCE) {
+    const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+    const effort = wanted === null ? null : effortOf(wanted, max_tokens)
+    // Without the wish for a summary these models keep their thinking to themselves.
+    const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
+    return { max_tokens, thinking, effort, sampling: {} }
+  }
+  const budgeted = wanted === null || thinkingImpossible(wishes.turns) ? null : budget(wanted, asked)
+  return {
+    max_tokens: budgeted?.max_tokens ?? asked ?? DEFAULT_MAX_TOKENS,
+    thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
+    effort: null,
+    sampling: sampling(request, budgeted !== null, version),
+  }
+}
+
+/** What the caller wants of thinking: an effort or a number of tokens; null for none. */
+function wantedThinking({ request, effort }: GenerationWishes): Effort | number | null {
+  const reasoning = request.reasoning
+  const level = effort === undefined ? reasoning?.effort : effort
+  if (reasoning?.enabled === false || level === 'none') return null
+  if (reasoning?.max_tokens != null) return reasoning.max_tokens === 0 ? null : reasoning.max_tokens
+  return level ?? (reasoning?.enabled === true ? 'medium' : null)
+}
+
+/** The budget, and the whole it is a part of; null when the reply is too short to think in. */
+function budget(
+  wanted: Effort | number,
+  asked: number | null,
+): { tokens: number; max_tokens: number } | null {
+  if (asked === null && typeof wanted === 'number') {
+    const tokens = clamp(wanted)
+    return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
+  }
+  const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * EFFORT_SHARES[wanted]))
+  if (max_tokens <= BUDGET_MIN) return null
+  return { tokens: Math.min(tokens, max_tokens - 1), max_tokens }
+}
+
+function clamp(tokens: number): number {
+  return Math.min(Math.max(tokens, BUDGET_MIN), BUDGET_MAX)
+}
+
+function effortOf(wanted: Effort | number, max_tokens: number): string {
+  if (typeof wanted !== 'number') return wanted === 'minimal' ? 'low' : wanted
+  const share = wanted / max_tokens
+  return LEVELS.find(level => share <= EFFORT_SHARES[level]) ?? 'max'
+}
+
+/**
+ * With a budget, a reply that goes on after tool results belongs to the thought its first call came from, and
+ * the API wants to see that thought; so it does before given words that the model is to continue. Turns that
+ * came from another provider, or lost it on the way, have none to show.
+ */
+function thinkingImpossible(turns: readonly WireTurn[]): boolean {
+  let at = turns.length - 1
+  let first: WireTurn | undefined
+  if (turns[at]?.role === 'assistant') first = turns[at--]
+  for (; at > 0 && turns[at]?.content.some(block => block['type'] === 'tool_result') === true; at -= 2) {
+    first = turns[at - 1]
+  }
+  const type = first?.content.find(block => block['type'] !== 'compaction')?.['type']
+  return first !== undefined && type !== 'thinking' && type !== 'redacted_thinking'
+}
+
+function sampling(
+  request: ResponsesRequest,
+  thinking: boolean,
+  version: number | null,
+): Record<string, number> {
+  const wire: Record<string, number> = {}
+  const { temperature, top_p, top_k } = request
+  if (temperature != null && !thinking) wire['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
+  if (top_k != null && top_k > 0 && !thinking) wire['top_k'] = top_k
+  const exclusive = version !== null && version >= ONE_SAMPLING_SINCE && wire['temperature'] !== undefined
+  if (top_p != null && !exclusive && (!thinking || top_p >= TOP_P_MIN_WHEN_THINKING)) wire['top_p'] = top_p
+  return wire
+}
+
+/**
+ * The version in a model's name, hundredths for the minor (4.05 for 4.5, so that 4.10 follows 4.9); null when
+ * the name tells none. Knows `claude-sonnet-4-5-20250929`, `claude-3-5-sonnet-…`, `anthropic/claude-haiku-4.5`.
+ */
+export function claudeVersion(model: string): number | null {
+  const found = /claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?/.exec(model)
+  if (found === null) return null
+  return (Number(found[1]) * 100 + Number(found[2] ?? 0)) / 100
 }

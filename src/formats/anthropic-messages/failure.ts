@@ -3,8 +3,8 @@
  * a bare message, HTML, nothing. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../failure.ts'
 import { filled, type Json, listOrEmpty, parsedJson, record, textOrEmpty, wholeNumber } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
 
 /** A prompt that is too long has no code of its own; these are the words it is told in. */
 const TOO_LONG =

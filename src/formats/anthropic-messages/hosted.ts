@@ -14,8 +14,7 @@ import {
   recordOrEmpty,
   textOrEmpty,
 } from '../json.ts'
-import { type Block, IGNORED } from './blocks.ts'
-import type { Output } from './output.ts'
+import { type Block, IGNORED, type Output } from './blocks.ts'
 
 /** What is known of a call; a missing result is one that this reply does not bring. */
 interface Call {

@@ -4,26 +4,25 @@
  * - Neighbours of one role become one turn; within a user turn tool results come first, as the API wants them.
  * - Later system and developer messages join `system` too, in order: they keep their authority, which a user
  *   turn would not give them, at the price of their place and of the prompt cache behind them.
- * - What a provider ran on its side is left out when replayed (see replayed.ts): the API takes such blocks back
+ * - What a provider ran on its side is left out when replayed (see outgoing.ts): the API takes such blocks back
  *   only with the sealed contents that the items do not carry.
  * - Reasoning of other providers is left out: it cannot be verified here.
  */
-import type { InputItem } from '../../protocol/items.ts'
+import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
-import { inexpressible } from '../inexpressible.ts'
-import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
-import { openCompaction } from './compaction.ts'
-import { contentBlocks, textBlocks, type WireBlock } from './parts.ts'
+import { inexpressible } from '../failure.ts'
+import { isSpent, refusedItem, replayedCall } from '../outgoing.ts'
+import { openCompaction } from './blocks.ts'
 
-export interface Turn {
+export interface WireTurn {
   readonly role: 'user' | 'assistant'
   readonly content: WireBlock[]
 }
 
-export interface Conversation {
+interface WireConversation {
   readonly system: readonly WireBlock[]
-  readonly turns: readonly Turn[]
+  readonly turns: readonly WireTurn[]
   /** Tools that join the request's own, with the path that names them. */
   readonly tools: readonly { readonly tool: Tool; readonly path: string }[]
   /** The last effort that the input itself set; undefined when it set none. */
@@ -35,7 +34,7 @@ export interface Conversation {
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
 
 /** @throws GatewayError `unprocessable` naming the item that cannot be expressed */
-export function conversation(request: ResponsesRequest): Conversation {
+export function conversation(request: ResponsesRequest): WireConversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
@@ -50,12 +49,12 @@ export function conversation(request: ResponsesRequest): Conversation {
 
 class Writer {
   readonly system: WireBlock[] = []
-  readonly turns: Turn[] = []
+  readonly turns: WireTurn[] = []
   readonly tools: { tool: Tool; path: string }[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
 
-  add(role: Turn['role'], blocks: readonly WireBlock[]): void {
+  add(role: WireTurn['role'], blocks: readonly WireBlock[]): void {
     if (blocks.length === 0) return
     const last = this.turns.at(-1)
     if (last?.role === role) last.content.push(...blocks)
@@ -154,7 +153,7 @@ class Writer {
 }
 
 /** Results answer the calls of the turn before, so nothing may stand between; otherwise the order stays. */
-function ordered(turn: Turn): Turn {
+function ordered(turn: WireTurn): WireTurn {
   if (turn.role === 'assistant') return turn
   const isResult = (block: WireBlock): boolean => block['type'] === 'tool_result'
   return {
@@ -208,4 +207,148 @@ function thinkingBlocks(item: Reasoning): WireBlock[] {
     return [{ type: 'redacted_thinking', data: item.encrypted_content }]
   }
   return []
+}
+
+// Content parts
+
+/** A content block as it is sent. */
+export type WireBlock = Record<string, unknown>
+
+const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
+
+/** A base64 text that begins so is a PDF file (`%PDF`). */
+const PDF_START = 'JVBERi'
+
+/** A text block; none for blank text, which the API refuses. */
+function textBlocks(text: string): WireBlock[] {
+  return text.trim() === '' ? [] : [{ type: 'text', text }]
+}
+
+/** Blocks of a message's content or of a tool's output. @throws GatewayError `unprocessable` */
+function contentBlocks(
+  content: string | readonly (InputPart | AssistantPart)[] | null,
+  path: string,
+): WireBlock[] {
+  if (content === null) return []
+  if (typeof content === 'string') return textBlocks(content)
+  return content.flatMap((part, index) => partBlocks(part, `${path}[${index}]`))
+}
+
+function partBlocks(part: InputPart | AssistantPart, path: string): WireBlock[] {
+  switch (part.type) {
+    case 'input_text':
+    case 'output_text':
+      return textBlocks(part.text).map(block => marked(block, part))
+    case 'refusal':
+      return textBlocks(part.refusal)
+    case 'input_image':
+      return [marked(imageBlock(part, path), part)]
+    case 'input_file':
+      return [marked(fileBlock(part, path), part)]
+    case 'input_audio':
+      throw inexpressible(path, 'this provider takes no audio')
+    case 'input_video':
+      throw inexpressible(path, 'this provider takes no video')
+    default:
+      throw inexpressible(path, 'this provider takes no content of this type')
+  }
+}
+
+interface CacheMarks {
+  readonly cache_control?:
+    | { readonly type: 'ephemeral'; readonly ttl?: '5m' | '1h' | null }
+    | null
+    | undefined
+  readonly prompt_cache_breakpoint?: unknown
+}
+
+/** Puts a cache breakpoint where the part had one. */
+function marked(block: WireBlock, part: CacheMarks): WireBlock {
+  const cache = cacheControl(part.cache_control)
+  if (cache !== null) return { ...block, cache_control: cache }
+  if (part.prompt_cache_breakpoint == null) return block
+  return { ...block, cache_control: { type: 'ephemeral' } }
+}
+
+/** `cache_control` as it is sent; null when there is none. */
+export function cacheControl(given: CacheMarks['cache_control']): Record<string, unknown> | null {
+  if (given == null) return null
+  return given.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: given.ttl }
+}
+
+function imageBlock(part: InputImage, path: string): WireBlock {
+  const url = part.image_url
+  if (url == null || url === '')
+    throw inexpressible(`${path}.file_id`, 'this provider takes images by URL or inline only')
+  return { type: 'image', source: imageSource(url, `${path}.image_url`) }
+}
+
+function imageSource(url: string, path: string): WireBlock {
+  const inline = dataUrl(url)
+  if (inline === null) return { type: 'url', url: webUrl(url, path) }
+  const media_type = inline.mediaType === 'image/jpg' ? 'image/jpeg' : inline.mediaType
+  if (!inline.base64 || !IMAGE_TYPES.has(media_type)) {
+    throw inexpressible(path, 'must be a JPEG, PNG, GIF or WebP image in base64')
+  }
+  return { type: 'base64', media_type, data: inline.data }
+}
+
+function fileBlock(part: InputFile, path: string): WireBlock {
+  const title = part.filename == null || part.filename === '' ? {} : { title: part.filename }
+  if (part.file_data != null && part.file_data !== '') {
+    const source = fileSource(part.file_data, `${path}.file_data`)
+    return source['media_type'] === undefined || !IMAGE_TYPES.has(String(source['media_type']))
+      ? { type: 'document', source, ...title }
+      : { type: 'image', source }
+  }
+  if (part.file_url != null && part.file_url !== '') {
+    return {
+      type: 'document',
+      source: { type: 'url', url: webUrl(part.file_url, `${path}.file_url`) },
+      ...title,
+    }
+  }
+  throw inexpressible(`${path}.file_id`, 'this provider takes files by URL or inline only')
+}
+
+function fileSource(file: string, path: string): WireBlock {
+  const inline = dataUrl(file)
+  if (inline === null) {
+    if (file.startsWith(PDF_START)) return { type: 'base64', media_type: 'application/pdf', data: file }
+    throw inexpressible(path, 'must be a data URL that tells the type of the file, or a PDF file in base64')
+  }
+  if (inline.mediaType.startsWith('image/')) return imageSource(file, path)
+  if (inline.mediaType === 'application/pdf' && inline.base64) {
+    return { type: 'base64', media_type: 'application/pdf', data: inline.data }
+  }
+  if (inline.mediaType.startsWith('text/') && inline.base64) {
+    return {
+      type: 'text',
+      media_type: 'text/plain',
+      data: Buffer.from(inline.data, 'base64').toString('utf8'),
+    }
+  }
+  throw inexpressible(path, 'must be a PDF, text or image file in base64')
+}
+
+interface DataUrl {
+  /** Lower case, without parameters. */
+  readonly mediaType: string
+  readonly base64: boolean
+  readonly data: string
+}
+
+/** The pieces of a data URL; null for anything else. Never walks the data itself: it may be many megabytes. */
+function dataUrl(url: string): DataUrl | null {
+  if (url.slice(0, 5).toLowerCase() !== 'data:') return null
+  const comma = url.indexOf(',')
+  if (comma === -1) return { mediaType: '', base64: false, data: '' }
+  const [mediaType = '', ...parameters] = url.slice(5, comma).toLowerCase().split(';')
+  const base64 = parameters.at(-1)?.trim() === 'base64'
+  return { mediaType: mediaType.trim(), base64, data: url.slice(comma + 1) }
+}
+
+function webUrl(url: string, path: string): string {
+  if (!/^https?:\/\//i.test(url)) throw inexpressible(path, 'must be an http(s) URL or a data URL')
+  return url
 }

@@ -7,9 +7,9 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
-import type { WireBlock } from './parts.ts'
+import type { WireBlock } from './input.ts'
 
 export interface Toolbox {
   readonly tools: readonly WireBlock[]
@@ -19,7 +19,7 @@ export interface Toolbox {
 }
 
 /** A tool of the request, and how errors name it. */
-export interface NamedTool {
+export interface LocatedTool {
   readonly tool: Tool
   readonly path: string
 }
@@ -43,7 +43,7 @@ const HOSTED: ReadonlyMap<string, Translator> = new Map([
 ])
 
 /** @throws GatewayError `unprocessable` naming the tool that cannot be expressed */
-export function toolbox(request: ResponsesRequest, given: readonly NamedTool[], strict: boolean): Toolbox {
+export function toolbox(request: ResponsesRequest, given: readonly LocatedTool[], strict: boolean): Toolbox {
   const choice = request.tool_choice
   const allowed =
     typeof choice === 'object' && choice.type === 'allowed_tools' ? listOrEmpty(choice.tools) : null

@@ -1,7 +1,8 @@
 /** Function calls of one Gemini reply: whole, or with arguments that come in pieces over several chunks. Hot path. */
+
+import { GatewayError } from '../../errors.ts'
 import type { Delta, ItemStart } from '../format.ts'
-import { filled, type Json, jsonText, record } from '../json.ts'
-import { PartialArguments } from './partial-arguments.ts'
+import { filled, type Json, jsonText, record, records } from '../json.ts'
 
 export class GeminiCalls {
   readonly #emit: (delta: Delta) => void
@@ -55,4 +56,97 @@ export class GeminiCalls {
     args.pieces(call['partialArgs'])
     if (call['willContinue'] !== true) this.close('completed')
   }
+}
+
+// Arguments in pieces
+
+/** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
+const DEPTH_MAX = 64
+
+type Container = Record<string, unknown> | unknown[]
+
+export class PartialArguments {
+  readonly #root: Record<string, unknown> = Object.create(null)
+
+  /** `args`, where a call brings some of its arguments whole. */
+  whole(args: Json): void {
+    for (const [key, value] of Object.entries(args)) this.#root[key] = value
+  }
+
+  /** @throws GatewayError when a piece has no place: a call must not run without a part of its arguments. */
+  pieces(partialArgs: unknown): void {
+    for (const piece of records(partialArgs)) {
+      const path = pathOf(filled(piece['jsonPath']))
+      if (path === null || !place(this.#root, path, piece)) {
+        throw new GatewayError(
+          'provider_unavailable',
+          'The provider sent a function call that cannot be read',
+        )
+      }
+    }
+  }
+
+  toJSON(): Readonly<Record<string, unknown>> {
+    return this.#root
+  }
+}
+
+/** `$.a.b[0]['c d']` as `['a', 'b', 0, 'c d']`; null when it is no such path. */
+function pathOf(text: string | null): readonly (string | number)[] | null {
+  if (text === null || !text.startsWith('$')) return null
+  const path: (string | number)[] = []
+  const step = /\.([^.[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]/y
+  step.lastIndex = 1
+  while (step.lastIndex < text.length) {
+    const found = step.exec(text)
+    if (found === null || path.length === DEPTH_MAX) return null
+    const quoted = found[3] ?? found[4]
+    if (found[2] !== undefined) path.push(Number(found[2]))
+    else path.push(quoted === undefined ? (found[1] ?? '') : quoted.replace(/\\(.)/g, '$1'))
+  }
+  return path.length === 0 ? null : path
+}
+
+/** False when the path does not fit what is there. */
+function place(root: Container, path: readonly (string | number)[], piece: Json): boolean {
+  let at: Container = root
+  for (const [depth, step] of path.entries()) {
+    if (!fits(at, step)) return false
+    const next = path[depth + 1]
+    const present = read(at, step)
+    if (next === undefined) {
+      write(at, step, merged(present, piece))
+      return true
+    }
+    if (typeof present === 'object' && present !== null) {
+      at = present as Container
+    } else {
+      const made: Container = typeof next === 'number' ? [] : Object.create(null)
+      write(at, step, made)
+      at = made
+    }
+  }
+  return false
+}
+
+function fits(at: Container, step: string | number): boolean {
+  return Array.isArray(at) ? typeof step === 'number' && step <= at.length : typeof step === 'string'
+}
+
+function read(at: Container, step: string | number): unknown {
+  return Object.hasOwn(at, step) ? (at as Record<string | number, unknown>)[step] : undefined
+}
+
+function write(at: Container, step: string | number, value: unknown): void {
+  // Also for `__proto__`: an own property, whatever the container is.
+  Object.defineProperty(at, step, { value, writable: true, enumerable: true, configurable: true })
+}
+
+function merged(present: unknown, piece: Json): unknown {
+  if (typeof piece['stringValue'] === 'string') {
+    return typeof present === 'string' ? present + piece['stringValue'] : piece['stringValue']
+  }
+  if (typeof piece['numberValue'] === 'number') return piece['numberValue']
+  if (typeof piece['boolValue'] === 'boolean') return piece['boolValue']
+  return 'nullValue' in piece ? null : present
 }

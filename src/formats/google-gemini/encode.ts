@@ -4,12 +4,11 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { inexpressible } from '../inexpressible.ts'
 import { filled, type Json, record, strings } from '../json.ts'
 import { encodeContents } from './input.ts'
-import { isSigning, modelPath } from './model.ts'
-import { thinkingConfig } from './thinking.ts'
+import { isSigning, modelPath, thinkingConfig } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** @throws GatewayError `unprocessable`, with the path of what Gemini cannot express. */

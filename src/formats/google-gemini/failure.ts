@@ -1,10 +1,10 @@
 /**
  * Errors as the Gemini API tells them: `{error: {code, status, message, details}}`, alone, in an array, under a
- * status of its own or under 200 inside a stream. Pure. Which failure they become is decided in `provider-failure.ts`.
+ * status of its own or under 200 inside a stream. Pure. Which failure they become is decided in `formats/failure.ts`.
  */
 import { GatewayError } from '../../errors.ts'
+import { providerFailure, tidyMessage } from '../failure.ts'
 import { count, filled, type Json, parsedJson, record, records } from '../json.ts'
-import { providerFailure, tidyMessage } from '../provider-failure.ts'
 
 /** A longer wait than a day is no hint any more. */
 const RETRY_MAX_SECONDS = 86_400

@@ -2,7 +2,11 @@
  * What the name of a Gemini model decides: the path it is called at and the settings of thinking it knows. Pure.
  * Generations differ in their API, and the name is all that tells them apart; what differs is rows here.
  */
-import { inexpressible } from '../inexpressible.ts'
+
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
+import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 
 /** First segments of full resource names, which an operator may configure instead of the plain model name. */
 const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
@@ -34,10 +38,10 @@ export function modelPath(name: string): string {
   return resource ? `/${path}` : `/models/${path}`
 }
 
-export type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
+type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
 
 /** How a model's thinking is set: by a level out of a list, or by a budget in tokens. */
-export type Thinking =
+type Thinking =
   | { readonly by: 'level'; readonly levels: readonly ThinkingLevel[] }
   | { readonly by: 'budget'; readonly minTokens: number; readonly maxTokens: number }
 
@@ -62,4 +66,64 @@ export function thinkingOf(model: string): Thinking {
  */
 export function isSigning(model: string): boolean {
   return thinkingOf(model).by === 'level'
+}
+
+// Thinking
+
+/** The level nearest to an effort. */
+const LEVEL_OF: Readonly<Record<Effort, ThinkingLevel>> = {
+  max: 'HIGH',
+  xhigh: 'HIGH',
+  high: 'HIGH',
+  medium: 'MEDIUM',
+  low: 'LOW',
+  minimal: 'MINIMAL',
+}
+
+const LEVELS: readonly ThinkingLevel[] = ['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']
+
+/** Budget-style models are not asked to think in fewer tokens than this; documented with the shares. */
+const BUDGET_FLOOR_TOKENS = 1024
+/** What the models with a budget can write at most, where the endpoint does not say. */
+const OUTPUT_TOKENS = 65_536
+
+/** Null when the request leaves thinking to the model. */
+export function thinkingConfig(
+  request: ResponsesRequest,
+  endpoint: Endpoint,
+): Readonly<Record<string, unknown>> | null {
+  const reasoning = request.reasoning
+  if (reasoning == null) return null
+  const maxTokens = reasoning.max_tokens ?? null
+  const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
+  // Models that cannot stop thinking refuse this themselves, with a message that says so.
+  if (effort === 'none' || reasoning.enabled === false || maxTokens === 0) return { thinkingBudget: 0 }
+  if (effort === null && maxTokens === null)
+    return reasoning.summary == null ? null : { includeThoughts: true }
+
+  const thinking = thinkingOf(endpoint.upstreamModel)
+  const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? OUTPUT_TOKENS
+  if (thinking.by === 'level') {
+    const wanted = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
+    return { includeThoughts: true, thinkingLevel: nearest(wanted, thinking.levels) }
+  }
+  const share = effort === null ? 0 : EFFORT_SHARES[effort]
+  const wanted = maxTokens ?? Math.max(Math.floor(limit * share), BUDGET_FLOOR_TOKENS)
+  // Thoughts count against the output limit, so they must leave room for an answer.
+  const most = Math.min(thinking.maxTokens, limit - 1)
+  return { includeThoughts: true, thinkingBudget: Math.max(Math.min(wanted, most), thinking.minTokens) }
+}
+
+function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
+  const share = tokens / limit
+  if (share <= EFFORT_SHARES.minimal) return 'MINIMAL'
+  if (share <= EFFORT_SHARES.low) return 'LOW'
+  return share <= EFFORT_SHARES.medium ? 'MEDIUM' : 'HIGH'
+}
+
+/** The level nearest to the wanted one; of two equally near, the one that thinks more. */
+function nearest(wanted: ThinkingLevel, offered: readonly ThinkingLevel[]): ThinkingLevel {
+  const at = LEVELS.indexOf(wanted)
+  const distance = (level: ThinkingLevel) => Math.abs(LEVELS.indexOf(level) - at)
+  return offered.reduce((best, level) => (distance(level) <= distance(best) ? level : best))
 }

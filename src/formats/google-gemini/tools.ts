@@ -5,7 +5,7 @@
  */
 import type { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 import { filled, type Json, record, strings } from '../json.ts'
 import { isSigning } from './model.ts'
 

@@ -4,20 +4,18 @@
  * transcript becomes text. The last finish reason and the last usage win; both may be told early or twice.
  */
 import { GatewayError } from '../../errors.ts'
+import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { filled, type Json, list, parsedFrame, record } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
-import { oneMore } from '../reply-bounds.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
-import { ChatMessage, says } from './message.ts'
-import { ChatReasoning, thinkingTexts } from './reasoning.ts'
+import { ChatReasoning, ChatText, says, thinkingTexts } from './message.ts'
 import { chatUsage, finishOf } from './usage.ts'
 
 export class ChatDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
-  readonly #message: ChatMessage
+  readonly #message: ChatText
   readonly #reasoning: ChatReasoning
   readonly #calls: ChatCalls
   readonly #hosted: ChatHosted
@@ -43,7 +41,7 @@ export class ChatDecoder implements Decoder {
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
     const next = () => this.#nextItem()
-    this.#message = new ChatMessage(emit, next, () => this.#reasoning.close())
+    this.#message = new ChatText(emit, next, () => this.#reasoning.close())
     this.#reasoning = new ChatReasoning(emit, next, () => this.#message.close())
     this.#calls = new ChatCalls(emit, next)
     this.#hosted = new ChatHosted(emit, next)

@@ -5,10 +5,10 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
-import { nearestEffort } from '../effort.ts'
+import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { inexpressible } from '../inexpressible.ts'
 import { isDeclared } from '../outgoing.ts'
+import { nearestEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 

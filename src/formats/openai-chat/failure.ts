@@ -4,8 +4,8 @@
  * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
  */
 import type { GatewayError } from '../../errors.ts'
+import { type ProviderError, providerFailure } from '../failure.ts'
 import { filled, type Json, list, parsedJson, record } from '../json.ts'
-import { type ProviderError, providerFailure } from '../provider-failure.ts'
 
 /** What an error's kind says about its status when no status is told: errors inside a stream often have none. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([

@@ -4,10 +4,11 @@
  */
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { type Json, list, record } from '../json.ts'
+import { filled, type Json, list, record } from '../json.ts'
+import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
 
-export class ChatMessage {
+export class ChatText {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
   /** Called before anything is written: reasoning ends there. */
@@ -123,4 +124,184 @@ export function says(delta: Json): boolean {
     const value = delta[name]
     return typeof value === 'string' || Array.isArray(value) ? value.length > 0 : record(value) !== null
   })
+}
+
+// Reasoning
+
+interface Open {
+  readonly item: number
+  readonly id: string | null
+  /** Next part of each form, and the provider's index of the part being written. */
+  textPart: number
+  textIndex: unknown
+  summaryPart: number
+  summaryIndex: unknown
+  /** Signed or encrypted: nothing more belongs to this item. */
+  sealed: boolean
+  fields: Record<string, unknown> | null
+}
+
+export class ChatReasoning {
+  readonly #emit: (delta: Delta) => void
+  readonly #nextItem: () => number
+  /** Called before an item with words begins: what is being written ends there. */
+  readonly #beforeWords: () => void
+  #open: Open | null = null
+  readonly #ids = new Set<string>()
+  /** All that was said, to recognise the same text under another name. */
+  #said = ''
+  #source: 'plain' | 'details' | null = null
+
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, beforeWords: () => void) {
+    this.#emit = emit
+    this.#nextItem = nextItem
+    this.#beforeWords = beforeWords
+  }
+
+  /** Takes the reasoning fields of a delta or message. True when there was something in them. */
+  take(message: Json): boolean {
+    const details = list(message['reasoning_details'])
+    let found = false
+    let worded = false
+    if (details !== null) {
+      for (let at = 0; at < details.length; at++) {
+        const detail = record(details[at])
+        if (detail === null) continue
+        const taken = this.#detail(detail, details, at)
+        if (taken !== 'nothing') found = true
+        if (taken === 'words') worded = true
+      }
+    }
+    if (worded) return true
+    return this.text(filled(message['reasoning_content']) ?? filled(message['reasoning'])) || found
+  }
+
+  /** Takes raw thinking text that has no details. */
+  text(text: string | null): boolean {
+    if (text === null) return false
+    if (this.#known(text, 'plain')) return true
+    this.#say('text', text, 'plain', this.#unsealed() ?? this.#next(null, null))
+    return true
+  }
+
+  /** A signature that stands beside the content, not inside the reasoning. */
+  signature(signature: string, format: ReasoningFormat): void {
+    this.#source ??= 'plain'
+    this.#seal(this.#unsigned('signature', signature, null, format), 'signature', signature)
+  }
+
+  close(): void {
+    const open = this.#open
+    if (open === null) return
+    this.#open = null
+    this.#emit({ kind: 'close', item: open.item, fields: open.fields })
+  }
+
+  #detail(detail: Json, all: readonly unknown[], at: number): 'words' | 'seal' | 'nothing' {
+    const isSummary = detail['type'] === 'reasoning.summary'
+    const text = filled(isSummary ? detail['summary'] : detail['text'])
+    const signature = filled(detail['signature'])
+    const data = detail['type'] === 'reasoning.encrypted' ? filled(detail['data']) : null
+    if (text === null && signature === null && data === null) return 'nothing'
+    const id = filled(detail['id'])
+    const format = filled(detail['format'])
+    if (text !== null && !this.#known(text, 'details')) {
+      const open = this.#unsealed() ?? this.#next(id ?? idAhead(all, at), format)
+      const index = detail['index'] ?? null
+      if (isSummary) {
+        if (open.summaryPart === -1 || open.summaryIndex !== index) open.summaryPart++
+        open.summaryIndex = index
+      } else {
+        if (open.textPart === -1 || open.textIndex !== index) open.textPart++
+        open.textIndex = index
+      }
+      this.#say(isSummary ? 'summary' : 'text', text, 'details', open)
+    }
+    this.#source = 'details'
+    if (signature !== null)
+      this.#seal(this.#unsigned('signature', signature, id, format), 'signature', signature, detail)
+    if (data !== null)
+      this.#seal(this.#unsigned('encrypted_content', data, id, format), 'encrypted_content', data, detail)
+    return text === null ? 'seal' : 'words'
+  }
+
+  /** Whether this text, told under another name than before, is what was said already. */
+  #known(text: string, source: 'plain' | 'details'): boolean {
+    return this.#source !== null && this.#source !== source && text === this.#said
+  }
+
+  #say(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
+    if (form === 'text' && open.textPart === -1) open.textPart = 0
+    this.#said += text
+    this.#source = source
+    const part = form === 'text' ? open.textPart : open.summaryPart
+    this.#emit({ kind: 'reasoning', item: open.item, form, part, text })
+  }
+
+  /** The open item, unless it takes no more words. */
+  #unsealed(): Open | null {
+    return this.#open === null || this.#open.sealed ? null : this.#open
+  }
+
+  /** Another item for more words. */
+  #next(id: string | null, format: string | null): Open {
+    this.#beforeWords()
+    return this.#begin(id, format)
+  }
+
+  /** The item that a signature or encrypted part belongs to: the open one unless it holds another already. */
+  #unsigned(field: string, value: string, id: string | null, format: string | null): Open {
+    const held = this.#open?.fields?.[field]
+    if (this.#open !== null && (held === undefined || held === value)) return this.#open
+    return this.#begin(id, format)
+  }
+
+  #begin(id: string | null, format: string | null): Open {
+    this.close()
+    // An id said twice would make two items one.
+    const own = id === null || this.#ids.has(id) ? null : id
+    if (own !== null) this.#ids.add(own)
+    const open: Open = {
+      item: this.#nextItem(),
+      id: own,
+      textPart: -1,
+      textIndex: null,
+      summaryPart: -1,
+      summaryIndex: null,
+      sealed: false,
+      fields: null,
+    }
+    this.#open = open
+    const start = { type: 'reasoning' as const, id: own, format: reasoningFormat(format) }
+    this.#emit({ kind: 'open', item: open.item, start })
+    return open
+  }
+
+  #seal(open: Open, field: string, value: string, detail?: Json): void {
+    open.sealed = true
+    open.fields ??= {}
+    open.fields[field] = value
+    const format = filled(detail?.['format'])
+    if (format !== null) open.fields['format'] = format
+    const id = filled(detail?.['id'])
+    // The encrypted part is bound to this id, which came too late to be the item's.
+    if (id !== null && id !== open.id) open.fields['detail_id'] = id
+  }
+}
+
+/** The id of the item that the details from `at` on make: often only its last, encrypted part carries it. */
+function idAhead(details: readonly unknown[], at: number): string | null {
+  for (let next = at; next < details.length; next++) {
+    const detail = record(details[next])
+    const id = filled(detail?.['id'])
+    if (id !== null) return id
+    if (filled(detail?.['signature']) !== null || filled(detail?.['data']) !== null) return null
+  }
+  return null
+}
+
+/** Texts of a thinking part: a string, or a list of `{type:"text", text}`. */
+export function thinkingTexts(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [value]
+  return (list(value) ?? []).map(part => filled(record(part)?.['text'])).filter(text => text !== null)
 }

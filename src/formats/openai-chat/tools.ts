@@ -5,7 +5,7 @@
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import type { Quirk } from '../../providers/provider.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 
 interface ChatTools {
   readonly tools: readonly Record<string, unknown>[]

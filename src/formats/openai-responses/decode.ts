@@ -4,15 +4,13 @@
  * by its `output_index`, and the final object only adds what no event has told.
  */
 import { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { filled, isRecord, type Json, parsedFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
-import type { ReasoningFormat } from '../reasoning-format.ts'
+import type { ReasoningFormat } from '../reasoning.ts'
 import { tellsError, toldFailure } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
-import { type Form, formOf } from './item-parts.ts'
-import { isAgain, NO_INDEX, outputIndex, SlotLookup } from './lookup.ts'
-import { type Slot, Slots, startType } from './slots.ts'
+import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
 import { finishOf, usageOf } from './usage.ts'
 
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
@@ -279,4 +277,83 @@ function parse(data: string): Json {
   const value = parsedFrame(data)
   if (isRecord(value)) return value
   throw toldFailure(value, null)
+}
+
+// Lookup of items
+
+/** Items of providers that tell no output index are known by id alone. */
+const NO_INDEX = -1
+
+class SlotLookup {
+  readonly #slots: Slots
+  /** By the provider's output index: the item that events of this index are about now. */
+  readonly #byIndex = new Map<number, Slot>()
+  #latest: Slot | null = null
+
+  constructor(slots: Slots) {
+    this.#slots = slots
+  }
+
+  add(slot: Slot, index: number): void {
+    if (index !== NO_INDEX) this.#byIndex.set(index, slot)
+    this.#latest = slot
+  }
+
+  at(index: number): Slot | null {
+    return this.#byIndex.get(index) ?? null
+  }
+
+  find(event: Json): Slot | null {
+    const index = outputIndex(event)
+    if (index !== NO_INDEX) return this.at(index)
+    const id = filled(event['item_id'])
+    return id === null ? this.#latest : this.#slots.byId(id)
+  }
+
+  /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
+  current(event: Json, type: Slot['type']): Slot | null {
+    const latest = this.#latest
+    return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
+  }
+
+  /**
+   * For each final item the streamed one it repeats, if any: by id, else by call id, else by position, else the
+   * first of its type that is left. In this order, so that ids that changed never hide an item and none is told twice.
+   */
+  match(finals: readonly Json[]): readonly (Slot | undefined)[] {
+    const slots = this.#slots.all
+    const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
+    const left = new Set(slots)
+    const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
+      finals.forEach((final, at) => {
+        if (matches[at] !== undefined || left.size === 0) return
+        const slot = choose(final, at)
+        if (slot === undefined || !left.has(slot) || slot.type !== startType(final)) return
+        if (slot.type === 'hosted' && slot.form['type'] !== final['type']) return
+        matches[at] = slot
+        left.delete(slot)
+      })
+    }
+    const ids = new Map(slots.flatMap(slot => (slot.id === null ? [] : [[slot.id, slot] as const])))
+    const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
+    pass(final => ids.get(filled(final['id']) ?? ''))
+    pass(final => calls.get(filled(final['call_id']) ?? ''))
+    pass((_, at) => this.#byIndex.get(at))
+    const byKind = Map.groupBy(left, slot => kindOf(slot.type, slot.form))
+    pass(final => byKind.get(kindOf(startType(final), final))?.shift())
+    return matches
+  }
+}
+
+function outputIndex(event: Json): number {
+  return wholeNumber(event['output_index']) ?? NO_INDEX
+}
+
+/** True when an item is the known one, announced once more. */
+function isAgain(known: Slot, item: Json): boolean {
+  return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
+}
+
+function kindOf(type: Slot['type'] | null, form: Json): string {
+  return `${type} ${form['type'] ?? 'message'}`
 }

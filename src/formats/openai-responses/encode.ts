@@ -4,10 +4,10 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { isUnknownField } from '../outgoing.ts'
+import { nearestEffort } from '../reasoning.ts'
 import { wireInput } from './input.ts'
 import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
 

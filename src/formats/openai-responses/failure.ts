@@ -3,8 +3,8 @@
  * in a failed response, or as a JSON body under status 200. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../failure.ts'
 import { filled, isRecord, type Json, parsedJson, recordOrEmpty, records } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
 
 /** What a code means when no HTTP status came with it. */
 const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([

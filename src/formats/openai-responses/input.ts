@@ -10,9 +10,8 @@
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
-import { reasoningFormat } from '../reasoning-format.ts'
-import { callIdOf, isOurs, isSpentElsewhere, refusedItem, replayedCall } from '../replayed.ts'
-import { ownReasoning } from './own-reasoning.ts'
+import { callIdOf, isOurs, isSpentElsewhere, refusedItem, replayedCall } from '../outgoing.ts'
+import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { wireTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]

@@ -104,3 +104,21 @@ export function providerFailure(error: ProviderError): GatewayError {
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)
   return new GatewayError(code, message, { metadata })
 }
+
+// Requests that a format cannot express
+
+/** `path` names the field as the caller sent it, e.g. `input[2].content[0]`. */
+export function inexpressible(path: string, why: string): GatewayError {
+  return new GatewayError('unprocessable', `${path}: ${why}`)
+}
+
+// Bounds of a reply
+
+/** Items of one reply, and parts of all its messages; the longest replies seen have some hundreds. */
+export const ITEMS_MAX = 4_096
+
+/** Passes on the number of things so far when one more is allowed. @throws GatewayError `provider_unavailable`. */
+export function oneMore(count: number, things: string): number {
+  if (count < ITEMS_MAX) return count
+  throw new GatewayError('provider_unavailable', `The provider sent too many ${things}`)
+}
