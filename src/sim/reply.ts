@@ -1,4 +1,5 @@
 /** What the simulated model says, before any format. Pure; long texts are made while they are sent. */
+import type { SimAsk } from './ask.ts'
 
 /** Text in the pieces in which it is streamed. */
 export interface Pieces {
@@ -16,16 +17,16 @@ export type ReplyPart =
   /** `pieces` are the arguments (JSON), or the input of a custom tool. */
   | { readonly kind: 'call'; readonly name: string; readonly custom: boolean; readonly pieces: Pieces }
 
-export type ReplyFinish = 'stop' | 'calls' | 'length' | 'refusal'
+type ReplyFinish = 'stop' | 'calls' | 'length' | 'refusal'
 
-export interface Reply {
+export interface SimReply {
   readonly parts: readonly ReplyPart[]
   readonly finish: ReplyFinish
   /** Milliseconds before each token. */
   readonly paceMs: number
 }
 
-export interface Tally {
+interface Tally {
   readonly input: number
   readonly output: number
   readonly reasoning: number
@@ -75,7 +76,7 @@ export function wholeText(pieces: Pieces): string {
 }
 
 /** The reply cut after `maxTokens` tokens, with the finish that says so. A call is not cut in the middle. */
-export function limited(reply: Reply, maxTokens: number | null): Reply {
+export function limited(reply: SimReply, maxTokens: number | null): SimReply {
   if (maxTokens === null || tokensOf(reply) <= maxTokens) return reply
   const parts: ReplyPart[] = []
   let left = maxTokens
@@ -100,12 +101,12 @@ function taken(pieces: Pieces, tokens: number): Pieces {
   }
 }
 
-function tokensOf(reply: Reply): number {
+function tokensOf(reply: SimReply): number {
   return reply.parts.reduce((sum, part) => sum + part.pieces.tokens, 0)
 }
 
 /** Token counts as they are billed. */
-export function tallyOf(reply: Reply, inputTokens: number): Tally {
+export function tallyOf(reply: SimReply, inputTokens: number): Tally {
   const reasoning = reply.parts
     .filter(part => part.kind === 'reasoning')
     .reduce((sum, part) => sum + part.pieces.tokens, 0)
@@ -113,6 +114,69 @@ export function tallyOf(reply: Reply, inputTokens: number): Tally {
 }
 
 /** A reply of one text. */
-export function saying(text: string, paceMs = 0): Reply {
+export function saying(text: string, paceMs = 0): SimReply {
   return { parts: [{ kind: 'text', pieces: piecesOf(text) }], finish: 'stop', paceMs }
+}
+
+// Speakers
+
+/** `token`: one piece of content; `finish`: says how the reply ended; `open`, `close`: everything around. */
+export interface Frame {
+  readonly kind: 'open' | 'token' | 'close' | 'finish'
+  /** With its line ends and closing blank line. */
+  readonly text: string
+}
+
+export interface Speech {
+  readonly ask: SimAsk
+  readonly reply: SimReply
+  readonly tally: Tally
+  /** Random part of the reply's ids. */
+  readonly id: string
+  readonly createdSeconds: number
+}
+
+export interface Trouble {
+  /** HTTP status; inside a stream the status it would have had. */
+  readonly status: number
+  readonly message: string
+}
+
+export interface Speaker {
+  frames(speech: Speech): Iterable<Frame>
+  whole(speech: Speech): unknown
+  /** The document without any word about how it ended. */
+  unfinished(speech: Speech): unknown
+  failure(trouble: Trouble): unknown
+  /** `framesBefore` counts what was streamed so far, for formats that number their events. */
+  failureFrame(trouble: Trouble, framesBefore: number): string
+}
+
+/** An event with a name. */
+export function namedFrame(kind: Frame['kind'], event: string, data: unknown): Frame {
+  return { kind, text: `event: ${event}\ndata: ${JSON.stringify(data)}\n\n` }
+}
+
+/** An event without a name. */
+export function plainFrame(kind: Frame['kind'], data: unknown): Frame {
+  return { kind, text: `data: ${JSON.stringify(data)}\n\n` }
+}
+
+/** How OpenAI-shaped errors call a status. */
+export function openaiError({ status, message }: Trouble): { error: Record<string, unknown> } {
+  const { type, code } = OPENAI_ERRORS[status] ?? {
+    type: status < 500 ? 'invalid_request_error' : 'server_error',
+    code: null,
+  }
+  return { error: { message, type, param: null, code } }
+}
+
+const OPENAI_ERRORS: Readonly<Record<number, { type: string; code: string | null }>> = {
+  401: { type: 'invalid_request_error', code: 'invalid_api_key' },
+  403: { type: 'permission_error', code: null },
+  404: { type: 'invalid_request_error', code: 'model_not_found' },
+  429: { type: 'requests', code: 'rate_limit_exceeded' },
+  500: { type: 'server_error', code: 'server_error' },
+  503: { type: 'server_error', code: 'service_unavailable' },
+  529: { type: 'server_error', code: 'overloaded' },
 }

@@ -13,17 +13,13 @@ import {
 import type { AddressInfo, Socket } from 'node:net'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import { type Ask, READERS, type SimFormat } from './ask.ts'
-import { behaviourOf } from './behaviours.ts'
-import { embeddingsReply } from './embeddings.ts'
-import { hasKey, parsedObject, readBody, targetOf } from './incoming.ts'
-import { type Fields, textOf } from './loose.ts'
-import { limited, type Reply, saying, tallyOf } from './reply.ts'
+import { fieldsOf, READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
+import { behaviourOf, embeddingsReply } from './behaviours.ts'
+import { limited, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
 import { chatSpeaker } from './speak-chat.ts'
 import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
 import { responsesSpeaker } from './speak-responses.ts'
-import type { Speaker } from './speaker.ts'
 import { Transmission } from './transmission.ts'
 
 export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
@@ -45,7 +41,7 @@ export interface SimOptions {
 /** A way to misbehave. */
 export interface SimFault {
   /** The proper reply, as far as any of it is sent. */
-  readonly reply: Reply
+  readonly reply: SimReply
   run(transmission: Transmission): Promise<void> | void
 }
 
@@ -61,11 +57,11 @@ export interface SimRequest {
   readonly model: string
   readonly stream: boolean
   readonly headers: IncomingHttpHeaders
-  readonly body: Fields
+  readonly body: SimFields
 }
 
 /** A reply whose client went away before its end. */
-export interface Disconnect {
+interface Disconnect {
   readonly atMs: number
   readonly model: string
   /** The request it belongs to. */
@@ -229,10 +225,10 @@ class Simulation implements Sim {
   }
 }
 
-const NO_ASK: Ask = READERS['openai-chat']({}, { model: '', stream: false })
-const NO_REPLY: Reply = saying('')
+const NO_ASK: SimAsk = READERS['openai-chat']({}, { model: '', stream: false })
+const NO_REPLY: SimReply = saying('')
 
-function speechOf(ask: Ask, reply: Reply, clock: Clock): Transmission['speech'] {
+function speechOf(ask: SimAsk, reply: SimReply, clock: Clock): Transmission['speech'] {
   return {
     ask,
     reply,
@@ -245,4 +241,71 @@ function speechOf(ask: Ask, reply: Reply, clock: Clock): Transmission['speech'] 
 function remember<T>(list: T[], entry: T, keep: number): void {
   list.push(entry)
   if (list.length > keep) list.shift()
+}
+
+// Incoming requests
+
+/** Larger requests are refused with 413. */
+const BODY_MAX_BYTES = 64 * 1024 * 1024
+
+/** What a request is for, as its path says. */
+type SimTarget =
+  | { readonly format: SimFormat; readonly model: string; readonly stream: boolean }
+  | { readonly format: null; readonly embeddings: boolean }
+
+const GEMINI_PATH = /^\/models\/([^/]+):(generateContent|streamGenerateContent)$/
+const PATHS: ReadonlyMap<string, SimFormat> = new Map([
+  ['/responses', 'openai-responses'],
+  ['/chat/completions', 'openai-chat'],
+  ['/messages', 'anthropic-messages'],
+])
+
+export function targetOf(method: string, path: string): SimTarget {
+  const nothing: SimTarget = { format: null, embeddings: false }
+  if (method !== 'POST') return nothing
+  const [bare = '', query = ''] = path.split('?', 2)
+  // Base URLs end in a version at some providers and in none at others.
+  const route = bare.replace(/^\/v1(?:beta)?(?=\/)/, '')
+  const format = PATHS.get(route)
+  if (format !== undefined) return { format, model: '', stream: false }
+  const match = GEMINI_PATH.exec(route)
+  if (match === null) return { format: null, embeddings: route === '/embeddings' }
+  const stream = match[2] === 'streamGenerateContent'
+  if (stream && !query.split('&').includes('alt=sse')) return nothing
+  return { format: 'google-gemini', model: unescaped(match[1] ?? ''), stream }
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function hasKey(headers: IncomingHttpHeaders): boolean {
+  return [headers.authorization, headers['x-api-key'], headers['x-goog-api-key']].some(
+    key => key !== undefined,
+  )
+}
+
+/** The body as text; null when it is too large. */
+export async function readBody(request: IncomingMessage): Promise<string | null> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk)
+  }
+  return bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
+}
+
+/** The JSON object that a text is; null for anything else. */
+export function parsedObject(text: string): SimFields | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return value !== null && typeof value === 'object' && !Array.isArray(value) ? fieldsOf(value) : null
+  } catch {
+    return null
+  }
 }

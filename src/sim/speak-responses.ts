@@ -1,6 +1,13 @@
 /** The Responses format. Pure. */
-import { type ReplyPart, wholeText } from './reply.ts'
-import { type Frame, namedFrame, openaiError, type Speaker, type Speech } from './speaker.ts'
+import {
+  type Frame,
+  namedFrame,
+  openaiError,
+  type ReplyPart,
+  type Speaker,
+  type Speech,
+  wholeText,
+} from './reply.ts'
 
 type Item = Record<string, unknown>
 type Emit = (kind: Frame['kind'], type: string, fields: Record<string, unknown>) => Frame

@@ -4,7 +4,7 @@
  */
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../clock.ts'
-import type { Frame, Speaker, Speech } from './speaker.ts'
+import type { Frame, Speaker, Speech } from './reply.ts'
 
 /** Unpaced frames are joined up to this size: a socket write for each would measure the simulation instead. */
 const BATCH_CHARACTERS = 16 * 1024

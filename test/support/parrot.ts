@@ -7,9 +7,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Config } from '../../src/config/config.ts'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
-import { parsedObject, readBody, targetOf } from '../../src/sim/incoming.ts'
 import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
-import { SPEAKERS } from '../../src/sim/sim.ts'
+import { parsedObject, readBody, SPEAKERS, targetOf } from '../../src/sim/sim.ts'
 
 export const FORMATS: readonly SimFormat[] = [
   'openai-responses',
