@@ -72,7 +72,7 @@ export function remainder(value: Json, without: ReadonlySet<string>, nulls = fal
 }
 
 /** The value that a text is the JSON of; undefined when it is none. */
-export function parsedJson(text: string): unknown {
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -84,7 +84,7 @@ export function parsedJson(text: string): unknown {
  * The value of a frame of a reply.
  * @throws GatewayError `provider_unavailable` when it is no JSON
  */
-export function parsedFrame(data: string): unknown {
+export function parseFrame(data: string): unknown {
   try {
     return JSON.parse(data)
   } catch (cause) {

@@ -173,7 +173,7 @@ interface Replayed {
 }
 
 /** A replayed time as the call that asked for it and its output, in every format's vocabulary; null for the rest. */
-export function replayedCall(item: Replayed, index: number): readonly [Call, Output] | null {
+export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
   if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
   const { datetime, timezone } = item
   const call_id = callIdOf(item, index)
@@ -189,6 +189,6 @@ export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unkno
 }
 
 /** The refusal of an item that must not be left out. */
-export function refusedItem(type: string, path: string): GatewayError {
+export function refuseItem(type: string, path: string): GatewayError {
   return inexpressible(`${path}.type`, `an item ${type} cannot be sent to this provider`)
 }

@@ -52,7 +52,7 @@ export function createCatalog(config: CatalogConfig): Catalog {
   const models = new Map<string, Model>()
   for (const [index, row] of config.models.entries()) {
     const path = `models[${index}]`
-    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `duplicate id ${quoted(row.id)}`)
+    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `duplicate id ${quote(row.id)}`)
     models.set(row.id, modelOf(row, path, providers, config.created ?? 0))
   }
   const modelList = [...models.values()]
@@ -71,7 +71,7 @@ function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
   const seen = new Set<string>()
   for (const [index, row] of config.providers.entries()) {
     const path = `providers[${index}]`
-    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quoted(row.slug)}`)
+    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
     seen.add(row.slug)
     providers.set(row.slug, providerOf(row, path, providers.get(row.slug), onAbort))
   }
@@ -148,10 +148,9 @@ function endpointOf(
   providers: ReadonlyMap<string, Provider>,
 ): Endpoint {
   const provider = providers.get(row.provider)
-  if (provider === undefined)
-    throw new CatalogError(`${path}.provider`, `no provider ${quoted(row.provider)}`)
+  if (provider === undefined) throw new CatalogError(`${path}.provider`, `no provider ${quote(row.provider)}`)
   if (provider.baseUrl === null) {
-    throw new CatalogError(`${path}.provider`, `${quoted(row.provider)} needs a baseUrl under providers`)
+    throw new CatalogError(`${path}.provider`, `${quote(row.provider)} needs a baseUrl under providers`)
   }
   return {
     modelId: model.id,
@@ -190,6 +189,6 @@ function pricingOf(row: PricingRow, path: string): Pricing {
   }
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)
 }

@@ -52,7 +52,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
       model: textOf(body['model']),
       stream: body['stream'] === true,
       said: [{ by: 'system', text: textOf(body['instructions']) }, ...responsesInput(body['input'])],
-      tools: chosen(listOf(body['tools']).flatMap(responsesTool), body['tool_choice']),
+      tools: choose(listOf(body['tools']).flatMap(responsesTool), body['tool_choice']),
       json: jsonFormat(fieldsOf(fieldsOf(body['text'])['format'])),
       maxTokens: numberOf(body['max_output_tokens']),
     }),
@@ -61,7 +61,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
       model: textOf(body['model']),
       stream: body['stream'] === true,
       said: listOf(body['messages']).map(chatMessage),
-      tools: chosen(listOf(body['tools']).flatMap(chatTool), body['tool_choice']),
+      tools: choose(listOf(body['tools']).flatMap(chatTool), body['tool_choice']),
       json: chatJson(fieldsOf(body['response_format'])),
       maxTokens: numberOf(body['max_completion_tokens']) ?? numberOf(body['max_tokens']),
     }),
@@ -73,7 +73,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
         { by: 'system', text: partsText(body['system']) },
         ...listOf(body['messages']).flatMap(anthropicMessage),
       ],
-      tools: chosen(listOf(body['tools']).flatMap(anthropicTool), body['tool_choice']),
+      tools: choose(listOf(body['tools']).flatMap(anthropicTool), body['tool_choice']),
       json: jsonFormat(anthropicFormat(body)),
       maxTokens: numberOf(body['max_tokens']),
     }),
@@ -225,7 +225,7 @@ function geminiTools(body: SimFields): readonly AskedTool[] {
   return allowed.length === 0 ? declared : declared.filter(tool => allowed.includes(tool.name))
 }
 
-function chosen(tools: readonly AskedTool[], choice: unknown): readonly AskedTool[] {
+function choose(tools: readonly AskedTool[], choice: unknown): readonly AskedTool[] {
   const fields = fieldsOf(choice)
   if (choice === 'none' || fields['type'] === 'none') return []
   const name = fields['name'] ?? fieldsOf(fields['function'])['name'] ?? fieldsOf(fields['custom'])['name']

@@ -42,15 +42,15 @@ export const SIM_MODELS = [
 type SimModelName = (typeof SIM_MODELS)[number]['name']
 
 const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly number[]) => SimReply>> = {
-  echo: (ask, [paceMs = 0]) => saying(heard(ask), paceMs),
+  echo: (ask, [paceMs = 0]) => saying(lastText(ask), paceMs),
   write: (_, [tokens = 0, paceMs = 0]) => ({
     parts: [{ kind: 'text', pieces: writtenPieces(tokens) }],
     finish: 'stop',
     paceMs,
   }),
-  call: (ask, [calls = 1]) => called(ask, calls),
-  reason: (ask, [paceMs = 0]) => reasoned(ask, 'text', paceMs),
-  'reason-summary': (ask, [paceMs = 0]) => reasoned(ask, 'summary', paceMs),
+  call: (ask, [calls = 1]) => callTool(ask, calls),
+  reason: (ask, [paceMs = 0]) => reason(ask, 'text', paceMs),
+  'reason-summary': (ask, [paceMs = 0]) => reason(ask, 'summary', paceMs),
   refuse: () => ({
     parts: [{ kind: 'refusal', pieces: piecesOf('I cannot help with that request.') }],
     finish: 'refusal',
@@ -75,7 +75,7 @@ export function behaviourOf(model: string): ((ask: SimAsk) => SimReply) | null {
   return ask => ANSWERS[known.name](ask, numbers)
 }
 
-function heard(ask: SimAsk): string {
+function lastText(ask: SimAsk): string {
   return ask.lastUser === '' ? '(nothing was said)' : ask.lastUser
 }
 
@@ -83,21 +83,21 @@ function firstWord(text: string): string {
   return /[\p{L}\p{N}]+/u.exec(text)?.[0] ?? 'something'
 }
 
-function called(ask: SimAsk, calls: number): SimReply {
+function callTool(ask: SimAsk, calls: number): SimReply {
   const tool = ask.tools[0]
   if (ask.toolOutputs.length > 0) return saying(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
-  if (tool === undefined) return saying('There is no tool that may be called.')
-  const input = tool.custom ? heard(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
+  if (tool === undefined) return saying('There is no tool that may be callTool.')
+  const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }
   return { parts: Array.from({ length: calls }, () => call), finish: 'calls', paceMs: 0 }
 }
 
-function reasoned(ask: SimAsk, form: 'text' | 'summary', paceMs: number): SimReply {
+function reason(ask: SimAsk, form: 'text' | 'summary', paceMs: number): SimReply {
   const thought = `They said something of ${ask.lastUser.length} characters. Repeating it is the right answer.`
   return {
     parts: [
       { kind: 'reasoning', form, pieces: piecesOf(thought) },
-      { kind: 'text', pieces: piecesOf(heard(ask)) },
+      { kind: 'text', pieces: piecesOf(lastText(ask)) },
     ],
     finish: 'stop',
     paceMs,
@@ -106,7 +106,7 @@ function reasoned(ask: SimAsk, form: 'text' | 'summary', paceMs: number): SimRep
 
 function document(ask: SimAsk): string {
   if (ask.json === null || Object.keys(ask.json.schema).length === 0)
-    return JSON.stringify({ answer: heard(ask) })
+    return JSON.stringify({ answer: lastText(ask) })
   return JSON.stringify(exampleOf(ask.json.schema, firstWord(ask.lastUser)))
 }
 
@@ -296,13 +296,16 @@ export function embeddingsReply(model: string, body: SimFields): unknown {
     data: texts.map((text, index) => ({
       object: 'embedding',
       index,
-      embedding: encoded(vectorOf(typeof text === 'string' ? text : JSON.stringify(text), dimensions), body),
+      embedding: encodeVector(
+        vectorOf(typeof text === 'string' ? text : JSON.stringify(text), dimensions),
+        body,
+      ),
     })),
     usage: { prompt_tokens: total, total_tokens: total },
   }
 }
 
-function encoded(vector: Float32Array, body: SimFields): unknown {
+function encodeVector(vector: Float32Array, body: SimFields): unknown {
   return body['encoding_format'] === 'base64'
     ? Buffer.from(vector.buffer).toString('base64')
     : Array.from(vector)

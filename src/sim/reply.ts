@@ -76,19 +76,19 @@ export function wholeText(pieces: Pieces): string {
 }
 
 /** The reply cut after `maxTokens` tokens, with the finish that says so. A call is not cut in the middle. */
-export function limited(reply: SimReply, maxTokens: number | null): SimReply {
+export function limitReply(reply: SimReply, maxTokens: number | null): SimReply {
   if (maxTokens === null || tokensOf(reply) <= maxTokens) return reply
   const parts: ReplyPart[] = []
   let left = maxTokens
   for (const part of reply.parts) {
     if (left <= 0 || (part.kind === 'call' && part.pieces.tokens > left)) break
-    parts.push(part.pieces.tokens <= left ? part : { ...part, pieces: taken(part.pieces, left) })
+    parts.push(part.pieces.tokens <= left ? part : { ...part, pieces: takePieces(part.pieces, left) })
     left -= part.pieces.tokens
   }
   return { ...reply, parts, finish: 'length' }
 }
 
-function taken(pieces: Pieces, tokens: number): Pieces {
+function takePieces(pieces: Pieces, tokens: number): Pieces {
   return {
     tokens,
     *each() {

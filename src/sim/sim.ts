@@ -15,7 +15,7 @@ import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import { fieldsOf, READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
 import { behaviourOf, embeddingsReply } from './behaviours.ts'
-import { limited, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
+import { limitReply, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
 import { chatSpeaker } from './speak-chat.ts'
 import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
@@ -171,7 +171,7 @@ class Simulation implements Sim {
   #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
     const path = request.url ?? '/'
     const target = targetOf(request.method ?? '', path)
-    const body = text === null ? null : parsedObject(text)
+    const body = text === null ? null : parseObject(text)
     const ask = target.format === null || body === null ? null : READERS[target.format](body, target)
     const model = ask?.model ?? textOf(body?.['model'])
     const stream = ask?.stream ?? false
@@ -186,7 +186,7 @@ class Simulation implements Sim {
     const speaker = SPEAKERS[target.format ?? 'openai-chat']
     const behaviour = behaviourOf(model)
     const fault = this.#faultOf(model)
-    const proper = ask === null || behaviour === null ? NO_REPLY : limited(behaviour(ask), ask.maxTokens)
+    const proper = ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
     const said = fault?.reply ?? proper
     const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, this.#clock), response, this.#clock)
     this.#watch(reply, noted)
@@ -272,10 +272,10 @@ export function targetOf(method: string, path: string): SimTarget {
   if (match === null) return { format: null, embeddings: route === '/embeddings' }
   const stream = match[2] === 'streamGenerateContent'
   if (stream && !query.split('&').includes('alt=sse')) return nothing
-  return { format: 'google-gemini', model: unescaped(match[1] ?? ''), stream }
+  return { format: 'google-gemini', model: decodeSegment(match[1] ?? ''), stream }
 }
 
-function unescaped(text: string): string {
+function decodeSegment(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
@@ -301,7 +301,7 @@ export async function readBody(request: IncomingMessage): Promise<string | null>
 }
 
 /** The JSON object that a text is; null for anything else. */
-export function parsedObject(text: string): SimFields | null {
+export function parseObject(text: string): SimFields | null {
   try {
     const value: unknown = JSON.parse(text)
     return value !== null && typeof value === 'object' && !Array.isArray(value) ? fieldsOf(value) : null

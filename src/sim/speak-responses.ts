@@ -29,11 +29,11 @@ export const responsesSpeaker: Speaker = {
     yield emit('open', 'response.in_progress', { response: begun })
     const output: Item[] = []
     for (const plan of plans(speech)) output.push(yield* itemFrames(plan, speech, emit))
-    const ended = finished(speech, output)
+    const ended = finishResource(speech, output)
     yield emit('finish', `response.${ended['status']}`, { response: ended })
   },
   whole: speech =>
-    finished(
+    finishResource(
       speech,
       plans(speech).map(plan => doneItem(plan, speech)),
     ),
@@ -167,7 +167,7 @@ function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech
   }
 }
 
-function finished(speech: Speech, output: readonly Item[]): Item {
+function finishResource(speech: Speech, output: readonly Item[]): Item {
   const { input, output: written, reasoning } = speech.tally
   const cut = speech.reply.finish === 'length'
   return resource(speech, {

@@ -10,7 +10,7 @@ import {
   filled,
   type Json,
   jsonText,
-  parsedJson,
+  parseJson,
   record,
   recordOrEmpty,
   textOrEmpty,
@@ -330,6 +330,6 @@ function keptOf(block: Json): Json {
 export function openCompaction(encryptedContent: unknown): Json | null {
   const sealed = textOrEmpty(encryptedContent)
   if (!sealed.startsWith(MARK)) return null
-  const found = record(parsedJson(Buffer.from(sealed.slice(MARK.length), 'base64url').toString('utf8')))
+  const found = record(parseJson(Buffer.from(sealed.slice(MARK.length), 'base64url').toString('utf8')))
   return found === null ? null : { type: 'compaction', ...keptOf(found) }
 }

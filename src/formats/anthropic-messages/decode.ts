@@ -12,7 +12,7 @@ import {
   filled,
   type Json,
   listOrEmpty,
-  parsedFrame,
+  parseFrame,
   record,
   recordOrEmpty,
   textOrEmpty,
@@ -44,7 +44,7 @@ export class MessageDecoder implements Decoder {
 
   frame(event: string, data: string): void {
     if (this.#finished || event === 'ping' || data === '' || data === '[DONE]') return
-    const frame = parsed(data)
+    const frame = parseBody(data)
     switch (textOrEmpty(frame['type']) || event) {
       case 'content_block_delta':
         this.#blockDelta(frame)
@@ -118,7 +118,7 @@ export class MessageDecoder implements Decoder {
   }
 
   /** A reply whose first frame was lost on the way has begun all the same. */
-  #begun(): void {
+  #ensureStarted(): void {
     if (!this.#started) this.#start({})
   }
 
@@ -146,7 +146,7 @@ export class MessageDecoder implements Decoder {
   }
 
   #open(index: number, block: Json): void {
-    this.#begun()
+    this.#ensureStarted()
     // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
     this.#lastIndex = index
@@ -166,7 +166,7 @@ export class MessageDecoder implements Decoder {
     const type = textOrEmpty(delta['type'])
     let block = this.#blocks.get(index)
     if (block === undefined) {
-      this.#begun()
+      this.#ensureStarted()
       block = impliedBlock(this.#output, type, index) ?? IGNORED
       this.#begin(index, block)
       this.#lastIndex = index
@@ -185,7 +185,7 @@ export class MessageDecoder implements Decoder {
     const native = this.#stopReason
     // Without a stop reason nobody has said that the model was done; end() tells.
     if (native === null) return
-    this.#begun()
+    this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
     this.#hosted.end()
     if (native === 'refusal') this.#refuse()
@@ -211,8 +211,8 @@ export class MessageDecoder implements Decoder {
   }
 }
 
-function parsed(data: string): Json {
-  const value = parsedFrame(data)
+function parseBody(data: string): Json {
+  const value = parseFrame(data)
   const frame = record(value)
   if (frame !== null) return frame
   // A list of errors is how Google's front ends answer; nothing else comes without an object around it.

@@ -52,7 +52,7 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   })
   const last = turns.at(-1)
   const messages =
-    last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimmed(last.content) }] : turns
+    last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimEnd(last.content) }] : turns
 
   const body: WireBlock = { model: endpoint.upstreamModel, max_tokens, messages, ...sampling }
   const put = (name: string, value: unknown): void => {
@@ -90,7 +90,7 @@ function systemPrompt(blocks: readonly WireBlock[]): unknown {
 }
 
 /** A reply that goes on from given words may not begin after white space. */
-function trimmed(content: readonly WireBlock[]): readonly WireBlock[] {
+function trimEnd(content: readonly WireBlock[]): readonly WireBlock[] {
   const end = content.at(-1)
   if (end?.['type'] !== 'text') return content
   return [...content.slice(0, -1), { ...end, text: String(end['text']).trimEnd() }]

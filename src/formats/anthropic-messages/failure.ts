@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'
-import { filled, type Json, listOrEmpty, parsedJson, record, textOrEmpty, wholeNumber } from '../json.ts'
+import { filled, type Json, listOrEmpty, parseJson, record, textOrEmpty, wholeNumber } from '../json.ts'
 
 /** A prompt that is too long has no code of its own; these are the words it is told in. */
 const TOO_LONG =
@@ -35,7 +35,7 @@ export function bodyError(status: number | null, value: unknown): GatewayError |
 
 /** The meaning of a reply with a status other than 2xx. */
 export function messagesFailure(status: number, body: string): GatewayError {
-  const value = parsedJson(body) ?? null
+  const value = parseJson(body) ?? null
   const error = bodyError(status, value)
   if (error !== null) return error
   const fields = record(value)

@@ -9,7 +9,7 @@ import {
   type Json,
   jsonText,
   listOrEmpty,
-  parsedJson,
+  parseJson,
   record,
   recordOrEmpty,
   textOrEmpty,
@@ -190,7 +190,7 @@ class HostedCall implements Block {
   stop(): void {
     if (this.#called) return
     this.#called = true
-    if (this.#json !== '') this.#input = recordOrEmpty(parsedJson(this.#json))
+    if (this.#json !== '') this.#input = recordOrEmpty(parseJson(this.#json))
     if (this.#kind === CODE) {
       const code = codeOf(this.#input)
       this.#progress('code_interpreter_call_code.delta', { delta: code })
@@ -249,7 +249,7 @@ function codeOf(input: Json): string {
 function outputsOf(result: Json | null): Json[] | null {
   if (result === null) return null
   const content = recordOrEmpty(result['content'])
-  const logs = printed(content).map(text => ({ type: 'logs', logs: text }))
+  const logs = printedTexts(content).map(text => ({ type: 'logs', logs: text }))
   const files = listOrEmpty(content['content']).flatMap(file => {
     const id = filled(record(file)?.['file_id'])
     return id === null ? [] : [{ type: 'file', id }]
@@ -257,7 +257,7 @@ function outputsOf(result: Json | null): Json[] | null {
   return [...logs, ...files]
 }
 
-function printed(content: Json): string[] {
+function printedTexts(content: Json): string[] {
   const type = textOrEmpty(content['type'])
   if (type.endsWith('_error'))
     return [[content['error_code'], content['error_message']].map(textOrEmpty).filter(Boolean).join(': ')]

@@ -12,7 +12,7 @@ import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from 
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
-import { isSpent, refusedItem, replayedCall } from '../outgoing.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 import { openCompaction } from './blocks.ts'
 
 export interface WireTurn {
@@ -40,11 +40,11 @@ export function conversation(request: ResponsesRequest): WireConversation {
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
   else
     for (const [index, item] of request.input.entries()) {
-      for (const one of replayedCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
+      for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
     }
   if (writer.turns.length === 0)
     throw inexpressible('input', 'must hold at least one message that is not a system message')
-  return { ...writer, turns: writer.turns.map(ordered) }
+  return { ...writer, turns: writer.turns.map(resultsFirst) }
 }
 
 class Writer {
@@ -110,7 +110,7 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    if (!isSpent(item.type)) throw refusedItem(item.type, path)
+    if (!isSpent(item.type)) throw refuseItem(item.type, path)
   }
 
   #message(
@@ -129,7 +129,7 @@ class Writer {
   }
 
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>, path: string): void {
-    this.#call(item.call_id, item.name, parsedArguments(item.arguments, path), callerOf(item))
+    this.#call(item.call_id, item.name, parseArguments(item.arguments, path), callerOf(item))
   }
 
   #call(callId: string, name: string, input: unknown, more: WireBlock = {}): void {
@@ -153,7 +153,7 @@ class Writer {
 }
 
 /** Results answer the calls of the turn before, so nothing may stand between; otherwise the order stays. */
-function ordered(turn: WireTurn): WireTurn {
+function resultsFirst(turn: WireTurn): WireTurn {
   if (turn.role === 'assistant') return turn
   const isResult = (block: WireBlock): boolean => block['type'] === 'tool_result'
   return {
@@ -167,7 +167,7 @@ function toolUseId(callId: string): string {
   return callId.replace(/[^a-zA-Z0-9_-]/g, '_')
 }
 
-function parsedArguments(json: string, path: string): unknown {
+function parseArguments(json: string, path: string): unknown {
   if (json.trim() === '') return {}
   let value: unknown
   try {
@@ -238,13 +238,13 @@ function partBlocks(part: InputPart | AssistantPart, path: string): WireBlock[] 
   switch (part.type) {
     case 'input_text':
     case 'output_text':
-      return textBlocks(part.text).map(block => marked(block, part))
+      return textBlocks(part.text).map(block => markBlock(block, part))
     case 'refusal':
       return textBlocks(part.refusal)
     case 'input_image':
-      return [marked(imageBlock(part, path), part)]
+      return [markBlock(imageBlock(part, path), part)]
     case 'input_file':
-      return [marked(fileBlock(part, path), part)]
+      return [markBlock(fileBlock(part, path), part)]
     case 'input_audio':
       throw inexpressible(path, 'this provider takes no audio')
     case 'input_video':
@@ -263,7 +263,7 @@ interface CacheMarks {
 }
 
 /** Puts a cache breakpoint where the part had one. */
-function marked(block: WireBlock, part: CacheMarks): WireBlock {
+function markBlock(block: WireBlock, part: CacheMarks): WireBlock {
   const cache = cacheControl(part.cache_control)
   if (cache !== null) return { ...block, cache_control: cache }
   if (part.prompt_cache_breakpoint == null) return block

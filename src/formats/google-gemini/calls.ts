@@ -115,7 +115,7 @@ function place(root: Container, path: readonly (string | number)[], piece: Json)
     const next = path[depth + 1]
     const present = read(at, step)
     if (next === undefined) {
-      write(at, step, merged(present, piece))
+      write(at, step, mergeValue(present, piece))
       return true
     }
     if (typeof present === 'object' && present !== null) {
@@ -142,7 +142,7 @@ function write(at: Container, step: string | number, value: unknown): void {
   Object.defineProperty(at, step, { value, writable: true, enumerable: true, configurable: true })
 }
 
-function merged(present: unknown, piece: Json): unknown {
+function mergeValue(present: unknown, piece: Json): unknown {
   if (typeof piece['stringValue'] === 'string') {
     return typeof present === 'string' ? present + piece['stringValue'] : piece['stringValue']
   }

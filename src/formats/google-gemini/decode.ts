@@ -8,16 +8,16 @@ import { GatewayError } from '../../errors.ts'
 import type { Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
-import { filled, type Json, listOrEmpty, parsedFrame, record, records } from '../json.ts'
+import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../json.ts'
 import { GeminiCalls } from './calls.ts'
-import { errorOf, failureOf, promptBlocked } from './failure.ts'
+import { errorOf, failureOf, promptRefusal } from './failure.ts'
 import {
   Citations,
   CodeRun,
-  codeBegun,
-  imageBegun,
+  codeItem,
+  imageItem,
   type SaidText,
-  searchBegun,
+  searchItem,
   tellImage,
   tellSearch,
 } from './hosted.ts'
@@ -54,7 +54,7 @@ export class GeminiDecoder implements Decoder {
 
   frame(_event: string, data: string): void {
     if (data.trim() === '[DONE]') return
-    const body = parsedFrame(data)
+    const body = parseFrame(data)
     if (!Array.isArray(body)) this.#chunk(body)
     else for (const chunk of body) this.#chunk(chunk)
   }
@@ -125,7 +125,7 @@ export class GeminiDecoder implements Decoder {
     const text = part['text']
     if (typeof text === 'string') {
       if (part['thought'] !== true) return this.#text(text, signature, logprobs)
-      this.#thought(text, signature)
+      this.#think(text, signature)
       return false
     }
     const call = record(part['functionCall'])
@@ -182,7 +182,7 @@ export class GeminiDecoder implements Decoder {
     return true
   }
 
-  #thought(text: string, signature: string | null): void {
+  #think(text: string, signature: string | null): void {
     if (text !== '') {
       this.#interrupt('reasoning')
       this.#reasoning ??= this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
@@ -218,7 +218,7 @@ export class GeminiDecoder implements Decoder {
 
   #executableCode(code: Json, signature: string | null): void {
     this.#interrupt('code')
-    this.#code = new CodeRun(this.#emit, this.#openHosted(codeBegun(code)), signature)
+    this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
     this.#code.code(code)
   }
 
@@ -226,7 +226,7 @@ export class GeminiDecoder implements Decoder {
     if (this.#code === null || this.#code.ran) {
       // The result of code that was not shown.
       this.#interrupt('code')
-      this.#code = new CodeRun(this.#emit, this.#openHosted(codeBegun(result)), null)
+      this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(result)), null)
     }
     this.#finish = null
     this.#code.result(result)
@@ -243,7 +243,7 @@ export class GeminiDecoder implements Decoder {
       return
     }
     this.#interrupt('image')
-    tellImage(this.#emit, this.#openHosted(imageBegun()), type, base64, signature)
+    tellImage(this.#emit, this.#openHosted(imageItem()), type, base64, signature)
   }
 
   /** Another kind of content begins: what was being said before it is complete. */
@@ -287,20 +287,20 @@ export class GeminiDecoder implements Decoder {
     const queries = this.#citations.queries
     if (queries.length > 0) {
       const sources = this.#citations.sources.map(url => ({ type: 'url', url }))
-      this.#searched({ type: 'search', query: queries[0], queries, sources }, true)
+      this.#addSearch({ type: 'search', query: queries[0], queries, sources }, true)
     }
-    for (const [url, opened] of this.#citations.pages) this.#searched({ type: 'open_page', url }, opened)
+    for (const [url, opened] of this.#citations.pages) this.#addSearch({ type: 'open_page', url }, opened)
   }
 
-  #searched(action: Json, succeeded: boolean): void {
-    tellSearch(this.#emit, this.#openHosted(searchBegun(action)), succeeded)
+  #addSearch(action: Json, succeeded: boolean): void {
+    tellSearch(this.#emit, this.#openHosted(searchItem(action)), succeeded)
   }
 }
 
 function refuseBlocked(feedback: Json): void {
   const reason = filled(feedback['blockReason'])
   const message = filled(feedback['blockReasonMessage'])
-  if (reason !== null || message !== null) throw promptBlocked(reason, message)
+  if (reason !== null || message !== null) throw promptRefusal(reason, message)
 }
 
 // The candidate of a chunk

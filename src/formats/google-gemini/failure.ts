@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { providerFailure, tidyMessage } from '../failure.ts'
-import { count, filled, type Json, parsedJson, record, records } from '../json.ts'
+import { count, filled, type Json, parseJson, record, records } from '../json.ts'
 
 /** A longer wait than a day is no hint any more. */
 const RETRY_MAX_SECONDS = 86_400
@@ -53,7 +53,7 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
 
 /** What a reply with a status other than 2xx means; `body` may be anything. */
 export function geminiFailure(status: number, body: string): GatewayError {
-  const parsed = parsedJson(body)
+  const parsed = parseJson(body)
   // A page of HTML says nothing to a caller; a line of text may.
   if (parsed === undefined)
     return providerFailure({ status, code: null, message: /^\s*</.test(body) ? null : body })
@@ -62,7 +62,7 @@ export function geminiFailure(status: number, body: string): GatewayError {
 }
 
 /** The provider refused the prompt before it said anything. */
-export function promptBlocked(reason: string | null, message: string | null): GatewayError {
+export function promptRefusal(reason: string | null, message: string | null): GatewayError {
   const said = message === null ? '' : `: ${tidyMessage(message)}`
   return new GatewayError('content_policy_violation', `The provider blocked the prompt${said}`, {
     metadata: reason === null ? {} : { provider_code: tidyMessage(reason) },

@@ -8,7 +8,7 @@ import type { Delta, HostedStart } from '../format.ts'
 import { count, filled, type Json, listOrEmpty, record, records, strings } from '../json.ts'
 
 /** The item as it begins. Its id is the provider's, where there is one: a later turn repeats it. */
-export function codeBegun(part: Json): HostedStart {
+export function codeItem(part: Json): HostedStart {
   const id = filled(part['id'])
   return {
     type: 'code_interpreter_call',
@@ -75,7 +75,7 @@ export class CodeRun {
   }
 }
 
-export function imageBegun(): HostedStart {
+export function imageItem(): HostedStart {
   return { type: 'image_generation_call', status: 'in_progress', result: null }
 }
 
@@ -94,7 +94,7 @@ export function tellImage(
   emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
 }
 
-export function searchBegun(action: Json): HostedStart {
+export function searchItem(action: Json): HostedStart {
   return { type: 'web_search_call', status: 'in_progress', action }
 }
 

@@ -5,8 +5,8 @@
  */
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'
-import { filled, type Json, parsedJson, record, records } from '../json.ts'
-import { isSpent, refusedItem, replayedCall } from '../outgoing.ts'
+import { filled, type Json, parseJson, record, records } from '../json.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
@@ -30,7 +30,7 @@ export function encodeContents(input: string | readonly InputItem[], signing: bo
     return builder.finished()
   }
   for (const [index, item] of input.entries()) {
-    for (const one of replayedCall(item, index) ?? [item]) builder.item({ ...one }, `input[${index}]`)
+    for (const one of replayAsCall(item, index) ?? [item]) builder.item({ ...one }, `input[${index}]`)
   }
   return builder.finished()
 }
@@ -60,7 +60,7 @@ class Turns {
         this.#reasoning(item)
         break
       case 'function_call':
-        this.#call(item, parsedArguments(String(item['arguments'] ?? '')))
+        this.#call(item, parseArguments(String(item['arguments'] ?? '')))
         break
       case 'custom_tool_call':
         this.#call(item, { input: String(item['input'] ?? '') })
@@ -79,7 +79,7 @@ class Turns {
       case 'configuration_update':
         break
       default:
-        if (!isSpent(type)) throw refusedItem(type, path)
+        if (!isSpent(type)) throw refuseItem(type, path)
     }
   }
 
@@ -142,10 +142,10 @@ class Turns {
       this.add('user', parts)
       return
     }
-    this.add('model', this.#signed(parts))
+    this.add('model', this.#addSignatures(parts))
   }
 
-  #signed(parts: readonly Json[]): readonly Json[] {
+  #addSignatures(parts: readonly Json[]): readonly Json[] {
     const [first, ...rest] = parts
     if (first === undefined || this.#signature === null) return parts
     const signed = { ...first, thoughtSignature: this.#signature }
@@ -246,7 +246,7 @@ function contentPart(part: Json, path: string): Json | null {
 }
 
 /** Gemini wants an object; arguments that are none are kept as text. */
-function parsedArguments(text: string): unknown {
+function parseArguments(text: string): unknown {
   if (text.trim() === '') return {}
   return parsedObject(text) ?? { arguments: text }
 }
@@ -256,7 +256,7 @@ function responseObject(output: string): unknown {
 }
 
 function parsedObject(text: string): Json | null {
-  return record(parsedJson(text))
+  return record(parseJson(text))
 }
 
 // Content parts

@@ -5,7 +5,7 @@
  */
 import { GatewayError } from '../../errors.ts'
 import type { Delta } from '../format.ts'
-import { filled, type Json, jsonText, parsedJson, record } from '../json.ts'
+import { filled, type Json, jsonText, parseJson, record } from '../json.ts'
 
 /** One reply may not hold more: a loop in a model must not become a loop of ours. */
 const CALLS_MAX = 1024
@@ -60,7 +60,7 @@ export class ChatCalls {
       name: filled(body?.['name']),
       input: inputText(isCustom ? body?.['input'] : body?.['arguments']),
     }
-    let call = this.#continued(fragment)
+    let call = this.#findContinued(fragment)
     if (call === null) {
       if (fragment.name === null && fragment.id === null && fragment.input === '') return
       call = this.#begin(fragment, isCustom)
@@ -93,7 +93,7 @@ export class ChatCalls {
   }
 
   /** The call that a fragment continues; null when it begins one. */
-  #continued(fragment: Fragment): Call | null {
+  #findContinued(fragment: Fragment): Call | null {
     const { id, index, name, input } = fragment
     if (id !== null) {
       const same = this.#calls.findLast(call => call.id === id && (index === null || call.index === index))
@@ -154,7 +154,7 @@ function inputText(value: unknown): string {
 
 function complete(input: string): boolean {
   const last = input.trimEnd().at(-1)
-  return (last === '}' || last === ']') && parsedJson(input) !== undefined
+  return (last === '}' || last === ']') && parseJson(input) !== undefined
 }
 
 /** Google signs calls; a later turn must send the signature back. */

@@ -6,7 +6,7 @@
 import { GatewayError } from '../../errors.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
-import { filled, type Json, list, parsedFrame, record } from '../json.ts'
+import { filled, type Json, list, parseFrame, record } from '../json.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
@@ -57,7 +57,7 @@ export class ChatDecoder implements Decoder {
     const body = this.#parse(data)
     const choices = list(body['choices'])
     this.#common(body, choices)
-    if (choices === null || event === 'error' || body['error'] != null) this.#failed(event, body, choices)
+    if (choices === null || event === 'error' || body['error'] != null) this.#throwError(event, body, choices)
     if (choices === null) return
     for (const element of choices) {
       const choice = record(element)
@@ -88,7 +88,7 @@ export class ChatDecoder implements Decoder {
   }
 
   #parse(data: string): Json {
-    const value = parsedFrame(data)
+    const value = parseFrame(data)
     const body = record(value)
     if (body !== null) return body
     const error = errorIn(value)
@@ -140,7 +140,7 @@ export class ChatDecoder implements Decoder {
   }
 
   /** @throws GatewayError when the frame tells an error */
-  #failed(event: string, body: Json, choices: readonly unknown[] | null): void {
+  #throwError(event: string, body: Json, choices: readonly unknown[] | null): void {
     const certain = event === 'error'
     const error = errorIn(body) ?? (certain || choices === null ? bareErrorIn(body, certain) : null)
     if (error !== null) throw providerFailure(error)
@@ -182,12 +182,13 @@ export class ChatDecoder implements Decoder {
   }
 
   #beforeContent(message: Json): void {
-    this.#signed(message)
+    this.#takeSignature(message)
     if (this.#reasoning.take(message)) this.#thought = true
     const executed = list(message['executed_tools'])
     if (executed !== null && executed.length > 0) {
       this.#reasoning.close()
-      for (let at = 0; at < executed.length; at++) this.#hosted.executed(executed[at], at, this.#upstreamId)
+      for (let at = 0; at < executed.length; at++)
+        this.#hosted.takeExecuted(executed[at], at, this.#upstreamId)
     }
     const annotations = list(message['annotations'])
     if (annotations !== null) this.#message.annotate(annotations)
@@ -253,7 +254,7 @@ export class ChatDecoder implements Decoder {
   }
 
   /** Google's signature of the whole message: kept as reasoning without words. */
-  #signed(message: Json): void {
+  #takeSignature(message: Json): void {
     const google = record(record(message['extra_content'])?.['google'])
     const signature = filled(google?.['thought_signature'])
     if (signature === null) return

@@ -5,7 +5,7 @@
  */
 import type { GatewayError } from '../../errors.ts'
 import { type ProviderError, providerFailure } from '../failure.ts'
-import { filled, type Json, list, parsedJson, record } from '../json.ts'
+import { filled, type Json, list, parseJson, record } from '../json.ts'
 
 /** What an error's kind says about its status when no status is told: errors inside a stream often have none. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
@@ -19,7 +19,7 @@ const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
 
 /** What a reply with an error status means. `body` may be anything. */
 export function chatFailure(status: number, body: string): GatewayError {
-  const value = parsed(body)
+  const value = parseBody(body)
   const told = errorIn(value)
   if (told !== null) return providerFailure({ ...told, status })
   const text = body.trim()
@@ -35,10 +35,10 @@ export function errorIn(value: unknown): ProviderError | null {
   const error = body['error']
   const inner = record(error)
   if (inner !== null && Object.keys(inner).length > 0) {
-    return told(inner, inner['message'] ?? inner['detail'] ?? inner['error'], body)
+    return readError(inner, inner['message'] ?? inner['detail'] ?? inner['error'], body)
   }
-  if (filled(error) !== null) return told(body, error, body)
-  if (error === true) return told(body, body['message'] ?? body['detail'], body)
+  if (filled(error) !== null) return readError(body, error, body)
+  if (error === true) return readError(body, body['message'] ?? body['detail'], body)
   return null
 }
 
@@ -50,12 +50,12 @@ export function bareErrorIn(body: Json, certain = false): ProviderError | null {
   const message = body['message'] ?? body['detail'] ?? body['errors']
   const isError = certain || body['object'] === 'error' || body['type'] === 'error'
   if (!isError && (message === undefined || message === null)) return null
-  return told(body, message, body)
+  return readError(body, message, body)
 }
 
 /** Undefined when the body is no JSON; a body that is nothing but an error is brought under `error`. */
-function parsed(body: string): unknown {
-  const value = parsedJson(body)
+function parseBody(body: string): unknown {
+  const value = parseJson(body)
   if (typeof value === 'string') return { error: value }
   const object = record(value)
   if (object === null || errorIn(object) !== null) return value
@@ -63,7 +63,7 @@ function parsed(body: string): unknown {
   return bare === null ? value : { error: { code: bare.code, message: bare.message } }
 }
 
-function told(error: Json, message: unknown, body: Json): ProviderError {
+function readError(error: Json, message: unknown, body: Json): ProviderError {
   const code = word(error['code']) ?? word(error['type']) ?? word(error['status'])
   const kind = word(error['type'])
   return {

@@ -4,7 +4,7 @@
  */
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { countOrZero, filled, type Json, list, listOrEmpty, parsedJson, record, records } from '../json.ts'
+import { countOrZero, filled, type Json, list, listOrEmpty, parseJson, record, records } from '../json.ts'
 
 export class ChatHosted {
   readonly #emit: (delta: Delta) => void
@@ -42,7 +42,7 @@ export class ChatHosted {
   }
 
   /** A tool that the provider ran. A stream tells it twice: when it begins and, with `output`, when it is done. */
-  executed(raw: unknown, position: number, upstreamId: string | null): void {
+  takeExecuted(raw: unknown, position: number, upstreamId: string | null): void {
     const tool = record(raw)
     const kind = filled(tool?.['type'])
     if (tool === null || kind === null) return
@@ -118,7 +118,7 @@ function shapeOf(kind: string): Shape {
 function argument(tool: Json, name: string): string {
   const text = filled(tool['arguments'])
   if (text === null) return ''
-  const value = parsedJson(text)
+  const value = parseJson(text)
   return filled(record(value)?.[name]) ?? filled(value) ?? text
 }
 

@@ -20,7 +20,7 @@ import type { CacheControl } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
-import { isSpent, refusedItem, replayedCall } from '../outgoing.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 
 type Message = Record<string, unknown>
 
@@ -35,7 +35,7 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
   else
     for (const [index, item] of request.input.entries()) {
-      for (const one of replayedCall(item, index) ?? [item]) conversation.item(one, `input[${index}]`)
+      for (const one of replayAsCall(item, index) ?? [item]) conversation.item(one, `input[${index}]`)
     }
   const messages = conversation.finish()
   if (request.cache_control !== undefined && quirks.has('cache-control'))
@@ -114,7 +114,7 @@ class Conversation {
         this.#output(item.call_id, item.output, `${path}.output`)
         return
       default:
-        if (!isSpent(item.type)) throw refusedItem(item.type, path)
+        if (!isSpent(item.type)) throw refuseItem(item.type, path)
     }
   }
 
@@ -319,7 +319,7 @@ function chatPart(part: AssistantPart, path: string): ChatPart {
     case 'refusal':
       return { type: 'text', text: part.refusal }
     case 'input_image': {
-      if (typeof part.image_url !== 'string') throw unsaid(path, 'an image without an image_url')
+      if (typeof part.image_url !== 'string') throw refusePart(path, 'an image without an image_url')
       const detail = part.detail === 'original' ? 'high' : part.detail
       const auto = detail === undefined || detail === null || detail === 'auto'
       return { type: 'image_url', image_url: { url: part.image_url, ...(auto ? {} : { detail }) } }
@@ -334,7 +334,7 @@ function chatPart(part: AssistantPart, path: string): ChatPart {
     case 'input_video':
       return { type: 'video_url', video_url: { url: part.video_url } }
     default:
-      throw unsaid(path, 'this kind of content part')
+      throw refusePart(path, 'this kind of content part')
   }
 }
 
@@ -343,7 +343,7 @@ function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string
   const inline = url?.startsWith('data:') === true ? url : null
   const data = part.file_data ?? inline
   if (typeof data !== 'string' && typeof part.file_id !== 'string') {
-    throw unsaid(path, url === null ? 'a file without data' : 'a file by its address')
+    throw refusePart(path, url === null ? 'a file without data' : 'a file by its address')
   }
   return {
     ...(typeof part.filename === 'string' ? { filename: part.filename } : {}),
@@ -351,6 +351,6 @@ function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string
   }
 }
 
-function unsaid(path: string, what: string): GatewayError {
+function refusePart(path: string, what: string): GatewayError {
   return inexpressible(path, `${what} cannot be sent to this provider`)
 }

@@ -179,15 +179,15 @@ export class ChatReasoning {
   /** Takes raw thinking text that has no details. */
   text(text: string | null): boolean {
     if (text === null) return false
-    if (this.#known(text, 'plain')) return true
-    this.#say('text', text, 'plain', this.#unsealed() ?? this.#next(null, null))
+    if (this.#isKnown(text, 'plain')) return true
+    this.#say('text', text, 'plain', this.#openForWords() ?? this.#next(null, null))
     return true
   }
 
   /** A signature that stands beside the content, not inside the reasoning. */
   signature(signature: string, format: ReasoningFormat): void {
     this.#source ??= 'plain'
-    this.#seal(this.#unsigned('signature', signature, null, format), 'signature', signature)
+    this.#seal(this.#openForSeal('signature', signature, null, format), 'signature', signature)
   }
 
   close(): void {
@@ -205,8 +205,8 @@ export class ChatReasoning {
     if (text === null && signature === null && data === null) return 'nothing'
     const id = filled(detail['id'])
     const format = filled(detail['format'])
-    if (text !== null && !this.#known(text, 'details')) {
-      const open = this.#unsealed() ?? this.#next(id ?? idAhead(all, at), format)
+    if (text !== null && !this.#isKnown(text, 'details')) {
+      const open = this.#openForWords() ?? this.#next(id ?? idAhead(all, at), format)
       const index = detail['index'] ?? null
       if (isSummary) {
         if (open.summaryPart === -1 || open.summaryIndex !== index) open.summaryPart++
@@ -219,14 +219,14 @@ export class ChatReasoning {
     }
     this.#source = 'details'
     if (signature !== null)
-      this.#seal(this.#unsigned('signature', signature, id, format), 'signature', signature, detail)
+      this.#seal(this.#openForSeal('signature', signature, id, format), 'signature', signature, detail)
     if (data !== null)
-      this.#seal(this.#unsigned('encrypted_content', data, id, format), 'encrypted_content', data, detail)
+      this.#seal(this.#openForSeal('encrypted_content', data, id, format), 'encrypted_content', data, detail)
     return text === null ? 'seal' : 'words'
   }
 
   /** Whether this text, told under another name than before, is what was said already. */
-  #known(text: string, source: 'plain' | 'details'): boolean {
+  #isKnown(text: string, source: 'plain' | 'details'): boolean {
     return this.#source !== null && this.#source !== source && text === this.#said
   }
 
@@ -239,7 +239,7 @@ export class ChatReasoning {
   }
 
   /** The open item, unless it takes no more words. */
-  #unsealed(): Open | null {
+  #openForWords(): Open | null {
     return this.#open === null || this.#open.sealed ? null : this.#open
   }
 
@@ -250,7 +250,7 @@ export class ChatReasoning {
   }
 
   /** The item that a signature or encrypted part belongs to: the open one unless it holds another already. */
-  #unsigned(field: string, value: string, id: string | null, format: string | null): Open {
+  #openForSeal(field: string, value: string, id: string | null, format: string | null): Open {
     const held = this.#open?.fields?.[field]
     if (this.#open !== null && (held === undefined || held === value)) return this.#open
     return this.#begin(id, format)

@@ -6,9 +6,9 @@
 import { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
-import { filled, isRecord, type Json, parsedFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
+import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
-import { tellsError, toldFailure } from './failure.ts'
+import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
 import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
 import { finishOf, usageOf } from './usage.ts'
@@ -16,27 +16,27 @@ import { finishOf, usageOf } from './usage.ts'
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
 
 function delta(form: Form, index: 'content_index' | 'summary_index'): Handler {
-  return (decoder, event) => decoder.told(form, event, index, event['delta'], true)
+  return (decoder, event) => decoder.takeText(form, event, index, event['delta'], true)
 }
 
 function done(form: Form, index: 'content_index' | 'summary_index', key: 'text' | 'refusal'): Handler {
-  return (decoder, event) => decoder.told(form, event, index, event[key], false)
+  return (decoder, event) => decoder.takeText(form, event, index, event[key], false)
 }
 
 const started: Handler = (decoder, event) => decoder.start(recordOrEmpty(event['response']))
 const ended: Handler = (decoder, event) => decoder.finish(event)
 const failed: Handler = (_, event) => {
-  throw toldFailure(event, null)
+  throw failureOf(event, null)
 }
-const wholePart: Handler = (decoder, event) => decoder.wholePart(event)
+const wholePart: Handler = (decoder, event) => decoder.takePart(event)
 
 /** By event type, the spellings of all known providers. What is not here and is no progress is left out. */
 const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ['response.created', started],
   ['response.queued', started],
   ['response.in_progress', started],
-  ['response.output_item.added', (decoder, event) => decoder.added(event)],
-  ['response.output_item.done', (decoder, event) => decoder.itemDone(event)],
+  ['response.output_item.added', (decoder, event) => decoder.add(event)],
+  ['response.output_item.done', (decoder, event) => decoder.closeItem(event)],
   ['response.content_part.added', wholePart],
   ['response.content_part.done', wholePart],
   ['response.reasoning_part.added', wholePart],
@@ -105,7 +105,7 @@ export class ResponsesDecoder implements Decoder {
     else if (isProgress(type)) this.#progress(type, value)
     else if (type === '' || value['object'] === 'response') this.#body(value)
     // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
-    else if (!type.startsWith('response.') && tellsError(value)) throw toldFailure(value, null)
+    else if (!type.startsWith('response.') && tellsError(value)) throw failureOf(value, null)
   }
 
   end(): void {
@@ -120,7 +120,7 @@ export class ResponsesDecoder implements Decoder {
     this.#emit({ kind: 'start', upstreamId: filled(response['id']), model: filled(response['model']) })
   }
 
-  added(event: Json): void {
+  add(event: Json): void {
     const item = event['item']
     if (!isRecord(item)) return
     const index = outputIndex(event)
@@ -130,7 +130,7 @@ export class ResponsesDecoder implements Decoder {
     this.#open(item, index)
   }
 
-  itemDone(event: Json): void {
+  closeItem(event: Json): void {
     const item = event['item']
     if (!isRecord(item)) return
     const type = startType(item)
@@ -142,7 +142,7 @@ export class ResponsesDecoder implements Decoder {
   }
 
   /** Text of a part: a piece of it, or all of it. */
-  told(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
+  takeText(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
     if (typeof text !== 'string') return
     const slot = this.#slotFor(form, event)
     if (slot === null) return
@@ -151,7 +151,7 @@ export class ResponsesDecoder implements Decoder {
     else this.#slots.complete(slot, form, index, text, event['logprobs'])
   }
 
-  wholePart(event: Json): void {
+  takePart(event: Json): void {
     const part = recordOrEmpty(event['part'])
     const form = formOf(part)
     const text = form === 'refusal' ? part['refusal'] : part['text']
@@ -196,7 +196,7 @@ export class ResponsesDecoder implements Decoder {
       if (!RUNNING.has(response['status']))
         this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
       else this.start(response)
-    } else if (tellsError(body)) throw toldFailure(body, null)
+    } else if (tellsError(body)) throw failureOf(body, null)
     else
       throw new GatewayError(
         'provider_unavailable',
@@ -207,7 +207,7 @@ export class ResponsesDecoder implements Decoder {
   #conclude(response: Json, implied: string): void {
     const told = filled(response['status'])
     const status = told === null || RUNNING.has(told) ? implied : told
-    if (status === 'failed') throw toldFailure(response, null)
+    if (status === 'failed') throw failureOf(response, null)
     if (status === 'cancelled') {
       throw new GatewayError('provider_unavailable', 'The provider cancelled the reply')
     }
@@ -274,9 +274,9 @@ export class ResponsesDecoder implements Decoder {
 }
 
 function parse(data: string): Json {
-  const value = parsedFrame(data)
+  const value = parseFrame(data)
   if (isRecord(value)) return value
-  throw toldFailure(value, null)
+  throw failureOf(value, null)
 }
 
 // Lookup of items

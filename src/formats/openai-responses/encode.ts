@@ -39,7 +39,7 @@ const SAME = [
 
 /** By name, what a field becomes on the wire; `undefined` leaves it out, as does a name that is not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
-  ...SAME.map((name): [string, Field] => [name, asItCame]),
+  ...SAME.map((name): [string, Field] => [name, copyField]),
   ['input', (value, _, endpoint) => wireInput(value, endpoint)],
   ['instructions', (value, _, endpoint) => wireInput(value, endpoint)],
   ['tools', (value, _, endpoint) => wireTools(records(value), 'tools', endpoint.provider.quirks)],
@@ -83,7 +83,7 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
   for (const [name, value] of Object.entries(model.request)) {
     if (value == null) continue
-    const field = FIELDS.get(name) ?? (isUnknownField(name) ? asItCame : undefined)
+    const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
     const written = field?.(value, model, endpoint)
     if (written !== undefined) body.set(name, written)
   }
@@ -103,7 +103,7 @@ function askForLogprobs(body: Map<string, unknown>): void {
   if (!list.includes(LOGPROBS)) body.set('include', [...list, LOGPROBS])
 }
 
-function asItCame(value: unknown): unknown {
+function copyField(value: unknown): unknown {
   return value
 }
 

@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'
-import { filled, isRecord, type Json, parsedJson, recordOrEmpty, records } from '../json.ts'
+import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../json.ts'
 
 /** What a code means when no HTTP status came with it. */
 const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
@@ -59,7 +59,7 @@ interface Told {
 /**
  * The failure told by any JSON value; `status` is the HTTP status when it was an error, else null.
  */
-export function toldFailure(value: unknown, status: number | null): GatewayError {
+export function failureOf(value: unknown, status: number | null): GatewayError {
   const told = readError(value)
   const code = told.code?.toLowerCase() ?? ''
   const implied = POLICY_CODES.has(code)
@@ -76,8 +76,8 @@ export function toldFailure(value: unknown, status: number | null): GatewayError
 export function responsesFailure(status: number, body: string): GatewayError {
   const known = status >= 400 ? status : null
   const text = body.trim()
-  const value = parsedJson(text)
-  if (value !== undefined) return toldFailure(value, known)
+  const value = parseJson(text)
+  if (value !== undefined) return failureOf(value, known)
   // A page of markup is written for a browser and tells a caller nothing.
   return providerFailure({ status: known, code: null, message: text.startsWith('<') ? null : text })
 }

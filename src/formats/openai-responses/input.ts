@@ -10,7 +10,7 @@
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
-import { callIdOf, isOurs, isSpentElsewhere, refusedItem, replayedCall } from '../outgoing.ts'
+import { callIdOf, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { wireTools } from './tools.ts'
 
@@ -82,7 +82,7 @@ function kept(item: Json, without: ReadonlySet<string>): readonly Json[] {
 }
 
 function refuse(item: Json, _: Endpoint, path: string): never {
-  throw refusedItem(String(item['type']), path)
+  throw refuseItem(String(item['type']), path)
 }
 
 function message(item: Json, endpoint: Endpoint): readonly Json[] {
@@ -143,7 +143,7 @@ function isOfThisWire(item: Json): boolean {
 
 /** What a tool of ours did, in words every provider knows: it was called, and this came back. */
 function ourResult(item: Json, type: string, index: number): readonly Json[] {
-  const pair = replayedCall(item, index)
+  const pair = replayAsCall(item, index)
   if (pair !== null) return pair.map(one => ({ ...one }))
   const name = type.slice(type.indexOf(':') + 1)
   const callId = callIdOf(item, index)
