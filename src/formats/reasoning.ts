@@ -1,4 +1,7 @@
-/** The names of reasoning by where it comes from: they decide how it is sent back in a later turn. Pure. */
+/**
+ * Reasoning in all formats: names of its sources, which decide how it goes back in a later turn, and efforts with their
+ * documented shares of the output limit. Pure.
+ */
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 const REASONING_FORMATS = [
@@ -14,19 +17,19 @@ export type ReasoningFormat = (typeof REASONING_FORMATS)[number]
 
 const KNOWN: ReadonlySet<unknown> = new Set(REASONING_FORMATS)
 
-/** The value when it is one of the names, else null. */
+/** The value if it is a known name, else null. */
 export function reasoningFormat(value: unknown): ReasoningFormat | null {
   return KNOWN.has(value) ? (value as ReasoningFormat) : null
 }
 
-/** Providers whose encrypted reasoning only they can read. Others of this wire format send it plain or not at all. */
+/** Providers that encrypt reasoning for themselves. Others of the Responses format send it plain or not at all. */
 const OWN_REASONING: ReadonlyMap<string, ReasoningFormat> = new Map([
   ['openai', 'openai-responses-v1'],
   ['azure', 'azure-openai-responses-v1'],
   ['xai', 'xai-responses-v1'],
 ])
 
-/** The name of a provider's own encrypted reasoning, by its slug; null when it has none that we know of. */
+/** The name of a provider's own encrypted reasoning by the provider's slug; null if it has none. */
 export function ownReasoning(slug: string): ReasoningFormat | null {
   return OWN_REASONING.get(slug) ?? null
 }
@@ -35,10 +38,10 @@ export function ownReasoning(slug: string): ReasoningFormat | null {
 
 type Wished = NonNullable<NonNullable<ResponsesRequest['reasoning']>['effort']>
 
-/** An effort that thinks at all. */
+/** An effort with any thinking. */
 export type Effort = Exclude<Wished, 'none'>
 
-/** The part of the output limit that each effort may spend on thinking. */
+/** The share of the output limit that each effort may spend on thinking: the documented one, for all providers. */
 export const EFFORT_SHARES: Readonly<Record<Effort, number>> = {
   max: 0.95,
   xhigh: 0.95,
@@ -48,7 +51,7 @@ export const EFFORT_SHARES: Readonly<Record<Effort, number>> = {
   minimal: 0.1,
 }
 
-/** The offered effort whose share is nearest; of two equally near, the one named first. */
+/** The offered effort with the nearest share; the first one of two that are equally near. */
 export function nearestEffort(share: number, offered: readonly [Effort, ...Effort[]]): Effort {
   const distance = (effort: Effort): number => Math.abs(EFFORT_SHARES[effort] - share)
   return offered.reduce((best, effort) => (distance(effort) < distance(best) ? effort : best))

@@ -1,4 +1,4 @@
-/** What a request asks for, read from any of the four formats. Pure. */
+/** Reads requests to the simulated provider in any of the four formats into one form. Pure. */
 
 /** The formats the simulated provider speaks, named as in the configuration. */
 export type SimFormat = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'
@@ -11,23 +11,23 @@ interface AskedTool {
   readonly custom: boolean
 }
 
-/** A request without its dress. */
+/** A request in a form that is the same for all formats. */
 export interface SimAsk {
   readonly model: string
   readonly stream: boolean
-  /** Everything said by system, developer or instructions. */
+  /** Text of all instructions, system and developer messages. */
   readonly system: string
   readonly lastUser: string
   /** Outputs of tools that came after the last user text. */
   readonly toolOutputs: readonly string[]
-  /** The tools that may be called: none when the choice forbids it, one when it names one. */
+  /** The tools that the tool choice allows: none, one, or all. */
   readonly tools: readonly AskedTool[]
-  /** The JSON document that is wanted; an empty schema for any object, null for plain text. */
+  /** The wanted JSON document; an empty schema for any object, null for plain text. */
   readonly json: { readonly name: string; readonly schema: SimFields } | null
   readonly maxTokens: number | null
-  /** Words in everything the request says. */
+  /** Number of words in the request. */
   readonly inputTokens: number
-  /** Chat only: whether a last chunk with usage was asked for. */
+  /** Chat only: true if the client wants a last chunk with usage. */
   readonly streamUsage: boolean
   readonly body: SimFields
 }
@@ -45,7 +45,7 @@ export function countWords(text: string): number {
   return count
 }
 
-/** Reads a body of a format. `path` gives the model and the streaming where the format puts them there. */
+/** Readers of bodies by format. `path`: model and streaming, for the format that has them in the URL. */
 export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFacts) => SimAsk>> = {
   'openai-responses': body =>
     ask(body, {
@@ -94,7 +94,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
     }),
 }
 
-/** What the URL says; only one format uses it. */
+/** Model and streaming from the URL; only one format uses them. */
 interface PathFacts {
   readonly model: string
   readonly stream: boolean
@@ -255,7 +255,7 @@ function geminiJson(settings: SimFields): SimAsk['json'] {
   return { name: textOf(schema['title']), schema }
 }
 
-// Reading of JSON in any shape: a missing field, or one of another type, reads as empty
+// Safe reading of JSON: a missing field, or one of another type, reads as empty
 
 export type SimFields = Readonly<Record<string, unknown>>
 

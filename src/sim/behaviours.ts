@@ -1,6 +1,6 @@
 /**
- * How the models of the simulated provider answer. The behaviour is chosen by the model's name, its numbers
- * follow after dashes: `write-200-20` writes 200 tokens, one each 20 ms. Pure. SIM_MODELS lists them all.
+ * Behaviours of the simulated provider's models. The name of a model chooses its behaviour, with numbers after dashes:
+ * `write-200-20` writes 200 tokens, one each 20 ms. SIM_MODELS lists all models but `embed-<dimensions>`. Pure.
  */
 
 import { createHash } from 'node:crypto'
@@ -10,7 +10,7 @@ import { piecesOf, type ReplyPart, type SimReply, saying, writtenPieces } from '
 interface SimModel {
   /** The name before any number. */
   readonly name: string
-  /** Numbers that may follow, in order, with what they are when left out. */
+  /** Numbers that may follow, in order, with their defaults. */
   readonly numbers: readonly { readonly name: string; readonly byDefault: number; readonly max: number }[]
   readonly does: string
 }
@@ -63,7 +63,7 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
   'judge-short': ask => saying(verdict(ask, all => all.slice(1))),
 }
 
-/** Finds the behaviour of a model name; null when there is none of that name. */
+/** The behaviour of a model name; null for an unknown name. */
 export function behaviourOf(model: string): ((ask: SimAsk) => SimReply) | null {
   const match = /^([a-z]+(?:-[a-z]+)*)((?:-\d{1,8})*)$/.exec(model)
   if (match === null) return null
@@ -86,7 +86,7 @@ function firstWord(text: string): string {
 function callTool(ask: SimAsk, calls: number): SimReply {
   const tool = ask.tools[0]
   if (ask.toolOutputs.length > 0) return saying(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
-  if (tool === undefined) return saying('There is no tool that may be callTool.')
+  if (tool === undefined) return saying('There is no tool that may be called.')
   const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }
   return { parts: Array.from({ length: calls }, () => call), finish: 'calls', paceMs: 0 }
@@ -116,13 +116,13 @@ function verdict(ask: SimAsk, pick: (all: readonly number[]) => readonly number[
   return JSON.stringify({ probabilities: pick(probabilities(ask.system, ask.lastUser)) })
 }
 
-// Documents that fit a schema
+// Documents that fit a schema, bounded in depth and size
 
-/** Deeper than any sensible schema; recursive ones end here. */
+/** Deeper than any real schema; ends recursive ones. */
 const MAX_DEPTH = 12
-/** Longest array made to satisfy `minItems`. */
+/** Longest array for `minItems`. */
 const MAX_ITEMS = 64
-/** Values in the whole document: arrays in arrays would multiply to millions. */
+/** Most values in a document: nested arrays would multiply to millions. */
 const MAX_VALUES = 10_000
 
 const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
@@ -134,7 +134,7 @@ const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
   uuid: '00000000-0000-4000-8000-000000000000',
 }
 
-/** `word` is what free strings are filled with. */
+/** A value that roughly fits a JSON schema: only required properties, filled by type. `word` fills free strings. */
 export function exampleOf(schema: SimFields, word: string): unknown {
   return example(schema, { root: schema, word, left: MAX_VALUES }, 0)
 }
@@ -225,7 +225,9 @@ function boundedNumber(schema: SimFields): number {
   return high !== null && high < 1 ? high : 1
 }
 
-// Verdicts of the simulated evaluator
+// Verdicts of the simulated evaluator of alignment, which reads numbered rules and a message. A rule has probability
+// 0.95 if the message contains a word that the rule quotes, the number of a marker `[[p=0.42]]` in the rule, or else
+// 0.02.
 
 const BROKEN = 0.95
 const KEPT = 0.02
@@ -233,7 +235,7 @@ const NUMBERED = /^\s*(\d{1,3})\s*[.):]\s*(.*)$/
 const MARKER = /\[\[p=(\d(?:\.\d+)?)\]\]/
 const QUOTED = /"([^"]+)"|“([^”]+)”|'([^']+)'(?!\w)|`([^`]+)`/gu
 
-/** Name of the JSON schema that asks for a verdict. */
+/** Name of the JSON schema of a verdict. */
 const VERDICT_SCHEMA = 'alignment_verdict'
 
 /** Probabilities in the order of the rules. Rules in the system text leave the whole user text as the message. */
@@ -272,12 +274,12 @@ function probability(rule: string, message: string): number {
   return KEPT
 }
 
-// Embeddings
+// Embeddings: they depend only on the text, so equal texts give equal vectors of length one
 
 const DEFAULT_DIMENSIONS = 8
 const MAX_DIMENSIONS = 4096
 
-/** The reply to a request of the OpenAI shape; null when `model` is not `embed` or `embed-<dimensions>`. */
+/** The reply to a request of the OpenAI shape; null if `model` is not `embed` or `embed-<dimensions>`. */
 export function embeddingsReply(model: string, body: SimFields): unknown {
   const match = /^embed(?:-(\d{1,4}))?$/.exec(model)
   if (match === null) return null

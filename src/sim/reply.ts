@@ -1,18 +1,21 @@
-/** What the simulated model says, before any format. Pure; long texts are made while they are sent. */
+/**
+ * Replies of simulated models before any format, and the contract of a speaker, which writes a reply in one format.
+ * Long texts come from generators while the provider sends them. Pure.
+ */
 import type { SimAsk } from './ask.ts'
 
-/** Text in the pieces in which it is streamed. */
+/** Text in the pieces of its stream. */
 export interface Pieces {
   /** Number of pieces; each counts as one token. */
   readonly tokens: number
-  /** The pieces from the first on; may be asked for again. */
+  /** All pieces from the first on; callers may iterate again. */
   each(): Iterable<string>
 }
 
 export type ReplyPart =
   | { readonly kind: 'text'; readonly pieces: Pieces }
   | { readonly kind: 'refusal'; readonly pieces: Pieces }
-  /** `text` is raw thinking, `summary` what the provider calls a summary of it. */
+  /** `text`: raw thinking; `summary`: the provider's summary of it. */
   | { readonly kind: 'reasoning'; readonly form: 'text' | 'summary'; readonly pieces: Pieces }
   /** `pieces` are the arguments (JSON), or the input of a custom tool. */
   | { readonly kind: 'call'; readonly name: string; readonly custom: boolean; readonly pieces: Pieces }
@@ -32,10 +35,10 @@ interface Tally {
   readonly reasoning: number
 }
 
-/** Longest piece in code points: texts without spaces are streamed in parts too. */
+/** Longest piece in code points; splits texts without spaces. */
 const PIECE_CODE_POINTS = 24
 
-/** Cuts a text into word-sized pieces that join to it again; never inside a code point. */
+/** Cuts a text into word-sized pieces, never inside a code point. */
 export function piecesOf(text: string): Pieces {
   const words = text === '' ? [] : text.split(/(?<=\s)(?=\S)/u).flatMap(cutLong)
   return { tokens: words.length, each: () => words }
@@ -55,7 +58,7 @@ const VOCABULARY = 'the stream runs on over stones and under bridges past mills 
   ' ',
 )
 
-/** `tokens` words of text, made as they are taken. */
+/** A text of `tokens` words, generated on demand. */
 export function writtenPieces(tokens: number): Pieces {
   return {
     tokens,
@@ -75,7 +78,7 @@ export function wholeText(pieces: Pieces): string {
   return text
 }
 
-/** The reply cut after `maxTokens` tokens, with the finish that says so. A call is not cut in the middle. */
+/** Cuts a reply after `maxTokens` tokens and sets its finish. Does not cut inside a call. */
 export function limitReply(reply: SimReply, maxTokens: number | null): SimReply {
   if (maxTokens === null || tokensOf(reply) <= maxTokens) return reply
   const parts: ReplyPart[] = []
@@ -105,7 +108,7 @@ function tokensOf(reply: SimReply): number {
   return reply.parts.reduce((sum, part) => sum + part.pieces.tokens, 0)
 }
 
-/** Token counts as they are billed. */
+/** Token counts of a reply for its usage. */
 export function tallyOf(reply: SimReply, inputTokens: number): Tally {
   const reasoning = reply.parts
     .filter(part => part.kind === 'reasoning')
@@ -118,15 +121,16 @@ export function saying(text: string, paceMs = 0): SimReply {
   return { parts: [{ kind: 'text', pieces: piecesOf(text) }], finish: 'stop', paceMs }
 }
 
-// Speakers
+// Speakers: one file for each format implements the contract
 
-/** `token`: one piece of content; `finish`: says how the reply ended; `open`, `close`: everything around. */
+/** `token`: one piece of content; `finish`: the finish reason; `open`, `close`: frames around content. */
 export interface Frame {
   readonly kind: 'open' | 'token' | 'close' | 'finish'
-  /** With its line ends and closing blank line. */
+  /** The bytes with line ends and the closing blank line. */
   readonly text: string
 }
 
+/** A reply with the facts that its frames need. */
 export interface Speech {
   readonly ask: SimAsk
   readonly reply: SimReply
@@ -136,19 +140,21 @@ export interface Speech {
   readonly createdSeconds: number
 }
 
+/** A failure to write in a format. */
 export interface Trouble {
-  /** HTTP status; inside a stream the status it would have had. */
+  /** HTTP status; inside a stream, the status that an HTTP reply would have. */
   readonly status: number
   readonly message: string
 }
 
+/** Writes replies and failures in one format. */
 export interface Speaker {
   frames(speech: Speech): Iterable<Frame>
   whole(speech: Speech): unknown
-  /** The document without any word about how it ended. */
+  /** The document without a finish reason. */
   unfinished(speech: Speech): unknown
   failure(trouble: Trouble): unknown
-  /** `framesBefore` counts what was streamed so far, for formats that number their events. */
+  /** `framesBefore`: number of frames so far, for formats that number their events. */
   failureFrame(trouble: Trouble, framesBefore: number): string
 }
 
@@ -162,7 +168,7 @@ export function plainFrame(kind: Frame['kind'], data: unknown): Frame {
   return { kind, text: `data: ${JSON.stringify(data)}\n\n` }
 }
 
-/** How OpenAI-shaped errors call a status. */
+/** An error in OpenAI's shape. */
 export function openaiError({ status, message }: Trouble): { error: Record<string, unknown> } {
   const { type, code } = OPENAI_ERRORS[status] ?? {
     type: status < 500 ? 'invalid_request_error' : 'server_error',

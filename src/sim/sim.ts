@@ -1,7 +1,7 @@
 /**
- * The simulated provider: a real HTTP server on loopback that speaks the four wire formats and embeddings.
- * It is the provider of a gateway without configured ones, and the upstream of many tests. The model's name
- * chooses its behaviour: SIM_MODELS (behaviours.ts) and `embed-<dimensions>`. Any key is accepted.
+ * The simulated provider: an HTTP server on loopback that speaks the four wire formats and embeddings. A gateway
+ * without configured providers uses it, and so do many tests. The model's name chooses the behaviour: SIM_MODELS
+ * (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
  */
 import {
   createServer,
@@ -32,24 +32,24 @@ export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
 export interface SimOptions {
   /** Paces replies and dates them. */
   readonly clock?: Clock
-  /** How many of the last requests are kept for looking at; bodies and headers included. Default 100. */
+  /** Number of last requests to keep, with bodies and headers. Default 100. */
   readonly keepRequests?: number
-  /** Models that misbehave; null for a name that is none of them. Default: there are none. */
+  /** The fault of a model; null for a model without one. Default: no faults. */
   readonly faultOf?: (model: string) => SimFault | null
 }
 
-/** A way to misbehave. */
+/** A fault in place of a proper reply. */
 export interface SimFault {
-  /** The proper reply, as far as any of it is sent. */
+  /** The proper reply, of which the fault may send a part. */
   readonly reply: SimReply
   run(transmission: Transmission): Promise<void> | void
 }
 
-/** A request as it came. */
+/** A received request. */
 export interface SimRequest {
   /** Counted from 1. */
   readonly number: number
-  /** Monotonic milliseconds of the clock, when the body was complete. */
+  /** Monotonic milliseconds of the clock at the end of the body. */
   readonly atMs: number
   readonly path: string
   /** Null for embeddings and unknown paths. */
@@ -60,21 +60,21 @@ export interface SimRequest {
   readonly body: SimFields
 }
 
-/** A reply whose client went away before its end. */
+/** A reply whose client disconnected before its end. */
 interface Disconnect {
   readonly atMs: number
   readonly model: string
-  /** The request it belongs to. */
+  /** Number of its request. */
   readonly request: number
 }
 
 export interface SimState {
-  /** Requests whose body came whole, since the start. */
+  /** Requests with a complete body since the start. */
   readonly requests: number
   readonly openConnections: number
-  /** Replies that have begun (or hang) and not ended. */
+  /** Replies that have begun (or hang) and have not ended. */
   readonly openReplies: number
-  /** Replies that the client did not wait for, since the start. */
+  /** Replies since the start whose client disconnected before their end. */
   readonly closedEarly: number
 }
 
@@ -86,9 +86,9 @@ export interface Sim {
   readonly state: SimState
   /** The last requests, oldest first. */
   readonly requests: readonly SimRequest[]
-  /** The last replies whose client went away, oldest first; as many as requests are kept. */
+  /** The last disconnects, oldest first, up to the number of kept requests. */
   readonly disconnects: readonly Disconnect[]
-  /** Resolves as soon as the state is as described; at once when it already is. */
+  /** Resolves as soon as the state meets the condition; at once if it already does. */
   until(described: (state: SimState) => boolean): Promise<SimState>
 }
 
@@ -106,7 +106,7 @@ class Simulation implements Sim {
   readonly #keep: number
   readonly #faultOf: (model: string) => SimFault | null
   readonly #server: Server
-  /** Looks at the state after each change, for those who wait for one. */
+  /** Checks of `until`, which run after each change of state. */
   readonly #waiting = new Set<() => void>()
 
   constructor(options: SimOptions) {
@@ -114,7 +114,7 @@ class Simulation implements Sim {
     this.#keep = options.keepRequests ?? 100
     this.#faultOf = options.faultOf ?? (() => null)
     this.#server = createServer((request, response) => {
-      // A client that goes away while it sends is no failure of ours; the reply's close says the rest.
+      // A client may disconnect while it sends; the reply's close event counts it.
       request.on('error', () => response.destroy())
       response.on('error', () => response.destroy())
       void readBody(request).then(
@@ -122,7 +122,7 @@ class Simulation implements Sim {
         () => response.destroy(),
       )
     })
-    // A provider never closes first while someone waits; how long clients wait is for them to decide.
+    // A provider never closes first while a client waits; clients have their own timeouts.
     this.#server.requestTimeout = 0
     this.#server.headersTimeout = 0
     this.#server.on('connection', (socket: Socket) => {
@@ -195,14 +195,14 @@ class Simulation implements Sim {
       reply.json(status, speaker.failure({ status, message }))
     if (text === null) refuse(413, 'The request is too large')
     else if (!hasKey(request.headers)) refuse(401, 'No API key was given')
-    else if (target.format === null && !target.embeddings) refuse(404, 'There is nothing at this path')
-    else if (body === null) refuse(400, 'The request is no JSON object')
+    else if (target.format === null && !target.embeddings) refuse(404, 'Unknown path')
+    else if (body === null) refuse(400, 'The request is not a JSON object')
     else {
       const vectors = ask === null && fault === null ? embeddingsReply(model, body) : null
       if (fault !== null) void fault.run(reply)
       else if (vectors !== null) reply.json(200, vectors)
       else if (ask !== null && behaviour !== null) void reply.send()
-      else refuse(404, 'There is no such model')
+      else refuse(404, 'Unknown model')
     }
   }
 
@@ -212,7 +212,7 @@ class Simulation implements Sim {
     return noted
   }
 
-  /** Counts a reply while it lasts, and notes when its client does not wait for the end. */
+  /** Counts an open reply, and records a disconnect before its end. */
   #watch(reply: Transmission, { number, model }: SimRequest): void {
     reply.response.on('close', () => {
       const early = !reply.response.writableFinished && !reply.endedHere
@@ -245,10 +245,10 @@ function remember<T>(list: T[], entry: T, keep: number): void {
 
 // Incoming requests
 
-/** Larger requests are refused with 413. */
+/** The server refuses larger bodies with 413. */
 const BODY_MAX_BYTES = 64 * 1024 * 1024
 
-/** What a request is for, as its path says. */
+/** The API that a path names; format null for embeddings and unknown paths. */
 type SimTarget =
   | { readonly format: SimFormat; readonly model: string; readonly stream: boolean }
   | { readonly format: null; readonly embeddings: boolean }
@@ -289,7 +289,7 @@ function hasKey(headers: IncomingHttpHeaders): boolean {
   )
 }
 
-/** The body as text; null when it is too large. */
+/** The body as text; null if it is too large. */
 export async function readBody(request: IncomingMessage): Promise<string | null> {
   const chunks: Buffer[] = []
   let bytes = 0
@@ -300,7 +300,7 @@ export async function readBody(request: IncomingMessage): Promise<string | null>
   return bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
 }
 
-/** The JSON object that a text is; null for anything else. */
+/** Parses a JSON object; null for anything else. */
 export function parseObject(text: string): SimFields | null {
   try {
     const value: unknown = JSON.parse(text)

@@ -1,4 +1,4 @@
-/** The Chat Completions format. Pure. */
+/** Speaker of the Chat Completions format. Pure. */
 import {
   type Frame,
   openaiError,

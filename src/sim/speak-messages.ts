@@ -1,4 +1,4 @@
-/** The Messages format. Pure. It has one kind of thinking: both forms of reasoning are told as such. */
+/** Speaker of the Messages format, which has one kind of thinking for both forms of reasoning. Pure. */
 import {
   type Frame,
   namedFrame,

@@ -1,4 +1,4 @@
-/** The Responses format. Pure. */
+/** Speaker of the Responses format. Pure. */
 import {
   type Frame,
   namedFrame,

@@ -1,8 +1,7 @@
 /**
- * A Request as the body of POST /messages. The body is built field by field, so that nothing leaves that is not
- * named here: gateway settings, identities, and fields that only other providers know stay. Parameters that this
- * API lacks but that only tune a reply (penalties, log probabilities, verbosity, seeds) are dropped; what would
- * change the meaning of the request is refused with its path. Pure.
+ * Encodes a request as the body of POST /messages. Pure. Only fields named here go out. The encoder drops parameters
+ * that this API lacks if they only tune a reply (penalties, log probabilities, verbosity, seeds), and refuses a field
+ * with its path if dropping it would change the meaning of the request.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
@@ -12,12 +11,12 @@ import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 import { cacheControl, conversation, type WireBlock, type WireTurn } from './input.ts'
 import { type LocatedTool, toolbox } from './tools.ts'
 
-/** The version of the API this format was written against; there has been no later one since. */
+/** The latest version of the API, which this format implements. */
 const API_VERSION = '2023-06-01'
-/** Compaction blocks in the input are known only with this flag. */
+/** The API accepts compaction blocks in the input only with this flag. */
 const COMPACTION_BETA = 'compact-2026-01-12'
 
-/** What the caller may spend on capacity; tiers that this API does not sell are left to its default. */
+/** Service tiers by the caller's name. The API uses its default for others. */
 const TIERS: ReadonlyMap<string, string> = new Map([
   ['auto', 'auto'],
   ['default', 'standard_only'],
@@ -82,14 +81,14 @@ function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
 }
 
-/** One plain text is sent as such; blocks are needed only to keep several apart or to mark one for the cache. */
+/** One plain text goes out as a string; only several texts or a cache mark need blocks. */
 function systemPrompt(blocks: readonly WireBlock[]): unknown {
   const [only] = blocks
   if (only === undefined) return null
   return blocks.length === 1 && only['cache_control'] === undefined ? only['text'] : blocks
 }
 
-/** A reply that goes on from given words may not begin after white space. */
+/** The API refuses to continue an assistant text that ends in white space. */
 function trimEnd(content: readonly WireBlock[]): readonly WireBlock[] {
   const end = content.at(-1)
   if (end?.['type'] !== 'text') return content
@@ -107,26 +106,31 @@ function outputConfig(request: ResponsesRequest, effort: string | null): WireBlo
   return effort === null ? schema : { ...schema, effort }
 }
 
-/** An empty sequence would end every reply at once; the API refuses it. */
+/** Skips empty sequences, which the API refuses. */
 function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const given = typeof stop === 'string' ? [stop] : (stop ?? [])
   const sequences = given.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences
 }
 
-// Thinking and sampling
+// Thinking, length and sampling. Two generations differ:
+// - up to Claude 4.6, thinking has a budget of tokens. With it, temperature and top_k must be absent, and top_p must be
+//   at least 0.95;
+// - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters.
+// Sampling is a wish: the encoder drops it where the model does not take it. A name without a version counts as the
+// older generation.
 
 /**
- * Length of a reply when neither the caller nor the catalogue names one; the API requires a number, and every
- * model of this family takes this one.
+ * Output limit in tokens if neither caller nor catalogue sets one. The API requires a limit, and every model of this
+ * family accepts this one.
  */
 export const DEFAULT_MAX_TOKENS = 4096
 
 const BUDGET_MIN = 1024
 const BUDGET_MAX = 128_000
-/** The lowest top_p that is taken together with a thinking budget. */
+/** The lowest top_p that the API accepts together with a thinking budget. */
 const TOP_P_MIN_WHEN_THINKING = 0.95
-/** The API's range ends where other providers' begins to be wild. */
+/** The API's highest temperature; other providers accept 2. */
 const TEMPERATURE_MAX = 1
 
 /** From this version on: an effort instead of a budget, and no sampling parameters. */
@@ -134,14 +138,14 @@ const EFFORT_SINCE = 4.07
 /** From this version on, temperature and top_p exclude each other. */
 const ONE_SAMPLING_SINCE = 4.01
 
-/** The efforts there are on the other side, weakest first. */
+/** The efforts of the API, weakest first. */
 const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
 
 interface Generation {
   readonly max_tokens: number
   readonly thinking: Readonly<Record<string, unknown>> | null
   readonly effort: string | null
-  /** temperature, top_p, top_k as far as they are sent. */
+  /** The sampling parameters that go out: temperature, top_p, top_k. */
   readonly sampling: Readonly<Record<string, number>>
 }
 
@@ -151,7 +155,7 @@ interface GenerationWishes {
   readonly upstreamModel: string
   readonly maxOutputTokens: number | null
   readonly turns: readonly WireTurn[]
-  /** Whether the model must call a tool: it cannot think before it does. */
+  /** True if the model must call a tool: it cannot think before that. */
   readonly toolForced: boolean
 }
 
@@ -176,7 +180,7 @@ function generation(wishes: GenerationWishes): Generation {
   }
 }
 
-/** What the caller wants of thinking: an effort or a number of tokens; null for none. */
+/** The wanted thinking: an effort or a number of tokens; null for none. */
 function wantedThinking({ request, effort }: GenerationWishes): Effort | number | null {
   const reasoning = request.reasoning
   const level = effort === undefined ? reasoning?.effort : effort
@@ -185,7 +189,7 @@ function wantedThinking({ request, effort }: GenerationWishes): Effort | number 
   return level ?? (reasoning?.enabled === true ? 'medium' : null)
 }
 
-/** The budget, and the whole it is a part of; null when the reply is too short to think in. */
+/** The thinking budget and the output limit that includes it; null if the limit is too low for thinking. */
 function budget(
   wanted: Effort | number,
   asked: number | null,
@@ -211,9 +215,8 @@ function effortOf(wanted: Effort | number, max_tokens: number): string {
 }
 
 /**
- * With a budget, a reply that goes on after tool results belongs to the thought its first call came from, and
- * the API wants to see that thought; so it does before given words that the model is to continue. Turns that
- * came from another provider, or lost it on the way, have none to show.
+ * True if the last turns lack a thinking block that the API demands. With a budget, a reply that continues after tool
+ * results, or continues given words, must begin with its thought. Turns of another provider have none.
  */
 function thinkingImpossible(turns: readonly WireTurn[]): boolean {
   let at = turns.length - 1
@@ -241,8 +244,8 @@ function sampling(
 }
 
 /**
- * The version in a model's name, hundredths for the minor (4.05 for 4.5, so that 4.10 follows 4.9); null when
- * the name tells none. Knows `claude-sonnet-4-5-20250929`, `claude-3-5-sonnet-…`, `anthropic/claude-haiku-4.5`.
+ * The version in a model's name with the minor part in hundredths (4.05 for 4.5, so that 4.10 follows 4.9); null for a
+ * name without one. Reads `claude-sonnet-4-5-20250929`, `claude-3-5-sonnet-…`, `anthropic/claude-haiku-4.5`.
  */
 export function claudeVersion(model: string): number | null {
   const found = /claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?/.exec(model)

@@ -1,12 +1,13 @@
 /**
- * Input items as Anthropic's `system` and its turns. Pure.
+ * Encodes input items and their content parts as Anthropic's `system` and turns. Pure.
  *
- * - Neighbours of one role become one turn; within a user turn tool results come first, as the API wants them.
- * - Later system and developer messages join `system` too, in order: they keep their authority, which a user
- *   turn would not give them, at the price of their place and of the prompt cache behind them.
- * - What a provider ran on its side is left out when replayed (see outgoing.ts): the API takes such blocks back
- *   only with the sealed contents that the items do not carry.
- * - Reasoning of other providers is left out: it cannot be verified here.
+ * - Neighbours of one role become one turn; in a user turn tool results come first, as the API demands.
+ * - Later system and developer messages join `system` too, in order. A user turn would take their authority away; they
+ *   lose their place and the prompt cache after it instead.
+ * - The encoder omits items of tools that a provider ran (see outgoing.ts): the API accepts such blocks only with
+ *   sealed contents that the items lack.
+ * - It omits reasoning of other providers, which Anthropic cannot verify.
+ * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
 import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -23,17 +24,20 @@ export interface WireTurn {
 interface WireConversation {
   readonly system: readonly WireBlock[]
   readonly turns: readonly WireTurn[]
-  /** Tools that join the request's own, with the path that names them. */
+  /** Tools in the input, which join the request's own, with their paths. */
   readonly tools: readonly { readonly tool: Tool; readonly path: string }[]
-  /** The last effort that the input itself set; undefined when it set none. */
+  /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
-  /** Whether a compaction is among the turns: the API knows these only by a beta flag. */
+  /** True if a turn holds a compaction, which needs a beta flag. */
   readonly compacted: boolean
 }
 
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
 
-/** @throws GatewayError `unprocessable` naming the item that cannot be expressed */
+/**
+ * The system prompt and turns of a request.
+ * @throws GatewayError `unprocessable` that names the item without a form in this API
+ */
 export function conversation(request: ResponsesRequest): WireConversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
@@ -152,7 +156,7 @@ class Writer {
   }
 }
 
-/** Results answer the calls of the turn before, so nothing may stand between; otherwise the order stays. */
+/** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */
 function resultsFirst(turn: WireTurn): WireTurn {
   if (turn.role === 'assistant') return turn
   const isResult = (block: WireBlock): boolean => block['type'] === 'tool_result'
@@ -162,7 +166,7 @@ function resultsFirst(turn: WireTurn): WireTurn {
   }
 }
 
-/** Ids of other providers may hold characters that this API refuses; a call and its result change alike. */
+/** Replaces characters that this API refuses in ids; a call and its result change alike. */
 function toolUseId(callId: string): string {
   return callId.replace(/[^a-zA-Z0-9_-]/g, '_')
 }
@@ -180,7 +184,7 @@ function parseArguments(json: string, path: string): unknown {
   return value
 }
 
-/** A call made from inside a code execution says so again. */
+/** The caller of a tool call, if a code execution made the call. */
 function callerOf(item: object): WireBlock {
   const caller = (item as { readonly caller?: unknown }).caller
   return typeof caller === 'object' && caller !== null ? { caller } : {}
@@ -195,7 +199,7 @@ function toolOutput(
 
 type Reasoning = Extract<InputItem, { type: 'reasoning' }>
 
-/** A block goes back only with what proves that Anthropic wrote it. */
+/** A thinking block goes back only with Anthropic's signature or encryption. */
 function thinkingBlocks(item: Reasoning): WireBlock[] {
   const ours = item.format === 'anthropic-claude-v1'
   if (item.signature != null && item.signature !== '' && (ours || item.format == null)) {
@@ -211,15 +215,15 @@ function thinkingBlocks(item: Reasoning): WireBlock[] {
 
 // Content parts
 
-/** A content block as it is sent. */
+/** A content block on the wire. */
 export type WireBlock = Record<string, unknown>
 
 const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
 
-/** A base64 text that begins so is a PDF file (`%PDF`). */
+/** The beginning of a PDF file (`%PDF`) in base64. */
 const PDF_START = 'JVBERi'
 
-/** A text block; none for blank text, which the API refuses. */
+/** A text block; no block for blank text, which the API refuses. */
 function textBlocks(text: string): WireBlock[] {
   return text.trim() === '' ? [] : [{ type: 'text', text }]
 }
@@ -262,7 +266,7 @@ interface CacheMarks {
   readonly prompt_cache_breakpoint?: unknown
 }
 
-/** Puts a cache breakpoint where the part had one. */
+/** Adds the cache breakpoint of the part. */
 function markBlock(block: WireBlock, part: CacheMarks): WireBlock {
   const cache = cacheControl(part.cache_control)
   if (cache !== null) return { ...block, cache_control: cache }
@@ -270,7 +274,7 @@ function markBlock(block: WireBlock, part: CacheMarks): WireBlock {
   return { ...block, cache_control: { type: 'ephemeral' } }
 }
 
-/** `cache_control` as it is sent; null when there is none. */
+/** `cache_control` on the wire; null if there is none. */
 export function cacheControl(given: CacheMarks['cache_control']): Record<string, unknown> | null {
   if (given == null) return null
   return given.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: given.ttl }
@@ -338,7 +342,7 @@ interface DataUrl {
   readonly data: string
 }
 
-/** The pieces of a data URL; null for anything else. Never walks the data itself: it may be many megabytes. */
+/** The pieces of a data URL; null for anything else. Does not scan the data, which may have many megabytes. */
 function dataUrl(url: string): DataUrl | null {
   if (url.slice(0, 5).toLowerCase() !== 'data:') return null
   const comma = url.indexOf(',')

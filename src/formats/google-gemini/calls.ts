@@ -1,14 +1,17 @@
-/** Function calls of one Gemini reply: whole, or with arguments that come in pieces over several chunks. Hot path. */
+/**
+ * Decodes function calls of one Gemini reply: whole ones, and ones whose arguments come in several chunks. Hot path.
+ */
 
 import { GatewayError } from '../../errors.ts'
 import type { Delta, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, record, records } from '../json.ts'
 
+/** The function calls of one reply. */
 export class GeminiCalls {
   readonly #emit: (delta: Delta) => void
-  /** Ends what was being said, and gives the call its item. */
+  /** Ends the open item and opens one for the call. */
   readonly #open: (start: ItemStart) => number
-  /** The call whose arguments still come. */
+  /** The call with incomplete arguments. */
   #partial: { readonly item: number; readonly args: PartialArguments } | null = null
   #any = false
 
@@ -43,7 +46,7 @@ export class GeminiCalls {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
-  /** Ends a call whose arguments were still to come. */
+  /** Ends a call with incomplete arguments. */
   close(status: 'completed' | 'incomplete'): void {
     if (this.#partial === null) return
     const { item, args } = this.#partial
@@ -58,7 +61,8 @@ export class GeminiCalls {
   }
 }
 
-// Arguments in pieces
+// Arguments in pieces: each piece names a place (`$.recipe.steps[0]`) and a value for it, and pieces of one string are
+// joined. Places are foreign input: they are bounded and cannot touch a prototype.
 
 /** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
 const DEPTH_MAX = 64
@@ -68,12 +72,12 @@ type Container = Record<string, unknown> | unknown[]
 export class PartialArguments {
   readonly #root: Record<string, unknown> = Object.create(null)
 
-  /** `args`, where a call brings some of its arguments whole. */
+  /** Takes arguments that came whole. */
   whole(args: Json): void {
     for (const [key, value] of Object.entries(args)) this.#root[key] = value
   }
 
-  /** @throws GatewayError when a piece has no place: a call must not run without a part of its arguments. */
+  /** @throws GatewayError when a piece has no place: a call must not run with incomplete arguments. */
   pieces(partialArgs: unknown): void {
     for (const piece of records(partialArgs)) {
       const path = pathOf(filled(piece['jsonPath']))
@@ -91,7 +95,7 @@ export class PartialArguments {
   }
 }
 
-/** `$.a.b[0]['c d']` as `['a', 'b', 0, 'c d']`; null when it is no such path. */
+/** `$.a.b[0]['c d']` as `['a', 'b', 0, 'c d']`; null for any other text. */
 function pathOf(text: string | null): readonly (string | number)[] | null {
   if (text === null || !text.startsWith('$')) return null
   const path: (string | number)[] = []
@@ -107,7 +111,7 @@ function pathOf(text: string | null): readonly (string | number)[] | null {
   return path.length === 0 ? null : path
 }
 
-/** False when the path does not fit what is there. */
+/** Writes a piece to its place; false if the path does not fit the arguments so far. */
 function place(root: Container, path: readonly (string | number)[], piece: Json): boolean {
   let at: Container = root
   for (const [depth, step] of path.entries()) {

@@ -1,8 +1,8 @@
 /**
- * One reply of the Gemini API as Deltas: SSE chunks, a JSON array of chunks, or one whole body; all are the same
- * message, said in pieces. Hot path.
- * A finish reason in a chunk is not the end (a reply that runs code sends STOP before every run), so the finish
- * waits for the end of the stream, and content after it takes it back.
+ * Decodes one reply of the Gemini API into Deltas: SSE chunks, a JSON array of chunks, or one whole body, which all
+ * have the same shape. Hot path.
+ * A finish reason in a chunk is not the end: a reply that runs code sends STOP before every run. So the finish waits
+ * for the end of the stream, and later content cancels it.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Logprob } from '../../protocol/items.ts'
@@ -36,10 +36,10 @@ export class GeminiDecoder implements Decoder {
   #started = false
   #message: OpenMessage | null = null
   #reasoning: number | null = null
-  /** Signatures of the open message; they follow it as items of their own, so as not to cut it. */
+  /** Signatures of the open message; they follow it as separate items, so as not to cut it. */
   #held: string[] = []
   #code: CodeRun | null = null
-  /** Whether citations for text already said may still come. */
+  /** True if citations for earlier text may still come. */
   #citing = false
   #finish: string | null = null
   #serviceTier: string | null = null
@@ -119,7 +119,7 @@ export class GeminiDecoder implements Decoder {
     if (finish !== null) this.#finish = finish
   }
 
-  /** True when the log probabilities of the chunk went out with this part. */
+  /** Returns true if the log probabilities of the chunk went out with this part. */
   #part(part: Json, logprobs: readonly Logprob[] | null): boolean {
     const signature = filled(part['thoughtSignature'])
     const text = part['text']
@@ -151,7 +151,7 @@ export class GeminiDecoder implements Decoder {
     return item
   }
 
-  /** Hosted items get their id from the assembler, unless the provider has one that a later turn needs. */
+  /** The assembler makes the id, unless the item has one that a later turn needs. */
   #openHosted(item: HostedStart): number {
     return this.#open({ type: 'hosted', item })
   }
@@ -192,7 +192,7 @@ export class GeminiDecoder implements Decoder {
     if (signature !== null) this.#signature(signature)
   }
 
-  /** A signature of text or of nothing: it closes the thoughts before it, or is a reasoning item of its own. */
+  /** Takes a signature of text or of nothing: it closes the open thoughts, or becomes a reasoning item. */
   #signature(signature: string): void {
     if (this.#message !== null) {
       this.#held.push(signature)
@@ -246,7 +246,7 @@ export class GeminiDecoder implements Decoder {
     tellImage(this.#emit, this.#openHosted(imageItem()), type, base64, signature)
   }
 
-  /** Another kind of content begins: what was being said before it is complete. */
+  /** Completes the open content before another kind begins. */
   #interrupt(by: 'reasoning' | 'call' | 'code' | 'image'): void {
     this.#calls.close('completed')
     this.#closeCode()
@@ -282,7 +282,7 @@ export class GeminiDecoder implements Decoder {
     }
   }
 
-  /** What was searched and opened on the way, known only from the metadata of the finished reply. */
+  /** Adds the searches and opened pages, which only the metadata of the finished reply names. */
   #searches(): void {
     const queries = this.#citations.queries
     if (queries.length > 0) {
@@ -303,18 +303,18 @@ function refuseBlocked(feedback: Json): void {
   if (reason !== null || message !== null) throw promptRefusal(reason, message)
 }
 
-// The candidate of a chunk
+// The candidate of a chunk, read key by key
 
 interface Candidate {
   readonly parts: readonly unknown[]
   readonly logprobs: readonly Logprob[] | null
-  /** Null until the reply is said to be over, in the provider's own word. */
+  /** The provider's finish reason; null before the end. */
   readonly finish: string | null
-  /** True when its metadata may cite text, said already or still to come. */
+  /** True if its metadata may cite earlier or later text. */
   readonly cites: boolean
 }
 
-/** How the protocol spells "not finished" where a field must have a value. */
+/** The protocol's value for a reply that is not finished. */
 const NOT_FINISHED = 'FINISH_REASON_UNSPECIFIED'
 
 function readCandidate(candidate: Json): Candidate {
@@ -343,7 +343,7 @@ function readCandidate(candidate: Json): Candidate {
   return { parts, logprobs, finish: finish === NOT_FINISHED ? null : finish, cites }
 }
 
-/** Candidates beside the first are never asked for; index 0 may be left out, as all zeros may. */
+/** The candidate with index 0, which the protocol may omit. The gateway never asks for others. */
 function firstCandidate(candidates: unknown): Json | null {
   for (const element of listOrEmpty(candidates)) {
     const candidate = record(element)
@@ -354,7 +354,7 @@ function firstCandidate(candidates: unknown): Json | null {
   return null
 }
 
-/** `logprobsResult` in the Responses vocabulary; null when there are none. */
+/** `logprobsResult` in the Responses vocabulary; null if there are none. */
 function logprobsOf(result: Json | null): readonly Logprob[] | null {
   if (result === null) return null
   const alternatives = listOrEmpty(result['topCandidates'])

@@ -1,13 +1,14 @@
 /**
- * What Google did for the model beside text, as hosted items: code that it ran, images, searches. Pure.
- * Code is one `code_interpreter_call`: the code, then its result, then the images it drew, each in a part of its own.
+ * Decodes the output of tools that Google runs: code, images and searches as hosted items, and the citations that
+ * searches give as annotations. Pure.
+ * Code is one `code_interpreter_call`; the code, its result and the images it draws come in separate parts.
  */
 
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta, HostedStart } from '../format.ts'
 import { count, filled, type Json, listOrEmpty, record, records, strings } from '../json.ts'
 
-/** The item as it begins. Its id is the provider's, where there is one: a later turn repeats it. */
+/** A new code item. It keeps the provider's id, which a later turn repeats. */
 export function codeItem(part: Json): HostedStart {
   const id = filled(part['id'])
   return {
@@ -20,6 +21,7 @@ export function codeItem(part: Json): HostedStart {
   }
 }
 
+/** An open code item. */
 export class CodeRun {
   readonly #emit: (delta: Delta) => void
   readonly #item: number
@@ -36,7 +38,7 @@ export class CodeRun {
     this.#progress('code_interpreter_call.in_progress', {})
   }
 
-  /** Whether the result has come. */
+  /** True once the result has come. */
   get ran(): boolean {
     return this.#status !== 'incomplete'
   }
@@ -75,11 +77,12 @@ export class CodeRun {
   }
 }
 
+/** A new image item. */
 export function imageItem(): HostedStart {
   return { type: 'image_generation_call', status: 'in_progress', result: null }
 }
 
-/** Tells the whole of an open image item. */
+/** Emits the progress and the end of an open image item. */
 export function tellImage(
   emit: (delta: Delta) => void,
   item: number,
@@ -94,11 +97,12 @@ export function tellImage(
   emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
 }
 
+/** A new search item. */
 export function searchItem(action: Json): HostedStart {
   return { type: 'web_search_call', status: 'in_progress', action }
 }
 
-/** Tells the whole of an open search item. */
+/** Emits the progress and the end of an open search item. */
 export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded: boolean): void {
   for (const stage of succeeded ? ['in_progress', 'searching', 'completed'] : ['in_progress', 'searching']) {
     emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
@@ -106,9 +110,10 @@ export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded
   emit({ kind: 'close', item, fields: { status: succeeded ? 'completed' : 'failed' } })
 }
 
-// Citations
+// Citations: grounding metadata names the source of each stretch of text and the searches. Google counts bytes of UTF-8
+// over the whole text; annotations count UTF-16 units of one message.
 
-/** Far more than a reply has; what a hostile reply could add costs no time. */
+/** Far more than any real reply has; bounds the work for a hostile one. */
 const CITATIONS_MAX = 512
 
 /** A message of the reply, in order of appearance. */
@@ -119,9 +124,9 @@ export interface SaidText {
 
 interface Stretch {
   readonly startByte: number
-  /** Null: to the end of the text. */
+  /** Null for the end of the text. */
   readonly endByte: number | null
-  /** What the stretch reads, where the provider repeats it. */
+  /** The text of the stretch if the provider repeats it. */
   readonly quote: string | null
 }
 
@@ -135,6 +140,7 @@ interface PlacedAnnotation {
   readonly annotation: Annotation
 }
 
+/** Collects citations, searches and opened pages of one reply. */
 export class Citations {
   readonly #citations: Citation[] = []
   readonly #seen = new Set<string>()
@@ -142,12 +148,12 @@ export class Citations {
   readonly #sources = new Set<string>()
   readonly #pages = new Map<string, boolean>()
 
-  /** Distinct searches that were made, in their order. */
+  /** Distinct searches in their order. */
   get queries(): readonly string[] {
     return [...this.#queries]
   }
 
-  /** How many distinct searches were made. */
+  /** Number of distinct searches. */
   get searches(): number {
     return this.#queries.size
   }
@@ -156,7 +162,7 @@ export class Citations {
     return [...this.#sources]
   }
 
-  /** Addresses that were opened, and whether that succeeded. */
+  /** Opened addresses; the value is true if the page loaded. */
   get pages(): ReadonlyMap<string, boolean> {
     return this.#pages
   }
@@ -165,7 +171,7 @@ export class Citations {
     for (const query of strings(queries)) if (this.#queries.size < CITATIONS_MAX) this.#queries.add(query)
   }
 
-  /** Takes in all three kinds of metadata of a candidate. */
+  /** Reads all three kinds of metadata of a candidate. */
   read(candidate: Json): void {
     const grounding = record(candidate['groundingMetadata'])
     if (grounding !== null) this.#grounding(grounding)
@@ -180,7 +186,7 @@ export class Citations {
     }
   }
 
-  /** All citations, placed in the messages. A stretch over two messages belongs to the one where it begins. */
+  /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
   place(messages: readonly SaidText[]): readonly PlacedAnnotation[] {
     if (this.#citations.length === 0 || messages.length === 0) return []
     const whole = messages.map(message => message.text).join('')
@@ -288,8 +294,8 @@ function homeOf(messages: readonly SaidText[], offset: number): { message: SaidT
 }
 
 /**
- * UTF-16 offsets of byte offsets, in one pass over the text. An offset inside a character is moved to its
- * beginning; one past the end is missing in the result.
+ * Converts byte offsets to UTF-16 offsets in one pass over the text. An offset inside a character moves to its
+ * beginning; the result lacks offsets past the end.
  */
 export function unitsOf(text: string, byteOffsets: readonly number[]): ReadonlyMap<number, number> {
   const wanted = [...new Set(byteOffsets)].sort((a, b) => a - b)

@@ -1,7 +1,7 @@
 /**
- * Input items as Gemini turns. Pure.
- * Everything the model said or called in a row is one `model` turn; results of functions are a `user` turn of
- * their own, because Gemini counts them against the calls before. Signatures go back to where they came from.
+ * Encodes input items and their content parts as Gemini turns. Pure.
+ * Consecutive items of the model are one `model` turn. Function results are a separate `user` turn, because Gemini
+ * matches them with the calls before. Signatures go back to their places. Data goes inline, addresses as `fileData`.
  */
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'
@@ -11,8 +11,7 @@ import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 type Turn = 'user' | 'model' | 'results'
 
 /**
- * What Google documents for calls that another model made: they have no signature, which models that demand one
- * otherwise refuse.
+ * Google's documented signature for calls of another model. Models that demand signatures refuse a call without one.
  */
 const FOREIGN_CALL_SIGNATURE = 'skip_thought_signature_validator'
 
@@ -22,7 +21,10 @@ interface EncodedContents {
   readonly system: readonly string[]
 }
 
-/** @throws GatewayError `unprocessable` with the path of an item or part that Gemini cannot express. */
+/**
+ * The turns and system texts of an input. `signing`: the model demands signatures on calls.
+ * @throws GatewayError `unprocessable` with the path of an item or part that Gemini cannot express.
+ */
 export function encodeContents(input: string | readonly InputItem[], signing: boolean): EncodedContents {
   const builder = new Turns(signing)
   if (typeof input === 'string') {
@@ -39,11 +41,11 @@ class Turns {
   readonly #signing: boolean
   readonly #turns: { readonly turn: Turn; readonly parts: Json[] }[] = []
   readonly #system: string[] = []
-  /** Names of called functions by call id: a result has to repeat the name. */
+  /** Function names by call id: a result must repeat the name. */
   readonly #names = new Map<string, string>()
-  /** Media that functions gave back; they follow the results. */
+  /** Media in function results; they follow the results. */
   #media: Json[] = []
-  /** A signature that belongs to the next thing the model said. */
+  /** A signature for the model's next part. */
   #signature: string | null = null
 
   constructor(signing: boolean) {
@@ -102,7 +104,7 @@ class Turns {
     return { contents, system: this.#system }
   }
 
-  /** A signature with nothing after it came on an empty text at the end of the model's turn. */
+  /** A signature without a next part came on an empty text at the end of the turn. */
   #settleSignature(): void {
     if (this.#signature === null) return
     const signature = this.#signature
@@ -153,7 +155,7 @@ class Turns {
     return [signed, ...rest]
   }
 
-  /** Thoughts themselves are not sent back, Gemini wants only their signature; foreign ones it would refuse. */
+  /** Gemini wants only the signature of its thoughts, not their text, and refuses foreign ones. */
   #reasoning(item: Json): void {
     const signature = filled(item['signature'])
     if (item['format'] !== 'google-gemini-v1' || signature === null) return
@@ -237,7 +239,7 @@ class Turns {
   }
 }
 
-/** Parts of messages, plus those that only assistants say. */
+/** A part of a message, including parts that only assistants write. */
 function contentPart(part: Json, path: string): Json | null {
   const said =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
@@ -245,7 +247,7 @@ function contentPart(part: Json, path: string): Json | null {
   return encodePart(part as InputPart, path)
 }
 
-/** Gemini wants an object; arguments that are none are kept as text. */
+/** Arguments as an object, which Gemini demands; invalid ones go inside an object as text. */
 function parseArguments(text: string): unknown {
   if (text.trim() === '') return {}
   return parsedObject(text) ?? { arguments: text }
@@ -261,7 +263,7 @@ function parsedObject(text: string): Json | null {
 
 // Content parts
 
-/** Media types by file name extension, for addresses and files that do not carry theirs. */
+/** Media types by file name extension, for addresses and files without a type. */
 const TYPES: ReadonlyMap<string, string> = new Map([
   ['png', 'image/png'],
   ['jpg', 'image/jpeg'],
@@ -290,8 +292,8 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * One content part; null when it says nothing.
- * @throws GatewayError `unprocessable` with the path, when Gemini cannot get at the content.
+ * One content part; null for an empty one.
+ * @throws GatewayError `unprocessable` with the path if Gemini cannot load the content.
  */
 function encodePart(part: InputPart, path: string): Json | null {
   switch (part.type) {

@@ -1,6 +1,6 @@
 /**
- * What the name of a Gemini model decides: the path it is called at and the settings of thinking it knows. Pure.
- * Generations differ in their API, and the name is all that tells them apart; what differs is rows here.
+ * Facts that depend on the name of a Gemini model: its path and its settings of thinking. Pure.
+ * The API differs by generation, and only the name tells the generation; each difference is a row here.
  */
 
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -8,7 +8,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 
-/** First segments of full resource names, which an operator may configure instead of the plain model name. */
+/** First segments of full resource names, which an operator may configure instead of a plain model name. */
 const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
   'models',
   'tunedModels',
@@ -18,19 +18,18 @@ const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The path of a model: `/models/<name>`, or the resource name itself where one is configured
- * (`models/x`, `publishers/google/models/x`, `projects/p/locations/l/endpoints/7`). Whatever the name holds stays
- * inside its segments: everything but unreserved characters and `@` is percent-encoded, and a slash separates
- * only in resource names.
- * @throws GatewayError `unprocessable` for empty and dot segments, control characters and backslashes: servers
- *   between us and the model may resolve them.
+ * The path of a model: `/models/<name>`, or a configured resource name (`models/x`, `publishers/google/models/x`,
+ * `projects/p/locations/l/endpoints/7`). A name cannot leave its segments: the function percent-encodes all characters
+ * but unreserved ones and `@`, and a slash separates only in resource names.
+ * @throws GatewayError `unprocessable` for empty and dot segments, control characters and backslashes, which servers
+ *   on the way may resolve.
  */
 export function modelPath(name: string): string {
   const segments = name.split('/')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused here
   const odd = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
   if (odd || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
-    throw inexpressible('model', 'the name cannot be part of an address')
+    throw inexpressible('model', 'the model name cannot be part of a URL')
   }
   const resource = segments.length > 1 && RESOURCE_ROOTS.has(segments[0] ?? '')
   const parts = resource ? segments : [name]
@@ -40,7 +39,7 @@ export function modelPath(name: string): string {
 
 type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
 
-/** How a model's thinking is set: by a level out of a list, or by a budget in tokens. */
+/** A model's setting of thinking: a level from a list, or a budget in tokens. */
 type Thinking =
   | { readonly by: 'level'; readonly levels: readonly ThinkingLevel[] }
   | { readonly by: 'budget'; readonly minTokens: number; readonly maxTokens: number }
@@ -53,7 +52,7 @@ const THINKING: readonly (readonly [RegExp, Thinking])[] = [
   [/gemini-2\.5-flash-lite/, { by: 'budget', minTokens: 512, maxTokens: 24_576 }],
 ]
 
-/** Later generations take budgets too, so a budget is the safe setting for a name that says nothing. */
+/** The setting for unknown names: later generations accept budgets too. */
 const BUDGET: Thinking = { by: 'budget', minTokens: 0, maxTokens: 24_576 }
 
 export function thinkingOf(model: string): Thinking {
@@ -61,14 +60,14 @@ export function thinkingOf(model: string): Thinking {
 }
 
 /**
- * Whether the model demands signatures on function calls, and lets its own tools run beside functions when
- * asked: both came with the generation that is set by levels.
+ * True if the model demands signatures on function calls and can run its own tools beside functions. Both came with the
+ * generation that has levels.
  */
 export function isSigning(model: string): boolean {
   return thinkingOf(model).by === 'level'
 }
 
-// Thinking
+// Reasoning settings of a request as `thinkingConfig`
 
 /** The level nearest to an effort. */
 const LEVEL_OF: Readonly<Record<Effort, ThinkingLevel>> = {
@@ -82,12 +81,12 @@ const LEVEL_OF: Readonly<Record<Effort, ThinkingLevel>> = {
 
 const LEVELS: readonly ThinkingLevel[] = ['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']
 
-/** Budget-style models are not asked to think in fewer tokens than this; documented with the shares. */
+/** The lowest budget for an effort, documented with the shares. */
 const BUDGET_FLOOR_TOKENS = 1024
-/** What the models with a budget can write at most, where the endpoint does not say. */
+/** The output limit of models with a budget if the endpoint has none. */
 const OUTPUT_TOKENS = 65_536
 
-/** Null when the request leaves thinking to the model. */
+/** The thinking settings of a request; null if it leaves thinking to the model. */
 export function thinkingConfig(
   request: ResponsesRequest,
   endpoint: Endpoint,
@@ -121,7 +120,7 @@ function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
   return share <= EFFORT_SHARES.medium ? 'MEDIUM' : 'HIGH'
 }
 
-/** The level nearest to the wanted one; of two equally near, the one that thinks more. */
+/** The nearest offered level; the higher one of two that are equally near. */
 function nearest(wanted: ThinkingLevel, offered: readonly ThinkingLevel[]): ThinkingLevel {
   const at = LEVELS.indexOf(wanted)
   const distance = (level: ThinkingLevel) => Math.abs(LEVELS.indexOf(level) - at)

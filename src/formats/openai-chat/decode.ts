@@ -1,7 +1,7 @@
 /**
- * One Chat Completions reply, streamed or whole, as Deltas. Pure. Hot path.
- * Only choice 0 counts. `<think>` in the text stays text. Audio has no part in the Responses vocabulary: its
- * transcript becomes text. The last finish reason and the last usage win; both may be told early or twice.
+ * Decodes one Chat Completions reply, streamed or whole, into Deltas. Pure. Hot path.
+ * Only choice 0 counts. `<think>` in the text stays text. Audio has no part in the Responses vocabulary, so its
+ * transcript becomes text. The last finish reason and the last usage win; both may come early or twice.
  */
 import { GatewayError } from '../../errors.ts'
 import { oneMore, providerFailure } from '../failure.ts'
@@ -24,7 +24,7 @@ export class ChatDecoder implements Decoder {
   #ended = false
   #upstreamId: string | null = null
 
-  /** Reasoning came, if nothing else did. */
+  /** True once reasoning has come. */
   #thought = false
   #citations: readonly unknown[] | null = null
   #searchResults: readonly unknown[] | null = null
@@ -32,9 +32,9 @@ export class ChatDecoder implements Decoder {
   #finish: string | null = null
   #native: string | null = null
   #serviceTier: string | null = null
-  /** A body that is the whole reply and says how it finished, be it with a blank: one provider does for calls. */
+  /** True for a whole reply with any finish reason, even '', which one provider sends for calls. */
   #whole = false
-  /** Usage in a chunk without choices, then `[DONE]`: how a provider that never gives a finish reason ends. */
+  /** Usage in a chunk without choices, then `[DONE]`: the end at a provider that sends no finish reason. */
   #usageAlone = false
   #sentinel = false
 
@@ -93,13 +93,10 @@ export class ChatDecoder implements Decoder {
     if (body !== null) return body
     const error = errorIn(value)
     if (error !== null) throw providerFailure(error)
-    throw new GatewayError(
-      'provider_unavailable',
-      'The provider sent something that is not a chat completion',
-    )
+    throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a chat completion')
   }
 
-  /** What stands beside the choices. Usage first: a failed reply may still be billed. */
+  /** Reads the fields beside the choices. Usage comes first: the provider may bill a failed reply. */
   #common(body: Json, choices: readonly unknown[] | null): void {
     if (!this.#started) {
       const upstreamId = filled(body['id'])
@@ -139,7 +136,7 @@ export class ChatDecoder implements Decoder {
     this.#emit({ kind: 'usage', usage: chatUsage(usage) })
   }
 
-  /** @throws GatewayError when the frame tells an error */
+  /** @throws GatewayError for a frame with an error */
   #throwError(event: string, body: Json, choices: readonly unknown[] | null): void {
     const certain = event === 'error'
     const error = errorIn(body) ?? (certain || choices === null ? bareErrorIn(body, certain) : null)
@@ -166,7 +163,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** Takes what is there in one order, whatever the order of the keys. Most deltas hold nothing but content. */
+  /** Reads a delta in a fixed order, whatever the order of its keys. Most deltas hold content only. */
   #say(message: Json): void {
     let content: unknown
     let more = false
@@ -209,7 +206,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** Content as a list: Mistral's thinking and text, images of image models, text of everybody else. */
+  /** Reads content as a list: thinking and text (Mistral), images (image models), or text (all others). */
   #parts(parts: readonly unknown[]): void {
     for (const element of parts) {
       const part = record(element)
@@ -253,7 +250,7 @@ export class ChatDecoder implements Decoder {
     this.#calls.take(call)
   }
 
-  /** Google's signature of the whole message: kept as reasoning without words. */
+  /** Takes Google's signature of the whole message as reasoning without text. */
   #takeSignature(message: Json): void {
     const google = record(record(message['extra_content'])?.['google'])
     const signature = filled(google?.['thought_signature'])

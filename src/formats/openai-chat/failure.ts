@@ -1,13 +1,13 @@
 /**
- * Errors as Chat Completions providers tell them: under an error status, under 200, and inside a stream. Pure.
- * Shapes read: `{error:{message,code,type,status}}`, `{error:"text"}`, `[{error:{…}}]`,
+ * Reads errors of Chat Completions providers: under an error status, under 200, and inside a stream. Pure.
+ * Shapes: `{error:{message,code,type,status}}`, `{error:"text"}`, `[{error:{…}}]`,
  * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
  */
 import type { GatewayError } from '../../errors.ts'
 import { type ProviderError, providerFailure } from '../failure.ts'
 import { filled, type Json, list, parseJson, record } from '../json.ts'
 
-/** What an error's kind says about its status when no status is told: errors inside a stream often have none. */
+/** The status for a kind of error: errors inside a stream often have no status. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
   ['invalid_request_error', 400],
   ['authentication_error', 401],
@@ -17,7 +17,7 @@ const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
   ['overloaded_error', 529],
 ])
 
-/** What a reply with an error status means. `body` may be anything. */
+/** The error for a reply with an error status. `body` may be anything. */
 export function chatFailure(status: number, body: string): GatewayError {
   const value = parseBody(body)
   const told = errorIn(value)
@@ -27,7 +27,7 @@ export function chatFailure(status: number, body: string): GatewayError {
   return providerFailure({ status, code: null, message: page ? null : text })
 }
 
-/** The error that a body or frame tells, or null when it tells none. */
+/** The error in a body or frame; null if it holds none. */
 export function errorIn(value: unknown): ProviderError | null {
   // One level only: a hostile body may be nested as deep as it is long.
   const body = record(Array.isArray(value) ? value[0] : value)
@@ -43,8 +43,8 @@ export function errorIn(value: unknown): ProviderError | null {
 }
 
 /**
- * The error of a body without an `error` field that is no reply: it has a message or calls itself an error, or it
- * is known to be one (`certain`).
+ * The error in a body that is no reply and has no `error` field: it has a message, names itself an error, or is known
+ * to be one (`certain`).
  */
 export function bareErrorIn(body: Json, certain = false): ProviderError | null {
   const message = body['message'] ?? body['detail'] ?? body['errors']
@@ -53,7 +53,7 @@ export function bareErrorIn(body: Json, certain = false): ProviderError | null {
   return readError(body, message, body)
 }
 
-/** Undefined when the body is no JSON; a body that is nothing but an error is brought under `error`. */
+/** Parses a body; undefined for invalid JSON. A body that is only an error goes under `error`. */
 function parseBody(body: string): unknown {
   const value = parseJson(body)
   if (typeof value === 'string') return { error: value }
@@ -73,7 +73,7 @@ function readError(error: Json, message: unknown, body: Json): ProviderError {
   }
 }
 
-/** A code that is a word; numbers, also as text, are statuses. */
+/** A code that is a word; a number, also as text, is a status. */
 function word(value: unknown): string | null {
   const text = filled(value)
   return text === null || /^\d+$/.test(text) ? null : text

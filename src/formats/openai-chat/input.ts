@@ -1,11 +1,11 @@
 /**
- * `instructions` and `input` as Chat Completions messages. Pure.
+ * Encodes `instructions` and `input` as Chat Completions messages. Pure.
  * A turn of the model is several items in the Responses vocabulary and one assistant message here.
  *
- * Reasoning of earlier turns is left out by default: providers ignore or refuse it. It goes back where the
- * provider's row says how: as `reasoning_details` when it is signed or encrypted (`reasoning-object`), as
- * `reasoning_content` (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature
- * (`thought-signatures`). Of other items of a model only calls have a form here; see outgoing.ts for the rest.
+ * The encoder omits reasoning of earlier turns, which most providers ignore or refuse. Quirks of the provider's row
+ * send it back: as `reasoning_details` if signed or encrypted (`reasoning-object`), as `reasoning_content`
+ * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
+ * model's other items only calls have a form here; see outgoing.ts for the rest.
  */
 
 import type { GatewayError } from '../../errors.ts'
@@ -24,7 +24,10 @@ import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 
 type Message = Record<string, unknown>
 
-/** @throws GatewayError `unprocessable` that names the item or part without a form in this format. */
+/**
+ * The messages of a request.
+ * @throws GatewayError `unprocessable` that names the item or part without a form in this format.
+ */
 export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): readonly Message[] {
   const conversation = new Conversation(
     quirks,
@@ -43,7 +46,7 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   return messages
 }
 
-/** Top-level `cache_control` is a breakpoint at the end of the prompt. */
+/** Adds the top-level `cache_control` as a breakpoint at the end of the prompt. */
 function markLast(messages: readonly Message[], mark: Record<string, unknown>): void {
   const last = messages.findLast(message => message['role'] === 'user' || message['role'] === 'system')
   if (last === undefined) return
@@ -63,7 +66,7 @@ interface Turn {
   details: Record<string, unknown>[]
   calls: Record<string, unknown>[]
   signature: string | null
-  /** An assistant message was among the items, even an empty one. */
+  /** True if the items held an assistant message, even an empty one. */
   spoke: boolean
 }
 
@@ -72,7 +75,7 @@ class Conversation {
   readonly #breakpoints: boolean
   readonly #messages: Message[] = []
   #turn: Turn | null = null
-  /** Images and files that tools gave back: a tool message holds text only, so they follow as the user's. */
+  /** Images and files from tools: a tool message holds text only, so a user message with them follows. */
   #attachments: ChatPart[] = []
 
   constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean) {
@@ -209,7 +212,7 @@ class Conversation {
     this.#messages.push({ role: 'tool', tool_call_id: callId, content })
   }
 
-  /** Attachments wait until all outputs of the turn are there: nothing may stand between them. */
+  /** Adds the attachments after all outputs of the turn: no message may stand between outputs. */
   #attach(): void {
     if (this.#attachments.length === 0) return
     this.#messages.push({ role: 'user', content: this.#attachments })
@@ -243,14 +246,14 @@ class Conversation {
   }
 }
 
-/** Many providers take only a string from the assistant; what it wrote in several parts was one text. */
+/** The content of an assistant message. Several texts become one string: many providers accept only that. */
 function assistantContent(turn: Turn): string | readonly ChatPart[] | null {
   if (turn.parts.length === 0) return turn.calls.length > 0 ? null : ''
   const plain = turn.parts.every(part => part['type'] === 'text' && part['cache_control'] === undefined)
   return plain ? turn.parts.map(part => part['text']).join('') : turn.parts
 }
 
-/** The details of one reasoning item; none when nothing in it is signed or encrypted: plain text proves nothing. */
+/** The details of one reasoning item; none for plain text, which no provider can verify. */
 function reasoningDetails(item: InputReasoning, text: string): Record<string, unknown>[] {
   const signature = item.signature ?? null
   const encrypted = item.encrypted_content ?? null
@@ -276,7 +279,7 @@ function reasoningDetails(item: InputReasoning, text: string): Record<string, un
 type ChatPart = Record<string, unknown>
 
 /**
- * Turns parts into chat parts. `breakpoints` says whether explicit cache breakpoints of OpenAI are in use.
+ * Encodes content parts. `breakpoints`: the request uses OpenAI's explicit cache breakpoints.
  * @throws GatewayError `unprocessable` that names the part without a form in this format.
  */
 function chatParts(
@@ -302,7 +305,7 @@ function cacheMark(control: CacheControl): Record<string, unknown> {
   return typeof control.ttl === 'string' ? { type: 'ephemeral', ttl: control.ttl } : { type: 'ephemeral' }
 }
 
-/** A single plain text is sent as a string: every provider takes that. */
+/** A single plain text as a string, which every provider accepts; other parts unchanged. */
 function foldParts(parts: readonly ChatPart[]): string | readonly ChatPart[] {
   const only = parts[0]
   if (only === undefined) return ''

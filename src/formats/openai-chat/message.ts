@@ -1,6 +1,7 @@
 /**
- * The text of one Chat Completions reply: the open message, its parts, and what belongs to its text. Hot path.
- * Annotations and log probabilities may come before the text they belong to; they wait for it.
+ * Message and reasoning items of one Chat Completions reply. Pure. Hot path.
+ * `ChatText` has the open message with its parts, annotations and log probabilities. The last two may come before their
+ * text, and then wait for it.
  */
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
@@ -11,10 +12,10 @@ import { chatAnnotation, replyCitations } from './hosted.ts'
 export class ChatText {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Called before anything is written: reasoning ends there. */
+  /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
   #any = false
-  /** The open message, the number of its part being written and that part's kind. */
+  /** The open message, and the number and kind of its open part. */
   #message: number | null = null
   #part = -1
   #partKind: 'text' | 'refusal' | null = null
@@ -62,7 +63,7 @@ export class ChatText {
     for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
   }
 
-  /** Citations of the whole reply, then every annotation that still waits. */
+  /** Emits citations of the whole reply, then all waiting annotations. */
   cite(results: readonly unknown[] | null, urls: readonly unknown[] | null): void {
     if (results !== null || urls !== null) {
       this.#annotations.push(...replyCitations(results, urls, this.#textUnits))
@@ -78,7 +79,7 @@ export class ChatText {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
-  /** The message to write to, its current part being of this kind. */
+  /** Opens a message and a part of this kind if needed; returns the message's item. */
   #write(kind: 'text' | 'refusal'): number {
     this.#any = true
     this.#beforeText()
@@ -110,7 +111,7 @@ function isLogprob(value: unknown): value is Logprob {
   return token !== null && typeof token['token'] === 'string' && typeof token['logprob'] === 'number'
 }
 
-/** True when a delta holds anything of the reply itself. */
+/** True if a delta holds any content of the reply. */
 export function says(delta: Json): boolean {
   return [
     'content',
@@ -126,7 +127,8 @@ export function says(delta: Json): boolean {
   })
 }
 
-// Reasoning
+// Reasoning. It comes under four names: `reasoning_content`, `reasoning`, `reasoning_details[]`, content parts of type
+// `thinking`. Several providers send the same text under two names; it counts once.
 
 interface Open {
   readonly item: number
@@ -136,7 +138,7 @@ interface Open {
   textIndex: unknown
   summaryPart: number
   summaryIndex: unknown
-  /** Signed or encrypted: nothing more belongs to this item. */
+  /** Signed or encrypted: the item takes no more text. */
   sealed: boolean
   fields: Record<string, unknown> | null
 }
@@ -144,7 +146,7 @@ interface Open {
 export class ChatReasoning {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Called before an item with words begins: what is being written ends there. */
+  /** Ends the open message before reasoning begins. */
   readonly #beforeWords: () => void
   #open: Open | null = null
   readonly #ids = new Set<string>()
@@ -158,7 +160,7 @@ export class ChatReasoning {
     this.#beforeWords = beforeWords
   }
 
-  /** Takes the reasoning fields of a delta or message. True when there was something in them. */
+  /** Takes the reasoning fields of a delta or message. Returns true if they held any reasoning. */
   take(message: Json): boolean {
     const details = list(message['reasoning_details'])
     let found = false
@@ -176,7 +178,7 @@ export class ChatReasoning {
     return this.text(filled(message['reasoning_content']) ?? filled(message['reasoning'])) || found
   }
 
-  /** Takes raw thinking text that has no details. */
+  /** Takes raw thinking text without details. */
   text(text: string | null): boolean {
     if (text === null) return false
     if (this.#isKnown(text, 'plain')) return true
@@ -184,7 +186,7 @@ export class ChatReasoning {
     return true
   }
 
-  /** A signature that stands beside the content, not inside the reasoning. */
+  /** Takes a signature from beside the content. */
   signature(signature: string, format: ReasoningFormat): void {
     this.#source ??= 'plain'
     this.#seal(this.#openForSeal('signature', signature, null, format), 'signature', signature)
@@ -225,7 +227,7 @@ export class ChatReasoning {
     return text === null ? 'seal' : 'words'
   }
 
-  /** Whether this text, told under another name than before, is what was said already. */
+  /** True if this text has already come under another name. */
   #isKnown(text: string, source: 'plain' | 'details'): boolean {
     return this.#source !== null && this.#source !== source && text === this.#said
   }
@@ -238,18 +240,18 @@ export class ChatReasoning {
     this.#emit({ kind: 'reasoning', item: open.item, form, part, text })
   }
 
-  /** The open item, unless it takes no more words. */
+  /** The open item if it takes more text, else null. */
   #openForWords(): Open | null {
     return this.#open === null || this.#open.sealed ? null : this.#open
   }
 
-  /** Another item for more words. */
+  /** Opens another item for text. */
   #next(id: string | null, format: string | null): Open {
     this.#beforeWords()
     return this.#begin(id, format)
   }
 
-  /** The item that a signature or encrypted part belongs to: the open one unless it holds another already. */
+  /** The item for a signature or encrypted part: the open one, unless it already holds another. */
   #openForSeal(field: string, value: string, id: string | null, format: string | null): Open {
     const held = this.#open?.fields?.[field]
     if (this.#open !== null && (held === undefined || held === value)) return this.#open
@@ -289,7 +291,7 @@ export class ChatReasoning {
   }
 }
 
-/** The id of the item that the details from `at` on make: often only its last, encrypted part carries it. */
+/** The id of the item that begins at detail `at`: often only its last, encrypted part has it. */
 function idAhead(details: readonly unknown[], at: number): string | null {
   for (let next = at; next < details.length; next++) {
     const detail = record(details[next])

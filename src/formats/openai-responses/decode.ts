@@ -1,7 +1,7 @@
 /**
- * Reads a reply in the Responses wire format, streamed or whole, and tells it in Deltas. Pure. Hot path.
- * Providers disagree about ids, indexes, event names and what the final object holds; an item is therefore known
- * by its `output_index`, and the final object only adds what no event has told.
+ * Decodes one reply in the Responses wire format, streamed or whole, into Deltas. Pure. Hot path.
+ * Providers differ in ids, indexes, event names and the content of the final object. So `output_index` identifies an
+ * item, and the final object only adds content that no event had.
  */
 import { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'
@@ -30,7 +30,7 @@ const failed: Handler = (_, event) => {
 }
 const wholePart: Handler = (decoder, event) => decoder.takePart(event)
 
-/** By event type, the spellings of all known providers. What is not here and is no progress is left out. */
+/** Handlers by event type, in the spellings of all known providers. The decoder ignores others but progress. */
 const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ['response.created', started],
   ['response.queued', started],
@@ -72,7 +72,7 @@ const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ['error', failed],
 ])
 
-/** Status of a response whose own field is missing or was not brought up to date. */
+/** Status of a response whose own field is missing or out of date. */
 const STATUS_OF_EVENT: ReadonlyMap<unknown, string> = new Map([
   ['response.completed', 'completed'],
   ['response.done', 'completed'],
@@ -89,7 +89,7 @@ export class ResponsesDecoder implements Decoder {
   #started = false
   #finished = false
 
-  /** `reasoning` names the provider's own reasoning, for items that do not say what they are. */
+  /** `reasoning`: the name for reasoning items without a format of their own. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
     this.#emit = emit
     this.#slots = new Slots(emit, reasoning)
@@ -141,7 +141,7 @@ export class ResponsesDecoder implements Decoder {
     if (slot !== null) this.#slots.close(slot, item)
   }
 
-  /** Text of a part: a piece of it, or all of it. */
+  /** Takes a piece of a part's text, or all of it. */
   takeText(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
     if (typeof text !== 'string') return
     const slot = this.#slotFor(form, event)
@@ -169,7 +169,7 @@ export class ResponsesDecoder implements Decoder {
       this.#slots.annotate(slot, wholeNumber(event['content_index']) ?? 0, event['annotation'])
   }
 
-  /** Arguments of a call that no event has opened wait for the item itself: a call without a name cannot be told. */
+  /** Takes arguments of an open call; those of an unknown call come again with its item, which has the name. */
   input(event: Json, text: unknown, piece: boolean): void {
     const slot =
       this.#lookup.find(event) ??
@@ -181,7 +181,7 @@ export class ResponsesDecoder implements Decoder {
     else if (typeof text === 'string') this.#slots.appendInput(slot, text)
   }
 
-  /** The reply is over: `event` carries the final response, whose items complete what was streamed. */
+  /** Ends the reply. `event` has the final response, whose items complete the streamed ones. */
   finish(event: Json): void {
     const response = recordOrEmpty(event['response'])
     this.#conclude(response, STATUS_OF_EVENT.get(event['type']) ?? 'completed')
@@ -197,11 +197,7 @@ export class ResponsesDecoder implements Decoder {
         this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
       else this.start(response)
     } else if (tellsError(body)) throw failureOf(body, null)
-    else
-      throw new GatewayError(
-        'provider_unavailable',
-        'The provider answered with something that is not a reply',
-      )
+    else throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a response')
   }
 
   #conclude(response: Json, implied: string): void {
@@ -229,7 +225,7 @@ export class ResponsesDecoder implements Decoder {
     this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
   }
 
-  /** Adds from the final output what no event told; the output may be empty, shorter or under other ids. */
+  /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */
   #reconcile(response: Json): void {
     const finals = records(response['output']).filter(item => startType(item) !== null)
     const matches = this.#lookup.match(finals)
@@ -242,7 +238,7 @@ export class ResponsesDecoder implements Decoder {
     if (this.#slots.all.length === 0) this.#textOnly(response)
   }
 
-  /** Servers that give no items may still give the text, in the field made for clients that read no items. */
+  /** Takes `output_text` from servers that send no items. */
   #textOnly(response: Json): void {
     const text = filled(response['output_text'])
     const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)
@@ -264,7 +260,7 @@ export class ResponsesDecoder implements Decoder {
     return slot
   }
 
-  /** The item that takes this form; one that was never announced is opened by its first text. */
+  /** The item for this form of text; opens it if no event announced it. */
   #slotFor(form: Form, event: Json): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
     const known = this.#lookup.find(event) ?? this.#lookup.current(event, type)
@@ -279,14 +275,15 @@ function parse(data: string): Json {
   throw failureOf(value, null)
 }
 
-// Lookup of items
+// Lookup of items by events and final forms. Providers name an item by its output index, its id, both, or neither.
+// Hot path: `find` runs per token.
 
-/** Items of providers that tell no output index are known by id alone. */
+/** Stands for a missing output index. */
 const NO_INDEX = -1
 
 class SlotLookup {
   readonly #slots: Slots
-  /** By the provider's output index: the item that events of this index are about now. */
+  /** The current item of each output index of the provider. */
   readonly #byIndex = new Map<number, Slot>()
   #latest: Slot | null = null
 
@@ -310,15 +307,15 @@ class SlotLookup {
     return id === null ? this.#latest : this.#slots.byId(id)
   }
 
-  /** Without an index, and under an id that nobody announced, what is told belongs to the item being told. */
+  /** The open item, for an event without an index and with an unknown id. */
   current(event: Json, type: Slot['type']): Slot | null {
     const latest = this.#latest
     return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
   }
 
   /**
-   * For each final item the streamed one it repeats, if any: by id, else by call id, else by position, else the
-   * first of its type that is left. In this order, so that ids that changed never hide an item and none is told twice.
+   * The streamed item of each final item, if any: by id, else by call id, else by position, else the first of its type
+   * that is left. This order finds items with changed ids and repeats none.
    */
   match(finals: readonly Json[]): readonly (Slot | undefined)[] {
     const slots = this.#slots.all
@@ -349,7 +346,7 @@ function outputIndex(event: Json): number {
   return wholeNumber(event['output_index']) ?? NO_INDEX
 }
 
-/** True when an item is the known one, announced once more. */
+/** True if an event announces a known item again. */
 function isAgain(known: Slot, item: Json): boolean {
   return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
 }

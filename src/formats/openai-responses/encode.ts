@@ -1,6 +1,6 @@
 /**
- * Writes a request in the Responses wire format. Pure. Our vocabulary is nearly this format's own: what is named
- * here goes out, and so do unknown fields, which are still there only when the caller speaks this dialect.
+ * Encodes a request in the Responses wire format, whose vocabulary is nearly the gateway's own. Pure. Fields named here
+ * go out, and unknown fields follow; a request has them only if the caller speaks this dialect.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
@@ -13,7 +13,7 @@ import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
 
 type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
-/** Fields that go out as they came. Those of the chat dialect are here only when a Responses caller sent them. */
+/** Fields that go out unchanged. A request has the chat dialect's only if a Responses caller sent them. */
 const SAME = [
   'max_output_tokens',
   'temperature',
@@ -37,7 +37,7 @@ const SAME = [
   'prediction',
 ] as const satisfies readonly (keyof ResponsesRequest)[]
 
-/** By name, what a field becomes on the wire; `undefined` leaves it out, as does a name that is not here. */
+/** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ...SAME.map((name): [string, Field] => [name, copyField]),
   ['input', (value, _, endpoint) => wireInput(value, endpoint)],
@@ -56,7 +56,7 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ],
 ])
 
-/** `ultrafast` prefers endpoints of its own; where there are none, the next best is asked for. */
+/** Tiers with another name on the wire; `ultrafast` becomes the next best. */
 const TIERS: ReadonlyMap<unknown, string> = new Map([
   ['fast', 'priority'],
   ['ultrafast', 'priority'],
@@ -67,10 +67,10 @@ const VERBOSITIES: ReadonlyMap<unknown, string> = new Map([
   ['max', 'high'],
 ])
 
-/** A budget is told as the nearest of these. Higher efforts are not reached: few models know them. */
+/** The efforts that can replace a budget. Few models know higher ones. */
 const EFFORTS = ['minimal', 'low', 'medium', 'high'] as const
 
-/** The output limit that a reasoning budget is measured against when neither caller nor endpoint gives one. */
+/** The output limit for the share of a reasoning budget if neither caller nor endpoint sets one. */
 const USUAL_OUTPUT_TOKENS = 32_768
 
 const LOGPROBS = 'message.output_text.logprobs'
@@ -78,7 +78,7 @@ const NOT_IN_REASONING: ReadonlySet<string> = new Set(['max_tokens', 'enabled', 
 const NOT_IN_TEXT: ReadonlySet<string> = new Set(['format', 'verbosity'])
 const NONE: ReadonlySet<string> = new Set()
 
-/** @throws GatewayError `unprocessable` when the request holds something that only our side could serve. */
+/** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
 export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
   for (const [name, value] of Object.entries(model.request)) {
@@ -94,7 +94,7 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   return { path: '/responses', body: Object.fromEntries(body) }
 }
 
-/** Probabilities come only when they are asked for by name, and a number of them alone is an error. */
+/** Adds `include` for log probabilities; without it, the API refuses their number. */
 function askForLogprobs(body: Map<string, unknown>): void {
   const wanted = body.get('top_logprobs')
   if (typeof wanted !== 'number' || wanted === 0) return
@@ -107,7 +107,7 @@ function copyField(value: unknown): unknown {
   return value
 }
 
-/** Our limit counts steps of our own loop; it goes along only when the provider runs tools too. */
+/** The limit counts steps of the gateway's loop; it goes out only if the provider runs tools too. */
 function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
   if (request.stop_server_tools_when != null) return undefined
   return records(request.tools).some(runsAtProvider) ? value : undefined
@@ -131,7 +131,7 @@ function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint
   return Object.keys(written).length === 0 ? undefined : written
 }
 
-/** This format knows efforts only: a switch or a budget becomes the nearest one. */
+/** The effort for a switch or a budget: this format has efforts only. */
 function impliedEffort(config: Json, limit: number): string | null {
   if (config['enabled'] === false) return 'none'
   const budget = config['max_tokens']
