@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto'
 import type { MicroUsd } from '../money.ts'
 import type {
+  AllowedRegion,
   BuiltinSlug,
-  DataRegion,
   FailMode,
   FilterAction,
   ResetInterval,
@@ -57,7 +57,7 @@ export interface GuardrailRules {
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
   /** Regions whose hosts may receive the requests. */
-  readonly allowedDataRegions: readonly DataRegion[] | null
+  readonly allowedDataRegions: readonly AllowedRegion[] | null
   /** For the input, as `contentFilters`; each slug once. */
   readonly contentFilterBuiltins: readonly BuiltinFilter[]
   readonly contentFilters: readonly CustomFilter[]

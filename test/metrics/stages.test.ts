@@ -1,5 +1,5 @@
 import t from 'tap'
-import { STAGES, type Stage, Stopwatch, serverTiming, roundedTimes } from '../../src/metrics/stages.ts'
+import { roundedTimes, STAGES, type Stage, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
 
 const STARTED_MS = 1000
 const ENDED_MS = 3051
