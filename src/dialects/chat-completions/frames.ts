@@ -26,6 +26,7 @@ import {
 } from './answer.ts'
 import { chunk, commonOf, endChunks, type FailedEnding, failureChunks } from './chunks.ts'
 import { type ChatError, chatError, failureOf } from './failure.ts'
+import { inChatNames } from './paths.ts'
 import { ReasoningFrames } from './reasoning-frames.ts'
 
 /** Of every delta chunk after its delta. */
@@ -91,9 +92,9 @@ export class ChatFrames implements FrameWriter {
       case 'response.incomplete':
         return this.#end(event.response)
       case 'response.failed':
-        return this.#fail(failureOf(event.response), event.response)
+        return this.#fail(failureOf(event.response, this.#request), event.response)
       case 'error':
-        return this.#fail(chatError(event.code, event.message), {})
+        return this.#fail(chatError(event.code, inChatNames(event.message, this.#request)), {})
       case 'response.debug':
         if (this.#common === null) {
           this.#debug.push({ ...event.debug })
@@ -114,7 +115,8 @@ export class ChatFrames implements FrameWriter {
     // The number in a generation id is the second in which it was made.
     const created = Number(/^gen-(\d+)-/.exec(id)?.[1] ?? 0)
     this.#common ??= commonOf({ id, created_at: created, model: this.#request.model ?? '' })
-    return this.#fail(chatError(error.errorType, error.message, error.metadata, error.status), {
+    const message = inChatNames(error.message, this.#request)
+    return this.#fail(chatError(error.errorType, message, error.metadata, error.status), {
       usage,
       ...(metadata === null ? {} : { gateway_metadata: metadata }),
     })
