@@ -6,18 +6,18 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { isObject } from '../../protocol/schema.ts'
 import type { FailureDetails } from '../dialect.ts'
-import { chatUsage, type Fields, statusOf } from './answer.ts'
+import { type ChatFields, chatUsage, statusOf } from './answer.ts'
 import { Message } from './body.ts'
 import { inChatNames } from './paths.ts'
 
 /** The public client reads `code`, `type` and `param`. */
-export interface ChatError extends Fields {
+export interface ChatError extends ChatFields {
   /** HTTP status, also where another one has left. */
   readonly code: number
   readonly message: string
   readonly type: string
   readonly param: string | null
-  readonly metadata: Fields & { readonly error_type: string }
+  readonly metadata: ChatFields & { readonly error_type: string }
 }
 
 /** A message of ours that begins with the path of a field. */
@@ -54,7 +54,10 @@ export function failureOf(response: ResponseResource, request: ResponsesRequest)
 }
 
 /** The body of a failure. */
-export function chatFailure(error: GatewayError, { id, metadata, usage, request }: FailureDetails): Fields {
+export function chatFailure(
+  error: GatewayError,
+  { id, metadata, usage, request }: FailureDetails,
+): ChatFields {
   const message = request === null ? error.message : inChatNames(error.message, request)
   const { error: _, ...rest } = errorEnvelope(error, metadata)
   return {
