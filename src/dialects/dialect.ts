@@ -16,6 +16,8 @@ export interface FailureDetails {
   readonly metadata: GatewayMetadata | null
   /** Usage of model calls that count although nothing of them is delivered; null: none. */
   readonly usage: ResponseUsage | null
+  /** What `parse` returned; null where the body was refused, whose error names its fields already. */
+  readonly request: ResponsesRequest | null
 }
 
 /** Writes the frames of one streamed answer; keeps its state, never shared. */

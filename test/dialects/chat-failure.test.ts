@@ -5,7 +5,7 @@ import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { GatewayMetadata } from '../../src/protocol/response.ts'
 
-const NONE = { id: 'gen-1-x', metadata: null, usage: null }
+const NONE = { id: 'gen-1-x', metadata: null, usage: null, request: null }
 const METADATA: GatewayMetadata = {
   requested: 'acme/m',
   strategy: 'direct',

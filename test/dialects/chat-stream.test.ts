@@ -396,7 +396,8 @@ t.test('a failure in mid-stream', async t => {
 t.test('a failure before the response began, after the status has left', async t => {
   const writer = chatCompletions.frames(REQUEST)
   const error = new GatewayError('service_unavailable', 'Nobody is there')
-  const frames = writer.failure(error, { id: 'gen-17-x', metadata: null, usage: null }) + writer.end()
+  const frames =
+    writer.failure(error, { id: 'gen-17-x', metadata: null, usage: null, request: null }) + writer.end()
   t.match(chunksOf(frames), [
     {
       id: 'gen-17-x',
@@ -430,7 +431,7 @@ t.test('what a failure says is told once', async t => {
   const writer = chatCompletions.frames(REQUEST)
   for (const event of answer(TEXT, 'stop')) writer.write(event)
   const error = new GatewayError('internal', 'x')
-  t.equal(writer.failure(error, { id: 'gen-1-x', metadata: null, usage: null }), '')
+  t.equal(writer.failure(error, { id: 'gen-1-x', metadata: null, usage: null, request: null }), '')
 })
 
 t.test('citations count from the beginning of the content', async t => {

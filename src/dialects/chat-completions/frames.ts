@@ -30,6 +30,7 @@ import {
   serverToolCall,
 } from './answer.ts'
 import { type ChatError, chatError, failureOf } from './failure.ts'
+import { inChatNames } from './paths.ts'
 
 /** Of every delta chunk after its delta. */
 const TAIL = '},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}\n\n'
@@ -94,9 +95,9 @@ export class ChatFrames implements FrameWriter {
       case 'response.incomplete':
         return this.#end(event.response)
       case 'response.failed':
-        return this.#fail(failureOf(event.response), event.response)
+        return this.#fail(failureOf(event.response, this.#request), event.response)
       case 'error':
-        return this.#fail(chatError(event.code, event.message), {})
+        return this.#fail(chatError(event.code, inChatNames(event.message, this.#request)), {})
       case 'response.debug':
         if (this.#common === null) {
           this.#debug.push({ ...event.debug })
@@ -117,7 +118,8 @@ export class ChatFrames implements FrameWriter {
     // The number in a generation id is the second in which it was made.
     const created = Number(/^gen-(\d+)-/.exec(id)?.[1] ?? 0)
     this.#common ??= commonOf({ id, created_at: created, model: this.#request.model ?? '' })
-    return this.#fail(chatError(error.errorType, error.message, error.metadata, error.status), {
+    const message = inChatNames(error.message, this.#request)
+    return this.#fail(chatError(error.errorType, message, error.metadata, error.status), {
       usage,
       ...(metadata === null ? {} : { gateway_metadata: metadata }),
     })

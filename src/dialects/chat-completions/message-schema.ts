@@ -17,7 +17,7 @@ const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String(), 
 const ImagePart = Type.Object({
   type: Type.Literal('image_url'),
   image_url: Type.Object({
-    url: Type.String(),
+    url: filled,
     detail: maybe(oneOf('auto', 'high', 'low', 'original')),
   }),
   ...marks,
@@ -42,7 +42,7 @@ const FilePart = Type.Object({
 
 const VideoPart = Type.Object({
   type: Type.Literal('video_url'),
-  video_url: Type.Object({ url: Type.String() }),
+  video_url: Type.Object({ url: filled }),
   processing: maybe(oneOf('agentic', 'static')),
   ...marks,
 })
@@ -148,7 +148,7 @@ const ChatAnnotation = variants(
 )
 export type ChatAnnotation = Static<typeof ChatAnnotation>
 
-const Image = Type.Object({ image_url: Type.Object({ url: Type.String() }) })
+const Image = Type.Object({ image_url: Type.Object({ url: filled }) })
 
 // Messages
 

@@ -11,8 +11,8 @@ import { refusal } from '../../protocol/refusals.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
-import type { ChatMessage } from './message-schema.ts'
 import { ChatConversation, invalid } from './messages.ts'
+import { inChatNames } from './paths.ts'
 
 /** Fields that have another name or form in a request, or mean nothing there. */
 const TRANSLATED: ReadonlySet<string> = new Set([
@@ -64,7 +64,7 @@ export function parseChat(value: unknown): ResponsesRequest {
   translate(body, fields)
   const request = fields as unknown as ResponsesRequest
   const refused = refusal(request)
-  if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, body.messages))
+  if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))
   return request
 }
 
@@ -157,19 +157,6 @@ function withTransforms(
   if (plugins.some(plugin => plugin.id === 'context-compression')) return plugins
   const engine = { id: 'context-compression' as const, engine: 'middle-out' as const }
   return [...plugins, transforms.length > 0 ? engine : { id: 'context-compression', enabled: false }]
-}
-
-/** A refusal of the request in the names of the chat body: only the items have other names here. */
-function inChatNames(refused: string, messages: readonly ChatMessage[]): string {
-  const item = /^input\[(\d+)\][^:]*(: .*)$/s.exec(refused)
-  if (item === null) return refused
-  const conversation = new ChatConversation()
-  const wanted = Number(item[1])
-  const index = messages.findIndex((message, at) => {
-    conversation.add(message, at)
-    return conversation.items.length > wanted
-  })
-  return `${elementPath('messages', index)}${item[2]}`
 }
 
 // Tools
