@@ -8,7 +8,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
-import { cacheControl, conversation, type WireBlock, type WireTurn } from './input.ts'
+import { cacheControl, conversation, type WireBlock, type MessagesTurn } from './input.ts'
 import { type LocatedTool, toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */
@@ -154,7 +154,7 @@ interface GenerationWishes {
   readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
   readonly upstreamModel: string
   readonly maxOutputTokens: number | null
-  readonly turns: readonly WireTurn[]
+  readonly turns: readonly MessagesTurn[]
   /** True if the model must call a tool: it cannot think before that. */
   readonly toolForced: boolean
 }
@@ -218,9 +218,9 @@ function effortOf(wanted: Effort | number, max_tokens: number): string {
  * True if the last turns lack a thinking block that the API demands. With a budget, a reply that continues after tool
  * results, or continues given words, must begin with its thought. Turns of another provider have none.
  */
-function thinkingImpossible(turns: readonly WireTurn[]): boolean {
+function thinkingImpossible(turns: readonly MessagesTurn[]): boolean {
   let at = turns.length - 1
-  let first: WireTurn | undefined
+  let first: MessagesTurn | undefined
   if (turns[at]?.role === 'assistant') first = turns[at--]
   for (; at > 0 && turns[at]?.content.some(block => block['type'] === 'tool_result') === true; at -= 2) {
     first = turns[at - 1]

@@ -16,14 +16,14 @@ import { inexpressible } from '../failure.ts'
 import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 import { openCompaction } from './blocks.ts'
 
-export interface WireTurn {
+export interface MessagesTurn {
   readonly role: 'user' | 'assistant'
   readonly content: WireBlock[]
 }
 
-interface WireConversation {
+interface MessagesConversation {
   readonly system: readonly WireBlock[]
-  readonly turns: readonly WireTurn[]
+  readonly turns: readonly MessagesTurn[]
   /** Tools in the input, which join the request's own, with their paths. */
   readonly tools: readonly { readonly tool: Tool; readonly path: string }[]
   /** The last effort that the input sets; undefined if it sets none. */
@@ -38,7 +38,7 @@ type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
  * The system prompt and turns of a request.
  * @throws GatewayError `unprocessable` that names the item without a form in this API
  */
-export function conversation(request: ResponsesRequest): WireConversation {
+export function conversation(request: ResponsesRequest): MessagesConversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
@@ -53,12 +53,12 @@ export function conversation(request: ResponsesRequest): WireConversation {
 
 class Writer {
   readonly system: WireBlock[] = []
-  readonly turns: WireTurn[] = []
+  readonly turns: MessagesTurn[] = []
   readonly tools: { tool: Tool; path: string }[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
 
-  add(role: WireTurn['role'], blocks: readonly WireBlock[]): void {
+  add(role: MessagesTurn['role'], blocks: readonly WireBlock[]): void {
     if (blocks.length === 0) return
     const last = this.turns.at(-1)
     if (last?.role === role) last.content.push(...blocks)
@@ -157,7 +157,7 @@ class Writer {
 }
 
 /** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */
-function resultsFirst(turn: WireTurn): WireTurn {
+function resultsFirst(turn: MessagesTurn): MessagesTurn {
   if (turn.role === 'assistant') return turn
   const isResult = (block: WireBlock): boolean => block['type'] === 'tool_result'
   return {
