@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { FORMATS } from '../../src/formats/table.ts'
 import { FinalSink } from '../../src/gateway/answer/sink.ts'
 import { fitRequest } from '../../src/gateway/routing/parameters.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../src/protocol/request-parser.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../test/support/scripted-attempt.ts'
 

@@ -6,7 +6,7 @@
 import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { type ErrorEnvelope, errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { parseResponsesRequest } from '../protocol/request.ts'
+import { parseResponsesRequest } from '../protocol/request-parser.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
 

@@ -2,8 +2,7 @@
  * The request as an encoder may see it: without what means something to this gateway alone, and without unknown
  * fields that only a provider of the caller's own dialect could understand. Pure. Hot path.
  */
-import type { DialectName } from '../protocol/dialect-name.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { Format } from './format.ts'
 
 /**

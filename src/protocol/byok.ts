@@ -4,8 +4,8 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from './body.ts'
-import { EndUserName } from './end-users.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from './limits.ts'
+import { EndUserName } from './management.ts'
 import { maybe, oneOf, text } from './schema.ts'
 
 /** Elements of each list of restrictions. */

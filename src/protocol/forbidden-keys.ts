@@ -3,7 +3,7 @@
  * so the first pass only looks; the path is worked out in a second pass when there is something to name.
  */
 import { JSON_MAX_DEPTH } from './limits.ts'
-import { elementPath, fieldPath } from './paths.ts'
+import { elementPath, fieldPath } from './schema.ts'
 
 const FORBIDDEN: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 

@@ -3,6 +3,7 @@
  * by the plugin itself: a setting that the client left out stays out of the request.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { maxResults, maxUses, searchMode, userLocation, xSearch } from './gateway-tools.ts'
 import {
   ALIGNMENT_RETRIES_MAX,
   ALIGNMENT_RULE_MAX_CHARS,
@@ -16,7 +17,6 @@ import {
   ROUTER_TRADEOFF_MAX,
 } from './limits.ts'
 import { AnyObject, maybe, oneOf, text, variants } from './schema.ts'
-import { maxResults, maxUses, searchMode, userLocation, xSearch } from './search-settings.ts'
 
 const enabled = maybe(Type.Boolean())
 const patterns = maybe(Type.Array(text({ max: ROUTER_PATTERN_MAX_CHARS }), { maxItems: ROUTER_PATTERNS_MAX }))

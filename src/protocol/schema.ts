@@ -1,11 +1,12 @@
 /**
- * The few schema forms that the interface needs beside TypeBox's own: unions told apart by a field, maps, and
- * texts counted in characters; and short spellings of the common ones. Pure. Hot path.
- * A union is looked up in a table of compiled checks, so its cost does not grow with the number of its kinds,
- * and an error can descend into the kind the client chose.
+ * Schema forms that the interface needs beside TypeBox's own: unions told apart by a field, maps, texts counted in
+ * characters, metadata. Also short spellings of common forms, and the field paths of errors. Pure. Hot path. A union
+ * looks its kind up in a table of compiled checks, so its cost does not grow with the number of kinds, and an error can
+ * descend into the kind that the client chose.
  */
 import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from './limits.ts'
 
 export interface Checked {
   readonly schema: TSchema
@@ -184,3 +185,45 @@ export function maybe<Schema extends TSchema>(schema: Schema) {
 
 /** An object whose fields nobody here looks at. */
 export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
+
+/** Keys that are safe to repeat: a client's own key may be anything else, of any length, even a secret. */
+const SPEAKABLE = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
+
+/** The path of a field; a key that is no plain word is not repeated. */
+export function fieldPath(parent: string, key: string): string {
+  const name = SPEAKABLE.test(key) ? key : '*'
+  return parent === '' ? name : `${parent}.${name}`
+}
+
+export function elementPath(parent: string, index: number): string {
+  return `${parent}[${index}]`
+}
+
+const PAIRS = `must have at most ${METADATA_MAX_PAIRS} pairs`
+const KEY = `must have keys of at most ${METADATA_KEY_MAX_CHARS} characters without brackets`
+const VALUE = `must be a string of at most ${METADATA_VALUE_MAX_CHARS} characters`
+
+/** What is wrong with a metadata map, or null. */
+export function metadataProblem(value: unknown, path: string): string | null {
+  if (!isObject(value)) return `${path}: must be an object of strings`
+  const keys = Object.keys(value)
+  if (keys.length > METADATA_MAX_PAIRS) return `${path}: ${PAIRS}`
+  for (const key of keys) {
+    if (!withinCharacters(key, METADATA_KEY_MAX_CHARS) || /[[\]]/.test(key)) return `${path}: ${KEY}`
+    const entry = value[key]
+    if (typeof entry !== 'string' || !withinCharacters(entry, METADATA_VALUE_MAX_CHARS)) {
+      return `${fieldPath(path, key)}: ${VALUE}`
+    }
+  }
+  return null
+}
+
+TypeRegistry.Set<TSchema>('Metadata', (_schema, value) => metadataProblem(value, '') === null)
+
+export const metadataMap = {
+  [Kind]: 'Metadata',
+  type: 'object',
+  maxProperties: METADATA_MAX_PAIRS,
+  propertyNames: { maxLength: METADATA_KEY_MAX_CHARS, pattern: '^[^\\[\\]]*$' },
+  additionalProperties: { type: 'string', maxLength: METADATA_VALUE_MAX_CHARS },
+} as unknown as TUnsafe<Record<string, string>>

@@ -6,10 +6,9 @@
  * express one refuses it later. Gateway tools (`gateway:<x>`) run on our side; `SERVER_TOOLS_BUILT` says which.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { forcedGatewayTools, gatewayTools } from './gateway-tools.ts'
+import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
 import { NAME_PATTERN } from './limits.ts'
 import { AnyObject, mapOf, maybe, oneOf, variants } from './schema.ts'
-import { filters, searchSettings } from './search-settings.ts'
 
 const name = Type.String({ pattern: NAME_PATTERN })
 const texts = Type.Array(Type.String())

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../src/protocol/request-parser.ts'
 import { search } from '../support/property.ts'
 
 type Loose = Record<string, unknown>

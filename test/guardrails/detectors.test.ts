@@ -1,8 +1,8 @@
 import t from 'tap'
 import { Cost } from '../../src/guardrails/cost.ts'
-import { passesLuhn } from '../../src/guardrails/detectors/credit-card.ts'
-import { fold, foldedPlace, originalPlace } from '../../src/guardrails/detectors/fold.ts'
+import { fold, foldedPlace, originalPlace } from '../../src/guardrails/detectors/evasions.ts'
 import { INJECTION_PATTERNS } from '../../src/guardrails/detectors/injection-patterns.ts'
+import { passesLuhn } from '../../src/guardrails/detectors/numbers.ts'
 import {
   type Action,
   compileRules,

@@ -1,7 +1,7 @@
 /** Building requests for the tables of good and bad ones, and checking such tables. */
 import type { Test } from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../src/protocol/request-parser.ts'
 
 export const MODEL = 'acme/fast-1'
 

@@ -4,9 +4,9 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
-import { elementPath } from '../../protocol/paths.ts'
-import { refusal } from '../../protocol/refusals.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
+import { refusal } from '../../protocol/request-parser.ts'
+import { elementPath } from '../../protocol/schema.ts'
 import { ChatBody, type ResponseFormat } from './body-schema.ts'
 import type { ChatMessage } from './message-schema.ts'
 import { Conversation, invalid } from './messages.ts'

@@ -3,7 +3,7 @@ import { estimateRequest, estimateUsage } from '../../../src/gateway/accounting/
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import { createAlignment } from '../../../src/plugins/alignment.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../../src/protocol/request-parser.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

@@ -8,7 +8,8 @@ import { CompiledRules } from '../../../src/gateway/guard/rules.ts'
 import { textsOf, withTexts } from '../../../src/guardrails/texts/request-texts.ts'
 import { createMetrics, type Metrics } from '../../../src/metrics/metrics.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
-import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../../src/protocol/request-parser.ts'
 import {
   type AppliedGuardrail,
   defaultGuardrail,

@@ -1,16 +1,18 @@
 /**
- * Rules that span fields, and features that are not offered. Runs once per request, after the schema. Pure.
- * Native tools of providers (`web_search`, `mcp`, `code_interpreter` and so on) pass: an endpoint that speaks the
- * same format runs them itself, and a format that cannot express one refuses it when it encodes. That includes
- * the plain web search spellings, whose engine `auto` means the provider's own where it has one; an engine that
- * only a gateway could run is refused.
+ * The parser of requests: the check of the body, rules that span fields, and refusals of features that this gateway
+ * does not offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
+ * `code_interpreter` and so on) pass: an endpoint that speaks the same format runs them itself, and a format that
+ * cannot express one refuses it when it encodes. Plain spellings of web search pass too: their engine `auto` means the
+ * provider's own. An engine that only a gateway could run is refused.
  */
+import { GatewayError } from '../errors.ts'
+import { bodyCheck } from './body.ts'
 import { PLUGINS_BUILT, ROUTERS_BUILT, SERVER_TOOLS_BUILT } from './built.ts'
 import { type GatewayTool, serverToolName } from './gateway-tools.ts'
 import type { AssistantPart, InputItem } from './items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS } from './limits.ts'
 import type { PluginSettings } from './plugins.ts'
-import type { ResponsesRequest } from './request-body.ts'
+import { ResponsesRequest } from './request.ts'
 import { isTimeZone } from './time-zone.ts'
 import type { Tool } from './tools.ts'
 
@@ -44,6 +46,20 @@ const RULES: readonly Rule[] = [
   plugins,
   inputItems,
 ]
+
+const check = bodyCheck(ResponsesRequest)
+
+/**
+ * Checks the body of POST /responses. Returns it as it came: nothing is copied, no default is filled in.
+ * @throws GatewayError `invalid_request` that names the field by its path and says what is expected there;
+ *   it never repeats what the client sent.
+ */
+export function parseResponsesRequest(body: unknown): ResponsesRequest {
+  const request = check(body)
+  const refused = refusal(request)
+  if (refused !== null) throw new GatewayError('invalid_request', refused)
+  return request
+}
 
 /** Why a well-formed request cannot be served, as `<path>: …`; null when it can. */
 export function refusal(request: ResponsesRequest): string | null {
