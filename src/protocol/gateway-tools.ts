@@ -156,6 +156,16 @@ const PARAMETERS = {
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>
 
+/** Rules that no schema can say: the reason why the parameters of a tool are refused, from the name of the field. */
+const RULES: {
+  readonly [name in string]?: (parameters: Readonly<Record<string, unknown>>) => string | null
+} = {
+  datetime: ({ timezone }) =>
+    typeof timezone !== 'string' || isTimeZone(timezone)
+      ? null
+      : 'timezone: must be an IANA time zone, for example Europe/Berlin',
+}
+
 type Name = keyof typeof PARAMETERS
 type Spelling = `gateway:${Name}` | `openrouter:${Name}` | 'tool_search'
 
@@ -181,6 +191,25 @@ const NAME_OF = new Map<string, Name>([
 /** The name of the gateway tool that a tool type means; null for every other tool. */
 export function serverToolName(type: string): string | null {
   return NAME_OF.get(type) ?? null
+}
+
+/** The reason why the settings of a tool that fits the schema are refused, from the name of the field; null: none. */
+export function settingsRefusal(name: string, { parameters }: GatewayTool): string | null {
+  return RULES[name]?.(parameters ?? {}) ?? null
+}
+
+/** Characters of the longest name of a time zone. */
+const ZONE_MAX_CHARS = 64
+
+/** True for an IANA name such as `Europe/Berlin` or `UTC`. */
+export function isTimeZone(name: string): boolean {
+  if (name.length > ZONE_MAX_CHARS) return false
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** `tool_choice` that forces one of them. */

@@ -3,7 +3,7 @@
  *
  * Three groups. Function and custom tools run at the client. Native tools (`web_search`, `file_search`, `mcp`
  * and so on) run at a provider that has them: their shape is checked here, and a wire format that cannot
- * express one refuses it later. Gateway tools (`gateway:<x>`) run on our side; `SERVER_TOOLS_BUILT` says which.
+ * express one refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offered` says which.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'

@@ -80,11 +80,12 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
 }
 
 function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
-  const { gateway, config, catalog, store, ledger, vault, clock, metrics } = built
+  const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics } = built
   const { heartbeatMs, stallMs } = config.timeouts
   const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
   return createOperations({
     gateway,
+    offered,
     listing: createListing(catalog),
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },

@@ -4,7 +4,7 @@ import type { Finish } from '../../src/gateway/exchange.ts'
 import { budgetOf, type ToolTurn } from '../../src/gateway/tool-budget.ts'
 import { parseUsd } from '../../src/money.ts'
 import type { StopCondition } from '../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../src/protocol/request-parser.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 
 const FINISH: Finish = { reason: 'tool_calls', native: 'tool_use', serviceTier: null }
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { moderating, readModeration, textsToModerate } from '../../src/plugins/moderation-question.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../src/protocol/request-parser.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 
 const asking = (fields: Partial<ResponsesRequest>): ResponsesRequest => ({
   model: 'a/b',

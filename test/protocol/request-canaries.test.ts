@@ -4,8 +4,8 @@ import { sealCompaction } from '../../src/formats/anthropic-messages/compaction.
 import { FORMATS } from '../../src/formats/table.ts'
 import { mapTexts } from '../../src/guardrails/texts/request-texts.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../src/protocol/request-parser.ts'
 import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { ANNOTATIONS, type Fields, ITEMS, PARTS, SCHEMA, TOOLS } from '../support/request-items.ts'
 

@@ -2,7 +2,7 @@
 import type { Test } from 'tap'
 import type { Handler, Method, OpenHandler, Operation, RawHandler } from '../../src/api/operation.ts'
 import { type Clock, systemClock } from '../../src/clock.ts'
-import { responsesDialect } from '../../src/dialects/responses.ts'
+import { responsesDialect } from '../support/dialects.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { ExchangeLine, Log } from '../../src/log/log.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'

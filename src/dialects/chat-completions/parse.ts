@@ -5,7 +5,7 @@
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
-import { refusal } from '../../protocol/request-parser.ts'
+import { type Offered, refusal } from '../../protocol/request-parser.ts'
 import { elementPath } from '../../protocol/schema.ts'
 import { ChatBody, type ResponseFormat } from './body-schema.ts'
 import type { ChatMessage } from './message-schema.ts'
@@ -48,8 +48,12 @@ const OF_RESPONSES: readonly (readonly [string, string])[] = [
 
 const check = bodyCheck(ChatBody)
 
-/** @throws GatewayError `invalid_request` that names the field by its path in the chat body. */
-export function parseChat(value: unknown): ResponsesRequest {
+/** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names the field of the chat body. */
+export function createChatParser(offered: Offered): (value: unknown) => ResponsesRequest {
+  return value => parseChat(value, offered)
+}
+
+function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   const body = check(value)
   refuse(body)
   const fields: Record<string, unknown> = {}
@@ -59,9 +63,9 @@ export function parseChat(value: unknown): ResponsesRequest {
   const conversation = new Conversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
-  translate(body, fields)
+  translate(body, fields, offered.tools)
   const request = fields as unknown as ResponsesRequest
-  const refused = refusal(request)
+  const refused = refusal(request, offered)
   if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, body.messages))
   return request
 }
@@ -81,7 +85,7 @@ function refuse(body: ChatBody): void {
   if (other['audio'] != null) throw invalid('audio', 'must be null: no audio is made')
 }
 
-function translate(body: ChatBody, fields: Record<string, unknown>): void {
+function translate(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
   const limit = outputLimit(body)
   if (limit !== null) fields['max_output_tokens'] = limit
   const logprobs = topLogprobs(body)
@@ -91,7 +95,7 @@ function translate(body: ChatBody, fields: Record<string, unknown>): void {
   const text = textConfig(body)
   if (text !== null) fields['text'] = text
   if (body.tools != null) fields['tools'] = body.tools.map(hubTool)
-  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice)
+  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice, tools)
   if (body.transforms != null) {
     const plugins = withTransforms(body.transforms, body.plugins ?? [])
     if (plugins.length > 0) fields['plugins'] = plugins

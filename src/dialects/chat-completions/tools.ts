@@ -1,5 +1,4 @@
 /** `tools` and `tool_choice` of a chat body in the form of the Responses body. Pure. */
-import { SERVER_TOOLS_BUILT } from '../../protocol/built.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import type { ChatTool, ChatToolChoice } from './body-schema.ts'
@@ -40,8 +39,8 @@ function hubFormat(format: NonNullable<CustomFormat>) {
   return format.type === 'text' ? format : { type: format.type, ...format.grammar }
 }
 
-/** @throws GatewayError `invalid_request` for a server tool that is not offered. */
-export function hubToolChoice(choice: ChatToolChoice): ToolChoice {
+/** @throws GatewayError `invalid_request` for a server tool that is not in `offered` */
+export function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): ToolChoice {
   if (typeof choice === 'string') return choice
   switch (choice.type) {
     case 'function':
@@ -54,7 +53,7 @@ export function hubToolChoice(choice: ChatToolChoice): ToolChoice {
     }
     default: {
       const server = serverToolName(choice.type)
-      if (server !== null && !SERVER_TOOLS_BUILT.has(server))
+      if (server !== null && !offered.has(server))
         throw invalid('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
       return choice as ToolChoice
     }

@@ -9,7 +9,7 @@ import { textsOf, withTexts } from '../../../src/guardrails/texts/request-texts.
 import { createMetrics, type Metrics } from '../../../src/metrics/metrics.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request-parser.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import {
   type AppliedGuardrail,
   defaultGuardrail,

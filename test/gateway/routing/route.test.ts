@@ -2,7 +2,7 @@ import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { fitRequest } from '../../../src/gateway/routing/parameters.ts'
 import { route } from '../../../src/gateway/routing/route.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request-parser.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 
 const provider = (slug: string) => ({
