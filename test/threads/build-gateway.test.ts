@@ -19,12 +19,7 @@ t.test('a gateway offers its plugins and server tools, which are those of unit t
     spoolFolder: mkdtempSync(join(tmpdir(), 'sluice-offered-')),
   })
   t.teardown(() => built.close())
-  const { plugins, tools, routers } = built.offered
-  t.same(
-    [...plugins].toSorted(),
-    [...OFFERED.plugins, 'structured-output'].toSorted(),
-    'and the built-in rule',
-  )
-  t.same(tools, OFFERED.tools)
-  t.same(routers, OFFERED.routers)
+  t.same(built.offered, OFFERED)
+  t.ok(built.offered.plugins.has('moderation'))
+  t.ok(built.offered.tools.has('datetime'))
 })

@@ -48,7 +48,7 @@ const OF_RESPONSES: readonly (readonly [string, string])[] = [
 
 const check = bodyCheck(ChatBody)
 
-/** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names the field of the chat body. */
+/** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names a field of the chat body. */
 export function createChatParser(offered: Offered): (value: unknown) => ResponsesRequest {
   return value => parseChat(value, offered)
 }

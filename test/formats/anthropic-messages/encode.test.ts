@@ -4,8 +4,8 @@ import { claudeVersion, DEFAULT_MAX_TOKENS } from '../../../src/formats/anthropi
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../support/dialects.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 
 type Json = Record<string, unknown>

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../support/dialects.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
 

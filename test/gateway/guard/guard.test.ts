@@ -9,7 +9,6 @@ import { textsOf, withTexts } from '../../../src/guardrails/texts/request-texts.
 import { createMetrics, type Metrics } from '../../../src/metrics/metrics.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import { parseResponsesRequest } from '../../support/dialects.ts'
 import {
   type AppliedGuardrail,
   defaultGuardrail,
@@ -17,6 +16,7 @@ import {
 } from '../../../src/storage/guardrails.ts'
 import { TaskError } from '../../../src/tasks/failure.ts'
 import { createTaskPool } from '../../../src/tasks/pool.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedExchange } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
