@@ -23,10 +23,9 @@ import {
 } from './schema.ts'
 
 /**
- * Makes the check of one kind of body; at start-up, because it compiles the schema. The check returns the body as it
- * came: nothing is copied, no default is filled in.
- * It throws GatewayError `invalid_request` that names the field by its path and says what is expected there, and
- * never repeats what the client sent.
+ * Creates the check of one kind of body; call it at start-up, because it compiles the schema. The check returns the
+ * body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the field by its
+ * path, says what is expected there, and never repeats what the client sent.
  */
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const fits = compile(schema)
@@ -40,7 +39,7 @@ export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknow
   }
 }
 
-/** The first problem as `<path>: <what is expected>`, or null when the value fits. */
+/** The first problem as `<path>: <what is expected>`; null: the value fits. */
 export function explain(schema: TSchema, value: unknown, path = ''): string | null {
   if (isVariants(schema)) return explainVariants(schema, value, path)
   if (KindGuard.IsObject(schema)) return explainObject(schema, value, path)
@@ -67,14 +66,14 @@ function explainVariants(schema: VariantsSchema, value: unknown, path: string): 
   const rule = schema[Rule]
   if (!isObject(value)) return problem(path, `must be an object (${rule.noun})`)
   const variant = variantOf(rule, value)
-  // Compiled first: of a long list, only the element that is wrong is worth a slow look.
+  // The compiled check first: of a long list, only the wrong element needs the slow explanation.
   if (variant !== undefined) return variant.check(value) ? null : explain(variant.schema, value, path)
   if (passesOpen(rule, value)) return null
   const tag = value[rule.tag]
   const tagPath = fieldPath(path, rule.tag)
   if (tag === undefined) return problem(tagPath, `is required and names the kind of ${rule.noun}`)
   if (typeof tag !== 'string') return problem(tagPath, 'must be a string')
-  // Aliases are left out: our own names are what a client should learn.
+  // Without aliases: clients should learn the gateway's own names.
   const known = [...rule.table.keys()].filter(key => !key.startsWith('openrouter:'))
   return problem(tagPath, `must name a known ${rule.noun}: ${known.join(', ')}`)
 }
@@ -129,7 +128,7 @@ function explainMap(schema: MapSchema, value: unknown, path: string): string | n
   return null
 }
 
-/** Descends into the one member that has the value's JSON type; otherwise names what is expected. */
+/** Descends into the only member with the JSON type of the value; without one, lists what is expected. */
 function explainUnion(members: readonly TSchema[], value: unknown, path: string): string | null {
   const flat = flatten(members)
   if (flat.some(member => isLeaf(member) && Value.Check(member, value))) return null
@@ -172,7 +171,7 @@ function oneOfWords(words: readonly TSchema[]): string {
   return `one of ${words.map(word => String(word['const'])).join(', ')}`
 }
 
-/** What a value of this schema looks like, in words that follow `must be`. */
+/** Describes a value of this schema, in words that follow `must be`. */
 function expected(schema: TSchema): string {
   if (isVariants(schema)) return `an object (${schema[Rule].noun})`
   if (KindGuard.IsUnion(schema)) return expectedAny(flatten(schema.anyOf))

@@ -48,7 +48,7 @@ export const searchMode = maybe(
 export const maxResults = maybe(Type.Integer({ minimum: 1, maximum: SEARCH_RESULTS_MAX }))
 export const maxUses = maybe(Type.Integer({ minimum: 1 }))
 
-/** Where a search may look: the inline spellings nest their domain lists. */
+/** Domains of a search; the inline spellings nest these lists. */
 export const filters = maybe(
   Type.Object({ allowed_domains: domains, blocked_domains: domains, excluded_domains: domains }),
 )
@@ -169,17 +169,17 @@ const RULES: {
 type Name = keyof typeof PARAMETERS
 type Spelling = `gateway:${Name}` | `openrouter:${Name}` | 'tool_search'
 
-/** A tool that runs on our side. `parameters` were checked; the tool's own file reads them. */
+/** A tool that the gateway runs. `parameters` fit the schema; the tool's own file reads them. */
 export interface GatewayTool {
   type: Spelling
   parameters?: Record<string, unknown> | null
   [field: string]: unknown
 }
 
-/** Names of all tools that run on our side, without a prefix. */
+/** Names of all tools that the gateway may run, without a prefix. */
 const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
 
-/** Every spelling of a gateway tool, brought to its name. */
+/** The name of the tool by each of its spellings. */
 const NAME_OF = new Map<string, Name>([
   ...SERVER_TOOL_NAMES.flatMap(name => [
     [`gateway:${name}`, name] as const,
@@ -188,7 +188,7 @@ const NAME_OF = new Map<string, Name>([
   ['tool_search', 'tool_search'],
 ])
 
-/** The name of the gateway tool that a tool type means; null for every other tool. */
+/** The name of the gateway tool with this type; null: it is another tool. */
 export function serverToolName(type: string): string | null {
   return NAME_OF.get(type) ?? null
 }
@@ -212,7 +212,7 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** `tool_choice` that forces one of them. */
+/** Choices (`tool_choice`) that force a gateway tool, by its type. */
 export const forcedGatewayTools = Object.fromEntries(
   [...NAME_OF.keys()].map(type => [type, Type.Object({ type: Type.Literal(type) })]),
 ) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<{ type: Spelling }>>>

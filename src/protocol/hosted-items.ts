@@ -7,7 +7,7 @@
 import { type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import { AnyObject, maybe, oneOf, variants } from './schema.ts'
 
-/** Types of items that tell what a provider did by itself: nobody else has to act on them. */
+/** Types of items that a provider has executed and that need no reaction of the client. */
 export const DONE_BY_PROVIDER = [
   'web_search_call',
   'file_search_call',
@@ -55,7 +55,7 @@ const McpApprovalResponse = Type.Object({
   reason: maybe(Type.String()),
 })
 
-/** The name is empty where a reply held only the result of a call that an earlier one began. */
+/** The name is empty if a reply has only the result of a call that began in an earlier one. */
 const McpCall = Type.Object({
   type: Type.Literal('mcp_call'),
   id: Type.String(),
@@ -66,7 +66,7 @@ const McpCall = Type.Object({
   error: maybe(Type.Union([Type.String(), AnyObject])),
 })
 
-// What a provider executed on its side
+// Other items that a provider executed
 
 const ComputerCall = Type.Object({
   type: Type.Literal('computer_call'),
@@ -283,7 +283,7 @@ const FIELDS = {
 type Name = keyof typeof FIELDS
 type Spelling = `gateway:${Name}` | `openrouter:${Name}`
 
-/** An item of a tool that ran on our side. Its fields are checked, but only its own tool reads them. */
+/** An item of a tool that the gateway ran. The schema checks its fields, but only its own tool reads them. */
 export interface GatewayToolItem {
   type: Spelling
   id?: string | null

@@ -46,7 +46,7 @@ const phase = maybe(oneOf('commentary', 'final_answer'))
 
 // Messages
 
-function instructed<Role extends 'user' | 'system' | 'developer'>(role: Role) {
+function instructionMessage<Role extends 'user' | 'system' | 'developer'>(role: Role) {
   return Type.Object({
     type: Type.Optional(Type.Literal('message')),
     role: Type.Literal(role),
@@ -57,9 +57,9 @@ function instructed<Role extends 'user' | 'system' | 'developer'>(role: Role) {
   })
 }
 
-const UserMessage = instructed('user')
-const SystemMessage = instructed('system')
-const DeveloperMessage = instructed('developer')
+const UserMessage = instructionMessage('user')
+const SystemMessage = instructionMessage('system')
+const DeveloperMessage = instructionMessage('developer')
 
 const AssistantMessage = Type.Object({
   type: Type.Optional(Type.Literal('message')),
@@ -302,7 +302,7 @@ export interface ReasoningItem {
   /** Raw thinking text, where the provider gives it. */
   content?: ReasoningTextPart[]
   encrypted_content?: string
-  /** Where it comes from; decides how it is sent back in a later turn. */
+  /** Its origin, which decides how a later turn sends it back. */
   format?: string
   signature?: string
 }

@@ -33,14 +33,14 @@ export const KeyCreation = Type.Object(
     expires_at: maybe(instant),
     workspace_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
     creator_user_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })),
-    /** Known so that it can be refused as what it is. */
+    /** Known, so that its refusal can name it. */
     external: maybe(AnyObject),
   },
   { additionalProperties: false },
 )
 export type KeyCreation = Static<typeof KeyCreation>
 
-/** What is absent stays; null lifts the limit or the expiry. A key stays in its workspace. */
+/** Absent fields keep their value; null removes the limit or the expiry. The workspace of a key never changes. */
 export const KeyUpdate = Type.Object(
   {
     name: Type.Optional(name),
@@ -66,7 +66,7 @@ export const WorkspaceCreation = Type.Object(
 )
 export type WorkspaceCreation = Static<typeof WorkspaceCreation>
 
-/** What is absent stays; null clears the description. */
+/** Absent fields keep their value; null clears the description. */
 export const WorkspaceUpdate = Type.Object(
   {
     name: Type.Optional(workspaceName),
@@ -92,7 +92,7 @@ export type EndUserUpdate = Static<typeof EndUserUpdate>
 export const checkEndUserCreation = bodyCheck(EndUserCreation)
 export const checkEndUserUpdate = bodyCheck(EndUserUpdate)
 
-/** Whether a tracking string could have been registered. */
+/** True if a tracking string may be registered as an end user. */
 export const isEndUserName = compile(EndUserName)
 
 // Credits
@@ -102,7 +102,7 @@ export const CreditCreation = Type.Object(
     /** US dollars; negative to take back. */
     amount: Type.Number({ minimum: -AMOUNT_MAX_USD, maximum: AMOUNT_MAX_USD }),
     note: maybe(text({ max: CREDIT_NOTE_MAX_CHARS, storable: true })),
-    /** The client's own name for the entry; one that was used already adds nothing. */
+    /** The client's own name for the entry. A second entry with the same name adds nothing. */
     id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })),
   },
   { additionalProperties: false },
@@ -114,7 +114,7 @@ export type CreditCreation = Static<typeof CreditCreation>
 const INSTANT = /^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/
 const DAY = /^\d{4}-\d{2}-\d{2}$/
 
-/** Unix milliseconds of an ISO 8601 time with seconds and `Z` or an offset; null when it is none. */
+/** Unix milliseconds of an ISO 8601 time with seconds and `Z` or an offset; null: it is no such time. */
 export function parseInstant(text: string): number | null {
   const [, local] = INSTANT.exec(text) ?? []
   // The runtime takes the 30th of February for the 2nd of March, and 24:00 for the next day.
@@ -123,7 +123,7 @@ export function parseInstant(text: string): number | null {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** Unix milliseconds of the midnight (UTC) at which a day `YYYY-MM-DD` begins; null when there is no such day. */
+/** Unix milliseconds of the midnight (UTC) at which a day `YYYY-MM-DD` begins; null: there is no such day. */
 export function parseDay(text: string): number | null {
   const midnight = `${text}T00:00:00.000Z`
   return DAY.test(text) && exists(midnight) ? Date.parse(midnight) : null

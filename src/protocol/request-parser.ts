@@ -128,7 +128,7 @@ function nothingStored(request: ResponsesRequest): string | null {
   return null
 }
 
-/** A reply has one answer: other choices would be paid for and lost. */
+/** A reply has one answer: the caller would pay for other choices and never get them. */
 function oneChoice(request: ResponsesRequest): string | null {
   for (const field of ['n', 'best_of'] as const) {
     const asked = (request as Readonly<Record<string, unknown>>)[field]
@@ -218,7 +218,7 @@ function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySe
       return `${path}.${field}: must have at most ${ROUTER_PATTERNS_TOTAL_MAX_CHARS} characters in total`
     }
   }
-  // Turning a plugin off asks nothing of it.
+  // A request may turn off a plugin that is not offered.
   if ((plugin as { enabled?: unknown }).enabled === false || offered.has(plugin.id)) return null
   return `${path}.id: the plugin ${plugin.id} ${NOT_OFFERED}`
 }
@@ -264,7 +264,7 @@ function itemRefusal(
   }
 }
 
-/** An image or a file must come from somewhere. */
+/** An image or a file needs a source. */
 function partsRefusal(parts: readonly AssistantPart[] | null, field: string, path: string): string | null {
   if (parts === null) return null
   for (const [index, part] of parts.entries()) {

@@ -160,7 +160,7 @@ const trace = Type.Object({
   parent_span_id: maybe(Type.String()),
 })
 
-/** Sampling fields of the chat dialect; a format that has no word for one drops it. */
+/** Sampling fields of the chat dialect. A format drops those that it does not know. */
 const sampling = {
   stop: maybe(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: STOPS_MAX })])),
   seed: maybe(Type.Integer()),
@@ -171,7 +171,7 @@ const sampling = {
   prediction: maybe(Type.Object({ type: Type.Literal('content'), content: Type.Unknown() })),
 }
 
-/** The whole body. Fields without a null in their type are null nowhere in the public interface. */
+/** The whole body. The public interface has no null where a type here has none. */
 export const ResponsesRequest = Type.Object({
   model: Type.Optional(modelSlug),
   models: Type.Optional(Type.Array(modelSlug)),
