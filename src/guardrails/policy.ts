@@ -2,7 +2,7 @@
  * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule comes from. Pure.
  * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
-import type { BuiltinSlug, DataRegion, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
+import type { AllowedRegion, BuiltinSlug, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
 import {
   type BuiltinRule,
   type CustomRule,
@@ -14,7 +14,7 @@ import {
 
 /** The scopes in which a guardrail applies, from the broadest to the narrowest. */
 export const SCOPES = ['account', 'workspace', 'member', 'api-key'] as const
-export type GuardrailScope = (typeof SCOPES)[number]
+export type PolicyScope = (typeof SCOPES)[number]
 
 export const ZDR_GROUPS = ['anthropic', 'openai', 'google', 'xai', 'other'] as const
 export type ZdrGroup = (typeof ZDR_GROUPS)[number]
@@ -37,7 +37,7 @@ export interface PolicyGuardrail {
   readonly enableFreeModelTraining: boolean | null
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
-  readonly allowedDataRegions: readonly DataRegion[] | null
+  readonly allowedDataRegions: readonly AllowedRegion[] | null
   readonly contentFilterBuiltins: readonly Filter[]
   readonly contentFilters: readonly CustomRule[]
   readonly output: {
@@ -50,7 +50,7 @@ export interface PolicyGuardrail {
 }
 
 export interface Applied {
-  readonly scope: GuardrailScope
+  readonly scope: PolicyScope
   readonly guardrail: PolicyGuardrail
 }
 
@@ -61,7 +61,7 @@ export interface PolicyRestrictions {
   readonly allowedProviders: readonly string[] | null
   readonly ignoredProviders: readonly string[]
   readonly zdr: Readonly<Record<ZdrGroup, boolean>>
-  readonly regions: readonly DataRegion[] | null
+  readonly regions: readonly AllowedRegion[] | null
   /** False if any guardrail forbids it; null: no guardrail has a rule. */
   readonly freeModelTraining: boolean | null
   readonly freeModelPublication: boolean | null
@@ -69,16 +69,16 @@ export interface PolicyRestrictions {
 }
 
 /** The guardrail that a rule comes from. */
-export interface RuleSource {
+export interface SourceGuardrail {
   readonly id: string
   readonly name: string
-  readonly scope: GuardrailScope
+  readonly scope: PolicyScope
 }
 
 /** Rules of several guardrails; `sources[finding.rule]` is the guardrail of a finding. */
 export interface SourcedRules {
   readonly rules: RuleSet
-  readonly sources: readonly RuleSource[]
+  readonly sources: readonly SourceGuardrail[]
 }
 
 export interface Policy {
@@ -121,7 +121,7 @@ const hasContentRules = ({ contentFilterBuiltins, contentFilters, output }: Poli
   contentFilterBuiltins.length > 0 || contentFilters.length > 0 || output !== null
 
 /** The guardrail of a finding; undefined only for findings of other rules. */
-export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): RuleSource | undefined {
+export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): SourceGuardrail | undefined {
   return rules.sources[rule]
 }
 
@@ -183,7 +183,7 @@ function narrowest(values: readonly (boolean | null)[]): boolean | null {
 }
 
 interface Side {
-  readonly scope: GuardrailScope
+  readonly scope: PolicyScope
   readonly guardrail: PolicyGuardrail
   readonly side: {
     readonly contentFilterBuiltins: readonly Filter[]
@@ -193,10 +193,10 @@ interface Side {
 
 /** Of equal rules, keeps the strictest; of equally strict ones, that of the broadest guardrail. */
 function mergeRules(sides: readonly Side[]): SourcedRules {
-  const builtins: { rule: BuiltinRule; source: RuleSource }[] = []
-  const custom: { rule: CustomRule; source: RuleSource }[] = []
+  const builtins: { rule: BuiltinRule; source: SourceGuardrail }[] = []
+  const custom: { rule: CustomRule; source: SourceGuardrail }[] = []
   for (const { scope, guardrail, side } of sides) {
-    const source: RuleSource = { id: guardrail.id, name: guardrail.name, scope }
+    const source: SourceGuardrail = { id: guardrail.id, name: guardrail.name, scope }
     for (const { slug, action, scanScope } of side.contentFilterBuiltins) {
       builtins.push({ rule: { slug, action, scope: scanScope }, source })
     }
@@ -224,9 +224,9 @@ const builtinKey = ({ slug, scope }: BuiltinRule): string => `${slug} ${scope}`
 
 /** Drops every rule that another one covers; of two that cover each other, keeps the first. */
 function withoutWeaker<Rule>(
-  all: readonly { readonly rule: Rule; readonly source: RuleSource }[],
+  all: readonly { readonly rule: Rule; readonly source: SourceGuardrail }[],
   covers: (kept: Rule, rule: Rule) => boolean,
-): { readonly rule: Rule; readonly source: RuleSource }[] {
+): { readonly rule: Rule; readonly source: SourceGuardrail }[] {
   return all.filter(({ rule }, index) =>
     all.every(
       (other, at) => at === index || !covers(other.rule, rule) || (covers(rule, other.rule) && index < at),

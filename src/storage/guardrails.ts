@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto'
 import type { MicroUsd } from '../money.ts'
 import type {
+  AllowedRegion,
   BuiltinSlug,
-  DataRegion,
   FailMode,
   FilterAction,
   ResetInterval,
@@ -56,7 +56,7 @@ export interface GuardrailRules {
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
   /** By which hosts requests have to come. */
-  readonly allowedDataRegions: readonly DataRegion[] | null
+  readonly allowedDataRegions: readonly AllowedRegion[] | null
   /** Each slug once; like the next it looks at the input. */
   readonly contentFilterBuiltins: readonly BuiltinFilter[]
   readonly contentFilters: readonly CustomFilter[]

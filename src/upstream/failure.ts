@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
+import { providerFailure } from '../formats/failure.ts'
 import type { Format } from '../formats/format.ts'
-import { providerFailure } from '../formats/provider-failure.ts'
 import { retryAfterSeconds } from './retry-after.ts'
 import { scrub } from './scrub.ts'
 

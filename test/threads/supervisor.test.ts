@@ -1,4 +1,5 @@
 /** The threads of the product, in this process: one that dies, one that hangs, keys that change, and the end. */
+
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { Agent } from 'node:http'
@@ -6,7 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { BroadcastChannel } from 'node:worker_threads'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
+import t from 'tap'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'

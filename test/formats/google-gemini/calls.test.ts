@@ -1,5 +1,5 @@
 import t from 'tap'
-import { PartialArguments } from '../../../src/formats/google-gemini/partial-arguments.ts'
+import { PartialArguments } from '../../../src/formats/google-gemini/calls.ts'
 
 function built(...pieces: readonly Record<string, unknown>[]): string {
   const args = new PartialArguments()

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { EFFORT_SHARES, nearestEffort } from '../../src/formats/effort.ts'
+import { EFFORT_SHARES, nearestEffort } from '../../src/formats/reasoning.ts'
 
 t.test('a share is told as the nearest effort that is offered', async t => {
   const all = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const

@@ -1,18 +1,19 @@
 /**
- * What an error told by a provider means to our client. Pure.
- * Every format brings its own error shape here, so that one table decides.
+ * Errors that formats raise: errors of providers, requests that a format cannot express, and replies without a bound.
+ * Each format reads its own error shape; one table here maps it to a failure of the gateway. Pure.
  */
 import { type FailureCode, GatewayError } from '../errors.ts'
 
+/** An error as a provider reports it. */
 export interface ProviderError {
-  /** HTTP status of the reply, or the status the body claims when an error came under 200. Null when unknown. */
+  /** HTTP status of the reply; for an error under 200, the status that its body claims. Null when unknown. */
   readonly status: number | null
   /** The provider's own code or type, e.g. `context_length_exceeded`, `overloaded_error`. */
   readonly code: string | null
   readonly message: string | null
 }
 
-/** More is never useful to a caller, and a page of HTML must not become one. */
+/** Characters. A longer message helps no caller, and a page of HTML must not become one. */
 const MESSAGE_LIMIT = 500
 
 const BY_STATUS: Readonly<Record<number, FailureCode>> = {
@@ -27,7 +28,7 @@ const BY_STATUS: Readonly<Record<number, FailureCode>> = {
   529: 'upstream_overloaded',
 }
 
-/** Why a provider could not make use of an image. */
+/** Codes of errors about an image in the request. */
 const IMAGE_CODES = [
   'invalid_image',
   'invalid_image_format',
@@ -46,7 +47,7 @@ const IMAGE_CODES = [
   'unsupported_image_media_type',
 ] as const
 
-/** Codes that say more than the status they came with, and status-less codes of errors inside a stream. */
+/** Codes that are more exact than their status, and codes of errors inside a stream, which have no status. */
 const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['context_length_exceeded', 'context_length_exceeded'],
   ['string_above_max_length', 'context_length_exceeded'],
@@ -75,10 +76,10 @@ const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
 function failureCode({ status, code }: ProviderError): FailureCode {
   const byCode = BY_CODE.get(code?.toLowerCase() ?? '')
   if (status === null) return byCode ?? 'provider_unavailable'
-  // A provider that refuses our key or does not know the model is broken for the caller, whatever it calls that.
+  // A provider that refuses our key or lacks the model is unavailable to the caller, whatever its code says.
   if (STATUS_OF_CREDENTIALS.has(status)) return 'provider_unavailable'
   const byStatus = BY_STATUS[status]
-  // 400 is what everything is called that the code then says more exactly.
+  // Providers use 400 for everything; the code is more exact.
   if (byStatus !== undefined && status !== 400) return byStatus
   if (status >= 400 && status < 500) return byCode ?? 'invalid_request'
   return 'provider_unavailable'
@@ -93,6 +94,7 @@ export function tidyMessage(text: string): string {
   return line.length > MESSAGE_LIMIT ? `${line.slice(0, MESSAGE_LIMIT).toWellFormed()}…` : line
 }
 
+/** The gateway's error for an error of a provider; its message is tidied, not yet scrubbed of secrets. */
 export function providerFailure(error: ProviderError): GatewayError {
   const code = failureCode(error)
   const message =
@@ -103,4 +105,25 @@ export function providerFailure(error: ProviderError): GatewayError {
   if (error.status !== null) metadata['provider_status'] = error.status
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)
   return new GatewayError(code, message, { metadata })
+}
+
+// Requests that a format cannot express
+
+/** The error for a field that a format cannot express. `path`: as the caller sent it, e.g. `input[2].content[0]`. */
+export function inexpressible(path: string, why: string): GatewayError {
+  return new GatewayError('unprocessable', `${path}: ${why}`)
+}
+
+// Bounds of a reply
+
+/** Most items in one reply, and most parts in all its messages. The longest known replies have some hundreds. */
+export const ITEMS_MAX = 4_096
+
+/**
+ * Returns `count` if a reply may hold one more thing. A loop in a model, or a hostile provider, must not use up memory.
+ * @throws GatewayError `provider_unavailable`
+ */
+export function oneMore(count: number, things: string): number {
+  if (count < ITEMS_MAX) return count
+  throw new GatewayError('provider_unavailable', `The provider sent too many ${things}`)
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { exampleOf } from '../../src/sim/example.ts'
+import { exampleOf } from '../../src/sim/behaviours.ts'
 
 const sizeOf = (value: unknown): number => JSON.stringify(value).length
 
