@@ -3,9 +3,8 @@
  * and writes whole replies and errors. Pure: no I/O, no clock. It sees protocol types only.
  */
 import type { GatewayError } from '../errors.ts'
-import type { DialectName } from '../protocol/dialect-name.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 
 /** What goes beside an error, where it is known. */

@@ -4,9 +4,8 @@
  * indexes and events.
  */
 import type { GatewayError } from '../errors.ts'
-import type { DialectName } from '../protocol/dialect-name.ts'
 import type { Annotation, Logprob } from '../protocol/items.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
 import type { ReasoningFormat } from './reasoning.ts'
 

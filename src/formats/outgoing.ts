@@ -5,10 +5,9 @@
  */
 
 import type { GatewayError } from '../errors.ts'
-import type { DialectName } from '../protocol/dialect-name.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
 import { filled } from './json.ts'

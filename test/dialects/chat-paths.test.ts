@@ -1,7 +1,7 @@
 /** Failures after parsing name fields of the chat body, although they know the request alone. */
 import t from 'tap'
-import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { chatCompletions } from '../support/dialects.ts'
 
 const IMAGE = { type: 'image_url', image_url: { url: 'https://a.example/x.png' } }
 const BODY = {

@@ -12,9 +12,9 @@ import { type AttemptRecord, Exchange } from '../../src/gateway/exchange.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
 import type { Transport, UpstreamCall, UpstreamHandler } from '../../src/upstream/transport.ts'
+import { parseResponsesRequest } from './dialects.ts'
 
 /** A client whose calls do nothing by themselves: the test plays the socket, through `handler`. */
 export class ScriptedClient implements Transport {

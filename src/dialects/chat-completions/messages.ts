@@ -3,7 +3,7 @@
  * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
  */
 import { GatewayError } from '../../errors.ts'
-import { elementPath } from '../../protocol/paths.ts'
+import { elementPath } from '../../protocol/schema.ts'
 import type {
   ChatAnnotation,
   ChatAssistantMessage,

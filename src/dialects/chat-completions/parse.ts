@@ -4,11 +4,10 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
-import { SERVER_TOOLS_BUILT } from '../../protocol/built.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
-import { elementPath } from '../../protocol/paths.ts'
-import { refusal } from '../../protocol/refusals.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
+import { type Offered, refusal } from '../../protocol/request-parser.ts'
+import { elementPath } from '../../protocol/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
 import { ChatConversation, invalid } from './messages.ts'
@@ -50,8 +49,12 @@ const OF_RESPONSES: readonly (readonly [string, string])[] = [
 
 const check = bodyCheck(ChatBody)
 
-/** @throws GatewayError `invalid_request` that names the field by its path in the chat body. */
-export function parseChat(value: unknown): ResponsesRequest {
+/** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names a field of the chat body. */
+export function createChatParser(offered: Offered): (value: unknown) => ResponsesRequest {
+  return value => parseChat(value, offered)
+}
+
+function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   const body = check(value)
   refuse(body)
   const fields: Record<string, unknown> = {}
@@ -61,9 +64,9 @@ export function parseChat(value: unknown): ResponsesRequest {
   const conversation = new ChatConversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
-  translate(body, fields)
+  translate(body, fields, offered.tools)
   const request = fields as unknown as ResponsesRequest
-  const refused = refusal(request)
+  const refused = refusal(request, offered)
   if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))
   return request
 }
@@ -83,7 +86,7 @@ function refuse(body: ChatBody): void {
   if (other['audio'] != null) throw invalid('audio', 'must be null: no audio is made')
 }
 
-function translate(body: ChatBody, fields: Record<string, unknown>): void {
+function translate(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
   const limit = outputLimit(body)
   if (limit !== null) fields['max_output_tokens'] = limit
   const logprobs = topLogprobs(body)
@@ -93,7 +96,7 @@ function translate(body: ChatBody, fields: Record<string, unknown>): void {
   const text = textConfig(body)
   if (text !== null) fields['text'] = text
   if (body.tools != null) fields['tools'] = body.tools.map(hubTool)
-  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice)
+  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice, tools)
   if (body.transforms != null) {
     const plugins = withTransforms(body.transforms, body.plugins ?? [])
     if (plugins.length > 0) fields['plugins'] = plugins
@@ -197,7 +200,7 @@ function hubFormat(format: NonNullable<CustomFormat>) {
 }
 
 /** @throws GatewayError `invalid_request` for a server tool that is not offered. */
-function hubToolChoice(choice: ChatToolChoice): ToolChoice {
+function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): ToolChoice {
   if (typeof choice === 'string') return choice
   switch (choice.type) {
     case 'function':
@@ -210,7 +213,7 @@ function hubToolChoice(choice: ChatToolChoice): ToolChoice {
     }
     default: {
       const server = serverToolName(choice.type)
-      if (server !== null && !SERVER_TOOLS_BUILT.has(server))
+      if (server !== null && !offered.has(server))
         throw invalid('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
       return choice as ToolChoice
     }

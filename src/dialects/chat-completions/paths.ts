@@ -3,8 +3,8 @@
  * only for failures: messages are found again from the items, so that no request carries where it came from.
  */
 import type { InputItem } from '../../protocol/items.ts'
-import { elementPath } from '../../protocol/paths.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { elementPath } from '../../protocol/schema.ts'
 
 /** A message of ours that begins with the path of a field. */
 const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /

@@ -8,7 +8,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
-import { cacheControl, conversation, type WireBlock, type MessagesTurn } from './input.ts'
+import { cacheControl, conversation, type MessagesTurn, type WireBlock } from './input.ts'
 import { type LocatedTool, toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */

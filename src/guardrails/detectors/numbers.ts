@@ -1,5 +1,9 @@
-/** Payment card numbers: range and length of an issuer, the check digit (Luhn), one kind of separator. Pure. */
-import { type Detect, type Hit, noShapes, type Shape } from '../detector.ts'
+/**
+ * Numbers of payment cards and of social security. Pure.
+ * - Card: range and length of an issuer, the check digit (Luhn), one kind of separator.
+ * - Social security of the United States: hyphenated, or in another form after its name.
+ */
+import { before, type Detect, type Hit, isNumbered, noShapes, type Shape, shapeOf } from '../detector.ts'
 
 interface Issuer {
   readonly name: string
@@ -80,9 +84,28 @@ const card: Shape = {
   },
 }
 
-const SHAPES = [card]
+const CARD_SHAPES = [card]
 
 export const detectCreditCard: Detect = text => {
   CANDIDATE.lastIndex = 0
-  return CANDIDATE.test(text) ? SHAPES : noShapes()
+  return CANDIDATE.test(text) ? CARD_SHAPES : noShapes()
 }
+
+// Social security
+
+const CALLED = /(?:ssn|s\.s\.n|social security|social sec|soc sec|itin|tax ?payer id)[^\d\n]{0,30}$/
+const SSN_SHAPES = [
+  shapeOf(
+    'ssn',
+    /(?<![\w-]|\d[. ])(?!000|666)[0-8]\d{2}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-]|\.\d)/g,
+    (text, start) => !isNumbered(text, start),
+  ),
+  shapeOf(
+    'ssn_introduced',
+    /(?<![\w-])(?!000|666)[0-8]\d{2}([ .]?)(?!00)\d{2}\1(?!0000)\d{4}(?![\w-]|\.\d)/g,
+    (text, start) => CALLED.test(before(text, start, 56)),
+  ),
+]
+const SSN_GLANCE = /\d{3}[- .]?\d{2}[- .]?\d{4}/
+
+export const detectSsn: Detect = text => (SSN_GLANCE.test(text) ? SSN_SHAPES : noShapes())

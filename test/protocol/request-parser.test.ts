@@ -1,5 +1,6 @@
 import t from 'tap'
-import { accepted, body, input, MODEL, parts, plugins, refused, tools } from './bodies.ts'
+import { createRequestParser } from '../../src/protocol/request-parser.ts'
+import { accepted, type BadRow, body, input, MODEL, parts, plugins, refused, tools } from './bodies.ts'
 
 t.test('features that are not offered are refused by name', t => {
   refused(t, [
@@ -135,8 +136,12 @@ t.test('rules that span fields', t => {
   t.end()
 })
 
-t.test('plugins and server tools are refused until they are built', t => {
+t.test('plugins and server tools are refused until they are offered', t => {
   const ids = [
+    'moderation',
+    'file-parser',
+    'context-compression',
+    'response-healing',
     'auto-beta-router',
     'auto-router',
     'fusion',
@@ -161,7 +166,9 @@ t.test('plugins and server tools are refused until they are built', t => {
     'shell',
     'apply_patch',
   ]
-  refused(t, [
+  const nothing = new Set<string>()
+  const parse = createRequestParser({ plugins: nothing, tools: nothing, routers: nothing })
+  const requests: BadRow[] = [
     ...ids.map(
       id =>
         [`the plugin ${id}`, plugins({ id }), 'plugins[0].id', new RegExp(`${id} is not offered`)] as const,
@@ -205,17 +212,28 @@ t.test('plugins and server tools are refused until they are built', t => {
       }),
       'tools[0].tools[0].defer_loading',
     ],
-  ])
-  accepted(t, [
-    ...ids
-      .map(id => [`the plugin ${id}, turned off`, plugins({ id, enabled: false })] as const)
-      .filter(([title]) => !title.includes('jev')),
-    ['a search with the engine of the provider', tools({ type: 'web_search', engine: 'native' })],
-    ['a search with the engine left to us', tools({ type: 'web_search_preview', engine: 'auto' })],
+    ['the auto router', body({ model: 'gateway/auto' }), 'model', /router auto is not offered/],
+  ]
+  refused(t, requests, parse)
+  const all = { plugins: new Set(ids), tools: new Set(names), routers: new Set(['auto']) }
+  accepted(
+    t,
+    requests.map(([title, request]) => [`${title}, when it is offered,`, request]),
+    createRequestParser(all),
+  )
+  const turnedOff = ids.filter(id => id !== 'jev-router' && id !== 'moderation')
+  accepted(
+    t,
     [
-      'a function that is not deferred',
-      tools({ type: 'function', name: 'f', parameters: {}, defer_loading: false }),
+      ...turnedOff.map(id => [`the plugin ${id}, turned off`, plugins({ id, enabled: false })] as const),
+      ['a search with the engine of the provider', tools({ type: 'web_search', engine: 'native' })],
+      ['a search with the engine left to us', tools({ type: 'web_search_preview', engine: 'auto' })],
+      [
+        'a function that is not deferred',
+        tools({ type: 'function', name: 'f', parameters: {}, defer_loading: false }),
+      ],
     ],
-  ])
+    parse,
+  )
   t.end()
 })

@@ -1,22 +1,35 @@
 /**
- * Rules that span fields, and features that are not offered. Runs once per request, after the schema. Pure.
- * Native tools of providers (`web_search`, `mcp`, `code_interpreter` and so on) pass: an endpoint that speaks the
- * same format runs them itself, and a format that cannot express one refuses it when it encodes. That includes
- * the plain web search spellings, whose engine `auto` means the provider's own where it has one; an engine that
- * only a gateway could run is refused.
+ * The parser of requests: the check of the body, rules that span fields, and refusals of features that this gateway
+ * does not offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
+ * `code_interpreter` and so on) pass: an endpoint that speaks the same format runs them itself, and a format that
+ * cannot express one refuses it when it encodes. Plain spellings of web search pass too: their engine `auto` means the
+ * provider's own. An engine that only a gateway could run is refused.
  */
-import { PLUGINS_BUILT, ROUTERS_BUILT, SERVER_TOOLS_BUILT } from './built.ts'
-import { type GatewayTool, serverToolName } from './gateway-tools.ts'
+import { GatewayError } from '../errors.ts'
+import { bodyCheck } from './body.ts'
+import { type GatewayTool, serverToolName, settingsRefusal } from './gateway-tools.ts'
 import type { AssistantPart, InputItem } from './items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS } from './limits.ts'
 import type { PluginSettings } from './plugins.ts'
-import type { ResponsesRequest } from './request-body.ts'
-import { isTimeZone } from './time-zone.ts'
+import { ResponsesRequest } from './request.ts'
 import type { Tool } from './tools.ts'
 
 type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
 
-type Rule = (request: ResponsesRequest) => string | null
+/**
+ * The optional features that this gateway runs itself. A request that asks for another one is refused by name, so that
+ * the gateway never ignores in silence what a client relies on.
+ */
+export interface Offered {
+  /** Ids of plugins. */
+  readonly plugins: ReadonlySet<string>
+  /** Names of server tools, without their prefix. */
+  readonly tools: ReadonlySet<string>
+  /** Slugs of routers that choose a model, without the gateway's own prefix. */
+  readonly routers: ReadonlySet<string>
+}
+
+type Rule = (request: ResponsesRequest, offered: Offered) => string | null
 
 const ROUTER_SLUGS: ReadonlySet<string> = new Set([
   'auto',
@@ -33,7 +46,7 @@ const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, nu
 
 const NOT_OFFERED = 'is not offered by this gateway yet'
 
-/** In this order; the first that objects is told. */
+/** In this order. The first rule that objects gives the error. */
 const RULES: readonly Rule[] = [
   modelPresent,
   models,
@@ -45,10 +58,26 @@ const RULES: readonly Rule[] = [
   inputItems,
 ]
 
-/** Why a well-formed request cannot be served, as `<path>: …`; null when it can. */
-export function refusal(request: ResponsesRequest): string | null {
+const check = bodyCheck(ResponsesRequest)
+
+/**
+ * Creates the parser of bodies of POST /responses. It returns a body unchanged, without a copy or defaults. It throws
+ * GatewayError `invalid_request`, which names the field by its path, says what is expected there, and never repeats
+ * what the client sent.
+ */
+export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
+  return body => {
+    const request = check(body)
+    const refused = refusal(request, offered)
+    if (refused !== null) throw new GatewayError('invalid_request', refused)
+    return request
+  }
+}
+
+/** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
+export function refusal(request: ResponsesRequest, offered: Offered): string | null {
   for (const rule of RULES) {
-    const found = rule(request)
+    const found = rule(request, offered)
     if (found !== null) return found
   }
   return null
@@ -59,22 +88,22 @@ function modelPresent(request: ResponsesRequest): string | null {
   return 'model: is required: name a model, or give several in models'
 }
 
-function models(request: ResponsesRequest): string | null {
-  const found = request.model === undefined ? null : modelRefusal(request.model, 'model')
+function models(request: ResponsesRequest, { routers }: Offered): string | null {
+  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', routers)
   if (found !== null) return found
   for (const [index, model] of (request.models ?? []).entries()) {
-    const refused = modelRefusal(model, `models[${index}]`)
+    const refused = modelRefusal(model, `models[${index}]`, routers)
     if (refused !== null) return refused
   }
   return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`
 }
 
-function modelRefusal(model: string, path: string): string | null {
+function modelRefusal(model: string, path: string, routers: ReadonlySet<string>): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
   const [slug = '', ...variants] = model.split(':')
   if (variants.includes('online')) return `${path}: the variant :online ${NOT_OFFERED}`
   const router = routerName(slug)
-  return router === null || ROUTERS_BUILT.has(router) ? null : `${path}: the router ${router} ${NOT_OFFERED}`
+  return router === null || routers.has(router) ? null : `${path}: the router ${router} ${NOT_OFFERED}`
 }
 
 function routerName(slug: string): string | null {
@@ -99,7 +128,7 @@ function nothingStored(request: ResponsesRequest): string | null {
   return null
 }
 
-/** A reply has one answer: other choices would be paid for and lost. */
+/** A reply has one answer: the caller would pay for other choices and never get them. */
 function oneChoice(request: ResponsesRequest): string | null {
   for (const field of ['n', 'best_of'] as const) {
     const asked = (request as Readonly<Record<string, unknown>>)[field]
@@ -112,32 +141,31 @@ function prompt(request: ResponsesRequest): string | null {
   return request.prompt == null ? null : `prompt: a stored prompt template ${NOT_OFFERED}`
 }
 
-function tools(request: ResponsesRequest): string | null {
-  return toolsRefusal(request.tools ?? [], 'tools')
+function tools(request: ResponsesRequest, offered: Offered): string | null {
+  return toolsRefusal(request.tools ?? [], 'tools', offered.tools)
 }
 
-function toolsRefusal(list: readonly Tool[], path: string): string | null {
+function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {
   for (const [index, tool] of list.entries()) {
-    const found = toolRefusal(tool, `${path}[${index}]`)
+    const found = toolRefusal(tool, `${path}[${index}]`, offered)
     if (found !== null) return found
   }
   return null
 }
 
-function toolRefusal(tool: Tool, path: string): string | null {
+function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): string | null {
   const server = serverToolName(tool.type)
-  if (server !== null && !SERVER_TOOLS_BUILT.has(server))
-    return `${path}.type: the server tool ${server} ${NOT_OFFERED}`
-  if (
-    (tool as { defer_loading?: unknown }).defer_loading === true &&
-    !SERVER_TOOLS_BUILT.has('tool_search')
-  ) {
+  if (server !== null && !offered.has(server)) return `${path}.type: the server tool ${server} ${NOT_OFFERED}`
+  if ((tool as { defer_loading?: unknown }).defer_loading === true && !offered.has('tool_search')) {
     return `${path}.defer_loading: a deferred tool needs the server tool tool_search, which ${NOT_OFFERED}`
   }
-  if (server === 'datetime') return datetimeRefusal(tool, path)
+  if (server !== null) {
+    const refused = settingsRefusal(server, tool as GatewayTool)
+    return refused === null ? null : `${path}.parameters.${refused}`
+  }
   switch (tool.type) {
     case 'namespace':
-      return toolsRefusal(tool.tools, `${path}.tools`)
+      return toolsRefusal(tool.tools, `${path}.tools`, offered)
     case 'mcp':
       return tool.server_url == null && tool.connector_id == null
         ? `${path}.server_url: is required without connector_id`
@@ -146,20 +174,14 @@ function toolRefusal(tool: Tool, path: string): string | null {
     case 'web_search_2025_08_26':
     case 'web_search_preview':
     case 'web_search_preview_2025_03_11':
-      return searchRefusal(tool, path)
+      return searchRefusal(tool, path, offered)
     default:
       return null
   }
 }
 
-function datetimeRefusal(tool: Tool, path: string): string | null {
-  const zone = (tool as GatewayTool).parameters?.['timezone']
-  if (typeof zone !== 'string' || isTimeZone(zone)) return null
-  return `${path}.parameters.timezone: must be an IANA time zone, for example Europe/Berlin`
-}
-
-function searchRefusal(tool: SearchTool, path: string): string | null {
-  if (!SEARCH_ENGINES_OF_PROVIDERS.has(tool.engine) && !SERVER_TOOLS_BUILT.has('web_search')) {
+function searchRefusal(tool: SearchTool, path: string, offered: ReadonlySet<string>): string | null {
+  if (!SEARCH_ENGINES_OF_PROVIDERS.has(tool.engine) && !offered.has('web_search')) {
     return `${path}.engine: must be auto or native: another search engine ${NOT_OFFERED}`
   }
   if (someOf(tool.allowed_domains) && someOf(tool.excluded_domains)) {
@@ -175,7 +197,7 @@ function someOf(list: readonly string[] | null | undefined): boolean {
   return list != null && list.length > 0
 }
 
-function plugins(request: ResponsesRequest): string | null {
+function plugins(request: ResponsesRequest, offered: Offered): string | null {
   const list = request.plugins ?? []
   const seen = new Set<string>()
   for (const [index, plugin] of list.entries()) {
@@ -183,21 +205,21 @@ function plugins(request: ResponsesRequest): string | null {
     seen.add(plugin.id)
   }
   for (const [index, plugin] of list.entries()) {
-    const found = pluginRefusal(plugin, `plugins[${index}]`)
+    const found = pluginRefusal(plugin, `plugins[${index}]`, offered.plugins)
     if (found !== null) return found
   }
   return null
 }
 
-function pluginRefusal(plugin: PluginSettings, path: string): string | null {
+function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySet<string>): string | null {
   for (const field of ['models', 'allowed_models', 'excluded_models'] as const) {
     const patterns = (plugin as Partial<Record<typeof field, string[] | null>>)[field]
     if (patterns != null && totalLength(patterns) > ROUTER_PATTERNS_TOTAL_MAX_CHARS) {
       return `${path}.${field}: must have at most ${ROUTER_PATTERNS_TOTAL_MAX_CHARS} characters in total`
     }
   }
-  // Turning a plugin off asks nothing of it.
-  if ((plugin as { enabled?: unknown }).enabled === false || PLUGINS_BUILT.has(plugin.id)) return null
+  // A request may turn off a plugin that is not offered.
+  if ((plugin as { enabled?: unknown }).enabled === false || offered.has(plugin.id)) return null
   return `${path}.id: the plugin ${plugin.id} ${NOT_OFFERED}`
 }
 
@@ -205,18 +227,23 @@ function totalLength(texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + text.length, 0)
 }
 
-function inputItems(request: ResponsesRequest): string | null {
+function inputItems(request: ResponsesRequest, offered: Offered): string | null {
   if (typeof request.input === 'string') return null
   let previous: InputItem | undefined
   for (const [index, item] of request.input.entries()) {
-    const found = itemRefusal(item, previous, `input[${index}]`)
+    const found = itemRefusal(item, previous, `input[${index}]`, offered.tools)
     if (found !== null) return found
     previous = item
   }
   return null
 }
 
-function itemRefusal(item: InputItem, previous: InputItem | undefined, path: string): string | null {
+function itemRefusal(
+  item: InputItem,
+  previous: InputItem | undefined,
+  path: string,
+  offered: ReadonlySet<string>,
+): string | null {
   switch (item.type) {
     case undefined:
     case 'message':
@@ -227,7 +254,7 @@ function itemRefusal(item: InputItem, previous: InputItem | undefined, path: str
     case 'item_reference':
       return `${path}.type: item_reference cannot be resolved: items are not stored`
     case 'additional_tools':
-      return toolsRefusal(item.tools, `${path}.tools`)
+      return toolsRefusal(item.tools, `${path}.tools`, offered)
     case 'configuration_update':
       return previous?.type === 'configuration_update'
         ? `${path}.type: configuration_update must not follow another one directly`
@@ -237,7 +264,7 @@ function itemRefusal(item: InputItem, previous: InputItem | undefined, path: str
   }
 }
 
-/** An image or a file must come from somewhere. */
+/** An image or a file needs a source. */
 function partsRefusal(parts: readonly AssistantPart[] | null, field: string, path: string): string | null {
   if (parts === null) return null
   for (const [index, part] of parts.entries()) {

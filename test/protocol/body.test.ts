@@ -1,10 +1,18 @@
 import { Type } from '@sinclair/typebox'
 import fc from 'fast-check'
 import t from 'tap'
-import { explain } from '../../src/protocol/explain.ts'
-import { fieldPath } from '../../src/protocol/paths.ts'
-import { ResponsesRequest } from '../../src/protocol/request-body.ts'
-import { compile, mapOf, maybe, nullable, oneOf, text, variants } from '../../src/protocol/schema.ts'
+import { explain } from '../../src/protocol/body.ts'
+import { ResponsesRequest } from '../../src/protocol/request.ts'
+import {
+  compile,
+  fieldPath,
+  mapOf,
+  maybe,
+  nullable,
+  oneOf,
+  text,
+  variants,
+} from '../../src/protocol/schema.ts'
 import { search } from '../support/property.ts'
 import { RICH } from './rich.ts'
 

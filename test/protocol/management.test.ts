@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseDay, parseInstant } from '../../src/protocol/instants.ts'
+import { parseDay, parseInstant } from '../../src/protocol/management.ts'
 
 t.test('a time with seconds and a zone is read, whatever its offset', async t => {
   for (const [text, iso] of [
