@@ -231,33 +231,33 @@ function inputItems(request: ResponsesRequest, offered: Offered): string | null 
   if (typeof request.input === 'string') return null
   let previous: InputItem | undefined
   for (const [index, item] of request.input.entries()) {
-    const found = itemRefusal(item, previous, `input[${index}]`, offered.tools)
-    if (found !== null) return found
+    const found = itemRefusal(item, previous, offered.tools)
+    if (found !== null) return `input[${index}]${found}`
     previous = item
   }
   return null
 }
 
+/** The reason, from the path below the item: most items pass, so their own path is not written. */
 function itemRefusal(
   item: InputItem,
   previous: InputItem | undefined,
-  path: string,
   offered: ReadonlySet<string>,
 ): string | null {
   switch (item.type) {
     case undefined:
     case 'message':
-      return typeof item.content === 'string' ? null : partsRefusal(item.content, 'content', path)
+      return typeof item.content === 'string' ? null : partsRefusal(item.content, 'content')
     case 'function_call_output':
     case 'custom_tool_call_output':
-      return typeof item.output === 'string' ? null : partsRefusal(item.output, 'output', path)
+      return typeof item.output === 'string' ? null : partsRefusal(item.output, 'output')
     case 'item_reference':
-      return `${path}.type: item_reference cannot be resolved: items are not stored`
+      return '.type: item_reference cannot be resolved: items are not stored'
     case 'additional_tools':
-      return toolsRefusal(item.tools, `${path}.tools`, offered)
+      return toolsRefusal(item.tools, '.tools', offered)
     case 'configuration_update':
       return previous?.type === 'configuration_update'
-        ? `${path}.type: configuration_update must not follow another one directly`
+        ? '.type: configuration_update must not follow another one directly'
         : null
     default:
       return null
@@ -265,11 +265,11 @@ function itemRefusal(
 }
 
 /** An image or a file needs a source. */
-function partsRefusal(parts: readonly AssistantPart[] | null, field: string, path: string): string | null {
+function partsRefusal(parts: readonly AssistantPart[] | null, field: string): string | null {
   if (parts === null) return null
   for (const [index, part] of parts.entries()) {
     if (part.type === 'input_image' && part.image_url == null && part.file_id == null) {
-      return `${path}.${field}[${index}].image_url: is required without file_id`
+      return `.${field}[${index}].image_url: is required without file_id`
     }
     if (
       part.type === 'input_file' &&
@@ -277,7 +277,7 @@ function partsRefusal(parts: readonly AssistantPart[] | null, field: string, pat
       part.file_url == null &&
       part.file_id == null
     ) {
-      return `${path}.${field}[${index}].file_data: is required without file_url and file_id`
+      return `.${field}[${index}].file_data: is required without file_url and file_id`
     }
   }
   return null
