@@ -28,8 +28,11 @@ const FRAMES_PER_PIECE = 10
 const TEXT_BYTES = 40
 /** Connections are open, keys and routes known, and everything that is made lazily is made. */
 const WARM_REQUESTS = 30
-/** A count is the median over so many requests, each counted alone: what a timer did beside one of them is not in it. */
+/** A count is the median over so many requests, each counted alone. */
 const COUNTED_REQUESTS = 9
+/** The sample of the thread's load, which a timer takes; what it calls is no part of a request. */
+const SAMPLE = { file: 'server/load.ts', name: '#sample' }
+const IDLE_MS = 600
 /** For the usage record and the log line, which a reply does not wait for. */
 const SETTLE_MS = 40
 const SHOWN = 25
@@ -133,13 +136,17 @@ async function countRevision(
     const calls: Calls[] = []
     // Counted calls first: a hook for promises, once set, stays for good.
     await counter.ask('start-calls')
+    await send(CASES[0] as CountedCase)
+    await counter.ask('take-calls')
+    await pause(IDLE_MS)
+    const idle = (await counter.ask('take-calls')) as CalledFunction[]
     for (const one of CASES) {
       for (let at = 0; at < WARM_REQUESTS; at++) await send(one)
       const samples: CalledFunction[][] = []
       for (let at = 0; at < COUNTED_REQUESTS; at++) {
         await counter.ask('take-calls')
         await send(one)
-        samples.push((await counter.ask('take-calls')) as CalledFunction[])
+        samples.push(withoutSamples((await counter.ask('take-calls')) as CalledFunction[], idle))
       }
       calls.push(medianCalls(samples))
     }
@@ -167,7 +174,10 @@ async function countRevision(
 async function ask(agent: Agent, port: number, { wire, plan }: CountedCase): Promise<void> {
   const slug = wire === 'openai-chat' ? 'bench-chat' : 'bench-responses'
   const body = bodyOf('openai-responses', `${slug}/${planName(plan)}`, plan.kind === 'stream')
-  const headers = { ...commonHeaders({ apiKey: API_KEY } as Bench), 'content-length': Buffer.byteLength(body) }
+  const headers = {
+    ...commonHeaders({ apiKey: API_KEY } as Bench),
+    'content-length': Buffer.byteLength(body),
+  }
   const asked = request({
     agent,
     host: '127.0.0.1',
@@ -183,6 +193,23 @@ async function ask(agent: Agent, port: number, { wire, plan }: CountedCase): Pro
   for await (const piece of reply) text += piece
   if (reply.statusCode !== 200 || !text.includes('"status":"completed"'))
     throw new Error(`answered ${reply.statusCode} ${text.slice(0, 200)}`)
+}
+
+/** Takes away what the samples of the load have called, as an `idle` thread tells it. */
+function withoutSamples(
+  counted: readonly CalledFunction[],
+  idle: readonly CalledFunction[],
+): CalledFunction[] {
+  const samples = samplesIn(counted) / Math.max(1, samplesIn(idle))
+  const own = new Map(idle.map(one => [`${one.file} ${one.name}`, Math.round(one.calls * samples)]))
+  return counted.flatMap(one => {
+    const calls = one.calls - (own.get(`${one.file} ${one.name}`) ?? 0)
+    return calls > 0 ? [{ ...one, calls }] : []
+  })
+}
+
+function samplesIn(counted: readonly CalledFunction[]): number {
+  return counted.find(({ file, name }) => file === SAMPLE.file && name.startsWith(SAMPLE.name))?.calls ?? 0
 }
 
 function medianCalls(samples: readonly (readonly CalledFunction[])[]): Calls {
@@ -215,7 +242,9 @@ function medianMade(samples: readonly (readonly MadeThing[])[]): ReadonlyMap<str
       counts.set(key, all)
     }
   }
-  return new Map([...counts].map(([key, all]) => [key, median(all)] as const).filter(([, count]) => count > 0))
+  return new Map(
+    [...counts].map(([key, all]) => [key, median(all)] as const).filter(([, count]) => count > 0),
+  )
 }
 
 function median(values: readonly number[]): number {

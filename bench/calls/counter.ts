@@ -5,7 +5,7 @@
  * V8 runs no optimised code while it counts calls, so that inlining hides none. Calls and promises are counted in
  * different requests: a hook for promises is itself a call.
  */
-import { type AsyncHook, createHook } from 'node:async_hooks'
+import { createHook } from 'node:async_hooks'
 import { type Profiler, Session } from 'node:inspector'
 import { createServer } from 'node:net'
 import { createInterface } from 'node:readline'
@@ -40,7 +40,6 @@ function listen(path: string, root: string): void {
   const session = new Session()
   session.connect()
   let made: MadeThing[] = []
-  let hook: AsyncHook | null = null
 
   const takeCalls = (): CalledFunction[] => {
     const found: CalledFunction[] = []
@@ -59,7 +58,7 @@ function listen(path: string, root: string): void {
     'take-calls': takeCalls,
     'start-made'() {
       session.post('Profiler.stopPreciseCoverage')
-      hook ??= createHook({
+      createHook({
         init(_, type) {
           const kind = KINDS[type]
           if (kind === undefined) return
@@ -105,7 +104,11 @@ function placeOf(root: string, direct: boolean): string | null {
   Error.stackTraceLimit = STACK_FRAMES
   const frames = (new Error().stack ?? '').split('\n').slice(1)
   Error.stackTraceLimit = limit
-  const own = frames.filter(frame => !frame.includes(import.meta.url) && !frame.includes('async_hooks'))
+  // Its own frames, those of hooks, and built-ins such as Promise.withResolvers.
+  const own = frames.filter(
+    frame =>
+      !frame.includes(import.meta.url) && !frame.includes('async_hooks') && !frame.includes('(<anonymous>)'),
+  )
   const from = direct ? own.slice(0, 1) : own
   const frame = from.find(one => one.includes(root))
   return frame === undefined ? null : frame.slice(frame.indexOf(root) + root.length).replace(/\)$/, '')

@@ -76,8 +76,9 @@ export class Stopwatch {
       for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
         spent[at] = this.#beforeAttemptMs[at - ATTEMPT_FROM] ?? Number.NaN
       }
-      this.#add(AT.failover, nowMs - this.#attemptMs)
-      this.#enteredMs = nowMs
+      this.#stage = AT.failover
+      this.#enteredMs = this.#attemptMs
+      this.#close(nowMs)
     } else {
       this.#close(nowMs)
       for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
@@ -117,13 +118,11 @@ export class Stopwatch {
   }
 
   #close(nowMs: number): void {
-    this.#add(this.#stage, nowMs - this.#enteredMs)
-    this.#enteredMs = nowMs
-  }
-
-  #add(at: number, ms: number): void {
+    const at = this.#stage
     const spent = this.#spentMs[at] ?? Number.NaN
+    const ms = nowMs - this.#enteredMs
     this.#spentMs[at] = Number.isNaN(spent) ? ms : spent + ms
+    this.#enteredMs = nowMs
   }
 }
 

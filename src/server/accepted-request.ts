@@ -11,6 +11,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly query: URLSearchParams
   readonly body: Body
   readonly key: Key
+  readonly id: string
+  readonly watch: Stopwatch
   readonly #admission: Admission
 
   constructor(
@@ -22,6 +24,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     key: Key,
   ) {
     this.#admission = admission
+    this.id = admission.id
+    this.watch = admission.watch
     this.headers = headers
     this.params = decodeParams(match.params)
     this.query = new URLSearchParams(query)
@@ -29,16 +33,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.key = key
   }
 
-  get id(): string {
-    return this.#admission.id
-  }
-
   get host(): string {
     return this.headers.get('host') ?? ''
-  }
-
-  get watch(): Stopwatch {
-    return this.#admission.watch
   }
 
   get signal(): AbortSignal {

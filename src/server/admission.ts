@@ -175,7 +175,7 @@ export class Admission {
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, summary, error, status: sent } = this.#owner
-    const outcome = this.#outcome()
+    const outcome = this.#outcome(sent, error, summary)
     const status = outcome === 'aborted' ? 499 : sent || (this.#reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
@@ -205,8 +205,12 @@ export class Admission {
     this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
   }
 
-  #outcome(): 'completed' | 'failed' | 'refused' | 'aborted' {
-    const { answered, status, error, summary } = this.#owner
+  #outcome(
+    status: number,
+    error: GatewayError | null,
+    summary: Reply['summary'],
+  ): 'completed' | 'failed' | 'refused' | 'aborted' {
+    const { answered } = this.#owner
     if (!answered && this.#left) return 'aborted'
     if (answered && error === null && (summary?.error ?? null) === null) return 'completed'
     return isRefusal(status) ? 'refused' : 'failed'

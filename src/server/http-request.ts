@@ -205,17 +205,18 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
       this.#beginHandling()
       return operation.handler(this.#request(match, accepted, key, this.#body), this.#reply)
     }
-    const body = this.#body instanceof BodyBuffer ? await this.#json(this.#body) : undefined
+    let body: unknown
+    if (this.#body instanceof BodyBuffer) {
+      // A short body has arrived with its head.
+      const bytes = this.#body.whole
+        ? this.#body.take()
+        : await this.#body.collect(clock, this.#deps.uploadMs)
+      watch.enter('parse', clock.monotonicMs())
+      body = parseJson(bytes)
+    }
     if (this.#socket.dead) return
     this.#beginHandling()
     return operation.handler(this.#request(match, accepted, key, body), this.#reply)
-  }
-
-  async #json(body: BodyBuffer): Promise<unknown> {
-    const { clock } = this.#deps.admissions.deps
-    const bytes = await body.collect(clock, this.#deps.uploadMs)
-    this.#admission.watch.enter('parse', clock.monotonicMs())
-    return parseJson(bytes)
   }
 
   #beginHandling(): void {
