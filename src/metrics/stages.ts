@@ -58,8 +58,12 @@ export class Stopwatch {
 
   /** Ends the current stage and begins another. */
   enter(stage: Stage, nowMs: number): void {
-    this.#close(nowMs)
-    this.#previous = this.#stage
+    const left = this.#stage
+    const spent = this.#spentMs[left] ?? Number.NaN
+    const ms = nowMs - this.#enteredMs
+    this.#spentMs[left] = Number.isNaN(spent) ? ms : spent + ms
+    this.#enteredMs = nowMs
+    this.#previous = left
     this.#stage = AT[stage]
     if (stage === 'guard') this.#isExchange = true
   }
@@ -78,15 +82,14 @@ export class Stopwatch {
       }
       this.#stage = AT.failover
       this.#enteredMs = this.#attemptMs
-      this.#close(nowMs)
+      this.enter('encode', nowMs)
     } else {
-      this.#close(nowMs)
+      this.enter('encode', nowMs)
       for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
         this.#beforeAttemptMs[at - ATTEMPT_FROM] = spent[at] ?? Number.NaN
       }
     }
     this.#attemptMs = nowMs
-    this.#stage = AT.encode
   }
 
   /**
@@ -115,14 +118,6 @@ export class Stopwatch {
       if (!Number.isNaN(ms)) times.set(stage, ms)
     }
     return times
-  }
-
-  #close(nowMs: number): void {
-    const at = this.#stage
-    const spent = this.#spentMs[at] ?? Number.NaN
-    const ms = nowMs - this.#enteredMs
-    this.#spentMs[at] = Number.isNaN(spent) ? ms : spent + ms
-    this.#enteredMs = nowMs
   }
 }
 

@@ -12,6 +12,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly body: Body
   readonly key: Key
   readonly id: string
+  readonly host: string
   readonly watch: Stopwatch
   readonly #admission: Admission
 
@@ -26,15 +27,12 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.#admission = admission
     this.id = admission.id
     this.watch = admission.watch
+    this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)
     this.query = new URLSearchParams(query)
     this.body = body
     this.key = key
-  }
-
-  get host(): string {
-    return this.headers.get('host') ?? ''
   }
 
   get signal(): AbortSignal {

@@ -43,6 +43,8 @@ const TRAILER = 10
 const TRAILER_LF = 11
 /** To nothing: no reply is due, or it is whole, or it was refused. */
 const OVER = 12
+/** To nothing: the empty line after the last chunk has been read. */
+const WHOLE = 13
 
 const TAB = 9
 const LF = 10
@@ -78,7 +80,7 @@ export class ReplyParser {
   #digits = 0
   /** Bytes beside the body: interim heads, chunk extensions, trailers. */
   #beside = 0
-  /** In the line of a trailer; -1 when the empty one has been read. */
+  /** In the line of a trailer. */
   #lineBytes = 0
   #bodyBytes = 0
   #reusable = false
@@ -156,22 +158,17 @@ export class ReplyParser {
         } else {
           this.#beyond(bytes[at] ?? 0)
           at++
-          if (this.#isWhole) break
+          if (this.#state === WHOLE) break
         }
       }
     } catch (thrown) {
       fault = thrown
     }
-    const isWhole = this.#isWhole
+    const isWhole = this.#state === WHOLE
     if (end > start) this.#receiver.onBody(bytes.subarray(start, end))
     if (this.#state === OVER) return
     if (fault !== null) throw fault
     if (isWhole) this.#done(at === length)
-  }
-
-  /** The empty line after the last chunk has been read. */
-  get #isWhole(): boolean {
-    return this.#state === TRAILER_LF && this.#lineBytes === -1
   }
 
   /** One byte of what surrounds the data of chunks. */
@@ -224,7 +221,7 @@ export class ReplyParser {
       this.#state = TRAILER
       this.#lineBytes = 0
       this.#head = ''
-    } else this.#lineBytes = -1
+    } else this.#state = WHOLE
   }
 
   #expectSize(): void {

@@ -240,8 +240,9 @@ export class ResponsesDecoder implements Decoder {
       if (slot !== null && !slot.closed) this.#slots.close(slot, item)
     })
     // What is still open was never finished: its announcement may hold all there is of it.
-    for (const slot of this.#slots.all) if (!slot.closed) this.#slots.settle(slot, slot.form)
-    if (this.#slots.all.length === 0) this.#textOnly(response)
+    const { all } = this.#slots
+    for (const slot of all) if (!slot.closed) this.#slots.settle(slot, slot.form)
+    if (all.length === 0) this.#textOnly(response)
   }
 
   /** Servers that give no items may still give the text, in the field made for clients that read no items. */

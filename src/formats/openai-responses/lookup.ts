@@ -47,6 +47,8 @@ export class SlotLookup {
   match(finals: readonly Json[]): readonly (Slot | undefined)[] {
     const slots = this.#slots.all
     const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
+    // A reply that is one document has streamed none.
+    if (slots.length === 0) return matches
     const left = new Set(slots)
     const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
       finals.forEach((final, at) => {
