@@ -28,18 +28,21 @@ const AT = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonl
 const OPTIONAL: ReadonlySet<Stage> = new Set(['guard', 'admit', 'failover', 'judge', 'tools'])
 const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 
+/** Plain numbers: typed arrays of this length live outside the heap, and each costs the collector. */
+const NONE_SPENT: readonly number[] = STAGES.map(() => Number.NaN)
+
 /** Stages of one attempt: together they are failover once the attempt is replaced. */
 const ATTEMPT_FROM = AT.encode
 const ATTEMPT_UNTIL = AT.stream
 
-/** Times one request, from its head to its end. Hot path: allocates nothing after its construction. */
+/** Times one request, from its head to its end. Hot path: entering a stage allocates nothing. */
 export class Stopwatch {
   /** Monotonic milliseconds at which the head of the request was read. */
   readonly startedMs: number
   /** Milliseconds by the place in `STAGES`; NaN where the stage was not entered. */
-  readonly #spentMs = new Float64Array(STAGES.length).fill(Number.NaN)
+  readonly #spentMs = NONE_SPENT.slice()
   /** The stages of an attempt before the running attempt. */
-  readonly #beforeAttemptMs = new Float64Array(ATTEMPT_UNTIL - ATTEMPT_FROM + 1)
+  #beforeAttemptMs: readonly number[] = NONE_SPENT
   #stage = AT.parse
   #previous = AT.parse
   #enteredMs: number
@@ -85,9 +88,7 @@ export class Stopwatch {
       this.enter('encode', nowMs)
     } else {
       this.enter('encode', nowMs)
-      for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
-        this.#beforeAttemptMs[at - ATTEMPT_FROM] = spent[at] ?? Number.NaN
-      }
+      this.#beforeAttemptMs = spent.slice(ATTEMPT_FROM, ATTEMPT_UNTIL + 1)
     }
     this.#attemptMs = nowMs
   }
