@@ -1,6 +1,6 @@
 /**
- * `npm run bench:calls -- REV [REV_B]`: counts what one request costs in the serve thread: calls, distinct functions and
- * files of our sources, promises, timers and immediates. Counts do not depend on how busy the machine is.
+ * `npm run bench:calls -- REV [REV_B]`: counts what one request takes in the serve thread: calls, distinct functions
+ * and files of our sources, promises, timers and immediates. Counts do not depend on how busy the machine is.
  */
 import { once } from 'node:events'
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
@@ -269,7 +269,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0)
 }
 
-/** The functions whose calls differ most; of one revision alone, the most called. Moved files do not count as changed. */
+/** The functions whose calls differ most; of one revision alone, the most called. A file may have moved. */
 function differing(sides: readonly Counts[], shown: number): string[] {
   const byName = ({ calls, made }: Counts): Map<string, number> => {
     const counts = new Map<string, number>()
