@@ -57,6 +57,8 @@ export interface Extras {
   readonly guardedKey?: (url: string, managementKey: string) => Promise<string>
   /** Notes how late the event loop of its serve thread is. */
   readonly watchLag?: boolean
+  /** A module that each of its threads loads first; not together with `watchLag`. */
+  readonly preload?: URL
   /** `limits` of its configuration. Default: its own. */
   readonly limits?: object
 }
@@ -78,6 +80,7 @@ export async function startGateway(
   writeFileSync(out, '')
   const entry = join(bench.root, 'src/main.ts')
   const lagFile = join(folder, 'lag')
+  const preload = extras.watchLag === true ? watcher(lagFile) : extras.preload
   // Standard output is the log. It goes to a file through the shell, so that nobody has to carry it.
   const script = `exec "$@" >>"${out}"`
   const words = ['-c', script, 'sh', process.execPath, '--disable-warning=ExperimentalWarning', entry]
@@ -93,7 +96,7 @@ export async function startGateway(
       GATEWAY_API_KEY: bench.apiKey,
       GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY,
       DATABASE_URL: `sqlite:${join(folder, 'gateway.db')}`,
-      ...(extras.watchLag === true ? { NODE_OPTIONS: `--import=${watcher(lagFile)}` } : {}),
+      ...(preload === undefined ? {} : { NODE_OPTIONS: `--import=${preload.href}` }),
     },
   })
   const port = await listening(out, one, log)
@@ -131,10 +134,10 @@ function guardedOf(pid: number, apiKey: string): Guarded {
   }
 }
 
-function watcher(file: string): string {
+function watcher(file: string): URL {
   const url = pathToFileURL(join(import.meta.dirname, 'lag.ts'))
   url.searchParams.set('file', file)
-  return url.href
+  return url
 }
 
 /** The port of the `listening` line. @throws Error when the process ends or stays silent */

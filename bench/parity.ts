@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { RECORDINGS_MISSING, recordingsPresent } from '../test/support/recordings.ts'
 import { type Case, casesOf, plays } from './parity/cases.ts'
-import { compareSides, type Difference } from './parity/compare.ts'
+import { type Addition, compareSides, type Difference } from './parity/compare.ts'
 import { compareDialects, dialectCases } from './parity/dialects.ts'
 import { type ParityGateway, startParityGateway } from './parity/gateway.ts'
 import { caseProgress } from './parity/progress.ts'
@@ -20,6 +20,15 @@ import { runnable } from './revision.ts'
 
 /** Differences that are meant: `pattern` matches the case's name, a line break, and the difference. */
 const INTENDED: readonly Intended[] = []
+
+/** Headers are compared in lower case. */
+const ADDITIONS: readonly Addition[] = [
+  { pattern: /^x-request-id: .*\n/gm, reason: 'every reply names its request' },
+  {
+    pattern: /(?<=^access-control-expose-headers: .*)X-Request-Id, /gm,
+    reason: 'scripts of a browser may read the name of the request',
+  },
+]
 
 const ROOT = join(import.meta.dirname, '..')
 const SHOWN = 20
@@ -74,9 +83,10 @@ async function main(): Promise<boolean> {
       gateway(wanted.before, 'before'),
       gateway(wanted.after, 'after'),
     ])
-    const sides = { provider, before, after, breaks: wanted.breaks }
+    const sides = { provider, before, after, additions: ADDITIONS, breaks: wanted.breaks }
     const outcome = await compareSides(cases, sides, caseProgress(cases.length))
     process.stdout.write(parityPage(cases, outcome, INTENDED, wanted.shown))
+    for (const { reason } of ADDITIONS) process.stdout.write(`may be new: ${reason}\n`)
     const { differences } = outcome
     return wanted.breaks ? tellBroken(cases, differences) : sorted(differences, INTENDED).unmeant.length === 0
   } finally {

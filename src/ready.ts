@@ -5,7 +5,7 @@
 
 /** Passes the value to `next`: at once if it is available, otherwise when its promise resolves. */
 export function whenReady<T, R>(value: T | Promise<T>, next: (value: T) => R | Promise<R>): R | Promise<R> {
-  return isPending(value) ? value.then(next) : next(value)
+  return value instanceof Promise ? value.then(next) : next(value)
 }
 
 /** True if the value has to be awaited. */

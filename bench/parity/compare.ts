@@ -15,10 +15,18 @@ export interface Difference {
   readonly diff: string
 }
 
+/** Text that only replies of AFTER have, and are meant to have. It is left out before they are compared. */
+export interface Addition {
+  /** Global. */
+  readonly pattern: RegExp
+  readonly reason: string
+}
+
 export interface Sides {
   readonly provider: ReplayProvider
   readonly before: ParityGateway
   readonly after: ParityGateway
+  readonly additions: readonly Addition[]
   /** Whether one byte of every reply of `after` is changed. */
   readonly breaks: boolean
 }
@@ -88,7 +96,7 @@ export async function compareSides(
 
 async function playOnce(
   client: Client,
-  { provider, before, after, breaks }: Sides,
+  { provider, before, after, additions, breaks }: Sides,
   one: Case,
 ): Promise<{ readonly status: number; readonly diff: string | null }> {
   const [left, right] = await Promise.all([replyOf(client, before, one), replyOf(client, after, one)])
@@ -98,7 +106,18 @@ async function playOnce(
   const found = (reply: Reply | string): string => seen(reply, asked, foreign)
   const taken =
     breaks && typeof right !== 'string' ? broken(right, changed => found(changed) !== found(right)) : right
-  return { status: typeof left === 'string' ? 0 : left.status, diff: shortDiff(expected, found(taken)) }
+  return {
+    status: typeof left === 'string' ? 0 : left.status,
+    diff: shortDiff(expected, withoutAdditions(found(taken), expected, additions)),
+  }
+}
+
+/** The text without the additions of which `expected` has none. */
+export function withoutAdditions(text: string, expected: string, additions: readonly Addition[]): string {
+  return additions.reduce(
+    (left, { pattern }) => (expected.search(pattern) === -1 ? left.replace(pattern, '') : left),
+    text,
+  )
 }
 
 /** All that a reply shows and made happen, as text. */

@@ -86,13 +86,37 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #bytesLeft = Number.POSITIVE_INFINITY
   readonly #reply = Promise.withResolvers<Finish>()
 
+  readonly #take = (delta: Delta): void => {
+    switch (delta.kind) {
+      case 'start':
+        this.#record.upstreamId = this.#harmless(delta.upstreamId)
+        break
+      case 'usage':
+        this.usage = delta.usage
+        break
+      case 'finish':
+        this.#said = true
+        this.#target?.end(() =>
+          this.#complete({
+            reason: delta.reason,
+            native: this.#harmless(delta.native),
+            serviceTier: this.#harmless(delta.serviceTier),
+          }),
+        )
+        break
+      default:
+        if ('text' in delta) this.outputCharacters += delta.text.length
+        this.#target?.take(delta)
+    }
+  }
+
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
     this.#deps = deps
     this.#exchange = exchange
     this.#record = record
     this.#terms = terms
     this.#format = deps.formats[record.endpoint.format]
-    this.#decoder = this.#format.decoder(delta => this.#take(delta), record.endpoint)
+    this.#decoder = this.#format.decoder(this.#take, record.endpoint)
     this.#parser = new SseParser(
       (event, data) => (this.#relay ?? this.#decoder).frame(event, data),
       frameLimit(exchange, record.endpoint),
@@ -265,30 +289,6 @@ export class Attempt implements UpstreamHandler, CallFigures {
         cause: thrown,
       }),
     )
-  }
-
-  #take(delta: Delta): void {
-    switch (delta.kind) {
-      case 'start':
-        this.#record.upstreamId = this.#harmless(delta.upstreamId)
-        break
-      case 'usage':
-        this.usage = delta.usage
-        break
-      case 'finish':
-        this.#said = true
-        this.#target?.end(() =>
-          this.#complete({
-            reason: delta.reason,
-            native: this.#harmless(delta.native),
-            serviceTier: this.#harmless(delta.serviceTier),
-          }),
-        )
-        break
-      default:
-        if ('text' in delta) this.outputCharacters += delta.text.length
-        this.#target?.take(delta)
-    }
   }
 
   #complete(finish: Finish): void {

@@ -28,8 +28,8 @@ export interface ToolUse {
 export class Bill {
   /** All turns that count whatever follows them, as one charge. */
   #closed: Charge | null = null
-  /** The charge of the running turn; null: it costs nothing so far. */
-  #running: Charge | null = null
+  /** The same and the running turn together. */
+  #total: Charge | null = null
   #turns = 0
   #requested = 0
   #executed = 0
@@ -47,22 +47,19 @@ export class Bill {
 
   /** Everything so far, the running turn included; null: nothing is charged. */
   get total(): Charge | null {
-    if (this.#closed === null || this.#running === null) return this.#closed ?? this.#running
-    return together(this.#closed, this.#running)
+    return this.#total
   }
 
   /** Cost of everything, tools included; null: nothing is charged. */
   get cost(): PicoUsd | null {
-    const { total } = this
-    if (total === null) return this.#toolCost === 0 ? null : this.#toolCost
-    return total.cost + this.#toolCost
+    if (this.#total === null) return this.#toolCost === 0 ? null : this.#toolCost
+    return this.#total.cost + this.#toolCost
   }
 
   /** How the usage record came by its tokens. */
   get accounting(): Accounting {
-    const { total } = this
-    if (total === null) return 'none'
-    return total.exact ? 'exact' : 'estimated'
+    if (this.#total === null) return 'none'
+    return this.#total.exact ? 'exact' : 'estimated'
   }
 
   get tools(): ToolUse {
@@ -71,13 +68,13 @@ export class Bill {
 
   /** Sets the charge of the running turn; an earlier one of the same turn is replaced. */
   charge(charge: Charge | null): void {
-    this.#running = charge
+    const closed = this.#closed
+    this.#total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
   }
 
   /** The running turn counts, whatever follows. */
   closeTurn(): void {
-    this.#closed = this.total
-    this.#running = null
+    this.#closed = this.#total
     this.#turns++
   }
 

@@ -6,6 +6,7 @@
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
 import type { Quota } from '../limits/quota.ts'
+import type { Stage } from '../metrics/stages.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, summarize } from './accounting/account.ts'
@@ -23,7 +24,6 @@ import { type Ranking, rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
 import { RunningExchange } from './running.ts'
 import { type ServerToolDeps, serverToolsOf } from './server-tools.ts'
-import { type ExchangeStage, runStages, SKIPPED } from './stages.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
 export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
@@ -40,13 +40,17 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
 }
 
 export function createGateway(deps: GatewayDeps): Gateway {
-  const stages = stagesOf(deps)
   return {
     async respond(asked, sink) {
       const exchange = open(deps, asked, sink)
       let conclusion: Conclusion = null
       try {
-        await runStages(stages, exchange, deps.clock)
+        for (const { timed, run } of STAGES) {
+          if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
+          const running = run(deps, exchange)
+          const result = running instanceof Promise ? await running : running
+          if (result === SKIPPED) exchange.watch.skip()
+        }
       } catch (thrown) {
         conclusion = await failureOf(deps, exchange, thrown)
       }
@@ -58,16 +62,27 @@ export function createGateway(deps: GatewayDeps): Gateway {
   }
 }
 
-function stagesOf(deps: GatewayDeps): readonly ExchangeStage[] {
-  return [
-    { timed: 'guard', run: exchange => guard(deps, exchange) },
-    { timed: 'route', run: exchange => prepare(deps, exchange) },
-    { timed: 'route', run: exchange => route(deps, exchange) },
-    { timed: 'admit', run: exchange => admit(deps, exchange) },
-    { timed: null, run: exchange => runTurns(deps, exchange) },
-    { timed: null, run: exchange => finish(exchange) },
-  ]
+/** A stage that had nothing to do: its time counts with the stage before it. */
+const SKIPPED = 'skipped'
+
+interface ExchangeStage {
+  /** Label of its time; null: it times its parts itself, or counts with the stage before it. */
+  readonly timed: Stage | null
+  /**
+   * Returns SKIPPED, nothing, or a promise of either, the last only where something has to be awaited. A GatewayError
+   * that it throws ends the exchange.
+   */
+  readonly run: (deps: GatewayDeps, exchange: RunningExchange) => unknown
 }
+
+const STAGES: readonly ExchangeStage[] = [
+  { timed: 'guard', run: guard },
+  { timed: 'route', run: prepare },
+  { timed: null, run: route },
+  { timed: 'admit', run: admit },
+  { timed: null, run: runTurns },
+  { timed: null, run: finish },
+]
 
 function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink): RunningExchange {
   const { id, request } = asked
@@ -121,12 +136,13 @@ function admit({ quota }: GatewayDeps, exchange: RunningExchange) {
 }
 
 /** Plugins replace the items of a whole answer. */
-async function finish(exchange: RunningExchange): Promise<void> {
+function finish(_: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   const { answer, plugins, request, turn } = exchange
   if (plugins?.finishes !== true || turn === null || request.stream === true) return
-  try {
-    answer.replaceTurn(await plugins.finish(turn, exchange))
-  } catch (thrown) {
-    throw pluginFailure(thrown, exchange)
-  }
+  return plugins.finish(turn, exchange).then(
+    output => answer.replaceTurn(output),
+    thrown => {
+      throw pluginFailure(thrown, exchange)
+    },
+  )
 }

@@ -6,6 +6,7 @@ import type { Credential } from '../credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import { whenReady } from '../ready.ts'
 import { settle } from './accounting/account.ts'
 import { AnswerTarget } from './answer/answer-target.ts'
 import { Attempt, type AttemptDeps } from './attempt.ts'
@@ -53,7 +54,8 @@ export async function askModel(
     attempts.push(record)
     let attempt: Attempt | null = null
     try {
-      await prepare(deps, exchange, candidate, record)
+      const preparing = prepare(deps, exchange, candidate, record)
+      if (preparing instanceof Promise) await preparing
       const declared = declare === null ? null : await declare(exchange.prompt)
       const prompt = declared?.prompt ?? exchange.prompt
       const calls = declared === null ? null : new ToolCalls(declared.functions)
@@ -96,22 +98,24 @@ function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
   }
 }
 
-/** Opens the key of the candidate, and has plugins make the prompt fit it. */
-async function prepare(
+/** Opens the key of the candidate, and has plugins make the prompt fit it. A promise only where one has to. */
+function prepare(
   deps: TurnDeps,
   exchange: RunningExchange,
   { endpoint, credential }: RouteCandidate,
   record: AttemptRecord,
-): Promise<void> {
+): void | Promise<void> {
+  if (credential === null) return fitPrompt(exchange, endpoint)
+  return whenReady(deps.openKey(credential, endpoint), key => {
+    record.ownKey = key
+    return fitPrompt(exchange, endpoint)
+  })
+}
+
+function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promise<void> {
   const { answer, guarding, plugins } = exchange
-  if (credential !== null) {
-    const opened = deps.openKey(credential, endpoint)
-    record.ownKey = opened instanceof Promise ? await opened : opened
-  }
-  if (plugins?.fits === true) {
-    await plugins.fitTo(exchange, endpoint, guarding?.input)
-    answer.annotate(plugins.annotations())
-  }
+  if (plugins?.fits !== true) return
+  return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => answer.annotate(plugins.annotations()))
 }
 
 /** Bytes may go on as they are where client and provider speak alike and nobody has to see the content. */

@@ -24,11 +24,6 @@ export class RefusedTurn {
 
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
-  await untilAnswered(deps, exchange)
-  exchange.watch.enter('flush', deps.clock.monotonicMs())
-}
-
-async function untilAnswered(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
   for (let last = false; ; ) {
     const reply = await askModel(deps, exchange, tools === null ? null : () => tools.declare(exchange, last))
@@ -40,13 +35,13 @@ async function untilAnswered(deps: TurnsDeps, exchange: RunningExchange): Promis
       exchange.prompt = again
       continue
     }
-    if (tools === null || pending.length === 0 || last) return
+    if (tools === null || pending.length === 0 || last) break
     const output = answer.closeTurn(reply.finish.reason)
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
     const run = await tools.run(pending, exchange)
     exchange.turn = null
-    if (run.endsTurn || output.some(isClientCall)) return
+    if (run.endsTurn || output.some(isClientCall)) break
     exchange.prompt = extended(exchange.prompt, [...output, ...run.items] as InputItem[])
     const called = pending.flatMap(({ declared, start }) => [
       start.name,
@@ -55,6 +50,7 @@ async function untilAnswered(deps: TurnsDeps, exchange: RunningExchange): Promis
     ])
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }
+  exchange.watch.enter('flush', deps.clock.monotonicMs())
 }
 
 /** Has plugins judge a turn, and lets it go once it has passed; otherwise the prompt with which to ask again. */

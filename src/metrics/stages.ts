@@ -28,18 +28,21 @@ const AT = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonl
 const OPTIONAL: ReadonlySet<Stage> = new Set(['guard', 'admit', 'failover', 'judge', 'tools'])
 const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 
-/** The stages of one attempt; their times become failover once another attempt replaces it. */
+/** Plain numbers: typed arrays of this length live outside the heap, and each costs the collector. */
+const NONE_SPENT: readonly number[] = STAGES.map(() => Number.NaN)
+
+/** Stages of one attempt: together they are failover once the attempt is replaced. */
 const ATTEMPT_FROM = AT.encode
 const ATTEMPT_UNTIL = AT.stream
 
-/** Times one request from its head to its end. Hot path: allocates nothing after construction. */
+/** Times one request, from its head to its end. Hot path: entering a stage allocates nothing. */
 export class Stopwatch {
   /** Monotonic milliseconds when the head of the request was read. */
   readonly startedMs: number
-  /** Milliseconds by the place in `STAGES`; NaN for stages that were not entered. */
-  readonly #spentMs = new Float64Array(STAGES.length).fill(Number.NaN)
+  /** Milliseconds by the place in `STAGES`; NaN where the stage was not entered. */
+  readonly #spentMs = NONE_SPENT.slice()
   /** The stages of an attempt before the running attempt. */
-  readonly #beforeAttemptMs = new Float64Array(ATTEMPT_UNTIL - ATTEMPT_FROM + 1)
+  #beforeAttemptMs: readonly number[] = NONE_SPENT
   #stage = AT.parse
   #previous = AT.parse
   #enteredMs: number
@@ -58,8 +61,12 @@ export class Stopwatch {
 
   /** Ends the current stage and begins another. */
   enter(stage: Stage, nowMs: number): void {
-    this.#close(nowMs)
-    this.#previous = this.#stage
+    const left = this.#stage
+    const spent = this.#spentMs[left] ?? Number.NaN
+    const ms = nowMs - this.#enteredMs
+    this.#spentMs[left] = Number.isNaN(spent) ? ms : spent + ms
+    this.#enteredMs = nowMs
+    this.#previous = left
     this.#stage = AT[stage]
     if (stage === 'guard') this.#isExchange = true
   }
@@ -76,16 +83,14 @@ export class Stopwatch {
       for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
         spent[at] = this.#beforeAttemptMs[at - ATTEMPT_FROM] ?? Number.NaN
       }
-      this.#add(AT.failover, nowMs - this.#attemptMs)
-      this.#enteredMs = nowMs
+      this.#stage = AT.failover
+      this.#enteredMs = this.#attemptMs
+      this.enter('encode', nowMs)
     } else {
-      this.#close(nowMs)
-      for (let at = ATTEMPT_FROM; at <= ATTEMPT_UNTIL; at++) {
-        this.#beforeAttemptMs[at - ATTEMPT_FROM] = spent[at] ?? Number.NaN
-      }
+      this.enter('encode', nowMs)
+      this.#beforeAttemptMs = spent.slice(ATTEMPT_FROM, ATTEMPT_UNTIL + 1)
     }
     this.#attemptMs = nowMs
-    this.#stage = AT.encode
   }
 
   /**
@@ -114,16 +119,6 @@ export class Stopwatch {
       if (!Number.isNaN(ms)) times.set(stage, ms)
     }
     return times
-  }
-
-  #close(nowMs: number): void {
-    this.#add(this.#stage, nowMs - this.#enteredMs)
-    this.#enteredMs = nowMs
-  }
-
-  #add(at: number, ms: number): void {
-    const spent = this.#spentMs[at] ?? Number.NaN
-    this.#spentMs[at] = Number.isNaN(spent) ? ms : spent + ms
   }
 }
 

@@ -11,6 +11,9 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly query: URLSearchParams
   readonly body: Body
   readonly key: Key
+  readonly id: string
+  readonly host: string
+  readonly watch: Stopwatch
   readonly #admission: Admission
 
   constructor(
@@ -22,23 +25,14 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     key: Key,
   ) {
     this.#admission = admission
+    this.id = admission.id
+    this.watch = admission.watch
+    this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)
     this.query = new URLSearchParams(query)
     this.body = body
     this.key = key
-  }
-
-  get id(): string {
-    return this.#admission.id
-  }
-
-  get host(): string {
-    return this.headers.get('host') ?? ''
-  }
-
-  get watch(): Stopwatch {
-    return this.#admission.watch
   }
 
   get signal(): AbortSignal {

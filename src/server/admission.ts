@@ -11,19 +11,21 @@ import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import { Load, type LoadLimits } from './load.ts'
 
+/** The reply to an admitted request. */
+export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
+  /** Status that was sent; 0 when none was. */
+  readonly status: number
+  /** It is complete. */
+  readonly ended: boolean
+}
+
 /** The transport's side of an admitted request. Its facts are read once, when the request is over. */
 export interface AdmissionOwner {
   /** Method for the log line, out of a closed set. */
   readonly method: string
   /** Template of the operation; label of metrics. */
   readonly route: string
-  /** Status that was sent; 0 when none was. */
-  readonly status: number
-  /** The answer is complete. */
-  readonly answered: boolean
-  /** The failure that the client was told. */
-  readonly error: GatewayError | null
-  readonly summary: Reply['summary']
+  readonly reply: AdmittedReply
   /** Ends the work on the request. Called once, with the first reason. */
   onAbort(reason: GatewayError): void
   /** Ends a request whose handler does not answer: reports the reason if still possible, else drops the client. */
@@ -155,7 +157,7 @@ export class Admission {
 
   /** Aborts because the client has gone, or was dropped by us. */
   clientGone(): void {
-    this.#left = this.#reason === null && this.#owner.error === null
+    this.#left = this.#reason === null && this.#owner.reply.error === null
     this.abort(new GatewayError('client_closed', 'The client closed the connection'))
   }
 
@@ -173,8 +175,9 @@ export class Admission {
     const { clock, log, metrics } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
-    const { method, route, summary, error, status: sent } = this.#owner
-    const outcome = this.#outcome()
+    const { method, route, reply } = this.#owner
+    const { summary, error, status: sent } = reply
+    const outcome = this.#outcome(reply, sent)
     const status = outcome === 'aborted' ? 499 : sent || (this.#reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
@@ -204,10 +207,12 @@ export class Admission {
     this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
   }
 
-  #outcome(): 'completed' | 'failed' | 'refused' | 'aborted' {
-    const { answered, status, error, summary } = this.#owner
-    if (!answered && this.#left) return 'aborted'
-    if (answered && error === null && (summary?.error ?? null) === null) return 'completed'
+  #outcome(
+    { ended, error, summary }: AdmittedReply,
+    status: number,
+  ): 'completed' | 'failed' | 'refused' | 'aborted' {
+    if (!ended && this.#left) return 'aborted'
+    if (ended && error === null && (summary?.error ?? null) === null) return 'completed'
     return isRefusal(status) ? 'refused' : 'failed'
   }
 }

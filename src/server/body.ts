@@ -82,7 +82,7 @@ export class BodyBuffer implements IncomingBody {
     this.#heldBytes = 0
   }
 
-  /** The whole body, once; the buffer is empty afterwards. @throws GatewayError the fault of the body */
+  /** The whole body, once, when it is there; see `take`. */
   async collect(clock: Clock, uploadMs: number): Promise<Uint8Array> {
     if (!this.#whole && this.#fault === null) {
       const timer = clock.after(uploadMs, () => this.fail(late()))
@@ -91,6 +91,11 @@ export class BodyBuffer implements IncomingBody {
       })
       timer.cancel()
     }
+    return this.take()
+  }
+
+  /** The whole body, once; the buffer is empty afterwards. @throws GatewayError the fault of the body */
+  take(): Uint8Array {
     if (this.#fault !== null) throw this.#fault
     const [first] = this.#chunks
     const whole = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks)

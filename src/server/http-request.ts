@@ -38,8 +38,13 @@ const KEY_REFUSALS = {
 } as const
 
 export class HttpRequest implements AdmissionOwner, ReplyOwner {
+  readonly id: string
+  readonly method: string
+  readonly route: string
+  readonly generates: boolean
+  readonly bodiless: boolean
+  readonly reply: HttpReply
   readonly #deps: HttpRequestDeps
-  readonly #method: string
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
@@ -52,7 +57,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   /** A body was announced, or may have been. */
   readonly #hasBody: boolean
   readonly #refusal: GatewayError | null
-  readonly #reply: HttpReply
   readonly #body: BodyBuffer | BodyStream | null
   /** The handler was called, so there has to be an answer. */
   #handled = false
@@ -60,59 +64,28 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
   constructor(deps: HttpRequestDeps, head: RequestHead, socket: ResponseSocket) {
     this.#deps = deps
-    this.#method = head.method
+    this.method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
     this.#query = head.query
     this.#socket = socket
     this.#admission = new Admission(deps.admissions, this)
     this.#match = deps.router.find(head.path)
+    this.id = this.#admission.id
+    this.route = this.#match?.resource.template ?? OTHER
+    this.generates = this.#match?.resource.generates === true
+    this.bodiless = head.method === 'HEAD'
     this.#operation = this.#match?.resource.operations.get(head.method)
-    const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, this.#isRaw)
+    const isRaw = this.#operation?.accept === 'raw'
+    const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, isRaw)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
     this.#body = this.#openBody()
-    this.#reply = new HttpReply(socket, this)
-  }
-
-  get id(): string {
-    return this.#admission.id
-  }
-
-  get method(): string {
-    return KNOWN_METHODS.has(this.#method) ? this.#method : OTHER
-  }
-
-  get route(): string {
-    return this.#match?.resource.template ?? OTHER
-  }
-
-  get generates(): boolean {
-    return this.#match?.resource.generates === true
+    this.reply = new HttpReply(socket, this)
   }
 
   get dialect(): Operation['dialect'] {
     return this.#match?.resource.dialect ?? null
-  }
-
-  get bodiless(): boolean {
-    return this.#method === 'HEAD'
-  }
-
-  get status(): number {
-    return this.#reply.status
-  }
-
-  get answered(): boolean {
-    return this.#reply.ended
-  }
-
-  get error(): GatewayError | null {
-    return this.#reply.error
-  }
-
-  get summary(): HttpReply['summary'] {
-    return this.#reply.summary
   }
 
   /** There is a body that has to be handed to `chunk`. */
@@ -135,9 +108,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   }
 
   giveUp(): void {
-    if (this.#reply.started) this.#socket.abort()
+    if (this.reply.started) this.#socket.abort()
     else {
-      this.#reply.failure(
+      this.reply.failure(
         this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'),
       )
     }
@@ -164,7 +137,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   async #run(): Promise<void> {
     try {
       await this.#serve()
-      if (this.#handled && !this.#reply.ended && !this.#socket.dead)
+      if (this.#handled && !this.reply.ended && !this.#socket.dead)
         throw new Error('handler ended without an answer')
     } catch (thrown) {
       this.#fail(thrown)
@@ -181,15 +154,15 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     const match = this.#match
     const accepted = this.#accepted
     if (match === null || accepted === null) return
-    if (this.#method === 'OPTIONS') {
-      this.#reply.options(match.resource.allow)
+    if (this.method === 'OPTIONS') {
+      this.reply.options(match.resource.allow)
       return
     }
     const operation = this.#operation
     if (operation === undefined) return
     if (operation.key === 'none') {
       this.#beginHandling()
-      return operation.handler(this.#request(match, accepted, null, undefined), this.#reply)
+      return operation.handler(this.#request(match, accepted, null, undefined), this.reply)
     }
     const { watch } = this.#admission
     const { clock } = this.#deps.admissions.deps
@@ -202,19 +175,20 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
       if (this.#socket.dead || !(this.#body instanceof BodyStream)) return
       this.#body.startDeadline(clock, this.#deps.uploadMs)
       this.#beginHandling()
-      return operation.handler(this.#request(match, accepted, key, this.#body), this.#reply)
+      return operation.handler(this.#request(match, accepted, key, this.#body), this.reply)
     }
-    const body = this.#body instanceof BodyBuffer ? await this.#json(this.#body) : undefined
+    let body: unknown
+    if (this.#body instanceof BodyBuffer) {
+      // A short body has arrived with its head.
+      const bytes = this.#body.whole
+        ? this.#body.take()
+        : await this.#body.collect(clock, this.#deps.uploadMs)
+      watch.enter('parse', clock.monotonicMs())
+      body = parseJson(bytes)
+    }
     if (this.#socket.dead) return
     this.#beginHandling()
-    return operation.handler(this.#request(match, accepted, key, body), this.#reply)
-  }
-
-  async #json(body: BodyBuffer): Promise<unknown> {
-    const { clock } = this.#deps.admissions.deps
-    const bytes = await body.collect(clock, this.#deps.uploadMs)
-    this.#admission.watch.enter('parse', clock.monotonicMs())
-    return parseJson(bytes)
+    return operation.handler(this.#request(match, accepted, key, body), this.reply)
   }
 
   #beginHandling(): void {
@@ -227,15 +201,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
   }
 
-  get #isRaw(): boolean {
-    return this.#operation?.accept === 'raw'
-  }
-
   #openBody(): BodyBuffer | BodyStream | null {
     if (this.#refusal !== null || this.#accepted === null || this.#operation === undefined) return null
     const { load } = this.#deps.admissions
-    const { bodyLimitBytes } = this.#operation
-    if (this.#isRaw) {
+    const { bodyLimitBytes, accept } = this.#operation
+    if (accept === 'raw') {
       const lengthBytes = this.#hasBody ? this.#accepted.contentLength : 0
       return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, load)
     }
@@ -245,7 +215,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   /** The fault of a well-formed request: no such path, no such method there, too long a body. */
   #mismatch(accepted: AcceptedHead): GatewayError | null {
     if (this.#match === null) return new GatewayError('not_found', 'No such operation')
-    if (this.#method === 'OPTIONS') return null
+    if (this.method === 'OPTIONS') return null
     if (this.#operation === undefined) return new GatewayError('method_not_allowed', 'Method not allowed')
     return lengthFault(accepted, this.#operation.bodyLimitBytes)
   }
@@ -254,15 +224,15 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
     if (this.#admission.over || this.#socket.dead) return
-    if (this.#reply.started) {
-      this.#reply.error = error
+    if (this.reply.started) {
+      this.reply.error = error
       this.#socket.abort()
       return
     }
     if (error.code === 'method_not_allowed' && this.#match !== null) {
-      this.#reply.header('Allow', this.#match.resource.allow)
+      this.reply.header('Allow', this.#match.resource.allow)
     }
-    this.#reply.failure(error)
+    this.reply.failure(error)
   }
 }
 

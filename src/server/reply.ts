@@ -73,8 +73,9 @@ export class HttpReply implements Reply {
   constructor(socket: ResponseSocket, owner: ReplyOwner) {
     this.#socket = socket
     this.#owner = owner
-    this.#headers = [...CORS, 'X-Request-Id', owner.id]
-    if (owner.generates) this.#headers.push('X-Generation-Id', owner.id)
+    const { id, generates } = owner
+    this.#headers = [...CORS, 'X-Request-Id', id]
+    if (generates) this.#headers.push('X-Generation-Id', id)
   }
 
   get status(): number {

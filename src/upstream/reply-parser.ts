@@ -43,6 +43,8 @@ const TRAILER = 10
 const TRAILER_LF = 11
 /** No reply is expected, or it is complete, or it was refused. */
 const OVER = 12
+/** To nothing: the empty line after the last chunk has been read. */
+const WHOLE = 13
 
 const TAB = 9
 const LF = 10
@@ -79,7 +81,7 @@ export class ReplyParser {
   #digits = 0
   /** Bytes beside the body: interim heads, chunk extensions, trailers. */
   #beside = 0
-  /** Bytes in the line of a trailer; -1 after the empty line. */
+  /** Bytes in the line of a trailer. */
   #lineBytes = 0
   #bodyBytes = 0
   #reusable = false
@@ -157,22 +159,17 @@ export class ReplyParser {
         } else {
           this.#beyond(bytes[at] ?? 0)
           at++
-          if (this.#isComplete) break
+          if (this.#state === WHOLE) break
         }
       }
     } catch (thrown) {
       fault = thrown
     }
-    const isWhole = this.#isComplete
+    const isWhole = this.#state === WHOLE
     if (end > start) this.#receiver.onBody(bytes.subarray(start, end))
     if (this.#state === OVER) return
     if (fault !== null) throw fault
     if (isWhole) this.#done(at === length)
-  }
-
-  /** True after the empty line that follows the last chunk. */
-  get #isComplete(): boolean {
-    return this.#state === TRAILER_LF && this.#lineBytes === -1
   }
 
   /** Parses one byte around the data of chunks. */
@@ -225,7 +222,7 @@ export class ReplyParser {
       this.#state = TRAILER
       this.#lineBytes = 0
       this.#head = ''
-    } else this.#lineBytes = -1
+    } else this.#state = WHOLE
   }
 
   #expectSize(): void {

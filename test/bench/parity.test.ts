@@ -3,6 +3,7 @@ import t from 'tap'
 import { broken } from '../../bench/parity/broken.ts'
 import { asksForStream, casesOf, type Play } from '../../bench/parity/cases.ts'
 import { type Reply, replyText } from '../../bench/parity/client.ts'
+import { withoutAdditions } from '../../bench/parity/compare.ts'
 import { shortDiff } from '../../bench/parity/diff.ts'
 import { normalise } from '../../bench/parity/normalise.ts'
 import { parityPage } from '../../bench/parity/report.ts'
@@ -129,6 +130,12 @@ t.test('every reply is played in all ways that its format has', async t => {
     ],
   )
   t.equal(new Set(cases.map(one => one.id)).size, cases.length)
+})
+
+t.test('text that is meant to be new is left out, unless both sides have it', async t => {
+  const additions = [{ pattern: /^x-new: .*\n/gm, reason: 'new' }]
+  t.equal(withoutAdditions('a\nx-new: 1\nb', 'a\nb', additions), 'a\nb')
+  t.equal(withoutAdditions('a\nx-new: 1\nb', 'a\nx-new: 2\nb', additions), 'a\nx-new: 1\nb')
 })
 
 t.test('the page counts what is equal, and tells intended differences apart', async t => {

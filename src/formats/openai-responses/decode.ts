@@ -234,8 +234,9 @@ export class ResponsesDecoder implements Decoder {
       if (slot !== null && !slot.closed) this.#slots.close(slot, item)
     })
     // What is still open was never finished: its announcement may hold all there is of it.
-    for (const slot of this.#slots.all) if (!slot.closed) this.#slots.settle(slot, slot.form)
-    if (this.#slots.all.length === 0) this.#textOnly(response)
+    const { all } = this.#slots
+    for (const slot of all) if (!slot.closed) this.#slots.settle(slot, slot.form)
+    if (all.length === 0) this.#textOnly(response)
   }
 
   /** Takes `output_text` from servers that send no items. */
@@ -320,6 +321,8 @@ class SlotLookup {
   match(finals: readonly Json[]): readonly (Slot | undefined)[] {
     const slots = this.#slots.all
     const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
+    // A reply that is one document has streamed none.
+    if (slots.length === 0) return matches
     const left = new Set(slots)
     const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
       finals.forEach((final, at) => {

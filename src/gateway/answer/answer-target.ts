@@ -51,8 +51,13 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, Source {
   }
 
   take(delta: Content): void {
-    if (this.#guard === null) this.deliver(delta)
-    else this.#guard.take(delta)
+    if (this.#guard !== null) {
+      this.#guard.take(delta)
+      return
+    }
+    // The body of `deliver`, one call less for each delta.
+    if (!this.#hasContent) this.#begin()
+    if (this.#parts.calls?.take(delta) !== true) this.#answer.take(delta)
   }
 
   end(done: () => void): void {
@@ -71,8 +76,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, Source {
 
   deliver(delta: Content): void {
     if (!this.#hasContent) this.#begin()
-    if (this.#parts.calls?.take(delta) === true) return
-    this.#answer.take(delta)
+    if (this.#parts.calls?.take(delta) !== true) this.#answer.take(delta)
   }
 
   fail(error: GatewayError): void {

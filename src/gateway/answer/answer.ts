@@ -71,11 +71,20 @@ export class Answer {
   /** Set while `pass` waits for the reader. */
   #waiting: (() => void) | null = null
 
+  readonly #deliver = (event: StreamEvent): void => {
+    if (this.#silent) return
+    if (this.#draft === null) {
+      const flowing = this.#write(event)
+      this.#listener?.(event)
+      if (!flowing) this.#source?.pause()
+    } else this.#draft.add(event)
+  }
+
   /** `response` is the echoed request (see echo.ts); the answer owns it from here on. */
   constructor(sink: Sink, response: ResponseResource) {
     this.#sink = sink
     this.#response = response
-    this.#assembler = new Assembler(event => this.#deliver(event))
+    this.#assembler = new Assembler(sink.live ? this.#deliver : null)
     sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
   }
 
@@ -141,6 +150,7 @@ export class Answer {
     this.#begun = true
     this.#response.model = model
     if (provider !== null) this.#response.provider = provider
+    if (!this.#sink.live) return
     for (const body of debug)
       this.#deliver({
         type: 'response.debug',
@@ -298,15 +308,6 @@ export class Answer {
       usage: ending.usage,
       ...(ending.metadata === null ? {} : { gateway_metadata: ending.metadata }),
     }
-  }
-
-  #deliver(event: StreamEvent): void {
-    if (this.#silent) return
-    if (this.#draft === null) {
-      const flowing = this.#write(event)
-      this.#listener?.(event)
-      if (!flowing) this.#source?.pause()
-    } else this.#draft.add(event)
   }
 
   /** Numbers the event as it leaves: what is dropped before never had a number. */

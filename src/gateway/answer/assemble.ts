@@ -22,7 +22,7 @@ export const INCOMPLETE: Partial<Record<FinishReason, 'max_output_tokens' | 'con
 }
 
 export class Assembler {
-  readonly #emit: EmitEvent
+  readonly #emit: EmitEvent | null
   /** Open items of the running turn, by the numbers of its decoder. */
   readonly #open = new Map<number, ItemBuilder>()
   /** Open items of our own. */
@@ -37,7 +37,8 @@ export class Assembler {
   #noted = false
   #notedBefore = false
 
-  constructor(emit: EmitEvent) {
+  /** `emit`: null where nobody reads the events; then none is made. */
+  constructor(emit: EmitEvent | null) {
     this.#emit = emit
   }
 
@@ -131,7 +132,7 @@ export class Assembler {
     const item = builder.close(fields, status)
     this.#own.delete(builder)
     this.#output[builder.outputIndex] = item
-    this.#emit({
+    this.#emit?.({
       type: 'response.output_item.done',
       sequence_number: 0,
       output_index: builder.outputIndex,
@@ -143,7 +144,7 @@ export class Assembler {
   #add(builder: ItemBuilder): void {
     const begun = builder.begun()
     this.#output.push(begun)
-    this.#emit({
+    this.#emit?.({
       type: 'response.output_item.added',
       sequence_number: 0,
       output_index: builder.outputIndex,

@@ -13,7 +13,7 @@ import { ReasoningBuilder } from './items/reasoning.ts'
 export type { ClosingFields, ClosingStatus, EmitEvent, ItemBuilder } from './items/item.ts'
 
 /** The builder of an item that begins; its id is the provider's own where it gave one. */
-export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent): ItemBuilder {
+export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent | null): ItemBuilder {
   switch (start.type) {
     case 'message':
       return new MessageBuilder(start.id ?? itemId('msg'), outputIndex, emit, start.phase)

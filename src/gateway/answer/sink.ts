@@ -8,7 +8,7 @@ import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../pro
 export interface Sink {
   /**
    * True when what is written is seen at once, so that the first content commits the answer. False when nothing
-   * leaves before the end; then a draft may be dropped until the terminal event.
+   * leaves before the end; then only the terminal event is written, and a draft may be dropped until then.
    */
   readonly live: boolean
   /** The dialect whose frames `relay` takes as bytes; null where every event has to be written. */

@@ -84,6 +84,7 @@ export function unsupported(
   endpoint: Endpoint,
   names?: ReadonlySet<string>,
 ): string[] {
+  if (endpoint.supportedParameters === null) return []
   return PARAMETERS.filter(
     parameter =>
       (names === undefined || names.has(parameter.name)) &&

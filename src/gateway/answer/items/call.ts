@@ -52,7 +52,7 @@ export class CallBuilder extends ItemBuilder {
   readonly #callId: string
   #text = ''
 
-  constructor(id: string, outputIndex: number, emit: EmitEvent, start: CallStart) {
+  constructor(id: string, outputIndex: number, emit: EmitEvent | null, start: CallStart) {
     super(id, outputIndex, emit)
     this.#start = start
     this.#kind = KINDS[start.type]
@@ -65,7 +65,7 @@ export class CallBuilder extends ItemBuilder {
 
   override arguments(text: string): void {
     this.#text += text
-    this.emit({
+    this.emit?.({
       type: this.#kind.delta,
       sequence_number: 0,
       item_id: this.id,
@@ -77,7 +77,7 @@ export class CallBuilder extends ItemBuilder {
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     const kind = this.#kind
     if (this.#text === '' && kind.nothing !== '' && status === 'completed') this.arguments(kind.nothing)
-    this.emit(kind.done(this.id, this.outputIndex, this.#start.name, this.#text))
+    this.emit?.(kind.done(this.id, this.outputIndex, this.#start.name, this.#text))
     return this.finished(this.#item(status), fields)
   }
 

@@ -7,7 +7,7 @@ import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } f
 export class HostedBuilder extends ItemBuilder {
   readonly #item: HostedStart
 
-  constructor(id: string, outputIndex: number, emit: EmitEvent, item: HostedStart) {
+  constructor(id: string, outputIndex: number, emit: EmitEvent | null, item: HostedStart) {
     super(id, outputIndex, emit)
     this.#item = item
   }
@@ -25,7 +25,7 @@ export class HostedBuilder extends ItemBuilder {
       output_index: this.outputIndex,
     }
     // The decoders emit documented names with their documented fields only: see the Delta `progress`.
-    this.emit(event as unknown as StreamEvent)
+    this.emit?.(event as unknown as StreamEvent)
   }
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {

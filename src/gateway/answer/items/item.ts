@@ -18,9 +18,10 @@ export abstract class ItemBuilder {
   /** The item's public id, the same from its first event to its last. */
   readonly id: string
   readonly outputIndex: number
-  protected readonly emit: EmitEvent
+  /** Null: nobody reads events, and `emit?.()` makes none. */
+  protected readonly emit: EmitEvent | null
 
-  constructor(id: string, outputIndex: number, emit: EmitEvent) {
+  constructor(id: string, outputIndex: number, emit: EmitEvent | null) {
     this.id = id
     this.outputIndex = outputIndex
     this.emit = emit

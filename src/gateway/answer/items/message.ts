@@ -20,7 +20,7 @@ export class MessageBuilder extends ItemBuilder {
   readonly #byKey = new Map<number, MessagePart>()
   #current: MessagePart | null = null
 
-  constructor(id: string, outputIndex: number, emit: EmitEvent, phase: string | null) {
+  constructor(id: string, outputIndex: number, emit: EmitEvent | null, phase: string | null) {
     super(id, outputIndex, emit)
     this.#phase = phase
   }
@@ -37,7 +37,7 @@ export class MessageBuilder extends ItemBuilder {
       // One by one: a list of any length may come, and arguments of a call are limited.
       for (const logprob of logprobs) part.logprobs.push(logprob)
     }
-    this.emit({
+    this.emit?.({
       type: 'response.output_text.delta',
       sequence_number: 0,
       item_id: this.id,
@@ -51,7 +51,7 @@ export class MessageBuilder extends ItemBuilder {
   override refusal(key: number, text: string): void {
     const part = this.#part(key, 'refusal')
     part.text += text
-    this.emit({
+    this.emit?.({
       type: 'response.refusal.delta',
       sequence_number: 0,
       item_id: this.id,
@@ -66,7 +66,7 @@ export class MessageBuilder extends ItemBuilder {
     part.annotations.push(annotation)
     // A part that is done has been shown whole; a late annotation is then only in the final object.
     if (part.done) return
-    this.emit({
+    this.emit?.({
       type: 'response.output_text.annotation.added',
       sequence_number: 0,
       item_id: this.id,
@@ -102,7 +102,7 @@ export class MessageBuilder extends ItemBuilder {
     this.#current = null
     part.done = true
     if (part.type === 'output_text') {
-      this.emit({
+      this.emit?.({
         type: 'response.output_text.done',
         sequence_number: 0,
         item_id: this.id,
@@ -112,7 +112,7 @@ export class MessageBuilder extends ItemBuilder {
         logprobs: [...(part.logprobs ?? [])],
       })
     } else {
-      this.emit({
+      this.emit?.({
         type: 'response.refusal.done',
         sequence_number: 0,
         item_id: this.id,
@@ -125,7 +125,7 @@ export class MessageBuilder extends ItemBuilder {
   }
 
   #emitPart(type: 'response.content_part.added' | 'response.content_part.done', part: MessagePart): void {
-    this.emit({
+    this.emit?.({
       type,
       sequence_number: 0,
       item_id: this.id,

@@ -19,7 +19,7 @@ export class ReasoningBuilder extends ItemBuilder {
   readonly #counts: Record<Form, number> = { text: 0, summary: 0 }
   #current: ReasoningPart | null = null
 
-  constructor(id: string, outputIndex: number, emit: EmitEvent, format: string | null) {
+  constructor(id: string, outputIndex: number, emit: EmitEvent | null, format: string | null) {
     super(id, outputIndex, emit)
     this.#format = format
   }
@@ -32,7 +32,7 @@ export class ReasoningBuilder extends ItemBuilder {
     const part = this.#part(form, key)
     part.text += text
     if (form === 'text') {
-      this.emit({
+      this.emit?.({
         type: 'response.reasoning_text.delta',
         sequence_number: 0,
         item_id: this.id,
@@ -41,7 +41,7 @@ export class ReasoningBuilder extends ItemBuilder {
         delta: text,
       })
     } else {
-      this.emit({
+      this.emit?.({
         type: 'response.reasoning_summary_text.delta',
         sequence_number: 0,
         item_id: this.id,
@@ -75,7 +75,7 @@ export class ReasoningBuilder extends ItemBuilder {
     if (part === null) return
     this.#current = null
     if (part.form === 'text') {
-      this.emit({
+      this.emit?.({
         type: 'response.reasoning_text.done',
         sequence_number: 0,
         item_id: this.id,
@@ -85,7 +85,7 @@ export class ReasoningBuilder extends ItemBuilder {
       })
       this.#emitContentPart('response.content_part.done', part)
     } else {
-      this.emit({
+      this.emit?.({
         type: 'response.reasoning_summary_text.done',
         sequence_number: 0,
         item_id: this.id,
@@ -101,7 +101,7 @@ export class ReasoningBuilder extends ItemBuilder {
     type: 'response.content_part.added' | 'response.content_part.done',
     part: ReasoningPart,
   ): void {
-    this.emit({
+    this.emit?.({
       type,
       sequence_number: 0,
       item_id: this.id,
@@ -115,7 +115,7 @@ export class ReasoningBuilder extends ItemBuilder {
     type: 'response.reasoning_summary_part.added' | 'response.reasoning_summary_part.done',
     part: ReasoningPart,
   ): void {
-    this.emit({
+    this.emit?.({
       type,
       sequence_number: 0,
       item_id: this.id,
