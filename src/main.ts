@@ -2,8 +2,8 @@
 /** Process entry: configuration, launch, first steps on the screen, signals, exit codes. */
 import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
 import { type ClosableLog, createBufferedLog, createTerminalLog, type LogLevel } from './log/log.ts'
-import { lowerHelpers } from './threads/helper-priority.ts'
 import { type Launched, launch } from './threads/launch.ts'
+import { lowerHelpers } from './threads/operating-system.ts'
 import { startFailure } from './threads/start-failure.ts'
 
 const EXIT_BAD_CONFIGURATION = 2

@@ -20,8 +20,13 @@ import type {
   ZdrRules,
 } from '../storage/guardrails.ts'
 import { ConflictError, type Store } from '../storage/store.ts'
-import { checkPatterns, type PatternProblem } from './guardrail-patterns.ts'
-import { type GuardrailSettingsDeps, newSettings, settingsAfter } from './guardrail-settings.ts'
+import {
+  checkPatterns,
+  type GuardrailSettingsDeps,
+  newSettings,
+  type PatternProblem,
+  settingsAfter,
+} from './guardrail-settings.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { pageOf, refused, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'

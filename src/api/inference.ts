@@ -1,6 +1,6 @@
 /**
- * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. What
- * differs between clients (fields, frames, envelopes) is the dialect's.
+ * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. The
+ * dialect has the differences between clients (fields, frames, envelopes).
  */
 import { callerOf } from '../access/keys.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
@@ -8,7 +8,6 @@ import { FinalSink, type Outcome } from '../gateway/answer/sink.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { serverTiming } from '../metrics/stages.ts'
-import type { DataRegionOf } from './data-region.ts'
 import { EventSink, type StreamSettings } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 
@@ -94,4 +93,29 @@ function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
     if (value !== undefined) return value.toLowerCase() === 'enabled'
   }
   return false
+}
+
+type Region = NonNullable<ClientRequest['dataRegion']>
+
+/** Hosts of the regions; a name without a port stands for every port. */
+export type RegionHosts = Readonly<Record<Region, readonly string[]>>
+
+/** The region of a Host header; null: data may go anywhere. */
+export type DataRegionOf = (host: string) => Region | null
+
+export function createDataRegions(hosts: RegionHosts): DataRegionOf {
+  const regions = new Map<string, Region>()
+  for (const region of ['europe', 'us'] as const) {
+    for (const host of hosts[region]) regions.set(nameOf(host), region)
+  }
+  if (regions.size === 0) return () => null
+  return host => {
+    const name = nameOf(host)
+    return regions.get(name) ?? regions.get(name.replace(/:\d{1,5}$/, '')) ?? null
+  }
+}
+
+/** Host names know no case, and may end in the dot of the root. */
+function nameOf(host: string): string {
+  return host.toLowerCase().replace(/\.(?=$|:\d{1,5}$)/, '')
 }

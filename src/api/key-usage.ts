@@ -1,8 +1,8 @@
 /** What a key has used, as its record shows it: sums over the ledger, which is about a second behind the answers. */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../limits/charges.ts'
 import { periodStart } from '../limits/periods.ts'
+import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../limits/spending.ts'
 import { microToUsd, sumToUsd } from '../money.ts'
 import type { KeyRecord, LimitReset, Store } from '../storage/store.ts'
 import type { UsageTotals } from '../storage/usage.ts'

@@ -40,7 +40,7 @@ import {
   MEMBERS,
   unassign,
 } from './guardrail-assignments.ts'
-import type { PatternProblem } from './guardrail-patterns.ts'
+import type { PatternProblem } from './guardrail-settings.ts'
 import {
   changeGuardrail,
   createGuardrail,

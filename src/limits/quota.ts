@@ -15,10 +15,10 @@ import {
   limitEntry,
   minuteEndMs,
   minuteEntry,
+  quotaError,
   spenderOf,
   usedAmount,
 } from './quota-entries.ts'
-import { quotaError } from './quota-error.ts'
 
 export type { Estimate } from './quota-entries.ts'
 

@@ -5,16 +5,16 @@
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import type { Stopwatch } from '../metrics/stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import { isAway } from '../storage/store-error.ts'
-import { AcceptedRequest } from './accepted-request.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
 import { parseJson } from './json.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import type { Match, Router } from './router.ts'
+import { decodeParams, type Match, type Router } from './router.ts'
 
 /** The one verb of the key ring; known keys are answered at once. */
 export type Authenticator = Pick<ApiKeys, 'authenticate'>
@@ -270,4 +270,46 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
 /** @throws GatewayError `permission_denied` when the key is of the other kind. */
 function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
   if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
+}
+
+/** Holds nothing of the connection. */
+export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
+  readonly headers: ReadonlyMap<string, string>
+  readonly params: ReadonlyMap<string, string>
+  readonly query: URLSearchParams
+  readonly body: Body
+  readonly key: Key
+  readonly #admission: Admission
+
+  constructor(
+    admission: Admission,
+    headers: ReadonlyMap<string, string>,
+    match: Match,
+    query: string,
+    body: Body,
+    key: Key,
+  ) {
+    this.#admission = admission
+    this.headers = headers
+    this.params = decodeParams(match.params)
+    this.query = new URLSearchParams(query)
+    this.body = body
+    this.key = key
+  }
+
+  get id(): string {
+    return this.#admission.id
+  }
+
+  get host(): string {
+    return this.headers.get('host') ?? ''
+  }
+
+  get watch(): Stopwatch {
+    return this.#admission.watch
+  }
+
+  get signal(): AbortSignal {
+    return this.#admission.signal
+  }
 }

@@ -31,7 +31,7 @@ export interface ServerOptions extends LoadLimits {
   readonly keys: Authenticator
   /**
    * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
-   * spins, so the sum over all threads has to stay below half of it: threads/descriptor-limit.ts sees to that.
+   * spins, so the sum over all threads has to stay below half of it: threads/operating-system.ts holds that.
    */
   readonly maxConnections: number
   /** From the head of a request to the last byte of its body. */

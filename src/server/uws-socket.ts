@@ -2,12 +2,48 @@
 import type { HttpResponse } from 'uWebSockets.js'
 import type { Log } from '../log/log.ts'
 import type { HttpRequest } from './http-request.ts'
-import { PieceQueue } from './piece-queue.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
+
+/** Less than the room that any writable event makes. */
+const PIECE_BYTES = 16_384
+const NOTHING = Buffer.alloc(0)
+
+/** The library's response. `write` returns false when the connection takes no more for now. */
+interface PieceWriter {
+  write(piece: Buffer): boolean
+}
+
+/**
+ * Bytes of a stream on their way into the HTTP library, in pieces. The library does not report bytes that wait inside
+ * it, so each writable event gets one piece: it has made room for more than that.
+ */
+class PieceQueue {
+  #waiting: Buffer = NOTHING
+
+  /** Bytes that the library has not been given yet. */
+  get waitingBytes(): number {
+    return this.#waiting.length
+  }
+
+  /** Adds a chunk, which is copied, and hands over pieces until one does not leave. True: all have left. */
+  write(to: PieceWriter, chunk: string | Buffer): boolean {
+    let rest = this.#waiting
+    if (chunk.length > 0) {
+      const added = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
+      rest = rest.length === 0 ? added : Buffer.concat([rest, added])
+    }
+    let flowing = true
+    while (rest.length > 0 && flowing) {
+      flowing = to.write(rest.subarray(0, PIECE_BYTES))
+      rest = rest.subarray(PIECE_BYTES)
+    }
+    this.#waiting = rest
+    return flowing
+  }
+}
 
 /** What is longer may not leave at once, and is followed until it has; this fits into any send buffer. */
 const PROMPT_MAX_CHARS = 65_536
-const NOTHING = Buffer.alloc(0)
 
 /**
  * One answer of the library. Using it after its end or after an abort throws, so `#dead` guards every call. The library

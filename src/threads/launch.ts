@@ -3,20 +3,20 @@
  * tests of the running product share.
  */
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
-import { systemClock } from '../clock.ts'
+import { type Clock, systemClock } from '../clock.ts'
 import { type Config, ConfigError } from '../config/config.ts'
-import { endUserKey } from '../credentials/end-user-hash.ts'
-import { startKeyUsageGauge } from '../credentials/key-usage-gauge.ts'
-import { checkRing } from '../credentials/rotation.ts'
+import { checkRing, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
-import { formatVaultKeys, loadVaultRing } from '../credentials/vault-keys.ts'
+import { endUserKey, formatVaultKeys, loadVaultRing } from '../credentials/vault-keys.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
+import { SharedCounters } from '../limits/shared-counters.ts'
+import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore, sqlitePath } from '../storage/open.ts'
 import { buildCatalog } from './build-catalog.ts'
-import { type Counting, startCounting } from './counting.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
@@ -164,4 +164,38 @@ function unreadyReason({ state, wrong }: StoreWatch<unknown>): string | null {
   if (state !== 'new') return null
   const failure = startFailure(wrong)
   return failure === null ? 'store' : `store: ${failure.line}`
+}
+
+export interface Counting {
+  readonly counters: SharedCounters
+  close(): Promise<void>
+}
+
+export interface CountingOptions {
+  readonly config: Pick<Config, 'storage' | 'redis' | 'quotas'>
+  readonly shipper: Pick<LedgerShipper, 'ship'>
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** @throws StoreError */
+export async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
+  const store = await openStore(config.storage.url, { wait: false })
+  const shipments = new SingleFlight<void>()
+  const counters = new SharedCounters({
+    redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
+    nodes: config.quotas.nodes,
+    // Records that an earlier process left in the spool are spending too.
+    spending: createSpending(store, () => shipments.run('spool', () => shipper.ship())),
+    silenceMs: config.redis.silenceMs,
+    clock,
+    log,
+  })
+  return {
+    counters,
+    async close() {
+      await counters.close()
+      await store.close()
+    },
+  }
 }

@@ -2,7 +2,7 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type { CounterReply, CounterRequest } from '../limits/counter-server.ts'
+import type { CounterReply, CounterRequest } from '../limits/counter-channel.ts'
 
 /** Given to a thread when it is started. */
 export interface ThreadSettings {

@@ -1,7 +1,7 @@
 /** Entry of a serve thread: builds its gateway and server, listens, and follows the supervisor's messages. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
-import { CounterClient } from '../limits/counter-client.ts'
+import { CounterClient } from '../limits/counter-channel.ts'
 import { createBufferedLog } from '../log/log.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'

@@ -1,7 +1,7 @@
 /** A thread as its supervisor sees it: a worker that starts, sends pulses and counts, and ends. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-server.ts'
+import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
 

@@ -1,16 +1,16 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import { CounterServer } from '../limits/counter-server.ts'
+import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log } from '../log/log.ts'
-import type { AdminServer } from './admin.ts'
+import { type AdminServer, startAdmin } from './admin.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { choosePort, openAdmin } from './ports.ts'
-import { createProcessMetrics } from './process-metrics.ts'
-import { Scraper } from './scrape.ts'
+import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 
 export interface Supervisor {
@@ -295,5 +295,41 @@ class ThreadSupervisor {
     } finally {
       clearTimeout(timer)
     }
+  }
+}
+
+/**
+ * The port to serve on. Bound exclusively first, because threads share theirs and would share it with another program
+ * unnoticed, unless the operator wants sharing; and because a free one (0) has to be the same for all.
+ * @throws StartError
+ */
+export async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
+  if (shared && port !== 0) return port
+  const probe = createServer()
+  try {
+    probe.listen({ host, port, exclusive: true })
+    await once(probe, 'listening')
+    return (probe.address() as AddressInfo).port
+  } catch (error) {
+    throw cannotListen('listen.port', host, port, error)
+  } finally {
+    probe.close()
+  }
+}
+
+function cannotListen(field: string, host: string, port: number, error: unknown): StartError {
+  const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+  return new StartError(`${field}: cannot listen on ${host}:${port} (${code})`, code === 'EADDRINUSE')
+}
+
+export async function openAdmin(
+  config: Config,
+  sources: Parameters<typeof startAdmin>[2],
+): Promise<AdminServer> {
+  const { host, port } = config.admin
+  try {
+    return await startAdmin(host, port, sources)
+  } catch (error) {
+    throw cannotListen('admin.port', host, port, error)
   }
 }
