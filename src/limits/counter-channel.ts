@@ -5,6 +5,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
+import { isPending } from '../ready.ts'
 import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
 
 /** Asks for a reservation; `id` names it between the thread and the main thread. */
@@ -80,7 +81,7 @@ export class CounterServer {
       this.#fail(id, error)
       return
     }
-    if (!(exceeded instanceof Promise)) {
+    if (!isPending(exceeded)) {
       this.#finish(id, entries, exceeded)
       return
     }

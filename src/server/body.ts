@@ -5,6 +5,7 @@
 import type { RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isPending } from '../ready.ts'
 import { tooLarge } from './gate.ts'
 
 /** Counts bytes that are held in memory; negative when they are released. */
@@ -187,7 +188,7 @@ export class BodyStream implements IncomingBody, RawBody {
       const chunk = this.#waiting.shift()
       if (chunk !== undefined) {
         const taken = take(chunk)
-        if (taken instanceof Promise) await taken
+        if (isPending(taken)) await taken
         this.#hold(-Math.min(chunk.byteLength, this.#heldBytes))
       } else if (this.#whole) return
       else {
