@@ -155,7 +155,8 @@ function framing(
 
 function targetFault(head: RequestHead, freeText: string): string | null {
   const { path, query } = head
-  const template = path.slice(0, path.length - freeText.length)
+  const end = path.endsWith('/') ? path.length - 1 : path.length
+  const template = path.slice(0, end - freeText.length)
   if (
     template.length > PATH_MAX_CHARS ||
     freeText.length > FREE_TEXT_MAX_CHARS ||

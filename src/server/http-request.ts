@@ -6,6 +6,7 @@ import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
+import { isPending } from '../ready.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import { isAway } from '../storage/store-error.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
@@ -14,7 +15,7 @@ import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHe
 import { parseJson } from './json.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import { decodeParams, type Match, type Router } from './router.ts'
+import { decodeParams, type RouteMatch, type Router } from './router.ts'
 
 /** The one verb of the key ring; known keys are answered at once. */
 export type Authenticator = Pick<ApiKeys, 'authenticate'>
@@ -44,7 +45,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
-  readonly #match: Match | null
+  readonly #match: RouteMatch | null
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
   #accepted: AcceptedHead | null
@@ -196,7 +197,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     const { clock } = this.#deps.admissions.deps
     watch.enter('auth', clock.monotonicMs())
     const pending = this.#deps.keys.authenticate(accepted.headers.get('authorization'))
-    const key = pending instanceof Promise ? await pending : pending
+    const key = isPending(pending) ? await pending : pending
     requireKind(key, operation.key)
     watch.enter('upload', clock.monotonicMs())
     if (operation.accept === 'raw') {
@@ -224,7 +225,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#accepted = null
   }
 
-  #request<Body, Key>(match: Match, accepted: AcceptedHead, key: Key, body: Body): ApiRequest<Body, Key> {
+  #request<Body, Key>(
+    match: RouteMatch,
+    accepted: AcceptedHead,
+    key: Key,
+    body: Body,
+  ): ApiRequest<Body, Key> {
     return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
   }
 
@@ -284,7 +290,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   constructor(
     admission: Admission,
     headers: ReadonlyMap<string, string>,
-    match: Match,
+    match: RouteMatch,
     query: string,
     body: Body,
     key: Key,

@@ -18,17 +18,17 @@ export interface Resource {
   readonly generates: boolean
 }
 
-export interface Match {
+export interface RouteMatch {
   readonly resource: Resource
   /** Undecoded values of the varying segments. */
   readonly params: ReadonlyMap<string, string>
-  /** The end of the path that may be any text, undecoded; empty where there is none. */
+  /** The last segment where it may be any text, undecoded; otherwise empty. */
   readonly freeText: string
 }
 
 export interface Router {
-  /** The resource under an undecoded path, or null. */
-  find(path: string): Match | null
+  /** The resource under an undecoded path, or null. A trailing slash makes no difference. */
+  find(path: string): RouteMatch | null
 }
 
 interface Pattern {
@@ -41,7 +41,7 @@ const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 
 /** @throws Error when two operations claim one method and path, or a free parameter is not the end of its path. */
 export function createRouter(operations: readonly Operation[]): Router {
-  const fixed = new Map<string, Match>()
+  const fixed = new Map<string, RouteMatch>()
   const patterns: Pattern[] = []
   for (const [template, byMethod] of groupByPath(operations)) {
     const resource = resourceOf(template, byMethod)
@@ -53,7 +53,8 @@ export function createRouter(operations: readonly Operation[]): Router {
     }
   }
   return {
-    find(path) {
+    find(sent) {
+      const path = sent.endsWith('/') ? sent.slice(0, -1) : sent
       const match = fixed.get(path)
       if (match !== undefined) return match
       const segments = path.split('/')
