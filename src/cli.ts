@@ -3,7 +3,7 @@
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
 import { systemClock } from './clock.ts'
-import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
+import { loadConfig, processEnvironment } from './config/config.ts'
 import { type RotationProgress, rotate } from './credentials/rotation.ts'
 import { createVault, type Vault } from './credentials/vault.ts'
 import { loadVaultRing } from './credentials/vault-keys.ts'
@@ -145,24 +145,25 @@ async function main(): Promise<number> {
     await command(values)
     return 0
   } catch (error) {
-    const line = foreseen(error)
-    if (line === null) throw error
-    process.stderr.write(`sluice: ${line}\n`)
+    const lines = operatorLines(error)
+    if (lines === null) throw error
+    for (const line of lines) process.stderr.write(`sluice: ${line}\n`)
     return 2
   }
 }
 
-function foreseen(error: unknown): string | null {
-  if (error instanceof UsageError || error instanceof ConfigError || error instanceof RotationError) {
-    return error.message
+/** Lines for an error that the operator can act on; null for a fault of our own. */
+function operatorLines(error: unknown): readonly string[] | null {
+  if (error instanceof UsageError || error instanceof RotationError || isArgumentError(error)) {
+    return [error.message]
   }
-  if (
-    error instanceof TypeError &&
-    Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true
-  ) {
-    return error.message
-  }
-  return startFailure(error)?.line ?? null
+  return startFailure(error)?.lines ?? null
+}
+
+function isArgumentError(error: unknown): error is TypeError {
+  return (
+    error instanceof TypeError && Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true
+  )
 }
 
 process.exitCode = await main()
