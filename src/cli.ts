@@ -1,5 +1,5 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
-/** The operator's command line, on the same store and configuration as the gateway. */
+/** The operator's command line, on the store and configuration of the gateway. */
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
 import { systemClock } from './clock.ts'
@@ -28,12 +28,12 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h', default: false },
 } as const
 
-/** The command cannot be carried out as it was given. */
+/** The command line is invalid. */
 class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** Some credentials are as they were. */
+/** Some credentials could not be rewrapped. */
 class RotationError extends Error {
   override readonly name = 'RotationError'
 }
@@ -114,7 +114,7 @@ function withVault(values: Values, use: (store: Store, vault: Vault) => Promise<
 
 const BAR_CELLS = 30
 
-/** Drawn over itself on a terminal; anywhere else it would only fill a file. */
+/** Drawn over itself on a terminal, and nowhere else. */
 function progressBar(out: NodeJS.WriteStream) {
   return {
     show({ done, total }: RotationProgress): void {

@@ -7,7 +7,7 @@ import { lowerHelpers } from './threads/operating-system.ts'
 import { startFailure } from './threads/start-failure.ts'
 
 const EXIT_BAD_CONFIGURATION = 2
-/** Requests may have been cut short: a second signal, or a fault of the supervisor. */
+/** Requests may have been aborted: after a second signal, or a fault of the supervisor. */
 const EXIT_IN_HASTE = 1
 
 async function main(): Promise<void> {
@@ -36,9 +36,9 @@ async function main(): Promise<void> {
   const onSignal = () => {
     signals++
     if (signals > 2) process.kill(process.pid, 'SIGKILL')
-    // A second signal means now: what runs is told so, and ends.
+    // A second signal leaves no grace time: running requests are aborted.
     if (signals > 1) exitCode = EXIT_IN_HASTE
-    // The first thread may be serving while others start: what it has begun is finished when all are there.
+    // The first thread may serve while others start; its requests finish after all have started.
     if (launched !== null) drain(launched)
   }
   process.on('SIGINT', onSignal)
@@ -57,14 +57,14 @@ async function main(): Promise<void> {
     exitCode = EXIT_IN_HASTE
     void stop(running, config.timeouts.drainMs)
   })
-  // Last: whoever waits for this line may send a signal the moment it comes.
+  // Last: after this line a signal may come at any moment.
   log.listening(running.url, running.adminUrl)
   if (signals > 0) drain(running)
   void running.firstKeys.then(keys => showFirstSteps(running, keys))
 }
 
 function openLog(level: LogLevel): ClosableLog {
-  // A terminal that went away or a full disk takes along what is shown, not the gateway.
+  // A closed terminal or a full disk loses output, but does not stop the gateway.
   process.stdout.on('error', () => undefined)
   if (!process.stdout.isTTY) return createBufferedLog(level)
   return { ...createTerminalLog(level, process.stdout), close: () => Promise.resolve() }
@@ -84,7 +84,7 @@ function complain(lines: readonly string[], exitCode: number): never {
   process.exit(exitCode)
 }
 
-/** Shown once, when the keys were made; from then on only their hashes exist. */
+/** Shows new keys once; the store has only their hashes. */
 function showFirstSteps({ url, simulated }: Launched, firstKeys: Awaited<Launched['firstKeys']>): void {
   if (firstKeys === null) return
   const model = simulated ? 'sim/echo' : '<vendor>/<model>'

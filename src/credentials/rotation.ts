@@ -145,7 +145,7 @@ export interface KeyUsageGauge {
   close(): Promise<void>
 }
 
-/** A rotation takes minutes, and people watch it. */
+/** Short enough to follow a rotation, which takes minutes. */
 const INTERVAL_MS = 30_000
 
 export const OTHER_KEYS = 'other'
@@ -153,7 +153,7 @@ export const OTHER_KEYS = 'other'
 export interface KeyUsageGaugeOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
   readonly vault: Pick<Vault, 'has'>
-  /** Of the ring; a key without credentials counts 0. */
+  /** Ids of the ring; a key without credentials counts 0. */
   readonly keyIds: readonly string[]
   readonly clock: Clock
 }

@@ -1,6 +1,6 @@
 /**
  * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Knows nothing of the HTTP
- * library. Code inside the library's callbacks only takes notes; all answers leave later.
+ * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
@@ -17,7 +17,7 @@ import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import { decodeParams, type RouteMatch, type Router } from './router.ts'
 
-/** The one verb of the key ring; known keys are answered at once. */
+/** Authenticates keys; synchronous for known ones. */
 export type Authenticator = Pick<ApiKeys, 'authenticate'>
 
 export interface HttpRequestDeps extends GateRules {
@@ -49,7 +49,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
   #accepted: AcceptedHead | null
-  /** The connection ends with the answer, whatever that is. */
+  /** The connection closes after the answer. */
   readonly #isLast: boolean
   /** A body was announced, or may have been. */
   readonly #hasBody: boolean
@@ -59,7 +59,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   /** The handler was called, so there has to be an answer. */
   #handled = false
 
-  /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
+  /** Runs inside the library's callback: checks the head, but does not answer. Never throws for input. */
   constructor(deps: HttpRequestDeps, head: RequestHead, socket: ResponseSocket) {
     this.#deps = deps
     this.#method = head.method
@@ -127,7 +127,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#body?.push(bytes, isLast)
   }
 
-  /** Notes that the connection is gone. Runs inside the library's callback. */
+  /** Aborts the request because its connection is gone. Runs inside the library's callback. */
   gone(): void {
     this.#admission.clientGone()
   }
@@ -148,11 +148,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
 
   closesAfter(status: number): boolean {
     if (this.#isLast || this.#deps.closing()) return true
-    // The rest of an unread body would be taken for the next request, or swallowed for minutes.
+    // The parser would read the rest of an unread body as the next request, or drop it for minutes.
     return (this.#hasBody && this.#body?.whole !== true) || status === 500
   }
 
-  /** Takes part in shedding and drain from here on; the work begins in a turn of its own. */
+  /** Counts the request for shedding and drain; the work starts in a later turn. */
   begin(): void {
     this.#admission.open()
     setImmediate(HttpRequest.#start, this)
@@ -171,12 +171,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     } catch (thrown) {
       this.#fail(thrown)
     }
-    // Until now: the body lives on as the parsed request.
+    // Held until now, because the parsed request has the content of the body.
     this.#body?.release()
     this.#admission.finish()
   }
 
-  /** Ends in the handler's own promise, so that nothing of the request is held here while it is answered. */
+  /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
   async #serve(): Promise<void> {
     if (this.#socket.dead) return
     if (this.#refusal !== null) throw this.#refusal
@@ -278,7 +278,7 @@ function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
   if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
 }
 
-/** Holds nothing of the connection. */
+/** An HTTP request as its handler sees it. Has no reference to the connection. */
 export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly headers: ReadonlyMap<string, string>
   readonly params: ReadonlyMap<string, string>

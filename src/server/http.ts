@@ -69,7 +69,7 @@ export interface HttpServer {
   readonly load: Load
 }
 
-/** The address is in use, or is none of this machine's. The library does not say which. */
+/** The address is in use, or does not belong to this machine. The library does not report which. */
 export class ListenError extends Error {
   readonly host: string
   readonly port: number
@@ -82,7 +82,7 @@ export class ListenError extends Error {
   }
 }
 
-/** How long an answer that did not leave at once may take; the library cuts readers that take nothing for longer. */
+/** How long an answer that did not leave at once may take. The library cuts readers that are idle for longer. */
 const LEAVING_MS = 15_000
 /** The library's value for a port of its own; anything else lets other sockets share it. */
 const EXCLUSIVE = 1
@@ -100,7 +100,7 @@ class UwsServer implements HttpServer {
   #connections = 0
   #streams = 0
   readonly #drain: Drain
-  /** Monotonic; until then what was answered may still be leaving. */
+  /** Monotonic; until then complete answers may still be leaving. */
   #leavingUntilMs = 0
   #closed = false
 

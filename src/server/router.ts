@@ -2,7 +2,7 @@
 import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../errors.ts'
 
-/** Every operation answers under both; the longer one is for clients that carry it. */
+/** Every operation answers under both; some clients prepend the longer one. */
 const BASE_PATHS = ['/v1', '/api/v1']
 
 export interface Resource {
@@ -14,7 +14,7 @@ export interface Resource {
   readonly allow: string
   /** The dialect of the inference operation here; null where there is none. */
   readonly dialect: Operation['dialect']
-  /** An inference operation stands here, so every answer carries a generation id. */
+  /** True for inference operations: every answer has a generation id. */
   readonly generates: boolean
 }
 
@@ -105,7 +105,7 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
   return { template, operations, allow, dialect, generates: dialect !== null }
 }
 
-/** All methods of a path have to agree: the gate looks at the path before anything else. */
+/** All methods of a path must agree, because the gate checks the path before the method. */
 function freeParamOf(template: string, byMethod: ReadonlyMap<string, Operation>): string | null {
   const names = new Set([...byMethod.values()].map(operation => operation.freeParam ?? null))
   const [name = null] = names

@@ -1,4 +1,4 @@
-/** The catalogue as configured, and what other parts ask of it. Composition root. */
+/** The configured catalogue, and lookups on it for other parts. Composition root. */
 import type { Config } from '../config/config.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
@@ -32,7 +32,7 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
   return catalog
 }
 
-/** What plugins ask about models, by their ids. */
+/** Properties of models that plugins ask for, by id. */
 export function modelFacts(catalog: Catalog) {
   const ids = (holds: (model: Model) => boolean): ReadonlySet<string> =>
     new Set(

@@ -1,6 +1,6 @@
 /**
- * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Everything
- * stateful is made here and handed down. Composition root.
+ * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Makes
+ * everything stateful and passes it on. Composition root.
  */
 import { Guardrails } from '../access/guardrails.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
@@ -51,7 +51,7 @@ export interface GatewayOptions {
   /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
   readonly thread?: string
   readonly log: Log
-  /** Where usage records are spooled; the folder of a LedgerShipper. */
+  /** Spool folder of usage records; see LedgerShipper. */
   readonly spoolFolder: string
   /** Names the files there; default: a random name. */
   readonly spoolWriter?: string
@@ -71,13 +71,13 @@ export interface BuiltGateway {
   readonly metrics: Metrics
   readonly clock: Clock
   readonly log: Log
-  /** Drops what is remembered of a changed record. */
+  /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
   close(): Promise<void>
 }
 
-/** What all parts of one thread share. */
+/** Shared parts of one thread. */
 interface Base {
   readonly options: GatewayOptions
   readonly config: Config
@@ -126,7 +126,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       abandoned.endAll()
       await base.client.close()
       await base.tasks.close()
-      // What was cut off just now is accounted in this turn.
+      // Replies that were just cut off are accounted in this turn.
       await new Promise(resolve => setImmediate(resolve))
       await counting.close()
       ownKeys.close()
@@ -140,7 +140,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   const { config, log, clock = systemClock } = options
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
-  // Of the whole process, so that more serve threads do not multiply them.
+  // The setting is for the whole process, so that more serve threads do not multiply the workers.
   const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
   return {
     options,
@@ -165,7 +165,7 @@ function spoolOf({ options, clock, log, metrics }: Base) {
   })
 }
 
-/** Without a supervisor there is one thread, which counts for itself. */
+/** Without a supervisor there is one thread, with counters of its own. */
 function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Clock) {
   if (counters !== undefined) return { counters, close: async () => undefined }
   const spending = createSpending(store, async () => undefined)
@@ -249,7 +249,7 @@ interface Caches {
   readonly ownKeys: OpenedKeys
 }
 
-/** Drops what the caches hold of a changed record. API keys belong to the front. */
+/** Drops cached copies of a changed record. The front has the cache of API keys. */
 function invalidate({ credentials, guardrails, ownKeys }: Caches, change: Invalidation): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()

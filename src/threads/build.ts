@@ -20,9 +20,9 @@ export interface Serving {
   readonly metrics: Metrics
   /** The store is ready for use. */
   prepared(): void
-  /** A record was changed: the next request reads it anew. */
+  /** Call it after a record was changed: the next request reads it again. */
   changed(change: Invalidation): void
-  /** Closes what the server stood on; call it after the server has drained or closed. */
+  /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
 }
 
@@ -34,16 +34,16 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
 export interface FrontOptions {
   /** Called with each record that a request changed, once this thread has dropped it. */
   readonly publish?: (change: Invalidation) => void
-  /** False: until `prepared` is called no key is looked up, and callers are asked to come again. Default true. */
+  /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
   readonly prepared?: boolean
 }
 
-/** A server with the caches of its own. */
+/** A server with its cache of API keys. */
 export interface BuiltServer {
   readonly server: HttpServer
   /** The store is ready for use. */
   prepared(): void
-  /** A record was changed: the next request reads it anew. */
+  /** Call it after a record was changed: the next request reads it again. */
   changed(change: Invalidation): void
 }
 
@@ -88,7 +88,7 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
       keys: {
         ...store.keys,
         async find(hash) {
-          // A configured key may not be in the store yet: its holder must not be taken for a stranger.
+          // A configured key may not be in the store yet, and must not be cached as unknown.
           if (!isPrepared()) throw new StoreError('storage: is not ready yet', 'new')
           return await store.keys.find(hash)
         },

@@ -52,7 +52,7 @@ export const PULSE_MS = 1_000
 
 /** From a thread to the supervisor. */
 export type FromThread =
-  /** It works; a serve thread takes requests. */
+  /** The thread works; a serve thread takes requests. */
   | { readonly type: 'started' }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
