@@ -44,7 +44,7 @@ import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-c
 export interface GatewayOptions {
   readonly config: Config
   readonly simUrl: string | null
-  /** Base64; see credentials/end-user-hash.ts. */
+  /** Base64; see credentials/vault-keys.ts. */
   readonly endUserKey: string
   /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. */
   readonly vaultKeys: string
