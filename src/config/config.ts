@@ -1,7 +1,7 @@
 /**
- * Configuration: YAML file, then environment on top, checked and frozen. docs/configuration.md is the reference. The
- * only reader of the environment, but for the variable in which server/http.ts gives the HTTP library a limit. The
- * door of this room.
+ * Loads the configuration: a YAML file, overridden by the environment, checked and frozen. docs/configuration.md is the
+ * reference. The only code that uses the environment, but for one variable by which server/http.ts sets a limit of the
+ * HTTP library. The door of this room.
  */
 import { readFileSync } from 'node:fs'
 import { Value } from '@sinclair/typebox/value'
@@ -20,7 +20,7 @@ type Values = Record<string, unknown>
 
 const FileSchema = fileSchema(Settings)
 
-/** The process environment, for all who need it. */
+/** The environment of the process. */
 export function processEnvironment(): Environment {
   return process.env
 }
@@ -71,7 +71,7 @@ function readConfigFile(path: string, environment: Environment, faults: Faults):
   return substituted as Values
 }
 
-/** The fault and its place, in the parser's code for it: its messages quote the file. */
+/** The parser's code for the fault, and its place. The parser's messages quote the file, so they are not used. */
 function yamlFault(error: unknown): string {
   if (!(error instanceof YAMLParseError)) return 'alias refers to an undefined anchor'
   const fault = error.code.toLowerCase().replaceAll('_', ' ')
@@ -140,7 +140,7 @@ function checkRegions(file: Values, faults: Faults): void {
   }
   const names = new Set(hostsOf('europe'))
   const at = hostsOf('us').findIndex(host => names.has(host))
-  if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is named for europe too')
+  if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is in regions.europe too')
 }
 
 function freeze<T>(value: T): T {

@@ -115,7 +115,7 @@ t.test('no more than eight calls run at a time', async t => {
 })
 
 t.test('calls beyond the budget, and calls that cannot be read, do not run', async t => {
-  const { exchange, pending, sink, tools } = start({ fields: { max_tool_calls: 1 } })
+  const { exchange, pending, sink, tools } = start({ fields: { max_tool_calls: 2 } })
   const { items } = await tools.run(await pending('[1]', '{}', '{}'), exchange)
   t.match(outputsOf(items), [
     ['call_0', /no JSON object/],
@@ -146,7 +146,6 @@ t.test('a tool that fails or takes too long is told to the model', async t => {
 })
 
 t.test('a tool may leave the next step to the client', async t => {
-  // biome-ignore lint/suspicious/noThenProperty: a word of the contract, never a function.
   const run = (): ToolOutcome => ({ item: {}, result: '', next: 'end-turn' })
   const { exchange, pending, tools } = start({ run })
   t.equal((await tools.run(await pending('{}'), exchange)).endsTurn, true)
