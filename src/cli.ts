@@ -1,9 +1,9 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
-/** The command line for operators. It uses the store and the configuration of the gateway. */
+/** The operator's command line, on the store and configuration of the gateway. */
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
 import { systemClock } from './clock.ts'
-import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
+import { loadConfig, processEnvironment } from './config/config.ts'
 import { type RotationProgress, rotate } from './credentials/rotation.ts'
 import { createVault, type Vault } from './credentials/vault.ts'
 import { loadVaultRing } from './credentials/vault-keys.ts'
@@ -33,7 +33,7 @@ class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** Some credentials were not rewrapped. */
+/** Some credentials could not be rewrapped. */
 class RotationError extends Error {
   override readonly name = 'RotationError'
 }
@@ -114,7 +114,7 @@ function withVault(values: Values, use: (store: Store, vault: Vault) => Promise<
 
 const BAR_CELLS = 30
 
-/** Drawn over itself on a terminal; anywhere else it would only fill a file. */
+/** Drawn over itself on a terminal, and nowhere else. */
 function progressBar(out: NodeJS.WriteStream) {
   return {
     show({ done, total }: RotationProgress): void {
@@ -145,24 +145,25 @@ async function main(): Promise<number> {
     await command(values)
     return 0
   } catch (error) {
-    const line = foreseen(error)
-    if (line === null) throw error
-    process.stderr.write(`sluice: ${line}\n`)
+    const lines = operatorLines(error)
+    if (lines === null) throw error
+    for (const line of lines) process.stderr.write(`sluice: ${line}\n`)
     return 2
   }
 }
 
-function foreseen(error: unknown): string | null {
-  if (error instanceof UsageError || error instanceof ConfigError || error instanceof RotationError) {
-    return error.message
+/** Lines for an error that the operator can act on; null for a fault of our own. */
+function operatorLines(error: unknown): readonly string[] | null {
+  if (error instanceof UsageError || error instanceof RotationError || isArgumentError(error)) {
+    return [error.message]
   }
-  if (
-    error instanceof TypeError &&
-    Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true
-  ) {
-    return error.message
-  }
-  return startFailure(error)?.line ?? null
+  return startFailure(error)?.lines ?? null
+}
+
+function isArgumentError(error: unknown): error is TypeError {
+  return (
+    error instanceof TypeError && Reflect.get(error, 'code')?.toString().startsWith('ERR_PARSE_ARGS') === true
+  )
 }
 
 process.exitCode = await main()

@@ -2,8 +2,8 @@
 /** Process entry: configuration, launch, first keys on the screen, signals, exit codes. */
 import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
 import { type ClosableLog, createBufferedLog, createTerminalLog, type LogLevel } from './log/log.ts'
-import { lowerHelpers } from './threads/helper-priority.ts'
 import { type Launched, launch } from './threads/launch.ts'
+import { lowerHelpers } from './threads/operating-system.ts'
 import { startFailure } from './threads/start-failure.ts'
 
 const EXIT_BAD_CONFIGURATION = 2
@@ -49,7 +49,7 @@ async function main(): Promise<void> {
     await log.close()
     const failure = startFailure(error)
     if (failure === null) throw error
-    return complain(failure.line, failure.exitCode)
+    return complain(failure.lines, failure.exitCode)
   }
   const running = launched
   process.on('uncaughtException', error => {
@@ -74,13 +74,13 @@ function readConfig() {
   try {
     return loadConfig(process.argv.slice(2), processEnvironment())
   } catch (error) {
-    if (error instanceof ConfigError) complain(error.message, EXIT_BAD_CONFIGURATION)
+    if (error instanceof ConfigError) complain(error.faults, EXIT_BAD_CONFIGURATION)
     throw error
   }
 }
 
-function complain(line: string, exitCode: number): never {
-  process.stderr.write(`sluice: ${line}\n`)
+function complain(lines: readonly string[], exitCode: number): never {
+  for (const line of lines) process.stderr.write(`sluice: ${line}\n`)
   process.exit(exitCode)
 }
 

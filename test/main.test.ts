@@ -1,7 +1,7 @@
 /** The product as it is started: the real process, its output, signals and exit codes. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -261,6 +261,50 @@ t.test('a bad configuration ends with code 2 and one line that names the field',
     t.equal(code, 2, JSON.stringify(environment))
     t.match(stderr, /^sluice: .+\n$/)
   }
+})
+
+t.test('a bad configuration has one line for each fault, from the file and the environment', async t => {
+  const folder = newFolder()
+  writeFileSync(join(folder, 'bad.yaml'), 'listen: { prot: 1 }\nadmin: { port: x }')
+  for (const [entry, words] of [
+    [ENTRY, ['--config', 'bad.yaml']],
+    [CLI, ['check', '--config', 'bad.yaml']],
+  ] as const) {
+    const { code, stdout, stderr } = await finished(folder, entry, words, { LOG_LEVEL: 'loud' })
+    t.equal(code, 2)
+    t.equal(stdout, '')
+    const lines = stderr.trimEnd().split('\n').toSorted()
+    t.equal(lines.length, 3, stderr)
+    t.match(lines[0], /^sluice: LOG_LEVEL: expected one of /)
+    t.match(lines[1], /^sluice: admin\.port: /)
+    t.match(lines[2], /^sluice: listen\.prot: unknown setting$/)
+  }
+})
+
+t.test('faults beyond single settings are reported together, before anything is opened', async t => {
+  const folder = newFolder()
+  writeFileSync(join(folder, 'bad.yaml'), 'models: [{ id: a/b, endpoints: [{ provider: nowhere }] }]')
+  const { code, stderr } = await finished(folder, ENTRY, ['--config', 'bad.yaml'], {
+    DATABASE_URL: 'sqlite::memory:',
+    GATEWAY_API_KEY: 'short',
+    GATEWAY_MANAGEMENT_KEY: 'short',
+    GATEWAY_VAULT_KEYS: 'k1:short',
+  })
+  t.equal(code, 2)
+  const fields = stderr
+    .trimEnd()
+    .split('\n')
+    .map(line => line.split(': ')[1])
+  t.same(fields, [
+    'models[0].endpoints[0].provider',
+    'storage.url',
+    'GATEWAY_MANAGEMENT_KEY',
+    'GATEWAY_API_KEY',
+    'GATEWAY_VAULT_KEYS',
+  ])
+  const { stderr: once } = await finished(folder, ENTRY, ['--config', 'bad.yaml'])
+  t.match(once, /^sluice: models.*\n$/)
+  t.same(readdirSync(folder), ['bad.yaml'], 'no key file was made')
 })
 
 t.test('a port that is taken ends with code 3', async t => {

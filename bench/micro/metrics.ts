@@ -7,8 +7,7 @@ import assert from 'node:assert/strict'
 import { FAILURES } from '../../src/errors.ts'
 import { createMetrics, observeStages } from '../../src/metrics/metrics.ts'
 import { STAGES, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
-import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
-import { Scraper } from '../../src/threads/scrape.ts'
+import { createProcessMetrics, Scraper } from '../../src/threads/process-metrics.ts'
 
 const CALLS = 200_000
 const ROUNDS = 9

@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import type { KeyKind, Store } from '../storage/store.ts'
 import { createKey, keyForm, keyKind, keyRecord } from './api-key.ts'
 
-/** A configured key has an invalid form; the message names the variable, never its value. */
+/** Configured keys have an invalid form; the message has one line each, which names the variable, never its value. */
 export class BootstrapError extends Error {
   override readonly name = 'BootstrapError'
 }
@@ -14,12 +14,15 @@ export interface FirstKeys {
   readonly apiKey: string
 }
 
-export interface BootstrapOptions {
-  readonly store: Store
-  readonly clock: Clock
-  /** Value of GATEWAY_MANAGEMENT_KEY and GATEWAY_API_KEY; null when not set. */
+/** Values of GATEWAY_MANAGEMENT_KEY and GATEWAY_API_KEY; null when not set. */
+export interface ConfiguredKeys {
   readonly managementKey?: string | null
   readonly apiKey?: string | null
+}
+
+export interface BootstrapOptions extends ConfiguredKeys {
+  readonly store: Store
+  readonly clock: Clock
 }
 
 type Created = ReturnType<typeof createKey>
@@ -31,8 +34,9 @@ type Created = ReturnType<typeof createKey>
  */
 export function createBootstrap(options: BootstrapOptions): () => Promise<FirstKeys | null> {
   const { store, clock } = options
-  const managementKey = requireForm('GATEWAY_MANAGEMENT_KEY', 'management', options.managementKey ?? null)
-  const apiKey = requireForm('GATEWAY_API_KEY', 'inference', options.apiKey ?? null)
+  const { managementKey = null, apiKey = null } = options
+  const faults = keyFaults(options)
+  if (faults.length > 0) throw new BootstrapError(faults.join('\n'))
   let made: readonly [Created, Created] | null = null
   return async () => {
     if (managementKey !== null) {
@@ -54,8 +58,12 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   }
 }
 
-function requireForm(variable: string, kind: KeyKind, key: string | null): string | null {
-  if (key !== null && keyKind(key) !== kind)
-    throw new BootstrapError(`${variable}: expected ${keyForm(kind)}`)
-  return key
+/** Checks the form of configured keys; one line for each fault. */
+export function keyFaults({ managementKey, apiKey }: ConfiguredKeys): readonly string[] {
+  const check = (variable: string, kind: KeyKind, key: string | null = null): readonly string[] =>
+    key === null || keyKind(key) === kind ? [] : [`${variable}: expected ${keyForm(kind)}`]
+  return [
+    ...check('GATEWAY_MANAGEMENT_KEY', 'management', managementKey),
+    ...check('GATEWAY_API_KEY', 'inference', apiKey),
+  ]
 }

@@ -8,6 +8,7 @@ import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'
 import type { Budget, Caller } from '../protocol/records.ts'
+import { whenReady } from '../ready.ts'
 import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 
@@ -91,7 +92,7 @@ export class Guardrails<Prepared extends object> {
     const workspace = workspaceId ?? DEFAULT_WORKSPACE_ID
     const read = () => this.#store.guardrails.applying(organizationId, workspace, keyHash, memberId)
     const known = this.#callers.load(keyHash, read, organizationId)
-    return known instanceof Promise ? known.then(partOf) : partOf(known)
+    return whenReady(known, partOf)
   }
 
   #prepareOnce(applied: readonly AppliedGuardrail[]): Prepared | null {

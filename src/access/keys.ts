@@ -8,6 +8,7 @@ import { GatewayError } from '../errors.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'
 import type { Caller } from '../protocol/records.ts'
+import { whenReady } from '../ready.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import { hashKey, keyKind } from './api-key.ts'
 
@@ -89,7 +90,7 @@ export class ApiKeys {
 
   #load(hash: string): KeyRecord | Promise<KeyRecord> {
     const known = this.#known.load(hash, () => this.#keys.find(hash))
-    return known instanceof Promise ? known.then(each => this.#admit(each)) : this.#admit(known)
+    return whenReady(known, each => this.#admit(each))
   }
 
   #noteUnknown(hash: string, known: Known | null): void {

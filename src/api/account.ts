@@ -1,9 +1,9 @@
-/** GET, POST /credits and GET /activity: what the organization has, and what it used day by day. */
+/** GET, POST /credits and GET /activity: credits of the organization, and its usage by day. */
 import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { chargeOf } from '../limits/charges.ts'
 import { periodStart } from '../limits/periods.ts'
+import { chargeOf } from '../limits/spending.ts'
 import { microToUsd, sumToUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
@@ -11,14 +11,14 @@ import { CreditCreation, parseDay } from '../protocol/management.ts'
 import type { CreditEntry, Store } from '../storage/store.ts'
 import type { ActivityFilter, ActivityRow } from '../storage/usage.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { parameter, refused, textParameter } from './paging.ts'
+import { parameter, refuseField, textParameter } from './paging.ts'
 
 export interface AccountDeps {
   readonly store: Pick<Store, 'credits' | 'ledger'>
   readonly clock: Clock
-  /** What the gateway charges for requests on own credentials, of their price. */
+  /** The charge for a request on an own credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
-  /** Display name of a provider; null when the catalogue has it no more. */
+  /** Display name of a provider; null when it has left the catalogue. */
   readonly providerName: (slug: string) => string | null
 }
 
@@ -44,13 +44,13 @@ export function showCredits({ store: { credits, ledger }, byokFeePercent }: Acco
 export function addCredits({ store: { credits }, clock }: AccountDeps): Handler {
   return async (request, reply) => {
     const entry = newEntry(request, clock)
-    if (await credits.add(entry)) return reply.json(201, { data: shownEntry(entry) })
+    if (await credits.add(entry)) return reply.json(201, { data: toEntryDocument(entry) })
     const earlier = await credits.find(entry.organizationId, entry.id)
     if (earlier === null) throw new Error('a credit entry is neither new nor known')
     if (earlier.amount !== entry.amount) {
       throw new GatewayError('conflict', 'id: was used for an entry of another amount')
     }
-    reply.json(200, { data: shownEntry(earlier) })
+    reply.json(200, { data: toEntryDocument(earlier) })
   }
 }
 
@@ -59,7 +59,7 @@ export function listActivity(deps: AccountDeps): Handler {
   return async (request, reply) => {
     const filter = activityFilter(request, clock.nowMs())
     const rows = await store.ledger.activity(filter)
-    reply.json(200, { data: rows.map(row => shownRow(deps, row, filter.byWorkspace)) })
+    reply.json(200, { data: rows.map(row => toActivityDocument(deps, row, filter.byWorkspace)) })
   }
 }
 
@@ -67,8 +67,8 @@ export function listActivity(deps: AccountDeps): Handler {
 function newEntry(request: ApiRequest, clock: Clock): CreditEntry {
   const body = checkCreation(request.body)
   const amount = toMicroUsd(body.amount)
-  if (amount === null) throw refused('amount', 'must have at most 6 decimals')
-  if (amount === 0) throw refused('amount', 'must not be 0')
+  if (amount === null) throw refuseField('amount', 'must have at most 6 decimals')
+  if (amount === 0) throw refuseField('amount', 'must not be 0')
   return {
     id: body.id ?? randomUUID(),
     organizationId: request.key.organizationId,
@@ -85,14 +85,14 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   const date = parameter(query, 'date')
   const day = date === undefined ? null : parseDay(date)
   if (date !== undefined && (day === null || day < earliest || day >= today)) {
-    throw refused('date', `must be one of the last ${ACTIVITY_DAYS} completed days (UTC) as YYYY-MM-DD`)
+    throw refuseField('date', `must be one of the last ${ACTIVITY_DAYS} completed days (UTC) as YYYY-MM-DD`)
   }
   const keyHash = parameter(query, 'api_key_hash')
   if (keyHash !== undefined && !HASH.test(keyHash)) {
-    throw refused('api_key_hash', 'must be 64 lowercase hexadecimal characters')
+    throw refuseField('api_key_hash', 'must be 64 lowercase hexadecimal characters')
   }
   const groupBy = parameter(query, 'group_by')
-  if (groupBy !== undefined && groupBy !== 'workspace') throw refused('group_by', 'must be workspace')
+  if (groupBy !== undefined && groupBy !== 'workspace') throw refuseField('group_by', 'must be workspace')
   const endUser = textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS)
   const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
   return {
@@ -106,11 +106,15 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   }
 }
 
-function shownEntry(entry: CreditEntry) {
+function toEntryDocument(entry: CreditEntry) {
   return { id: entry.id, amount: microToUsd(entry.amount), note: entry.note, created_at: entry.createdAt }
 }
 
-function shownRow({ providerName, byokFeePercent }: AccountDeps, row: ActivityRow, byWorkspace: boolean) {
+function toActivityDocument(
+  { providerName, byokFeePercent }: AccountDeps,
+  row: ActivityRow,
+  byWorkspace: boolean,
+) {
   return {
     date: row.date,
     model: row.model,

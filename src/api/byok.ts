@@ -1,8 +1,7 @@
 /**
- * /byok: provider credentials of an organization's own. A key goes in, is sealed and never comes out again; what
- * may be read of it is its label.
+ * /byok: provider credentials of an organization. A key is sealed when it comes in and never returned; only its label
+ * can be read.
  */
-
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
@@ -11,7 +10,7 @@ import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import type { CredentialRecord, Store } from '../storage/store.ts'
 import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { pageOf, refused, textParameter } from './paging.ts'
+import { pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface ByokDeps extends SettingsDeps {
@@ -22,7 +21,7 @@ export interface ByokDeps extends SettingsDeps {
 
 /** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
 export const BYOK_BODY_MAX_BYTES = 1024 * 1024
-/** InvalidationBus of one credential that cross each other this often in a row are no accident. */
+/** Concurrent updates of one credential that collide this often are refused. */
 const TRIES = 5
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
@@ -35,11 +34,11 @@ export function createCredential(deps: ByokDeps): Handler {
     const place = { organizationId, workspaceId: workspace.id }
     const record = await deps.store.credentials.add(newCredential(deps, place, body, isoNow(deps)))
     publish(deps, record)
-    reply.json(201, { data: shown(record) })
+    reply.json(201, { data: toDocument(record) })
   }
 }
 
-/** Of one workspace: the default one when none is named. */
+/** Lists one workspace; without a name, the default one. */
 export function listCredentials({ store }: ByokDeps): Handler {
   return async (request, reply) => {
     const { query, key } = request
@@ -53,31 +52,31 @@ export function listCredentials({ store }: ByokDeps): Handler {
       provider === undefined ? filter : { ...filter, provider },
       page,
     )
-    reply.json(200, { data: items.map(shown), total_count: total })
+    reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
 export function findCredential(deps: ByokDeps): Handler {
-  return async (request, reply) => reply.json(200, { data: shown(await named(deps, request)) })
+  return async (request, reply) => reply.json(200, { data: toDocument(await findNamed(deps, request)) })
 }
 
 export function changeCredential(deps: ByokDeps): Handler {
   return async (request, reply) => {
     const body = checkCredentialUpdate(request.body)
     for (let tries = 0; tries < TRIES; tries++) {
-      const current = await named(deps, request)
+      const current = await findNamed(deps, request)
       const { organizationId, id } = current
       await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
       const change = credentialChange(deps, current, body)
       if (Object.keys(change).length === 0) {
-        reply.json(200, { data: shown(current) })
+        reply.json(200, { data: toDocument(current) })
         return
       }
       const changed = await deps.store.credentials.change(organizationId, id, change, isoNow(deps), current)
-      // Somebody else changed or deleted it meanwhile: it is checked again against what it is now.
+      // Another request changed or deleted it meanwhile: the update is checked again against the new record.
       if (changed === null) continue
       publish(deps, changed)
-      reply.json(200, { data: shown(changed) })
+      reply.json(200, { data: toDocument(changed) })
       return
     }
     throw new GatewayError('conflict', 'The credential was changed by other requests meanwhile')
@@ -86,14 +85,14 @@ export function changeCredential(deps: ByokDeps): Handler {
 
 export function deleteCredential(deps: ByokDeps): Handler {
   return async (request, reply) => {
-    const record = await named(deps, request)
-    if (!(await deps.store.credentials.remove(record.organizationId, record.id))) throw unknown()
+    const record = await findNamed(deps, request)
+    if (!(await deps.store.credentials.remove(record.organizationId, record.id))) throw notFound()
     publish(deps, record)
     reply.json(200, { deleted: true })
   }
 }
 
-/** @throws GatewayError `invalid_request`: the hash of another organization's key is as unknown as any other. */
+/** @throws GatewayError `invalid_request` for a hash that is unknown or belongs to another organization. */
 async function checkHashes(
   { store }: ByokDeps,
   organizationId: string,
@@ -103,18 +102,18 @@ async function checkHashes(
   const known = await store.keys.known(organizationId, hashes)
   const at = hashes.findIndex(hash => !known.has(hash))
   if (at >= 0)
-    throw refused(`allowed_api_key_hashes[${at}]`, 'must be the hash of an API key of this account')
+    throw refuseField(`allowed_api_key_hashes[${at}]`, 'must be the hash of an API key of this account')
 }
 
-/** The credential that the path names. @throws GatewayError `not_found` */
-async function named({ store }: ByokDeps, { params, key }: ApiRequest): Promise<CredentialRecord> {
+/** Finds the credential of the path. @throws GatewayError `not_found` */
+async function findNamed({ store }: ByokDeps, { params, key }: ApiRequest): Promise<CredentialRecord> {
   const id = params.get('id') ?? ''
   const record = ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
-  if (record === null) throw unknown()
+  if (record === null) throw notFound()
   return record
 }
 
-function unknown(): GatewayError {
+function notFound(): GatewayError {
   return new GatewayError('not_found', 'Credential not found')
 }
 
@@ -126,7 +125,7 @@ function isoNow({ clock }: ByokDeps): string {
   return isoInstant(clock.nowMs())
 }
 
-function shown(record: CredentialRecord) {
+function toDocument(record: CredentialRecord) {
   return {
     id: record.id,
     name: record.name,

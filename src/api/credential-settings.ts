@@ -1,6 +1,5 @@
 /**
- * What a body of /byok makes of a credential: a new record, or a change of one, with its key read, checked and
- * sealed. Knows no storage.
+ * Makes records and changes of credentials from bodies of /byok: reads, checks and seals their keys. Uses no storage.
  */
 import { randomUUID } from 'node:crypto'
 import { describeKey } from '../credentials/parse/provider-key.ts'
@@ -15,15 +14,15 @@ import {
 } from '../protocol/byok.ts'
 import { PROVIDER_SLUGS } from '../protocol/provider-slugs.ts'
 import type { CredentialChange, CredentialRecord, SealedSecret } from '../storage/store.ts'
-import { refused } from './paging.ts'
+import { refuseField } from './paging.ts'
 
 export interface SettingsDeps {
   readonly vault: Pick<Vault, 'seal'>
-  /** Display name of a provider of the catalogue; null when it has none of this slug. */
+  /** Display name of a provider; null when the catalogue has none of this slug. */
   readonly providerName: (slug: string) => string | null
 }
 
-/** @throws GatewayError `invalid_request`. `now`: ISO 8601 UTC. The sort order is the store's to give. */
+/** Makes the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
 export function newCredential(
   deps: SettingsDeps,
   place: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
@@ -32,7 +31,7 @@ export function newCredential(
 ): CredentialRecord {
   const { provider } = body
   if (!PROVIDER_SLUGS.has(provider) && deps.providerName(provider) === null) {
-    throw refused('provider', 'must be the slug of a known provider')
+    throw refuseField('provider', 'must be the slug of a known provider')
   }
   const flags = {
     isRequired: body.is_required ?? false,
@@ -54,9 +53,9 @@ export function newCredential(
     disabled: body.disabled ?? false,
     ...flags,
     sortOrder: 0,
-    allowedApiKeyHashes: once(body.allowed_api_key_hashes) ?? null,
-    allowedModels: once(body.allowed_models) ?? null,
-    allowedUserIds: once(body.allowed_user_ids) ?? null,
+    allowedApiKeyHashes: dedupe(body.allowed_api_key_hashes) ?? null,
+    allowedModels: dedupe(body.allowed_models) ?? null,
+    allowedUserIds: dedupe(body.allowed_user_ids) ?? null,
     declaredRegion,
     declaredZdr: body.declared_zdr ?? null,
     createdAt: now,
@@ -64,18 +63,18 @@ export function newCredential(
   }
 }
 
-/** What an update changes; empty when it changes nothing. @throws GatewayError `invalid_request` */
+/** The changes of an update; empty when it changes nothing. @throws GatewayError `invalid_request` */
 export function credentialChange(
   deps: SettingsDeps,
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
   const change: CredentialChange = {
-    ...given({
+    ...dropUndefined({
       name: body.name,
-      allowedApiKeyHashes: once(body.allowed_api_key_hashes),
-      allowedModels: once(body.allowed_models),
-      allowedUserIds: once(body.allowed_user_ids),
+      allowedApiKeyHashes: dedupe(body.allowed_api_key_hashes),
+      allowedModels: dedupe(body.allowed_models),
+      allowedUserIds: dedupe(body.allowed_user_ids),
       declaredZdr: body.declared_zdr,
       disabled: body.disabled,
       isRequired: body.is_required,
@@ -88,7 +87,7 @@ export function credentialChange(
   return change
 }
 
-/** A new key brings its own region where keys have one; otherwise the one it was declared for stays. */
+/** A new key sets its own region, if its kind has one; otherwise the declared region stays. */
 function keyAndRegion(
   deps: SettingsDeps,
   current: CredentialRecord,
@@ -96,7 +95,7 @@ function keyAndRegion(
 ): CredentialChange {
   const { provider, organizationId, workspaceId, id } = current
   const read = body.key === undefined ? null : describeKey(provider, body.key)
-  // Of a key that stays only the region is known, from when it came.
+  // The region of a stored key is known from its creation; the key itself is sealed.
   const ofKey = read === null ? current.declaredRegion : read.region
   const kept = regionIsInKey(provider) ? ofKey : current.declaredRegion
   const declaredRegion = body.declared_region === undefined ? kept : body.declared_region
@@ -120,15 +119,15 @@ function refuse(refusal: string | null): void {
   if (refusal !== null) throw new GatewayError('invalid_request', refusal)
 }
 
-/** What is listed twice counts once. */
-function once(list: readonly string[] | null | undefined): readonly string[] | null | undefined {
+/** Removes repeated elements. */
+function dedupe(list: readonly string[] | null | undefined): readonly string[] | null | undefined {
   return list == null ? list : [...new Set(list)]
 }
 
 type Given<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
 
-/** Leaves out what is undefined, so that it changes nothing. */
-function given<Fields extends object>(fields: Fields): Given<Fields> {
+/** Removes undefined fields, which must not change anything. */
+function dropUndefined<Fields extends object>(fields: Fields): Given<Fields> {
   return Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== undefined),
   ) as Given<Fields>

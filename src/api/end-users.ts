@@ -1,18 +1,18 @@
-/** /end-users: tracking strings of the caller's own, registered per organization. They never decide on inference. */
+/** /end-users: tracking strings of the caller's own, registered per organization. They never affect inference. */
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/management.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { flagParameter, pageOf, parameter, refused } from './paging.ts'
+import { flagParameter, pageOf, parameter, refuseField } from './paging.ts'
 
 export interface EndUserDeps {
   readonly store: Pick<Store, 'endUsers'>
   readonly clock: Clock
 }
 
-/** The longest string, every character of it escaped, with room to spare. */
+/** Room for the longest string with every character escaped. */
 export const END_USER_BODY_MAX_BYTES = 16 * 1024
 
 /**
@@ -21,7 +21,7 @@ export const END_USER_BODY_MAX_BYTES = 16 * 1024
  */
 export type EndUserNaming = (request: ApiRequest) => string
 
-/** Registering again is a conflict whether the record is active or not: PATCH brings it back. */
+/** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
 export function registerEndUser({ store: { endUsers }, clock }: EndUserDeps): Handler {
   return async (request, reply) => {
     const { user } = checkEndUserCreation(request.body)
@@ -29,7 +29,7 @@ export function registerEndUser({ store: { endUsers }, clock }: EndUserDeps): Ha
     const { organizationId } = request.key
     const record = { organizationId, user, isActive: true, createdAt: now, updatedAt: now }
     if (!(await endUsers.add(record))) throw new GatewayError('conflict', 'user: is registered already')
-    reply.json(201, { data: shown(record) })
+    reply.json(201, { data: toDocument(record) })
   }
 }
 
@@ -41,17 +41,17 @@ export function listEndUsers({ store: { endUsers } }: EndUserDeps): Handler {
     const user = parameter(query, 'user')
     const filter = { organizationId: key.organizationId, includeInactive }
     const { items, total } = await endUsers.page(
-      user === undefined ? filter : { ...filter, user: checked(user) },
+      user === undefined ? filter : { ...filter, user: checkName(user) },
       page,
     )
-    reply.json(200, { data: items.map(shown), total_count: total })
+    reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
 export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
   return async (request, reply) => {
     const record = await endUsers.find(request.key.organizationId, byPath(request))
-    reply.json(200, { data: shown(found(record)) })
+    reply.json(200, { data: toDocument(requireFound(record)) })
   }
 }
 
@@ -63,7 +63,7 @@ export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler
   }
 }
 
-/** The record stays, so that what it used can still be told apart. */
+/** Keeps the record, so that its usage can still be told apart. */
 export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     reply.json(200, { data: await setActive(deps, request, naming(request), false) })
@@ -76,24 +76,27 @@ async function setActive(
   user: string,
   isActive: boolean,
 ) {
-  return shown(found(await endUsers.setActive(key.organizationId, user, isActive, isoNow(clock))))
+  return toDocument(requireFound(await endUsers.setActive(key.organizationId, user, isActive, isoNow(clock))))
 }
 
-export const byPath: EndUserNaming = request => checked(request.params.get('user') ?? '')
+export const byPath: EndUserNaming = request => checkName(request.params.get('user') ?? '')
 
 export const byQuery: EndUserNaming = request => {
   const user = parameter(request.query, 'user')
-  if (user === undefined) throw refused('user', 'is required: name one end user')
-  return checked(user)
+  if (user === undefined) throw refuseField('user', 'is required: name one end user')
+  return checkName(user)
 }
 
-/** @throws GatewayError `invalid_request` when nobody can be registered under it. */
-function checked(user: string): string {
+/** @throws GatewayError `invalid_request` for a string that cannot be registered. */
+function checkName(user: string): string {
   if (isEndUserName(user)) return user
-  throw refused('user', `must have 1 to ${IDENTIFIER_MAX_CHARS} characters, none of them a control character`)
+  throw refuseField(
+    'user',
+    `must have 1 to ${IDENTIFIER_MAX_CHARS} characters, none of them a control character`,
+  )
 }
 
-function found(record: EndUserRecord | null): EndUserRecord {
+function requireFound(record: EndUserRecord | null): EndUserRecord {
   if (record === null) throw new GatewayError('not_found', 'End user not found')
   return record
 }
@@ -102,6 +105,6 @@ function isoNow(clock: Clock): string {
   return isoInstant(clock.nowMs())
 }
 
-function shown({ user, isActive, createdAt, updatedAt }: EndUserRecord) {
+function toDocument({ user, isActive, createdAt, updatedAt }: EndUserRecord) {
   return { user, is_active: isActive, created_at: createdAt, updated_at: updatedAt }
 }

@@ -12,10 +12,10 @@ import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
 import type { Reply } from './operation.ts'
 
-export interface StreamSettings {
+export interface StreamDeps {
   /** After this long without a write a comment is sent, so that no proxy on the way closes a silent connection. */
   readonly heartbeatMs: number
-  /** A reader that takes nothing for this long is dropped. */
+  /** A reader that takes no bytes for this long is dropped. */
   readonly stallMs: number
   readonly clock: Clock
   readonly metrics: Metrics
@@ -23,28 +23,29 @@ export interface StreamSettings {
 
 const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
 /**
- * What may pile up for a slow reader in turns after the one in which the sink said so. Callers stop with the turn; this
- * holds those that do not. A turn is never cut in the middle: one event may be an image of many megabytes, and an end
- * repeats all that was said. So the turn in which the reader turned slow counts for nothing, and a later one is only
- * refused when those before it have filled this. What one turn brings has its bound where the reply is read.
+ * Most bytes that may pile up for a slow reader in turns of the event loop after the one in which `write` returned
+ * false. Callers stop after that turn; this limits those that do not. A turn is never cut in the middle, because one
+ * event may be an image of many megabytes, and the last one repeats the whole answer. So the turn in which the reader
+ * became slow does not count, and a later one is only refused when earlier ones have filled this. The reader of the
+ * provider's reply limits the bytes of one turn.
  */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
-/** What is held for one write at most; it then leaves in several. */
+/** Characters held for one write; a longer batch leaves in several writes. */
 const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
   readonly relays: DialectName
   readonly #reply: Reply
-  readonly #settings: StreamSettings
+  readonly #deps: StreamDeps
   #timer: Timer
   #resume: (() => void) | null = null
   #over = false
   #stalled = false
   /** Written to a slow reader since the turn in which it turned slow. */
   #backlogBytes = 0
-  /** Whether this turn has been let write to a slow reader. */
+  /** True if this turn may write to a slow reader. */
   #admitted = false
   /** Monotonic milliseconds of the last write or, while the reader is slow, of the last sign of life of it. */
   #activeMs: number
@@ -53,17 +54,17 @@ export class EventSink implements Sink {
   readonly #frames: FrameWriter
   #holding = false
   #held = ''
-  /** Whether something has left since `hold`. */
+  /** True after a write since `hold`. */
   #wrote = false
 
   /** @param dialect whose frames `frames` writes */
-  constructor(reply: Reply, dialect: DialectName, frames: FrameWriter, settings: StreamSettings) {
+  constructor(reply: Reply, dialect: DialectName, frames: FrameWriter, deps: StreamDeps) {
     this.#reply = reply
     this.relays = dialect
     this.#frames = frames
-    this.#settings = settings
-    this.#activeMs = settings.clock.monotonicMs()
-    this.#timer = settings.clock.after(settings.heartbeatMs, this.#tick)
+    this.#deps = deps
+    this.#activeMs = deps.clock.monotonicMs()
+    this.#timer = deps.clock.after(deps.heartbeatMs, this.#tick)
   }
 
   write(event: StreamEvent): boolean {
@@ -112,7 +113,7 @@ export class EventSink implements Sink {
   }
 
   /**
-   * Tells a failure of an exchange that wrote no terminal event: as the envelope while the status is still open, in
+   * Reports a failure of an exchange that wrote no terminal event: in the envelope while the status is still open, in
    * the stream once a heartbeat or an event has left.
    */
   fail(error: GatewayError, details: FailureDetails): void {
@@ -128,17 +129,17 @@ export class EventSink implements Sink {
     this.end()
   }
 
-  /** Stops the timer and hands in the counts; nothing is written any more. May be called more than once. */
+  /** Stops the timer and adds to the metrics; later writes do nothing. May be called more than once. */
   close(): void {
     if (this.#over) return
     this.#over = true
     this.#timer.cancel()
     this.#resume = null
-    this.#settings.metrics.streamChunks.inc(this.#events)
-    this.#settings.metrics.streamBytes.inc(this.#bytes)
+    this.#deps.metrics.streamChunks.inc(this.#events)
+    this.#deps.metrics.streamBytes.inc(this.#bytes)
   }
 
-  /** What comes as several pieces in one read leaves in two writes: the first at once, then the rest. */
+  /** Pieces of one read leave in two writes: the first at once, then the rest together. */
   #gathers(): boolean {
     return this.#holding && this.#wrote && !this.#stalled
   }
@@ -153,7 +154,7 @@ export class EventSink implements Sink {
     const bytes = Buffer.byteLength(frames)
     this.#bytes += bytes
     const wasStalled = this.#stalled
-    if (!wasStalled) this.#activeMs = this.#settings.clock.monotonicMs()
+    if (!wasStalled) this.#activeMs = this.#deps.clock.monotonicMs()
     const flowing = this.#reply.started ? this.#reply.writeStream(frames) : this.#open(frames)
     if (flowing) {
       if (wasStalled) this.#drained()
@@ -172,7 +173,7 @@ export class EventSink implements Sink {
   #stall(): void {
     this.#stalled = true
     this.#timer.cancel()
-    this.#timer = this.#settings.clock.after(this.#settings.stallMs, this.#tick)
+    this.#timer = this.#deps.clock.after(this.#deps.stallMs, this.#tick)
     this.#admitted = true
     setImmediate(EventSink.#stallTurnOver, this)
   }
@@ -199,14 +200,14 @@ export class EventSink implements Sink {
   }
 
   readonly #progress = (drained: boolean): void => {
-    this.#activeMs = this.#settings.clock.monotonicMs()
+    this.#activeMs = this.#deps.clock.monotonicMs()
     if (drained && this.#stalled) this.#drained()
   }
 
   #drained(): void {
     this.#stalled = false
     this.#timer.cancel()
-    this.#timer = this.#settings.clock.after(this.#settings.heartbeatMs, this.#tick)
+    this.#timer = this.#deps.clock.after(this.#deps.heartbeatMs, this.#tick)
     // Not from within a write: going on may write at once, in the middle of the caller's own events.
     setImmediate(this.#goOn)
   }
@@ -217,7 +218,7 @@ export class EventSink implements Sink {
 
   readonly #tick = (): void => {
     if (this.#over) return
-    const { clock, heartbeatMs, stallMs } = this.#settings
+    const { clock, heartbeatMs, stallMs } = this.#deps
     const quietMs = clock.monotonicMs() - this.#activeMs
     if (this.#stalled) {
       if (quietMs >= stallMs) {

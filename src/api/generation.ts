@@ -1,4 +1,4 @@
-/** GET /generation?id=: what became of one request, by its generation id. */
+/** GET /generation?id=: the record of one request, by its generation id. */
 import { GatewayError } from '../errors.ts'
 import { byokFee } from '../gateway/accounting/cost.ts'
 import type { Ledger } from '../gateway/accounting/ledger.ts'
@@ -8,16 +8,16 @@ import type { Handler } from './operation.ts'
 
 export interface GenerationDeps {
   readonly ledger: Pick<Ledger, 'find'>
-  /** What a request on an own credential costs, as a share of its price by the catalogue. */
+  /** The charge for a request on an own credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
 }
 
-/** Ours are 35 characters long; anything much longer is no id and not worth a question to the Store. */
+/** Our ids have 35 characters; a much longer text is no id, and the Store is not asked. */
 const ID_MAX_CHARS = 128
 
 /**
- * The record is there at once on the thread that served the request, and a second after the answer everywhere. An
- * id of another organization is as unknown as one that never was.
+ * The thread that served the request finds the record at once, others a second after the answer. Ids of another
+ * organization are unknown.
  */
 export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Handler {
   return async (request, reply) => {
@@ -28,12 +28,12 @@ export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Hand
     const known = id.length <= ID_MAX_CHARS && !id.includes('\0') && id.isWellFormed()
     const record = known ? await ledger.find(id, request.key.organizationId) : null
     if (record === null) throw new GatewayError('not_found', 'Generation not found')
-    reply.json(200, { data: shown(record, byokFeePercent) })
+    reply.json(200, { data: toDocument(record, byokFeePercent) })
   }
 }
 
-/** What this version does not have is null, so that clients find every field. */
-function shown(record: UsageRecord, byokFeePercent: number) {
+/** Fields that this version does not support are null, so that clients find every field. */
+function toDocument(record: UsageRecord, byokFeePercent: number) {
   const cost = toUsd(record.isByok ? byokFee(record.cost, byokFeePercent) : record.cost)
   return {
     id: record.id,

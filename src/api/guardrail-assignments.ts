@@ -1,14 +1,13 @@
-/** To whom guardrails are assigned: /guardrails/{id}/assignments/keys and /members, and the lists of all. */
-
+/** Assignments of guardrails: /guardrails/{id}/assignments/keys and /members, and the lists over all guardrails. */
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'
 import type { AssignmentPlace, Store } from '../storage/store.ts'
-import { namedGuardrail } from './guardrails.ts'
+import { findNamedGuardrail } from './guardrails.ts'
 import type { Handler } from './operation.ts'
-import { pageOf, refused } from './paging.ts'
+import { pageOf, refuseField } from './paging.ts'
 
 export interface AssignmentDeps {
   readonly store: Pick<Store, 'guardrails' | 'keys'>
@@ -16,12 +15,12 @@ export interface AssignmentDeps {
   readonly clock: Clock
 }
 
-/** What differs between keys and members. */
+/** The difference between keys and members. */
 export interface Assignees {
   readonly kind: AssigneeKind
-  /** Whom a body names. Throws GatewayError `invalid_request`. */
+  /** Reads the assignees of a body. Throws GatewayError `invalid_request`. */
   readonly read: (body: unknown) => readonly string[]
-  readonly shown: (assignment: GuardrailAssignment) => object
+  readonly toDocument: (assignment: GuardrailAssignment) => object
 }
 
 /** A hundred ids of members, every character of them escaped, with room to spare. */
@@ -30,7 +29,7 @@ export const ASSIGNMENT_BODY_MAX_BYTES = 512 * 1024
 export const KEYS: Assignees = {
   kind: 'api-key',
   read: body => checkKeyAssignees(body).key_hashes,
-  shown: assignment => ({
+  toDocument: assignment => ({
     id: assignment.id,
     guardrail_id: assignment.guardrailId,
     key_hash: assignment.assignee,
@@ -44,7 +43,7 @@ export const KEYS: Assignees = {
 export const MEMBERS: Assignees = {
   kind: 'member',
   read: body => checkMemberAssignees(body).member_user_ids,
-  shown: assignment => ({
+  toDocument: assignment => ({
     id: assignment.id,
     guardrail_id: assignment.guardrailId,
     user_id: assignment.assignee,
@@ -56,59 +55,59 @@ export const MEMBERS: Assignees = {
 
 export function listAllAssignments(
   { store: { guardrails } }: AssignmentDeps,
-  { kind, shown }: Assignees,
+  { kind, toDocument }: Assignees,
 ): Handler {
   return async ({ key, query }, reply) => {
     const { items, total } = await guardrails.assignments(
       { organizationId: key.organizationId, kind },
       pageOf(query),
     )
-    reply.json(200, { data: items.map(shown), total_count: total })
+    reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
-export function listAssignments({ store }: AssignmentDeps, { kind, shown }: Assignees): Handler {
+export function listAssignments({ store }: AssignmentDeps, { kind, toDocument }: Assignees): Handler {
   return async (request, reply) => {
     const page = pageOf(request.query)
-    const place = placeOf(await namedGuardrail(store, request), kind)
+    const place = placeOf(await findNamedGuardrail(store, request), kind)
     const { items, total } = await store.guardrails.assignments(place, page)
-    reply.json(200, { data: items.map(shown), total_count: total })
+    reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
-/** All of them or, when one is unknown, none. What they had before is replaced. */
+/** Assigns to all, or to none when one is unknown. Replaces earlier assignments. */
 export function assign({ store, changes, clock }: AssignmentDeps, { kind, read }: Assignees): Handler {
   return async (request, reply) => {
     const assignees = read(request.body)
-    const guardrail = await namedGuardrail(store, request)
+    const guardrail = await findNamedGuardrail(store, request)
     const { organizationId } = guardrail
     if (guardrail.isWorkspaceDefault) {
-      throw refused('id', 'must not be the default guardrail of a workspace, which applies to all of it')
+      throw refuseField('id', 'must not be the default guardrail of a workspace, which applies to all of it')
     }
     if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
     const assigned = await store.guardrails.assign(placeOf(guardrail, kind), assignees, {
       assignedBy: request.key.creatorUserId,
       createdAt: isoInstant(clock.nowMs()),
     })
-    // Somebody else may have deleted it meanwhile.
+    // Another request may have deleted it meanwhile.
     if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')
     changes.publish({ kind: 'guardrails', organizationId })
     reply.json(200, { assigned_count: assigned })
   }
 }
 
-/** Who does not have it is not counted. */
+/** Counts only assignees that had the guardrail. */
 export function unassign({ store, changes }: AssignmentDeps, { kind, read }: Assignees): Handler {
   return async (request, reply) => {
     const assignees = read(request.body)
-    const guardrail = await namedGuardrail(store, request)
+    const guardrail = await findNamedGuardrail(store, request)
     const unassigned = await store.guardrails.unassign(placeOf(guardrail, kind), assignees)
     if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
     reply.json(200, { unassigned_count: unassigned })
   }
 }
 
-/** @throws GatewayError `invalid_request`: the hash of another organization's key is as unknown as any other. */
+/** @throws GatewayError `invalid_request` for a hash that is unknown or belongs to another organization. */
 async function checkKeys(
   store: AssignmentDeps['store'],
   { organizationId, workspaceId }: GuardrailRecord,
@@ -118,7 +117,7 @@ async function checkKeys(
   const at = hashes.findIndex(hash => !known.has(hash))
   if (at < 0) return
   const where = workspaceId === null ? 'this account' : "the guardrail's workspace"
-  throw refused(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)
+  throw refuseField(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)
 }
 
 function placeOf({ organizationId, id }: GuardrailRecord, kind: AssigneeKind): AssignmentPlace {

@@ -1,4 +1,4 @@
-/** /guardrails: rule sets of an organization. Whom they are assigned to is guardrail-assignments.ts. */
+/** /guardrails: rule sets of an organization. guardrail-assignments.ts assigns them. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { type Clock, isoInstant } from '../clock.ts'
@@ -20,10 +20,15 @@ import type {
   ZdrRules,
 } from '../storage/guardrails.ts'
 import { ConflictError, type Store } from '../storage/store.ts'
-import { checkPatterns, type PatternProblem } from './guardrail-patterns.ts'
-import { type GuardrailSettingsDeps, newSettings, settingsAfter } from './guardrail-settings.ts'
+import {
+  checkPatterns,
+  type GuardrailSettingsDeps,
+  newSettings,
+  type PatternProblem,
+  settingsAfter,
+} from './guardrail-settings.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { pageOf, refused, textParameter } from './paging.ts'
+import { pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface GuardrailDeps extends GuardrailSettingsDeps {
@@ -35,7 +40,7 @@ export interface GuardrailDeps extends GuardrailSettingsDeps {
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Of the whole organization when no workspace is named. */
+/** Without a workspace the guardrail belongs to the whole organization. */
 export function createGuardrail(deps: GuardrailDeps): Handler {
   const { store } = deps
   return async (request, reply) => {
@@ -56,9 +61,10 @@ export function createGuardrail(deps: GuardrailDeps): Handler {
       updatedAt: createdAt,
     }
     // The workspace may have been deleted meanwhile.
-    if (!(await store.guardrails.add(record))) throw refused('workspace_id', 'must be the id of a workspace')
+    if (!(await store.guardrails.add(record)))
+      throw refuseField('workspace_id', 'must be the id of a workspace')
     publish(deps, organizationId)
-    reply.json(201, { data: shown(record) })
+    reply.json(201, { data: toDocument(record) })
   }
 }
 
@@ -71,58 +77,59 @@ export function listGuardrails({ store }: GuardrailDeps): Handler {
       ...(workspaceId === undefined ? {} : { workspaceId }),
     }
     const { items, total } = await store.guardrails.page(filter, page)
-    reply.json(200, { data: items.map(shown), total_count: total })
+    reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
 export function findGuardrail(deps: GuardrailDeps): Handler {
-  return async (request, reply) => reply.json(200, { data: shown(await namedGuardrail(deps.store, request)) })
+  return async (request, reply) =>
+    reply.json(200, { data: toDocument(await findNamedGuardrail(deps.store, request)) })
 }
 
 export function changeGuardrail(deps: GuardrailDeps): Handler {
   return async (request, reply) => {
     const body = checkGuardrailUpdate(request.body)
     await checkPatterns(deps.patternProblem, body)
-    const current = await namedGuardrail(deps.store, request)
+    const current = await findNamedGuardrail(deps.store, request)
     if (current.isWorkspaceDefault && body.name !== undefined && body.name !== current.name) {
-      throw refused('name', 'must stay as it is for the default guardrail of a workspace')
+      throw refuseField('name', 'must stay as it is for the default guardrail of a workspace')
     }
     const settings = settingsAfter(deps, current, body)
     if (isDeepStrictEqual({ ...current, ...settings }, current)) {
-      reply.json(200, { data: shown(current) })
+      reply.json(200, { data: toDocument(current) })
       return
     }
-    const changed = await unchangedSince(deps.store.guardrails.change(current, settings, isoNow(deps)))
-    // Somebody else may have deleted it meanwhile.
-    if (changed === null) throw unknown()
+    const changed = await rejectConflict(deps.store.guardrails.change(current, settings, isoNow(deps)))
+    // Another request may have deleted it meanwhile.
+    if (changed === null) throw notFound()
     publish(deps, changed.organizationId)
-    reply.json(200, { data: shown(changed) })
+    reply.json(200, { data: toDocument(changed) })
   }
 }
 
 export function deleteGuardrail(deps: GuardrailDeps): Handler {
   return async (request, reply) => {
-    const { organizationId, id, isWorkspaceDefault } = await namedGuardrail(deps.store, request)
-    if (isWorkspaceDefault) throw refused('id', 'must not be the default guardrail of a workspace')
-    if (!(await deps.store.guardrails.remove(organizationId, id))) throw unknown()
+    const { organizationId, id, isWorkspaceDefault } = await findNamedGuardrail(deps.store, request)
+    if (isWorkspaceDefault) throw refuseField('id', 'must not be the default guardrail of a workspace')
+    if (!(await deps.store.guardrails.remove(organizationId, id))) throw notFound()
     publish(deps, organizationId)
     reply.json(200, { deleted: true })
   }
 }
 
-/** The guardrail that the path names. @throws GatewayError `not_found` */
-export async function namedGuardrail(
+/** Finds the guardrail of the path. @throws GatewayError `not_found` */
+export async function findNamedGuardrail(
   store: Pick<Store, 'guardrails'>,
   { params, key }: ApiRequest,
 ): Promise<GuardrailRecord> {
   const id = params.get('id') ?? ''
   const record = ID.test(id) ? await store.guardrails.find(key.organizationId, id) : null
-  if (record === null) throw unknown()
+  if (record === null) throw notFound()
   return record
 }
 
-/** @throws GatewayError `conflict`: what was checked is not what would be stored. */
-async function unchangedSince<T>(writing: Promise<T>): Promise<T> {
+/** @throws GatewayError `conflict` when the checked version is no longer the stored one. */
+async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
   try {
     return await writing
   } catch (error) {
@@ -133,7 +140,7 @@ async function unchangedSince<T>(writing: Promise<T>): Promise<T> {
   }
 }
 
-function unknown(): GatewayError {
+function notFound(): GatewayError {
   return new GatewayError('not_found', 'Guardrail not found')
 }
 
@@ -145,7 +152,7 @@ function isoNow({ clock }: GuardrailDeps): string {
   return isoInstant(clock.nowMs())
 }
 
-function shown(guardrail: GuardrailRecord) {
+function toDocument(guardrail: GuardrailRecord) {
   const { enforceZdr: zdr } = guardrail
   return {
     id: guardrail.id,
@@ -160,7 +167,7 @@ function shown(guardrail: GuardrailRecord) {
     ignored_models: guardrail.ignoredModels,
     allowed_providers: guardrail.allowedProviders,
     ignored_providers: guardrail.ignoredProviders,
-    enforce_zdr: agreed(zdr),
+    enforce_zdr: commonValue(zdr),
     enforce_zdr_anthropic: zdr.anthropic,
     enforce_zdr_openai: zdr.openai,
     enforce_zdr_google: zdr.google,
@@ -170,17 +177,17 @@ function shown(guardrail: GuardrailRecord) {
     enable_free_model_publication: guardrail.enableFreeModelPublication,
     enable_paid_model_training: guardrail.enablePaidModelTraining,
     allowed_data_regions: guardrail.allowedDataRegions,
-    content_filter_builtins: orNull(guardrail.contentFilterBuiltins.map(shownInputBuiltin)),
-    content_filters: orNull(guardrail.contentFilters.map(shownFilter)),
-    output: guardrail.output === null ? null : shownOutput(guardrail.output),
+    content_filter_builtins: orNull(guardrail.contentFilterBuiltins.map(toInputBuiltinDocument)),
+    content_filters: orNull(guardrail.contentFilters.map(toFilterDocument)),
+    output: guardrail.output === null ? null : toOutputDocument(guardrail.output),
     fail_mode: guardrail.failMode,
     created_at: guardrail.createdAt,
     updated_at: guardrail.updatedAt,
   }
 }
 
-/** The older field without a vendor: what all vendors have, or null. */
-function agreed({ anthropic, openai, google, xai, other }: ZdrRules): boolean | null {
+/** The older field without a vendor: the value that all vendors share, or null. */
+function commonValue({ anthropic, openai, google, xai, other }: ZdrRules): boolean | null {
   return [openai, google, xai, other].every(each => each === anthropic) ? anthropic : null
 }
 
@@ -188,23 +195,23 @@ function orNull<T>(list: readonly T[]): readonly T[] | null {
   return list.length === 0 ? null : list
 }
 
-function shownBuiltin({ slug, action }: BuiltinFilter) {
+function toBuiltinDocument({ slug, action }: BuiltinFilter) {
   return { slug, action, label: BUILTIN_LABELS[slug] }
 }
 
-function shownInputBuiltin(filter: BuiltinFilter) {
-  const same = shownBuiltin(filter)
+function toInputBuiltinDocument(filter: BuiltinFilter) {
+  const same = toBuiltinDocument(filter)
   return filter.slug === INJECTION_SLUG ? { ...same, scan_scope: filter.scanScope } : same
 }
 
-function shownFilter({ pattern, action, label }: CustomFilter) {
+function toFilterDocument({ pattern, action, label }: CustomFilter) {
   return { pattern, action, label }
 }
 
-function shownOutput(output: OutputRules) {
+function toOutputDocument(output: OutputRules) {
   return {
-    content_filter_builtins: orNull(output.contentFilterBuiltins.map(shownBuiltin)),
-    content_filters: orNull(output.contentFilters.map(shownFilter)),
+    content_filter_builtins: orNull(output.contentFilterBuiltins.map(toBuiltinDocument)),
+    content_filters: orNull(output.contentFilters.map(toFilterDocument)),
     window_bytes: output.windowBytes,
     overlap_bytes: output.overlapBytes,
   }

@@ -1,6 +1,6 @@
 /**
- * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. What
- * differs between clients (fields, frames, envelopes) is the dialect's.
+ * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. The
+ * dialect has the differences between clients (fields, frames, envelopes).
  */
 import { callerOf } from '../access/keys.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
@@ -8,22 +8,21 @@ import { FinalSink, type Outcome } from '../gateway/answer/sink.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { serverTiming } from '../metrics/stages.ts'
-import type { DataRegionOf } from './data-region.ts'
-import { EventSink, type StreamSettings } from './event-sink.ts'
+import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 
 export interface InferenceDeps {
   readonly gateway: Gateway
-  readonly stream: StreamSettings
-  /** Where the data of a request has to stay, by its Host header. */
+  readonly stream: StreamDeps
+  /** Finds the region in which the data of a request has to stay, by its Host header. */
   readonly dataRegionOf: DataRegionOf
 }
 
-/** Ours, its legacy name, and the spelling of clients written for the same kind of interface. The first one counts. */
+/** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
 const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
 
 export function createInference(dialect: Dialect, deps: InferenceDeps): Handler {
-  // Hands the promise on: a function that waited here would hold the headers and the body as long as the stream.
+  // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, deps.dataRegionOf)
     return call.request.stream === true
@@ -81,7 +80,7 @@ function openCall(dialect: Dialect, request: ApiRequest, dataRegionOf: DataRegio
   }
 }
 
-/** The session of the header, when the body names none; put into the body so that the same rules check it. */
+/** Puts the session of the header into a body without one, so that the same rules check it. */
 function withSession({ body, headers }: ApiRequest): unknown {
   const session = headers.get('x-session-id')
   if (session === undefined || session === '' || typeof body !== 'object' || body === null) return body
@@ -95,4 +94,30 @@ function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
     if (value !== undefined) return value.toLowerCase() === 'enabled'
   }
   return false
+}
+
+type Region = NonNullable<ClientRequest['dataRegion']>
+
+/** Hosts of the regions; a name without a port stands for every port. */
+export type RegionHosts = Readonly<Record<Region, readonly string[]>>
+
+/** Finds the region of a Host header; null: data may go anywhere. */
+export type DataRegionOf = (host: string) => Region | null
+
+/** Only configured names count, exactly: any other host is the global one. */
+export function createDataRegions(hosts: RegionHosts): DataRegionOf {
+  const regions = new Map<string, Region>()
+  for (const region of ['europe', 'us'] as const) {
+    for (const host of hosts[region]) regions.set(nameOf(host), region)
+  }
+  if (regions.size === 0) return () => null
+  return host => {
+    const name = nameOf(host)
+    return regions.get(name) ?? regions.get(name.replace(/:\d{1,5}$/, '')) ?? null
+  }
+}
+
+/** Host names ignore case, and may end in the dot of the root. */
+function nameOf(host: string): string {
+  return host.toLowerCase().replace(/\.(?=$|:\d{1,5}$)/, '')
 }

@@ -1,8 +1,8 @@
-/** What a key has used, as its record shows it: sums over the ledger, which is about a second behind the answers. */
+/** Limit and usage fields of a key: sums over the ledger, which is about a second behind the answers. */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../limits/charges.ts'
 import { periodStart } from '../limits/periods.ts'
+import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../limits/spending.ts'
 import { microToUsd, sumToUsd } from '../money.ts'
 import type { KeyRecord, LimitReset, Store } from '../storage/store.ts'
 import type { UsageTotals } from '../storage/usage.ts'
@@ -10,7 +10,7 @@ import type { UsageTotals } from '../storage/usage.ts'
 export interface KeyUsageDeps {
   readonly store: Pick<Store, 'ledger'>
   readonly clock: Clock
-  /** What the gateway charges for requests on own credentials, of their price. */
+  /** The charge for a request on an own credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
 }
 
@@ -21,7 +21,7 @@ interface Sums {
   readonly monthly: UsageTotals
 }
 
-/** How long sums are told again: no longer than the ledger lags anyway. */
+/** How long sums are reused: no longer than the ledger lags anyway. */
 const RECENT_MS = 1_000
 const RECENT_MAX = 1_000
 
@@ -40,19 +40,19 @@ export class KeyUsage {
   }
 
   /** The limit and usage fields of a key. */
-  async shown(key: KeyRecord) {
-    return this.#fields(key, await this.#sums(key))
+  async fields(key: KeyRecord) {
+    return this.#toFields(key, await this.#sums(key))
   }
 
-  /** The same at most once a second: for callers who are not trusted to ask seldom. */
-  async shownRecent(key: KeyRecord) {
+  /** The same from sums that are at most a second old: for callers who may ask often. */
+  async recentFields(key: KeyRecord) {
     let sums = this.#recent.get(key.hash)
     if (sums === undefined) {
       sums = this.#sums(key)
       this.#recent.set(key.hash, sums)
       sums.catch(() => this.#recent.delete(key.hash))
     }
-    return this.#fields(key, await sums)
+    return this.#toFields(key, await sums)
   }
 
   async #sums(key: KeyRecord): Promise<Sums> {
@@ -73,7 +73,7 @@ export class KeyUsage {
     return { total, daily, weekly, monthly }
   }
 
-  #fields(key: KeyRecord, sums: Sums) {
+  #toFields(key: KeyRecord, sums: Sums) {
     const { byokFeePercent } = this.#deps
     const charged = (sum: UsageTotals): number => sumToUsd(chargeOf(sum, byokFeePercent))
     const counted = limitUsageOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
@@ -94,7 +94,7 @@ export class KeyUsage {
   }
 }
 
-/** Never below zero: the last request of a period may cost more than was left. */
+/** At least zero: the last request of a period may cost more than the rest. */
 function remaining({ limit }: KeyRecord, counted: bigint): number | null {
   if (limit === null) return null
   const left = BigInt(limit) * PICOS_PER_MICRO - counted

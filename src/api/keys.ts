@@ -1,6 +1,6 @@
 /**
- * GET, POST /keys, GET, PATCH, DELETE /keys/{hash}: inference keys are made, and all keys are managed.
- * GET /key: what the caller's own key may do and has used.
+ * GET, POST /keys and GET, PATCH, DELETE /keys/{hash}: creates inference keys and manages all keys. GET /key: limits
+ * and usage of the caller's own key.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { createKey } from '../access/api-key.ts'
@@ -14,7 +14,7 @@ import { KeyCreation, KeyUpdate, parseInstant } from '../protocol/management.ts'
 import type { KeyChange, KeyRecord, Store } from '../storage/store.ts'
 import type { KeyUsage } from './key-usage.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { flagParameter, pageOf, refused, textParameter } from './paging.ts'
+import { flagParameter, pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface KeyDeps {
@@ -40,8 +40,8 @@ export function listKeys({ store, usage }: KeyDeps): Handler {
     const { items, total } = await store.keys.page(filter, pageOf(query))
     const data: object[] = []
     for (const record of items) {
-      data.push(shown(record, await usage.shown(record)))
-      // An embedded database sums on this thread, whose streams must not wait for a hundred keys.
+      data.push(toDocument(record, await usage.fields(record)))
+      // An embedded database sums on this thread; its streams go on between the keys.
       await turn()
     }
     reply.json(200, { data, total_count: total })
@@ -53,16 +53,16 @@ export function createApiKey(deps: KeyDeps): Handler {
   return async (request, reply) => {
     const { key, record } = await newKey(deps, request)
     if (!(await store.keys.add(record))) throw new Error('a random key exists already')
-    // It may have been tried before it was made: then it is remembered as unknown.
+    // Caches may hold the key as unknown, if it was tried before it was created.
     changes.publish({ kind: 'key', hash: record.hash })
-    reply.json(201, { data: shown(record, await usage.shown(record)), key })
+    reply.json(201, { data: toDocument(record, await usage.fields(record)), key })
   }
 }
 
 export function findKey({ store, usage }: KeyDeps): Handler {
   return async (request, reply) => {
-    const record = found(await store.keys.findIn(request.key.organizationId, hashOf(request)))
-    reply.json(200, { data: shown(record, await usage.shown(record)) })
+    const record = requireFound(await store.keys.findIn(request.key.organizationId, hashOf(request)))
+    reply.json(200, { data: toDocument(record, await usage.fields(record)) })
   }
 }
 
@@ -72,20 +72,22 @@ export function changeKey({ store, clock, changes, usage }: KeyDeps): Handler {
     const hash = hashOf(request)
     const { organizationId } = request.key
     if (change.disabled === true && hash === request.key.hash) {
-      throw refused('disabled', 'a key must not lock itself out')
+      throw refuseField('disabled', 'a key must not lock itself out')
     }
     if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
-    const record = found(await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())))
+    const record = requireFound(
+      await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())),
+    )
     changes.publish({ kind: 'key', hash })
-    reply.json(200, { data: shown(record, await usage.shown(record)) })
+    reply.json(200, { data: toDocument(record, await usage.fields(record)) })
   }
 }
 
 export function deleteKey({ store, changes }: KeyDeps): Handler {
   return async (request, reply) => {
     const hash = hashOf(request)
-    if (hash === request.key.hash) throw refused('hash', 'a key must not lock itself out')
-    if (!(await store.keys.remove(request.key.organizationId, hash))) throw unknown()
+    if (hash === request.key.hash) throw refuseField('hash', 'a key must not lock itself out')
+    if (!(await store.keys.remove(request.key.organizationId, hash))) throw notFound()
     changes.publish({ kind: 'key', hash })
     reply.json(200, { deleted: true })
   }
@@ -93,14 +95,14 @@ export function deleteKey({ store, changes }: KeyDeps): Handler {
 
 export function showOwnKey({ usage }: KeyDeps): Handler {
   return async (request, reply) => {
-    reply.json(200, { data: shownOwn(request.key, await usage.shownRecent(request.key)) })
+    reply.json(200, { data: toOwnDocument(request.key, await usage.recentFields(request.key)) })
   }
 }
 
 /** @throws GatewayError `invalid_request` */
 async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   const body = checkCreation(request.body)
-  if (body.external != null) throw refused('external', 'is not supported')
+  if (body.external != null) throw refuseField('external', 'is not supported')
   const { organizationId } = request.key
   const workspace = await workspaceOf(store, organizationId, body.workspace_id)
   const { key, record } = createKey({
@@ -120,12 +122,12 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   return { key, record: { ...record, ...settings } }
 }
 
-/** @throws GatewayError `invalid_request`: with its workspace a key has ended for good. */
+/** @throws GatewayError `invalid_request` for a key of a deleted workspace, which stays disabled. */
 async function requireWorkspace(store: KeyDeps['store'], organizationId: string, hash: string) {
-  const { kind, workspaceId } = found(await store.keys.findIn(organizationId, hash))
+  const { kind, workspaceId } = requireFound(await store.keys.findIn(organizationId, hash))
   if (kind === 'management' || workspaceId === null) return
   if ((await store.workspaces.find(organizationId, workspaceId)) === null) {
-    throw refused('disabled', 'the workspace of the key was deleted')
+    throw refuseField('disabled', 'the workspace of the key was deleted')
   }
 }
 
@@ -145,38 +147,38 @@ function keyChange(requestBody: unknown, nowMs: number): KeyChange {
 function amount(limit: number | null): MicroUsd | null {
   if (limit === null) return null
   const micros = toMicroUsd(limit)
-  if (micros === null) throw refused('limit', 'must have at most 6 decimals')
+  if (micros === null) throw refuseField('limit', 'must have at most 6 decimals')
   return micros
 }
 
-/** In UTC, whatever the offset it came with. */
+/** Converts to UTC. */
 function expiry(text: string | null, nowMs: number): string | null {
   if (text === null) return null
   const ms = parseInstant(text)
-  if (ms === null) throw refused('expires_at', 'must be an ISO 8601 time with seconds and Z or an offset')
-  if (ms <= nowMs) throw refused('expires_at', 'must lie in the future')
+  if (ms === null) throw refuseField('expires_at', 'must be an ISO 8601 time with seconds and Z or an offset')
+  if (ms <= nowMs) throw refuseField('expires_at', 'must lie in the future')
   return new Date(ms).toISOString()
 }
 
-/** @throws GatewayError `not_found` when it is no hash at all: storage need not be asked. */
+/** @throws GatewayError `not_found` for a text that is no hash. */
 function hashOf(request: ApiRequest): string {
   const hash = request.params.get('hash') ?? ''
-  if (!HASH.test(hash)) throw unknown()
+  if (!HASH.test(hash)) throw notFound()
   return hash
 }
 
-function found(record: KeyRecord | null): KeyRecord {
-  if (record === null) throw unknown()
+function requireFound(record: KeyRecord | null): KeyRecord {
+  if (record === null) throw notFound()
   return record
 }
 
-function unknown(): GatewayError {
+function notFound(): GatewayError {
   return new GatewayError('not_found', 'API key not found')
 }
 
-type UsageFields = Awaited<ReturnType<KeyUsage['shown']>>
+type UsageFields = Awaited<ReturnType<KeyUsage['fields']>>
 
-function shown(key: KeyRecord, usage: UsageFields) {
+function toDocument(key: KeyRecord, usage: UsageFields) {
   return {
     hash: key.hash,
     label: key.label,
@@ -193,8 +195,8 @@ function shown(key: KeyRecord, usage: UsageFields) {
   }
 }
 
-/** What this version does not have is null, so that clients find every field. */
-function shownOwn(key: KeyRecord, usage: UsageFields) {
+/** Fields that this version does not support are null, so that clients find every field. */
+function toOwnDocument(key: KeyRecord, usage: UsageFields) {
   const isManagement = key.kind === 'management'
   return {
     label: key.label,

@@ -1,7 +1,7 @@
 /**
- * GET /models, GET /models/{author}/{slug}/endpoints and GET /providers: the catalogue as clients see it. Documents are
- * made once, when the catalogue is; a request only filters. Fields that this gateway does not know (benchmarks, voices,
- * cut-off dates) are null, as documented.
+ * GET /models, GET /models/{author}/{slug}/endpoints and GET /providers: the public catalogue. Documents are made once,
+ * together with the catalogue; a request only filters them. Unknown fields (benchmarks, voices, cut-off dates) are
+ * null, as documented.
  */
 import { GatewayError } from '../errors.ts'
 import { PARAMETER_NAMES } from '../gateway/routing/parameters.ts'
@@ -18,10 +18,10 @@ const SEARCH_MAX_CHARACTERS = 256
 const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', 'video']
 const OUTPUT_MODALITIES: readonly string[] = ['text', 'image', 'audio', 'video', 'embeddings']
 
-/** What an endpoint that names no parameters honours: everything the gateway can pass on. */
+/** Parameters of an endpoint that names none: everything the gateway can pass on. */
 const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
 
-/** One model, with what the filters look at beside its document. */
+/** One model with its document and the values that filters compare. */
 interface Listed {
   readonly model: Model
   readonly parameters: ReadonlySet<string>
@@ -31,7 +31,7 @@ interface Listed {
 }
 
 export interface Listing {
-  /** @throws GatewayError `invalid_request` that names the query parameter at fault. */
+  /** One page of models. @throws GatewayError `invalid_request` that names the query parameter at fault. */
   models(query: URLSearchParams): object
   /** The endpoints of a model; null when there is no such model. */
   endpoints(id: string): object | null
@@ -39,7 +39,7 @@ export interface Listing {
 }
 
 export function createListing(catalog: Catalog): Listing {
-  const all = catalog.models().map(listed)
+  const all = catalog.models().map(toListed)
   const providers = {
     data: catalog.providers().map(({ name, slug }) => ({ ...UNKNOWN_OF_PROVIDER, name, slug })),
   }
@@ -100,7 +100,7 @@ function filters(query: URLSearchParams): readonly Filter[] {
     ({ searchText }) => search === '' || searchText.includes(search),
     entry => parameters === null || parameters.every(name => entry.parameters.has(name)),
     ({ model }) => input === null || input.every(modality => model.inputModalities.includes(modality)),
-    // Chat models are what nearly everyone asks for; the others come when named, or with `all`.
+    // Most clients look for chat models; others are listed when they are named, or with `all`.
     ({ model }) =>
       output.includes('all') || output.every(modality => model.outputModalities.includes(modality)),
   ]
@@ -160,7 +160,7 @@ function bad(name: string, problem: string): GatewayError {
   return new GatewayError('invalid_request', `${name} ${problem}`)
 }
 
-function listed(model: Model): Listed {
+function toListed(model: Model): Listed {
   const parameters = new Set(model.endpoints.flatMap(parametersOf))
   return {
     model,
@@ -185,7 +185,7 @@ function modelDocument(model: Model, supportedParameters: readonly string[]): ob
     description: '',
     context_length: model.contextLength,
     architecture: architecture(model),
-    // Of the endpoint that is tried first.
+    // The endpoint that is tried first.
     pricing: pricingDocument(first?.pricing),
     top_provider: {
       context_length: first?.contextLength ?? model.contextLength,

@@ -1,5 +1,5 @@
 /**
- * The contract of operations: what a handler is given, how it answers, and what a row of the table says. The server
+ * The contract of operations: the request a handler gets, the reply it writes, and the row of the table. The server
  * implements `Reply` and `RawBody`; handlers know no transport. Types only.
  */
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
@@ -23,7 +23,7 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly body: Body
   /** Null where the row asks for no key. */
   readonly key: Key
-  /** When the request passed what; see stages.ts. */
+  /** Times of the stages of the request; see stages.ts. */
   readonly watch: Stopwatch
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
@@ -41,7 +41,7 @@ export interface RawBody {
   read(take: (chunk: Uint8Array) => void | Promise<void>): Promise<void>
 }
 
-/** What goes beside an error, where it is known. */
+/** Known facts to report beside an error. */
 export type FailureContext = Pick<FailureDetails, 'metadata' | 'usage' | 'request'>
 
 /** The answer to one request: one document, or a stream. Does nothing once the client has gone. */
@@ -81,9 +81,9 @@ export interface Reply {
 
 /** Must answer through the reply before it ends; a GatewayError thrown before that is answered with its envelope. */
 export type Handler = (request: ApiRequest, reply: Reply) => void | Promise<void>
-/** Gets the body as it arrives. */
+/** Handler of a body that is read as it arrives. */
 export type RawHandler = (request: ApiRequest<RawBody>, reply: Reply) => void | Promise<void>
-/** Gets requests of unknown callers. */
+/** Handler of requests without a key. */
 export type OpenHandler = (request: ApiRequest<undefined, null>, reply: Reply) => void | Promise<void>
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -104,7 +104,7 @@ interface OperationBase {
    * everywhere else. See docs/decisions/0008-any-text-in-a-path.md.
    */
   readonly freeParam?: string
-  /** How clients of an inference operation speak: shape of all its errors. Null: the gateway's own envelope. */
+  /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */
   readonly dialect: Dialect | null
   /** Largest body, in bytes; 0 for operations without one. */
   readonly bodyLimitBytes: number

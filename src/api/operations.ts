@@ -1,6 +1,6 @@
 /**
- * The one table of all operations: a path that is not here does not exist. The interface description is made from it
- * too. A new operation is one row and a handler.
+ * The one table of all operations: a path that is not here does not exist, and the interface description follows from
+ * it. A new operation is one row and one handler.
  */
 import type { Clock } from '../clock.ts'
 import type { Vault } from '../credentials/vault.ts'
@@ -41,7 +41,7 @@ import {
   MEMBERS,
   unassign,
 } from './guardrail-assignments.ts'
-import type { PatternProblem } from './guardrail-patterns.ts'
+import type { PatternProblem } from './guardrail-settings.ts'
 import {
   changeGuardrail,
   createGuardrail,
@@ -74,13 +74,13 @@ export interface OperationDeps extends InferenceDeps, GenerationDeps {
   readonly clock: Clock
   readonly changes: InvalidationBus
   readonly vault: Pick<Vault, 'seal'>
-  /** Display name of a provider; null when the catalogue has it no more. */
+  /** Display name of a provider; null when it has left the catalogue. */
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem
   readonly offered: Offered
 }
 
-/** What a row begins with: a method, a blank and a path below `/v1`. */
+/** Method, blank and path below `/v1`: the beginning of a row. */
 type Address = `${Method} /${string}`
 
 export function createOperations(deps: OperationDeps): readonly Operation[] {

@@ -1,13 +1,13 @@
 /**
- * What management operations read from the query: pages and filters. Pure. A parameter that is unknown is ignored,
- * as clients of this kind of interface expect; a known one that is malformed or given twice is refused by its name.
- * Bodies are checked by protocol/body.ts.
+ * Reads pages and filters of management operations from the query. Pure. An unknown parameter is ignored, as clients of
+ * this kind of interface expect; a known one that is malformed or given twice is refused by its name. protocol/body.ts
+ * checks bodies.
  */
 import { GatewayError } from '../errors.ts'
 import { withinCharacters } from '../protocol/schema.ts'
 import type { PageRequest } from '../storage/store.ts'
 
-/** Elements of a page when none are asked for, and at most. */
+/** Default and largest number of elements of a page. */
 const PAGE_DEFAULT = 50
 const PAGE_MAX = 100
 
@@ -22,7 +22,7 @@ export function pageOf(query: URLSearchParams): PageRequest {
 /** The parameter; undefined when it is absent. @throws GatewayError `invalid_request` when it is given twice. */
 export function parameter(query: URLSearchParams, name: string): string | undefined {
   const [value, ...more] = query.getAll(name)
-  if (more.length > 0) throw refused(name, 'must not be given twice')
+  if (more.length > 0) throw refuseField(name, 'must not be given twice')
   return value
 }
 
@@ -35,7 +35,7 @@ export function textParameter(
   const value = parameter(query, name)
   if (value === undefined) return undefined
   if (value === '' || !withinCharacters(value, maxCharacters) || value.includes('\0')) {
-    throw refused(name, `must have 1 to ${maxCharacters} characters without NUL`)
+    throw refuseField(name, `must have 1 to ${maxCharacters} characters without NUL`)
   }
   return value
 }
@@ -44,12 +44,12 @@ export function textParameter(
 export function flagParameter(query: URLSearchParams, name: string): boolean {
   const value = parameter(query, name)
   if (value !== undefined && value !== 'true' && value !== 'false')
-    throw refused(name, 'must be true or false')
+    throw refuseField(name, 'must be true or false')
   return value === 'true'
 }
 
-/** The refusal of a field or parameter, named by its path. */
-export function refused(path: string, problem: string): GatewayError {
+/** Makes the error for a field or parameter, named by its path. */
+export function refuseField(path: string, problem: string): GatewayError {
   return new GatewayError('invalid_request', `${path}: ${problem}`)
 }
 
@@ -60,7 +60,7 @@ function integer(query: URLSearchParams, name: string, minimum: number, maximum:
   if (!/^\d{1,15}$/.test(text) || value < minimum || value > maximum) {
     const range =
       maximum === Number.MAX_SAFE_INTEGER ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`
-    throw refused(name, `must be an integer ${range}`)
+    throw refuseField(name, `must be an integer ${range}`)
   }
   return value
 }

@@ -1,4 +1,4 @@
-/** GET, POST /workspaces and GET, PATCH, DELETE /workspaces/{ref}, where a workspace is named by its id or its slug. */
+/** GET, POST /workspaces and GET, PATCH, DELETE /workspaces/{ref}; `ref` is the id or the slug of a workspace. */
 import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -7,7 +7,7 @@ import { bodyCheck } from '../protocol/body.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../protocol/management.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { pageOf, refused } from './paging.ts'
+import { pageOf, refuseField } from './paging.ts'
 
 export interface WorkspaceDeps {
   readonly store: Pick<Store, 'workspaces'>
@@ -24,7 +24,7 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 export function listWorkspaces({ store }: WorkspaceDeps): Handler {
   return async (request, reply) => {
     const { items, total } = await store.workspaces.page(request.key.organizationId, pageOf(request.query))
-    reply.json(200, { data: items.map(shown), total_count: total })
+    reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
@@ -41,13 +41,13 @@ export function createWorkspace({ store, clock }: WorkspaceDeps): Handler {
       createdAt,
       updatedAt: createdAt,
     }
-    await unique(store.workspaces.add(record))
-    reply.json(201, { data: shown(record) })
+    await rejectTaken(store.workspaces.add(record))
+    reply.json(201, { data: toDocument(record) })
   }
 }
 
 export function findWorkspace(deps: WorkspaceDeps): Handler {
-  return async (request, reply) => reply.json(200, { data: shown(await named(deps, request)) })
+  return async (request, reply) => reply.json(200, { data: toDocument(await findNamed(deps, request)) })
 }
 
 export function changeWorkspace(deps: WorkspaceDeps): Handler {
@@ -59,20 +59,20 @@ export function changeWorkspace(deps: WorkspaceDeps): Handler {
       ...(body.slug === undefined ? {} : { slug: slugOf(body.slug) }),
       ...(body.description === undefined ? {} : { description: body.description }),
     }
-    const { organizationId, id } = await named(deps, request)
+    const { organizationId, id } = await findNamed(deps, request)
     const now = isoInstant(clock.nowMs())
-    const record = await unique(store.workspaces.change(organizationId, id, change, now))
-    if (record === null) throw unknown()
-    reply.json(200, { data: shown(record) })
+    const record = await rejectTaken(store.workspaces.change(organizationId, id, change, now))
+    if (record === null) throw notFound()
+    reply.json(200, { data: toDocument(record) })
   }
 }
 
 export function deleteWorkspace(deps: WorkspaceDeps): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
-    const { organizationId, id } = await named(deps, request)
+    const { organizationId, id } = await findNamed(deps, request)
     const gone = await store.workspaces.remove(organizationId, id, isoInstant(clock.nowMs()))
-    if (gone === null) throw unknown()
+    if (gone === null) throw notFound()
     for (const hash of gone.keyHashes) changes.publish({ kind: 'key', hash })
     changes.publish({ kind: 'credentials', organizationId, workspaceId: id, ids: gone.credentialIds })
     changes.publish({ kind: 'guardrails', organizationId })
@@ -81,7 +81,7 @@ export function deleteWorkspace(deps: WorkspaceDeps): Handler {
 }
 
 /**
- * The workspace of this id, or the default one when none is named.
+ * Finds the workspace of this id, or the default one without an id.
  * @throws GatewayError `invalid_request`: the organization has no such workspace, or its default one was deleted.
  */
 export async function workspaceOf(
@@ -91,30 +91,30 @@ export async function workspaceOf(
 ): Promise<WorkspaceRecord> {
   const found = await store.workspaces.find(organizationId, workspaceId ?? DEFAULT_WORKSPACE_ID)
   if (found !== null) return found
-  if (workspaceId != null) throw refused('workspace_id', 'must be the id of a workspace')
-  throw refused('workspace_id', 'is required, because the default workspace was deleted')
+  if (workspaceId != null) throw refuseField('workspace_id', 'must be the id of a workspace')
+  throw refuseField('workspace_id', 'is required, because the default workspace was deleted')
 }
 
-/** The workspace that the path names by id or slug. @throws GatewayError `not_found` */
-async function named({ store }: WorkspaceDeps, { params, key }: ApiRequest): Promise<WorkspaceRecord> {
+/** Finds the workspace of the path by id or slug. @throws GatewayError `not_found` */
+async function findNamed({ store }: WorkspaceDeps, { params, key }: ApiRequest): Promise<WorkspaceRecord> {
   const { organizationId } = key
   const ref = params.get('ref') ?? ''
   const record = REF.test(ref)
     ? ((await store.workspaces.find(organizationId, ref)) ??
       (await store.workspaces.findBySlug(organizationId, ref)))
     : null
-  if (record === null) throw unknown()
+  if (record === null) throw notFound()
   return record
 }
 
-/** @throws GatewayError `invalid_request`: a slug like an id would name two workspaces. */
+/** @throws GatewayError `invalid_request` for a slug of the form of an id, which could name two workspaces. */
 function slugOf(slug: string): string {
-  if (UUID.test(slug)) throw refused('slug', 'must not have the form of an id')
+  if (UUID.test(slug)) throw refuseField('slug', 'must not have the form of an id')
   return slug
 }
 
-/** @throws GatewayError `conflict` */
-async function unique<T>(writing: Promise<T>): Promise<T> {
+/** @throws GatewayError `conflict` when a unique field is taken */
+async function rejectTaken<T>(writing: Promise<T>): Promise<T> {
   try {
     return await writing
   } catch (error) {
@@ -123,11 +123,11 @@ async function unique<T>(writing: Promise<T>): Promise<T> {
   }
 }
 
-function unknown(): GatewayError {
+function notFound(): GatewayError {
   return new GatewayError('not_found', 'Workspace not found')
 }
 
-function shown(workspace: WorkspaceRecord) {
+function toDocument(workspace: WorkspaceRecord) {
   return {
     id: workspace.id,
     name: workspace.name,

@@ -2,15 +2,47 @@
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value, type ValueError, ValueErrorType } from '@sinclair/typebox/value'
 
-/** The configuration is invalid. The message begins with the field or variable at fault. */
+/** A configuration that cannot be used. Each fault is one line that begins with its field or variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
+  readonly faults: readonly string[]
+
+  constructor(...faults: readonly string[]) {
+    super(faults.join('\n'))
+    this.faults = faults
+  }
 }
 
-/** @throws ConfigError for the first fault. */
-export function checkFile(schema: TSchema, value: unknown): void {
-  const error = Value.Errors(schema, value).First()
-  if (error !== undefined) throw new ConfigError(`${fieldPath(error.path)}: ${fault(error)}`)
+/** Collects the faults of a configuration, so that its operator sees all of them at once. */
+export class Faults {
+  /** By field. The first one counts: others of the same field follow from it. */
+  readonly #lines = new Map<string, string>()
+
+  /** @param field path or variable @param problem goes on after the colon */
+  add(field: string, problem: string): void {
+    if (!this.#lines.has(field)) this.#lines.set(field, `${field}: ${problem}`)
+  }
+
+  /** Returns the result of a step; null when it throws a ConfigError, which is collected. */
+  try<T>(step: () => T): T | null {
+    try {
+      return step()
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      for (const line of error.faults) this.#lines.set(line, line)
+      return null
+    }
+  }
+
+  /** @throws ConfigError with all faults, if there are any. */
+  throwIfAny(): void {
+    if (this.#lines.size > 0) throw new ConfigError(...this.#lines.values())
+  }
+}
+
+/** Adds the faults of a configuration file. */
+export function checkFile(schema: TSchema, value: unknown, faults: Faults): void {
+  for (const error of Value.Errors(schema, value)) faults.add(fieldPath(error.path), fault(error))
 }
 
 function fault(error: ValueError): string {

@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { Value } from '@sinclair/typebox/value'
 import { parse as parseYaml, YAMLParseError } from 'yaml'
-import { ConfigError, checkFile, joinPath } from './check.ts'
+import { ConfigError, checkFile, Faults, joinPath } from './check.ts'
 import { type Environment, readSetting, variable } from './environment.ts'
 import { fileSchema } from './setting.ts'
 import { type Config, SETTINGS, Settings } from './settings.ts'
@@ -27,12 +27,18 @@ export function processEnvironment(): Environment {
 
 /**
  * Reads the file named by `--config FILE` or `GATEWAY_CONFIG` (none: all defaults) and the environment.
- * @throws ConfigError with one line that names the field or variable.
+ * @throws ConfigError with one line for each fault, which names the field or variable.
  */
 export function loadConfig(argv: readonly string[], environment: Environment): Config {
-  const path = configPath(argv, environment)
-  const file = path === null ? {} : readConfigFile(path, environment)
-  return freeze(complete(file, environment))
+  const faults = new Faults()
+  const path = faults.try(() => configPath(argv, environment))
+  const file = path === null ? {} : (faults.try(() => readConfigFile(path, environment, faults)) ?? {})
+  const fromEnvironment = checkSettings(file, environment, faults)
+  checkRegions(file, faults)
+  faults.throwIfAny()
+  for (const { path, value } of fromEnvironment) put(file, path, value)
+  // Its parts were checked one by one, and a test holds that the defaults fit.
+  return freeze(Value.Default(Settings, file) as Config)
 }
 
 function configPath(argv: readonly string[], environment: Environment): string | null {
@@ -46,7 +52,7 @@ function configPath(argv: readonly string[], environment: Environment): string |
   return variable(environment, 'GATEWAY_CONFIG')
 }
 
-function readConfigFile(path: string, environment: Environment): Values {
+function readConfigFile(path: string, environment: Environment, faults: Faults): Values {
   let text: string
   try {
     text = readFileSync(path, 'utf8')
@@ -60,8 +66,8 @@ function readConfigFile(path: string, environment: Environment): Values {
   } catch (error) {
     throw new ConfigError(`${path}: invalid YAML: ${yamlFault(error)}`)
   }
-  const substituted = substitute(raw, environment, '')
-  checkFile(FileSchema, substituted)
+  const substituted = substitute(raw, environment, '', faults)
+  checkFile(FileSchema, substituted, faults)
   return substituted as Values
 }
 
@@ -74,44 +80,49 @@ function yamlFault(error: unknown): string {
 }
 
 /** Replaces `${NAME}` in every string by the variable's value. */
-function substitute(value: unknown, environment: Environment, path: string): unknown {
+function substitute(value: unknown, environment: Environment, path: string, faults: Faults): unknown {
   if (typeof value === 'string') {
-    return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (_, name: string) => {
+    return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (whole, name: string) => {
       const found = environment[name]
-      if (found === undefined)
-        throw new ConfigError(`${path || '(root)'}: environment variable ${name} is not set`)
-      return found
+      if (found === undefined) faults.add(path || '(root)', `environment variable ${name} is not set`)
+      return found ?? whole
     })
   }
   if (Array.isArray(value))
-    return value.map((element, index) => substitute(element, environment, `${path}[${index}]`))
+    return value.map((element, index) => substitute(element, environment, `${path}[${index}]`, faults))
   if (value !== null && typeof value === 'object') {
     return Object.fromEntries(
       Object.entries(value).map(([key, element]) => [
         key,
-        substitute(element, environment, joinPath(path, key)),
+        substitute(element, environment, joinPath(path, key), faults),
       ]),
     )
   }
   return value
 }
 
-/** Overrides the file by the environment and adds defaults. */
-function complete(file: Values, environment: Environment): Config {
+interface PlacedValue {
+  readonly path: readonly string[]
+  readonly value: unknown
+}
+
+/** Reads the settings of the environment, and checks beyond the schema what they or the file say. */
+function checkSettings(file: Values, environment: Environment, faults: Faults): readonly PlacedValue[] {
+  const placed: PlacedValue[] = []
   for (const setting of SETTINGS) {
-    const given = readSetting(environment, setting)
-    if (given !== null) put(file, setting.path, given.value)
-    const { accepts, expected } = setting.notes
-    if (accepts === undefined) continue
-    const value = setting.path.reduce<unknown>((group, name) => (group as Values | undefined)?.[name], file)
-    if (value !== undefined && !accepts(value)) {
-      throw new ConfigError(`${given?.name ?? setting.path.join('.')}: expected ${expected}`)
-    }
+    const { path, schema, notes } = setting
+    const given = faults.try(() => readSetting(environment, setting))
+    if (given !== null) placed.push({ path, value: given.value })
+    if (notes.accepts === undefined) continue
+    const value = given === null ? valueAt(file, path) : given.value
+    if (value === undefined || !Value.Check(schema, value) || notes.accepts(value)) continue
+    faults.add(given?.name ?? path.join('.'), `expected ${notes.expected}`)
   }
-  // File and variables are checked already, and a test checks the defaults.
-  const config = Value.Default(Settings, file) as Config
-  checkRegions(config.regions)
-  return config
+  return placed
+}
+
+function valueAt(values: unknown, path: readonly string[]): unknown {
+  return path.reduce((group, name) => (group as Values | null | undefined)?.[name], values)
 }
 
 function put(values: Values, [first = '', ...rest]: readonly string[], value: unknown): void {
@@ -122,10 +133,14 @@ function put(values: Values, [first = '', ...rest]: readonly string[], value: un
   }
 }
 
-function checkRegions({ europe, us }: Config['regions']): void {
-  const names = new Set(europe.map(host => host.toLowerCase()))
-  const at = us.findIndex(host => names.has(host.toLowerCase()))
-  if (at !== -1) throw new ConfigError(`regions.us[${at}]: this host is in regions.europe too`)
+function checkRegions(file: Values, faults: Faults): void {
+  const hostsOf = (region: string): readonly string[] => {
+    const hosts = valueAt(file, ['regions', region])
+    return Array.isArray(hosts) ? hosts.map(host => String(host).toLowerCase()) : []
+  }
+  const names = new Set(hostsOf('europe'))
+  const at = hostsOf('us').findIndex(host => names.has(host))
+  if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is in regions.europe too')
 }
 
 function freeze<T>(value: T): T {

@@ -5,6 +5,7 @@
  */
 import { GatewayError } from '../errors.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import { whenReady } from '../ready.ts'
 import type { Credential } from './catalog.ts'
 import type { OpenedKeys } from './opened.ts'
 import { azureTargets } from './parse/azure-key.ts'
@@ -23,10 +24,7 @@ export function openKey(
   credential: Credential,
   endpoint: Endpoint,
 ): OutgoingKey | Promise<OutgoingKey> {
-  const opened = keys.open(credential)
-  return opened instanceof Promise
-    ? opened.then(key => toOutgoingKey(key, endpoint))
-    : toOutgoingKey(opened, endpoint)
+  return whenReady(keys.open(credential), key => toOutgoingKey(key, endpoint))
 }
 
 /** @throws GatewayError `provider_unavailable` */

@@ -1,8 +1,10 @@
 /**
- * Rotation of master keys: checks that all sealed secrets can be opened, and rewraps them with the current key. Safe
- * beside running gateways whose ring has both keys: only data keys are rewrapped, row by row, with compare and swap,
- * so every row opens with one of the two at any moment. It can be stopped and started again at any time.
+ * Rotation of master keys: checks that all sealed secrets can be opened, rewraps them with the current key, and counts
+ * them by key. Safe beside running gateways whose ring has both keys: only data keys are rewrapped, row by row, with
+ * compare and swap, so every row opens with one of the two at any moment. It can be stopped and started again at any
+ * time.
  */
+import type { Clock, Timer } from '../clock.ts'
 import type { CredentialRecord, CredentialStore } from '../storage/store.ts'
 import { ownerOf, type Vault, VaultError } from './vault.ts'
 import { VaultKeyError } from './vault-keys.ts'
@@ -134,4 +136,66 @@ function sum(values: Iterable<number>): number {
   let total = 0
   for (const value of values) total += value
   return total
+}
+
+export interface KeyUsageGauge {
+  /** By master key; null when the counts are unknown now. Keys outside the ring count together as `other`. */
+  current(): ReadonlyMap<string, number> | null
+  /** Resolves when the store is no longer used. */
+  close(): Promise<void>
+}
+
+/** Short enough to follow a rotation, which takes minutes. */
+const INTERVAL_MS = 30_000
+
+export const OTHER_KEYS = 'other'
+
+export interface KeyUsageGaugeOptions {
+  readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
+  readonly vault: Pick<Vault, 'has'>
+  /** Ids of the ring; a key without credentials counts 0. */
+  readonly keyIds: readonly string[]
+  readonly clock: Clock
+}
+
+/**
+ * Counts the credentials that each master key wraps, for the metrics. It asks the database on a timer, not per scrape,
+ * so that an unavailable database does not delay a scrape. Main thread.
+ */
+export function startKeyUsageGauge(options: KeyUsageGaugeOptions): KeyUsageGauge {
+  const { store, vault, keyIds, clock } = options
+  let counts: ReadonlyMap<string, number> | null = null
+  let timer: Timer | null = null
+  let closed = false
+
+  const read = async (): Promise<void> => {
+    try {
+      counts = byLabel(await store.credentials.countByKeyId())
+    } catch {
+      // No figure is better than an outdated one. The store watch logs the outage.
+      counts = null
+    }
+    if (!closed) timer = clock.after(INTERVAL_MS, readAgain)
+  }
+  const byLabel = (found: ReadonlyMap<string, number>): ReadonlyMap<string, number> => {
+    const sums = new Map(keyIds.map(keyId => [keyId, 0]))
+    for (const [keyId, count] of found) {
+      const label = vault.has(keyId) ? keyId : OTHER_KEYS
+      sums.set(label, (sums.get(label) ?? 0) + count)
+    }
+    return sums
+  }
+  let reading = read()
+  function readAgain(): void {
+    reading = read()
+  }
+
+  return {
+    current: () => counts,
+    async close() {
+      closed = true
+      timer?.cancel()
+      await reading
+    },
+  }
 }

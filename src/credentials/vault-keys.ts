@@ -2,7 +2,7 @@
  * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that the embedded mode creates.
  * Each purpose has a derived key of its own. The gateway and the command line load them in the same way.
  */
-import { hkdfSync, randomBytes } from 'node:crypto'
+import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
@@ -98,4 +98,20 @@ function readKeyFile(path: string): readonly VaultKey[] {
 /** Derives a key for one purpose; it reveals nothing about the keys of other purposes. */
 export function deriveKey(key: VaultKey, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', key.secret, 'sluice', purpose, KEY_BYTES))
+}
+
+/**
+ * Derives the key of the hash from the oldest master key, which is the last of the ring: a newer key in front must not
+ * make every user unknown to their providers.
+ */
+export function endUserKey(ring: readonly [VaultKey, ...VaultKey[]]): Buffer {
+  return deriveKey(ring.at(-1) ?? ring[0], 'end-user')
+}
+
+/**
+ * Hashes the caller's tracking string with the key: 43 characters, stable for one organization. It neither links users
+ * across organizations nor helps to guess the string.
+ */
+export function hashEndUser(key: Buffer, organizationId: string, user: string): string {
+  return createHmac('sha256', key).update(organizationId).update('\0').update(user).digest('base64url')
 }

@@ -2,6 +2,8 @@
  * Cache invalidation: announces changed records to every thread and instance. A published invalidation arrives within
  * a second, also at the thread that published it. Types only.
  */
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log/log.ts'
 
 export type Invalidation =
   /** Messages may have been lost: every cached record has to be read again. */
@@ -21,4 +23,25 @@ export type Invalidation =
 export interface InvalidationBus {
   /** Call it after the change is in the Store. Never throws. */
   publish(invalidation: Invalidation): void
+}
+
+/** A transport between instances: sends a text to all of them, this one included. Reconnects by itself. */
+export interface Carrier {
+  /** Rejects when the text cannot be sent now. */
+  send(text: string): Promise<unknown>
+  close(): Promise<void>
+}
+
+export interface CarrierOptions {
+  readonly url: string
+  readonly channel: string
+  readonly clock: Clock
+  /** A connection without an answer for this long counts as dead. Each carrier has its own default. */
+  readonly silenceMs?: number
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  readonly onMessage: (text: string) => void
+  /** Called when messages arrive, for the first time or after an outage. */
+  readonly onReceiving: () => void
+  /** Called when texts can be sent, for the first time or after an outage. */
+  readonly onSending: () => void
 }

@@ -1,7 +1,7 @@
 /** Carries invalidations by PostgreSQL LISTEN and NOTIFY, on a connection of its own. Main thread. */
 import pg from 'pg'
 import { type Timer, within } from '../clock.ts'
-import type { Carrier, CarrierOptions } from './carrier.ts'
+import type { Carrier, CarrierOptions } from './bus.ts'
 
 /** An idle connection may be dead without an error, so it is probed. */
 const PROBE_MS = 5_000

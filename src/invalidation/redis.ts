@@ -1,7 +1,7 @@
 /** Carries invalidations by Redis publish/subscribe: one connection receives, one sends. Main thread. */
 import type { Timer } from '../clock.ts'
 import { openRedis } from '../storage/redis.ts'
-import type { Carrier, CarrierOptions } from './carrier.ts'
+import type { Carrier, CarrierOptions } from './bus.ts'
 
 /** An idle connection may be dead without an error, so it is probed. */
 const PROBE_MS = 2_000

@@ -118,7 +118,7 @@ export class LocalCounters implements Counters {
   async #load(entry: CounterEntry): Promise<void> {
     if (entry.origin === null) return
     const spent = await this.#options.spending.spent(entry.origin)
-    // Redis may have told the total meanwhile.
+    // Redis may have reported the total meanwhile.
     if (!this.#counts.has(entry.id)) this.#open(entry, spent)
   }
 

@@ -6,6 +6,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { Budget, Caller, Reservation, Spent } from '../protocol/records.ts'
+import { isPending, whenReady } from '../ready.ts'
 import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
 import {
   budgetEntry,
@@ -15,10 +16,10 @@ import {
   limitEntry,
   minuteEndMs,
   minuteEntry,
+  quotaError,
   spenderOf,
   usedAmount,
 } from './quota-entries.ts'
-import { quotaError } from './quota-error.ts'
 
 export type { Estimate } from './quota-entries.ts'
 
@@ -91,20 +92,19 @@ export function createQuota(options: QuotaOptions): Quota {
       throw quotaError(limit ?? { kind: 'requests' }, entry?.amount ?? 0, exceeded, nowMs, minuteEndMs(nowMs))
     }
     const taken = counters.take(entries)
-    return taken instanceof Promise ? taken.catch(throwUnavailable).then(finish) : finish(taken)
+    return whenReady(isPending(taken) ? taken.catch(throwUnavailable) : taken, finish)
   }
   return {
     limits(caller) {
       if (always || caller.limit !== null) return true
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       // A rejection is reported by admit, which asks again.
-      if (budgeted instanceof Promise) budgeted.catch(() => undefined)
+      if (isPending(budgeted)) budgeted.catch(() => undefined)
       return budgeted !== null
     },
     admit(caller, estimate) {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
-      if (budgeted instanceof Promise) return budgeted.then(known => reserve(caller, estimate, known))
-      return reserve(caller, estimate, budgeted)
+      return whenReady(budgeted, known => reserve(caller, estimate, known))
     },
   }
 }

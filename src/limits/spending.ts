@@ -1,6 +1,7 @@
-/** Reads spending and credits from the Store. Main thread; used when a counter is loaded, and rarely later. */
+/** Spending and credits, read from the Store or summed from the ledger. Separates credits from own credentials. */
 import type { MicroUsd, PicoUsd } from '../money.ts'
-import type { Store } from '../storage/store.ts'
+import type { KeyRecord, Store } from '../storage/store.ts'
+import type { UsageTotals } from '../storage/usage.ts'
 import type { Spending } from './counters.ts'
 
 /** Units of 1e-12 USD in one of 1e-9. */
@@ -18,7 +19,10 @@ export function microToNano(amount: MicroUsd): number {
   return amount * NANOS_PER_MICRO
 }
 
-/** @param ship resolves when all spooled records of this instance are in the Store, or cannot be now */
+/**
+ * Reads spending for the counters. Main thread; used when a counter is loaded, and rarely later.
+ * @param ship resolves when all spooled records of this instance are in the Store, or cannot be now
+ */
 export function createSpending(
   store: Pick<Store, 'ledger' | 'credits'>,
   ship: () => Promise<void>,
@@ -40,4 +44,29 @@ export function createSpending(
       return microToNano(await store.credits.total(organizationId))
     },
   }
+}
+
+/** Units of 1e-12 USD in one of 1e-6. */
+export const PICOS_PER_MICRO = 1_000_000n
+/** A fee is rounded to this part of a percent. */
+const PARTS = 1_000_000
+
+type Costs = Pick<UsageTotals, 'cost' | 'byokCost'>
+
+/**
+ * The amount paid with credits, in units of 1e-12 USD. Requests on own credentials cost only the fee, because the
+ * provider bills the rest itself.
+ */
+export function chargeOf(sum: Costs, byokFeePercent: number): bigint {
+  const fee = (sum.byokCost * BigInt(Math.round(byokFeePercent * PARTS))) / BigInt(100 * PARTS)
+  return sum.cost - sum.byokCost + fee
+}
+
+/** The amount that counts towards the limit of a key, in units of 1e-12 USD; `sum` is of the limit's period. */
+export function limitUsageOf(
+  key: Pick<KeyRecord, 'includeByokInLimit'>,
+  sum: Costs,
+  byokFeePercent: number,
+): bigint {
+  return chargeOf(sum, byokFeePercent) + (key.includeByokInLimit ? sum.byokCost : 0n)
 }

@@ -1,6 +1,6 @@
 /**
- * What every request passes, whatever brought it: shedding, total deadline, abort, metrics and the log line. Knows no
- * transport: an HTTP request is one owner of an `Admission`, a WebSocket message or a batch item may be others.
+ * Admission of every request, by any transport: shedding, total deadline, abort, metrics and the log line. An HTTP
+ * request is one owner of an `Admission`; a WebSocket message or a batch item may be others.
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
@@ -40,7 +40,7 @@ export interface AdmissionDeps {
   readonly requestMs: number
 }
 
-/** How long a handler may take to answer after its signal has fired, before the answer is taken out of its hands. */
+/** How long a handler may take to answer after its signal has fired. */
 const LAST_WORD_MS = 1000
 /** When a client may send again after it was shed: overload passes within seconds, or not at all. */
 const RETRY_AFTER_SECONDS = 1
@@ -65,7 +65,7 @@ export class AdmissionControl {
     return this.#open.size
   }
 
-  /** The refusal of one more request; null when there is room. Ask before any work is done for it. */
+  /** The error for one more request; null when there is room. Call it before any work for the request. */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
     if (reason === null) return null
@@ -105,7 +105,7 @@ export class Admission {
   #abortion: AbortController | null = null
   #reason: GatewayError | null = null
   #deadline: Timer | null = null
-  /** The client went before we had a reason to stop. */
+  /** The client left before we had a reason to stop. */
   #left = false
   #over = false
 
@@ -117,7 +117,7 @@ export class Admission {
     this.#owner = owner
   }
 
-  /** Why the work has to end; null while it may go on. */
+  /** The reason to end the work; null while it may go on. */
   get reason(): GatewayError | null {
     return this.#reason
   }
@@ -126,7 +126,7 @@ export class Admission {
     return this.#over
   }
 
-  /** Made when first asked for: most requests never look at it. */
+  /** Made on first use: most requests never need it. */
   get signal(): AbortSignal {
     if (this.#abortion === null) {
       this.#abortion = new AbortController()
@@ -182,7 +182,7 @@ export class Admission {
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
     observeStages(metrics, this.watch, endedMs)
-    // Field by field: copying the summary over would look each of them up by name.
+    // Field by field, because a spread looks up each field by name.
     log.exchange({
       id: this.id,
       method,
@@ -217,7 +217,7 @@ export class Admission {
   }
 }
 
-/** Statuses that are the client's doing: not a request that took too long, but a method that does not exist. */
+/** True for statuses that the client caused: not for a timeout, but for an unknown method. */
 function isRefusal(status: number): boolean {
   return (status >= 400 && status <= 499 && status !== 408) || status === 501
 }

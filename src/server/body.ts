@@ -1,13 +1,14 @@
 /**
- * Request bodies on their way in: collected whole within a limit, or handed over chunk by chunk. The parser takes its
- * memory back after each chunk, so chunks are copied; memory grows with what arrived, never with what was announced.
+ * Request bodies on their way in: collected whole within a limit, or passed on chunk by chunk. The parser reuses its
+ * memory after each chunk, so chunks are copied; memory grows with received bytes, never with announced ones.
  */
 import type { RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { isPending } from '../ready.ts'
 import { tooLarge } from './gate.ts'
 
-/** Counts bytes that are held in memory; negative when they are released. */
+/** Counts bytes in memory; negative when they are released. */
 export interface ByteCount {
   hold(bytes: number): void
 }
@@ -27,7 +28,7 @@ export interface IncomingBody {
   push(bytes: ArrayBuffer, isLast: boolean): void
   /** Ends the reading with this fault. */
   fail(fault: GatewayError): void
-  /** Releases what is held; nothing is taken any more. */
+  /** Releases the held bytes; later chunks are dropped. */
   release(): void
 }
 
@@ -103,7 +104,7 @@ export class BodyBuffer implements IncomingBody {
     return whole
   }
 
-  /** The reader goes on in a turn of its own: the parser has not yet looked at the bytes after the body. */
+  /** The reader goes on in a later turn: the parser has not read the bytes after the body yet. */
   #wakeReader(): void {
     if (this.#wake !== null) setImmediate(this.#wake)
     this.#wake = null
@@ -179,7 +180,7 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#hold(-this.#heldBytes)
   }
 
-  /** Fails the body when its last byte is not there in time. */
+  /** Fails the body when its last byte is late. */
   startDeadline(clock: Clock, uploadMs: number): void {
     if (!this.#whole) this.#deadline = clock.after(uploadMs, () => this.fail(late()))
   }
@@ -192,7 +193,7 @@ export class BodyStream implements IncomingBody, RawBody {
       const chunk = this.#waiting.shift()
       if (chunk !== undefined) {
         const taken = take(chunk)
-        if (taken instanceof Promise) await taken
+        if (isPending(taken)) await taken
         this.#hold(-Math.min(chunk.byteLength, this.#heldBytes))
       } else if (this.#whole) return
       else {

@@ -2,7 +2,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 
-/** The server as its end sees it. */
+/** The parts of a server that a drain uses. */
 export interface Drainable {
   readonly openRequests: number
   readonly openConnections: number
@@ -18,9 +18,9 @@ export interface Drainable {
 
 /** How long aborted requests may take to answer their clients. */
 const LAST_WORDS_MS = 500
-/** How long answers that are complete may take to leave for slow readers before connections are cut. */
+/** How long complete answers may take to reach slow readers before connections are cut. */
 const LINGER_MS = 1000
-/** How long kept-alive connections that wait for nothing are still listened to: a request may be on its way. */
+/** How long idle connections stay open: a request may be on its way. */
 const IDLE_LINGER_MS = 200
 
 export class Drain {
@@ -28,7 +28,7 @@ export class Drain {
   readonly #clock: Clock
   #running: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
-  /** Ends the present wait when what it waits for has come. */
+  /** Ends the current wait if its condition holds. */
   #look: (() => void) | null = null
   /** Makes the wait for running requests look at the grace time again. */
   #shorten: (() => void) | null = null
@@ -42,7 +42,7 @@ export class Drain {
     return this.#running !== null
   }
 
-  /** Begins; or, when it has begun, leaves what runs less time. Resolves when all is closed. */
+  /** Starts the drain, or shortens the grace time of a running one. Resolves when everything is closed. */
   begin(graceMs: number): Promise<void> {
     this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#clock.monotonicMs() + graceMs)
     this.#shorten?.()
@@ -50,7 +50,7 @@ export class Drain {
     return this.#running
   }
 
-  /** A request is over, or a connection closed. */
+  /** Call it when a request is over or a connection has closed. */
   notice(): void {
     this.#look?.()
   }
@@ -74,7 +74,7 @@ export class Drain {
     server.close()
   }
 
-  /** Until nothing runs any more, or the grace time is over. */
+  /** Waits until no request runs, or the grace time is over. */
   async #grace(): Promise<void> {
     for (;;) {
       const leftMs = this.#graceEndsMs - this.#clock.monotonicMs()
@@ -90,7 +90,7 @@ export class Drain {
     }
   }
 
-  /** Until it is done, or for so long. `onWait` gets what ends the wait early. */
+  /** Waits for the condition, or for the limit. `onWait` gets a function that ends the wait early. */
   #until(done: () => boolean, limitMs: number, onWait?: (end: () => void) => void): Promise<void> {
     if (done()) return Promise.resolve()
     return new Promise(resolve => {

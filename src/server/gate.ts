@@ -1,6 +1,6 @@
 /**
- * Decides about a request by its head alone, before any work is done for it. The HTTP parser below forgives
- * more than a gateway behind other proxies may; what two parsers could read differently is refused here. Pure.
+ * Decides about a request by its head alone, before any work is done for it. The HTTP parser below accepts more than a
+ * gateway behind other proxies may; the gate refuses every head that two parsers could read differently. Pure.
  */
 import { GatewayError } from '../errors.ts'
 
@@ -17,7 +17,7 @@ export interface RequestHead {
 }
 
 export interface AcceptedHead {
-  /** By lower-case name. What came more than once is joined by a comma. */
+  /** By lower-case name. Repeated headers are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
   /** Bytes announced; null when the body is chunked or there is none. */
   readonly contentLength: number | null
@@ -33,7 +33,7 @@ export interface GateRules {
   readonly allowChunked: boolean
 }
 
-/** Known methods; a path may still not take them. Everything else is 501. */
+/** Known methods; others are 501. A path takes some of them. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 const WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
 
@@ -70,8 +70,8 @@ const SINGLE = new Set([
 ])
 
 /**
- * Checks a head. `freeText` is the end of the path that its operation lets be any text; with `anyMedia` the body need
- * not be JSON. Returns what the rest of the server needs of the head, or the refusal; never throws.
+ * Checks a head. `freeText` is the last segment of the path where it may be any text; with `anyMedia` the body need not
+ * be JSON. Returns the accepted head, or the error; never throws.
  */
 export function inspect(
   head: RequestHead,
@@ -148,14 +148,15 @@ function framing(
     contentLength,
     chunked: coding !== undefined,
     hasBody,
-    // The parser reads chunk sizes and trailers too generously to trust what follows a chunked body.
+    // The parser is too lenient with chunk sizes and trailers to trust the bytes after a chunked body.
     closes: coding !== undefined || asksToClose(headers.get('connection')),
   }
 }
 
 function targetFault(head: RequestHead, freeText: string): string | null {
   const { path, query } = head
-  const template = path.slice(0, path.length - freeText.length)
+  const end = path.endsWith('/') ? path.length - 1 : path.length
+  const template = path.slice(0, end - freeText.length)
   if (
     template.length > PATH_MAX_CHARS ||
     freeText.length > FREE_TEXT_MAX_CHARS ||
@@ -168,7 +169,7 @@ function targetFault(head: RequestHead, freeText: string): string | null {
   if (ENCODED_SEPARATOR.test(template) || ENCODED_NUL.test(freeText)) {
     return 'Encoded separator in the request path'
   }
-  // Whoever decodes it then still finds the path below the same template.
+  // So a reader that decodes the text still finds the path below the same template.
   if (HIDDEN_DOT_SEGMENT.test(freeText)) return 'Encoded dot segment in the request path'
   if (BAD_ESCAPE.test(path) || BAD_ESCAPE.test(query) || !isUtf8(query)) {
     return 'Invalid escape in the request target'
@@ -176,7 +177,7 @@ function targetFault(head: RequestHead, freeText: string): string | null {
   return null
 }
 
-/** Whether the escapes spell UTF-8: other bytes would be replaced when they are read, and name something else. */
+/** True if the escapes spell UTF-8. Decoding replaces other bytes, and the text would name something else. */
 function isUtf8(query: string): boolean {
   if (!HIGH_ESCAPE.test(query)) return true
   try {

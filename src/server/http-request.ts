@@ -1,21 +1,22 @@
 /**
  * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Knows nothing of the HTTP
- * library. Code inside the library's callbacks only takes notes; all answers leave later.
+ * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import type { Stopwatch } from '../metrics/stages.ts'
+import { isPending } from '../ready.ts'
 import { isAway, type KeyRecord } from '../storage/store.ts'
-import { AcceptedRequest } from './accepted-request.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
 import { parseJson } from './json.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import type { Match, Router } from './router.ts'
+import { decodeParams, type RouteMatch, type Router } from './router.ts'
 
-/** The one verb of the key ring; known keys are answered at once. */
+/** Authenticates keys; synchronous for known ones. */
 export type Authenticator = Pick<ApiKeys, 'authenticate'>
 
 export interface HttpRequestDeps extends GateRules {
@@ -48,11 +49,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
-  readonly #match: Match | null
+  readonly #match: RouteMatch | null
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
   #accepted: AcceptedHead | null
-  /** The connection ends with the answer, whatever that is. */
+  /** The connection closes after the answer. */
   readonly #isLast: boolean
   /** A body was announced, or may have been. */
   readonly #hasBody: boolean
@@ -61,7 +62,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   /** The handler was called, so there has to be an answer. */
   #handled = false
 
-  /** Runs inside the library's callback: takes notes and decides, answers nothing. Never throws for input. */
+  /** Runs inside the library's callback: checks the head, but does not answer. Never throws for input. */
   constructor(deps: HttpRequestDeps, head: RequestHead, socket: ResponseSocket) {
     this.#deps = deps
     this.method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
@@ -98,7 +99,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#body?.push(bytes, isLast)
   }
 
-  /** Notes that the connection is gone. Runs inside the library's callback. */
+  /** Aborts the request because its connection is gone. Runs inside the library's callback. */
   gone(): void {
     this.#admission.clientGone()
   }
@@ -119,11 +120,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
 
   closesAfter(status: number): boolean {
     if (this.#isLast || this.#deps.closing()) return true
-    // The rest of an unread body would be taken for the next request, or swallowed for minutes.
+    // The parser would read the rest of an unread body as the next request, or drop it for minutes.
     return (this.#hasBody && this.#body?.whole !== true) || status === 500
   }
 
-  /** Takes part in shedding and drain from here on; the work begins in a turn of its own. */
+  /** Counts the request for shedding and drain; the work starts in a later turn. */
   begin(): void {
     this.#admission.open()
     setImmediate(HttpRequest.#start, this)
@@ -142,12 +143,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     } catch (thrown) {
       this.#fail(thrown)
     }
-    // Until now: the body lives on as the parsed request.
+    // Held until now, because the parsed request has the content of the body.
     this.#body?.release()
     this.#admission.finish()
   }
 
-  /** Ends in the handler's own promise, so that nothing of the request is held here while it is answered. */
+  /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
   async #serve(): Promise<void> {
     if (this.#socket.dead) return
     if (this.#refusal !== null) throw this.#refusal
@@ -168,7 +169,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     const { clock } = this.#deps.admissions.deps
     watch.enter('auth', clock.monotonicMs())
     const pending = this.#deps.keys.authenticate(accepted.headers.get('authorization'))
-    const key = pending instanceof Promise ? await pending : pending
+    const key = isPending(pending) ? await pending : pending
     requireKind(key, operation.key)
     watch.enter('upload', clock.monotonicMs())
     if (operation.accept === 'raw') {
@@ -197,7 +198,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#accepted = null
   }
 
-  #request<Body, Key>(match: Match, accepted: AcceptedHead, key: Key, body: Body): ApiRequest<Body, Key> {
+  #request<Body, Key>(
+    match: RouteMatch,
+    accepted: AcceptedHead,
+    key: Key,
+    body: Body,
+  ): ApiRequest<Body, Key> {
     return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
   }
 
@@ -239,4 +245,40 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
 /** @throws GatewayError `permission_denied` when the key is of the other kind. */
 function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
   if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
+}
+
+/** An HTTP request as its handler sees it. Has no reference to the connection. */
+export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
+  readonly headers: ReadonlyMap<string, string>
+  readonly params: ReadonlyMap<string, string>
+  readonly query: URLSearchParams
+  readonly body: Body
+  readonly key: Key
+  readonly id: string
+  readonly host: string
+  readonly watch: Stopwatch
+  readonly #admission: Admission
+
+  constructor(
+    admission: Admission,
+    headers: ReadonlyMap<string, string>,
+    match: RouteMatch,
+    query: string,
+    body: Body,
+    key: Key,
+  ) {
+    this.#admission = admission
+    this.id = admission.id
+    this.watch = admission.watch
+    this.host = headers.get('host') ?? ''
+    this.headers = headers
+    this.params = decodeParams(match.params)
+    this.query = new URLSearchParams(query)
+    this.body = body
+    this.key = key
+  }
+
+  get signal(): AbortSignal {
+    return this.#admission.signal
+  }
 }

@@ -31,7 +31,7 @@ export interface ServerOptions extends LoadLimits {
   readonly keys: Authenticator
   /**
    * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
-   * spins, so the sum over all threads has to stay below half of it: threads/descriptor-limit.ts sees to that.
+   * spins, so the sum over all threads has to stay below half of it: threads/operating-system.ts holds that.
    */
   readonly maxConnections: number
   /** From the head of a request to the last byte of its body. */
@@ -69,7 +69,7 @@ export interface HttpServer {
   readonly load: Load
 }
 
-/** The address is in use, or is none of this machine's. The library does not say which. */
+/** The address is in use, or does not belong to this machine. The library does not report which. */
 export class ListenError extends Error {
   readonly host: string
   readonly port: number
@@ -82,7 +82,7 @@ export class ListenError extends Error {
   }
 }
 
-/** How long an answer that did not leave at once may take; the library cuts readers that take nothing for longer. */
+/** How long an answer that did not leave at once may take. The library cuts readers that are idle for longer. */
 const LEAVING_MS = 15_000
 /** The library's value for a port of its own; anything else lets other sockets share it. */
 const EXCLUSIVE = 1
@@ -100,7 +100,7 @@ class UwsServer implements HttpServer {
   #connections = 0
   #streams = 0
   readonly #drain: Drain
-  /** Monotonic; until then what was answered may still be leaving. */
+  /** Monotonic; until then complete answers may still be leaving. */
   #leavingUntilMs = 0
   #closed = false
 

@@ -1,8 +1,8 @@
-/** JSON of request bodies, bounded before it is parsed. What is wrong with one is told without repeating it. Pure. */
+/** JSON of request bodies, bounded before it is parsed. Error messages never repeat the body. Pure. */
 import { GatewayError } from '../errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../protocol/limits.ts'
 
-/** The most of each that a body may have. */
+/** Upper bounds of a body. */
 export interface BodyBounds {
   /** Levels of arrays and objects. */
   readonly depth: number
@@ -56,8 +56,8 @@ const CLOSE_BRACE = 0x7d
 const COLON = 0x3a
 
 /**
- * What a body has too much of. On bytes and before parsing: JSON.parse takes millions of anything, but what walks its
- * result later does not, and blocks the event loop meanwhile. Every byte of a longer UTF-8 sequence is above 0x7f.
+ * Names the bound that a body exceeds. Works on bytes, before parsing: JSON.parse accepts millions of parts, but later
+ * steps that walk its result would block the event loop. Every byte of a longer UTF-8 sequence is above 0x7f.
  */
 export function excessOf(body: Uint8Array, bounds: BodyBounds): keyof BodyBounds | null {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength)
@@ -78,11 +78,11 @@ export function excessOf(body: Uint8Array, bounds: BodyBounds): keyof BodyBounds
   return null
 }
 
-/** Where the string ends whose content begins at `from`; past the end of the bytes when it does not. */
+/** Index of the quote that ends the string whose content begins at `from`; past the last byte if there is none. */
 function closingQuote(bytes: Buffer, from: number): number {
   let at = from
   for (;;) {
-    // Escapes come in crowds, and each of them would cost a search.
+    // Escapes often follow each other, and each would cost a search.
     const until = Math.min(bytes.length, at + SHORT_STRING_BYTES)
     while (at < until) {
       const byte = bytes[at]

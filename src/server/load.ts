@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 
-/** Of one thread. Above one of them new requests are answered 503. */
+/** Limits of one thread. Above any of them new requests are answered 503. */
 export interface LoadLimits {
   readonly maxInFlight: number
   /** Milliseconds by which timers are late, smoothed. */
@@ -18,7 +18,7 @@ export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
 
 /** Samples are this far apart when the loop is on time; often enough to see overload within a fifth of a second. */
 const SAMPLE_MS = 50
-/** The middle one of so many samples counts: one pause, however long, is no overload. */
+/** The median of this many samples counts: one pause, however long, is no overload. */
 const SAMPLES = 5
 /** A pause this long counts as two samples, so that two of them in a row are overload: five would take seconds. */
 const LONG_MS = 2 * SAMPLE_MS
@@ -43,7 +43,7 @@ export class Threshold {
   }
 }
 
-/** The middle of the last samples. Pure. */
+/** The median of the last samples. Pure. */
 export class LagMeter {
   readonly #samples: number[] = new Array(SAMPLES).fill(0)
   #next = 0
@@ -82,7 +82,7 @@ export class Load {
     this.#buffer = new Threshold(limits.maxBufferedBytes, BUFFER_RELEASE)
   }
 
-  /** By how much the event loop is late, smoothed. */
+  /** Delay of the event loop in milliseconds, smoothed. */
   get lagMs(): number {
     return this.#meter.lagMs
   }
@@ -92,11 +92,11 @@ export class Load {
   }
 
   /**
-   * Null when one more request may be taken beside so many. Requests are counted exactly and at once, so their
-   * limit needs no release: one that ends makes room for one that comes.
+   * The reason to shed one more request beside those in flight; null when there is room. Requests are counted exactly
+   * and at once, so their limit needs no release: one that ends makes room for the next.
    */
   overloadReason(inFlight: number): OverloadReason | null {
-    // All are asked, so that each threshold sees its signal.
+    // Both first, so that each threshold sees its signal.
     const late = this.#lag.exceededAt(this.#meter.lagMs)
     const full = this.#buffer.exceededAt(this.#bufferedBytes)
     if (inFlight >= this.#limits.maxInFlight) return 'in_flight'
@@ -104,7 +104,7 @@ export class Load {
     return full ? 'buffered' : null
   }
 
-  /** So many bytes more are held; negative: fewer. */
+  /** Adds to the held bytes; negative when bytes are released. */
   hold(bytes: number): void {
     this.#bufferedBytes += bytes
   }

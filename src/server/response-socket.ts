@@ -1,4 +1,4 @@
-/** The answering side of a connection. Types only, so that replies do not know the HTTP library. */
+/** The writing side of a connection. Types only, so that replies do not know the HTTP library. */
 import type { PausableSocket } from './body.ts'
 
 /**
@@ -36,7 +36,7 @@ export interface ResponseSocket extends PausableSocket {
   abort(): void
 }
 
-/** Counts what answers cost their thread. */
+/** Counts the streams and bytes that answers hold in their thread. */
 export interface SocketObserver {
   countStream(change: 1 | -1): void
   /** Bytes that are kept for a slow reader, also of a complete answer; negative when they are let go. */

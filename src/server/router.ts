@@ -2,7 +2,7 @@
 import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../errors.ts'
 
-/** Every operation answers under both; the longer one is for clients that carry it. */
+/** Every operation answers under both; some clients prepend the longer one. */
 const BASE_PATHS = ['/v1', '/api/v1']
 
 export interface Resource {
@@ -14,21 +14,21 @@ export interface Resource {
   readonly allow: string
   /** The dialect of the inference operation here; null where there is none. */
   readonly dialect: Operation['dialect']
-  /** An inference operation stands here, so every answer carries a generation id. */
+  /** True for inference operations: every answer has a generation id. */
   readonly generates: boolean
 }
 
-export interface Match {
+export interface RouteMatch {
   readonly resource: Resource
   /** Undecoded values of the varying segments. */
   readonly params: ReadonlyMap<string, string>
-  /** The end of the path that may be any text, undecoded; empty where there is none. */
+  /** The last segment where it may be any text, undecoded; otherwise empty. */
   readonly freeText: string
 }
 
 export interface Router {
-  /** The resource under an undecoded path, or null. */
-  find(path: string): Match | null
+  /** The resource under an undecoded path, or null. A trailing slash makes no difference. */
+  find(path: string): RouteMatch | null
 }
 
 interface Pattern {
@@ -41,7 +41,7 @@ const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 
 /** @throws Error when two operations claim one method and path, or a free parameter is not the end of its path. */
 export function createRouter(operations: readonly Operation[]): Router {
-  const fixed = new Map<string, Match>()
+  const fixed = new Map<string, RouteMatch>()
   const patterns: Pattern[] = []
   for (const [template, byMethod] of groupByPath(operations)) {
     const resource = resourceOf(template, byMethod)
@@ -53,7 +53,8 @@ export function createRouter(operations: readonly Operation[]): Router {
     }
   }
   return {
-    find(path) {
+    find(sent) {
+      const path = sent.endsWith('/') ? sent.slice(0, -1) : sent
       const match = fixed.get(path)
       if (match !== undefined) return match
       const segments = path.split('/')
@@ -104,7 +105,7 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
   return { template, operations, allow, dialect, generates: dialect !== null }
 }
 
-/** All methods of a path have to agree: the gate looks at the path before anything else. */
+/** All methods of a path must agree, because the gate checks the path before the method. */
 function freeParamOf(template: string, byMethod: ReadonlyMap<string, Operation>): string | null {
   const names = new Set([...byMethod.values()].map(operation => operation.freeParam ?? null))
   const [name = null] = names

@@ -2,17 +2,53 @@
 import type { HttpResponse } from 'uWebSockets.js'
 import type { Log } from '../log/log.ts'
 import type { HttpRequest } from './http-request.ts'
-import { PieceQueue } from './piece-queue.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 
-/** What is longer may not leave at once, and is followed until it has; this fits into any send buffer. */
-const PROMPT_MAX_CHARS = 65_536
+/** Less than the room that any writable event makes. */
+const PIECE_BYTES = 16_384
 const NOTHING = Buffer.alloc(0)
 
+/** The library's response. `write` returns false when the connection takes no more for now. */
+interface PieceWriter {
+  write(piece: Buffer): boolean
+}
+
 /**
- * One answer of the library. Using it after its end or after an abort throws, so `#dead` guards every call. The library
- * tells nothing of an answer that it was given the end of; so that bytes which wait for a slow reader stay counted, the
- * end is given only when all before it has left.
+ * Bytes of a stream on their way into the HTTP library, in pieces. The library does not report bytes that wait inside
+ * it, so each writable event gets one piece: it has made room for more than that.
+ */
+class PieceQueue {
+  #waiting: Buffer = NOTHING
+
+  /** Bytes that the library has not been given yet. */
+  get waitingBytes(): number {
+    return this.#waiting.length
+  }
+
+  /** Adds a chunk, which is copied, and hands over pieces until one does not leave. True: all have left. */
+  write(to: PieceWriter, chunk: string | Buffer): boolean {
+    let rest = this.#waiting
+    if (chunk.length > 0) {
+      const added = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
+      rest = rest.length === 0 ? added : Buffer.concat([rest, added])
+    }
+    let flowing = true
+    while (rest.length > 0 && flowing) {
+      flowing = to.write(rest.subarray(0, PIECE_BYTES))
+      rest = rest.subarray(PIECE_BYTES)
+    }
+    this.#waiting = rest
+    return flowing
+  }
+}
+
+/** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
+const PROMPT_MAX_CHARS = 65_536
+
+/**
+ * One answer of the library. A call after its end or after an abort throws, so `#dead` guards every call. After the end
+ * of an answer the library reports nothing more. So the end is written only when all bytes before it have left, and
+ * bytes that wait for a slow reader stay counted.
  */
 export class UwsSocket implements ResponseSocket {
   readonly #response: HttpResponse
@@ -20,15 +56,15 @@ export class UwsSocket implements ResponseSocket {
   readonly #observer: SocketObserver
   #request: HttpRequest | null = null
   #dead = false
-  /** Nothing is added any more; what there is may still be leaving. */
+  /** The answer is complete; its last bytes may still be leaving. */
   #complete = false
   #streaming = false
   #closesStream = false
   #heldBytes = 0
   #chunk: string | Buffer = ''
-  /** What a stream that is complete ends with. */
+  /** Last chunk of a complete stream. */
   #last: string | Buffer = ''
-  /** Of a stream of other content than events. */
+  /** Null for a stream of events. */
   #pieces: PieceQueue | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
@@ -37,7 +73,7 @@ export class UwsSocket implements ResponseSocket {
     this.#response = response
     this.#log = log
     this.#observer = observer
-    // First of all: a request whose callback returns without it ends the process.
+    // First of all: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
   }
 
@@ -45,7 +81,7 @@ export class UwsSocket implements ResponseSocket {
     return this.#dead || this.#complete
   }
 
-  /** Connects the request that is answered here; still inside the library's callback. */
+  /** Connects the request of this answer. Runs inside the library's callback. */
   attach(request: HttpRequest): void {
     this.#request = request
     if (!request.wantsBody) return
@@ -127,7 +163,7 @@ export class UwsSocket implements ResponseSocket {
     } catch (thrown) {
       this.#broken(thrown)
     }
-    // Bytes are lent, and a stream may be silent for long.
+    // The caller reuses the bytes, and a stream may be silent for long.
     this.#chunk = ''
     return this.#flowing
   }
@@ -179,13 +215,13 @@ export class UwsSocket implements ResponseSocket {
     else if (this.#heldBytes > 0) this.#hold(0)
   }
 
-  /** So much waits for a slow reader now. */
+  /** Sets the number of bytes that wait for a slow reader. */
   #hold(bytes: number): void {
     this.#observer.hold(bytes - this.#heldBytes)
     this.#heldBytes = bytes
   }
 
-  /** The library does not send on by itself what waits once this is registered; the next write does. */
+  /** Once this is registered, waiting bytes leave only with the next write. */
   readonly #onWritable = (): boolean => {
     if (this.#dead) return true
     this.#chunk = ''
@@ -211,10 +247,10 @@ export class UwsSocket implements ResponseSocket {
     )
   }
 
-  /** A whole answer that waits here, not in the library, for the connection to take it. */
+  /** Sends a whole answer piece by piece; the rest waits here, not in the library. */
   #sendLong(status: string, headers: readonly string[], body: Buffer, close: boolean): void {
     this.#hold(body.length)
-    // After an end by pieces the library closes nothing. So it is not let see the end where we have to close.
+    // The library does not close the connection after an end in pieces. Where it has to be closed, the end is hidden.
     const endsAt = close ? body.length + 1 : body.length
     this.#guard(() => {
       this.#response.onWritable(offset => this.#sendRest(body.subarray(offset), endsAt))
@@ -233,7 +269,7 @@ export class UwsSocket implements ResponseSocket {
     if (this.#dead) return true
     try {
       const taken = this.#tryEnd(rest, endsAt)
-      // Taken is also what still waits in the library, if it is little; then it takes nothing more, not even nothing.
+      // A small rest that still waits in the library counts as taken; then even an empty piece is refused.
       if (taken && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#response.close()
     } catch (thrown) {
       this.#broken(thrown)
@@ -281,7 +317,7 @@ export class UwsSocket implements ResponseSocket {
     }
   }
 
-  /** Something of ours threw where the library would have let the process die of it. */
+  /** Handles our own exception, which would end the process if it reached the library. */
   #broken(thrown: unknown): void {
     this.#log.fault('answer failed', thrown)
     if (this.#dead) return

@@ -1,6 +1,6 @@
 /**
- * The admin port: metrics of all threads summed, liveness, readiness. Main thread; never on the public port. Whatever
- * a scraper says it accepts, it gets the text format 0.0.4, which all of them read.
+ * The admin port: metrics of all threads summed, liveness, readiness. Main thread; never on the public port. Every
+ * scraper gets the text format 0.0.4, which all of them read.
  */
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -8,9 +8,9 @@ import type { AddressInfo } from 'node:net'
 export interface AdminSources {
   /** Prometheus text of all threads. */
   metrics(): Promise<string>
-  /** Null when traffic may come; otherwise why not. */
+  /** The reason why no traffic may come; null when it may. */
   unreadyReason(): string | null
-  /** What is away although traffic may come; default: nothing. */
+  /** Names of unavailable dependencies while traffic may still come. Default: none. */
   degraded?(): readonly string[]
 }
 

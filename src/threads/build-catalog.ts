@@ -1,4 +1,4 @@
-/** The catalogue as configured, and what other parts ask of it. Composition root. */
+/** The configured catalogue, and lookups on it for other parts. Composition root. */
 import type { Config } from '../config/config.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
@@ -33,6 +33,7 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
   return catalog
 }
 
+/** Properties of models that plugins ask for, by id. */
 export function modelFacts(catalog: Catalog): ModelFacts {
   const ids = (holds: (model: Model) => boolean): ReadonlySet<string> =>
     new Set(

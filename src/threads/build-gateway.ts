@@ -1,16 +1,15 @@
 /**
- * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Everything
- * stateful is made here and handed down. Composition root.
+ * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Makes
+ * everything stateful and passes it on. Composition root.
  */
 import { Guardrails } from '../access/guardrails.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
-import { hashEndUser } from '../credentials/end-user-hash.ts'
 import { OpenedKeys } from '../credentials/opened.ts'
 import { openKey } from '../credentials/outgoing-key.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
-import { parseVaultKeys } from '../credentials/vault-keys.ts'
+import { hashEndUser, parseVaultKeys } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { estimateInput } from '../gateway/accounting/estimate.ts'
@@ -48,14 +47,14 @@ import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-c
 export interface GatewayOptions {
   readonly config: Config
   readonly simUrl: string | null
-  /** Base64; see credentials/end-user-hash.ts. */
+  /** Base64; see credentials/vault-keys.ts. */
   readonly endUserKey: string
   /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. */
   readonly vaultKeys: string
   /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
   readonly thread?: string
   readonly log: Log
-  /** Where usage records are spooled; the folder of a LedgerShipper. */
+  /** Spool folder of usage records; see LedgerShipper. */
   readonly spoolFolder: string
   /** Names the files there; default: a random name. */
   readonly spoolWriter?: string
@@ -76,13 +75,13 @@ export interface BuiltGateway {
   readonly metrics: Metrics
   readonly clock: Clock
   readonly log: Log
-  /** Drops what is remembered of a changed record. */
+  /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
   close(): Promise<void>
 }
 
-/** What all parts of one thread share. */
+/** Shared parts of one thread. */
 interface Base {
   readonly options: GatewayOptions
   readonly config: Config
@@ -134,7 +133,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       abandoned.endAll()
       await base.client.close()
       await base.tasks.close()
-      // What was cut off just now is accounted in this turn.
+      // Replies that were just cut off are accounted in this turn.
       await new Promise(resolve => setImmediate(resolve))
       await counting.close()
       ownKeys.close()
@@ -148,7 +147,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   const { config, log, clock = systemClock } = options
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
-  // Of the whole process, so that more serve threads do not multiply them.
+  // The setting is for the whole process, so that more serve threads do not multiply the workers.
   const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
   return {
     options,
@@ -173,7 +172,7 @@ function spoolOf({ options, clock, log, metrics }: Base) {
   })
 }
 
-/** Without a supervisor there is one thread, which counts for itself. */
+/** Without a supervisor there is one thread, with counters of its own. */
 function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Clock) {
   if (counters !== undefined) return { counters, close: async () => undefined }
   const spending = createSpending(store, async () => undefined)
@@ -259,7 +258,7 @@ interface Caches {
   readonly ownKeys: OpenedKeys
 }
 
-/** Drops what the caches hold of a changed record. API keys belong to the front. */
+/** Drops cached copies of a changed record. The front has the cache of API keys. */
 function invalidate({ credentials, guardrails, ownKeys }: Caches, change: Invalidation): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()

@@ -1,9 +1,16 @@
-/** One serving instance: a gateway and its HTTP server. Composition root; what serve threads and tests start. */
+/** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
+import { ApiKeys } from '../access/keys.ts'
+import { createDataRegions } from '../api/inference.ts'
+import { createListing } from '../api/models.ts'
+import type { Operation } from '../api/operation.ts'
+import { createOperations } from '../api/operations.ts'
+import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import type { HttpServer } from '../server/http.ts'
-import { buildGateway, type GatewayOptions } from './build-gateway.ts'
-import { buildServer, type FrontOptions } from './build-server.ts'
+import { createServer, type HttpServer } from '../server/http.ts'
+import { StoreError } from '../storage/open.ts'
+import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
+import { connectionCap, descriptorLimit } from './operating-system.ts'
 
 export type ServeOptions = GatewayOptions & FrontOptions
 
@@ -13,13 +20,102 @@ export interface Serving {
   readonly metrics: Metrics
   /** The store is ready for use. */
   prepared(): void
-  /** A record was changed: the next request reads it anew. */
+  /** Call it after a record was changed: the next request reads it again. */
   changed(change: Invalidation): void
-  /** Closes what the server stood on; call it after the server has drained or closed. */
+  /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
 }
 
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const gateway = await buildGateway(options)
   return { ...buildServer(gateway, options), metrics: gateway.metrics, close: () => gateway.close() }
+}
+
+export interface FrontOptions {
+  /** Called with each record that a request changed, once this thread has dropped it. */
+  readonly publish?: (change: Invalidation) => void
+  /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
+  readonly prepared?: boolean
+}
+
+/** A server with its cache of API keys. */
+export interface BuiltServer {
+  readonly server: HttpServer
+  /** The store is ready for use. */
+  prepared(): void
+  /** Call it after a record was changed: the next request reads it again. */
+  changed(change: Invalidation): void
+}
+
+export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltServer {
+  const { config, clock, log, metrics } = built
+  let prepared = options.prepared ?? true
+  const keys = apiKeysOf(built, () => prepared)
+  const changed = (change: Invalidation): void => {
+    if (change.kind === 'all') keys.invalidateAll()
+    else if (change.kind === 'key') keys.invalidate(change.hash)
+    built.changed(change)
+  }
+  const publish = (change: Invalidation): void => {
+    changed(change)
+    options.publish?.(change)
+  }
+  const server = createServer({
+    operations: operationsOf(built, publish),
+    keys,
+    uploadMs: config.timeouts.uploadMs,
+    requestMs: config.timeouts.requestMs,
+    ...config.limits,
+    maxConnections: Math.ceil(
+      connectionCap(config.limits.maxConnections, descriptorLimit()) / config.threads.serve,
+    ),
+    clock,
+    log,
+    metrics,
+  })
+  return {
+    server,
+    changed,
+    prepared() {
+      prepared = true
+    },
+  }
+}
+
+function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolean): ApiKeys {
+  return new ApiKeys({
+    store: {
+      keys: {
+        ...store.keys,
+        async find(hash) {
+          // A configured key may not be in the store yet, and must not be cached as unknown.
+          if (!isPrepared()) throw new StoreError('storage: is not ready yet', 'new')
+          return await store.keys.find(hash)
+        },
+      },
+    },
+    clock,
+    log,
+  })
+}
+
+function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
+  const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics } = built
+  const { heartbeatMs, stallMs } = config.timeouts
+  const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
+  return createOperations({
+    gateway,
+    offered,
+    listing: createListing(catalog),
+    ledger,
+    stream: { heartbeatMs, stallMs, clock, metrics },
+    dataRegionOf: createDataRegions(config.regions),
+    byokFeePercent: config.byok.feePercent,
+    store,
+    vault,
+    clock,
+    changes: { publish },
+    providerName: slug => providerNames.get(slug) ?? null,
+    patternProblem,
+  })
 }

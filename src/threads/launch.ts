@@ -1,167 +1,228 @@
 /**
- * Starts a whole gateway in this process: keys, simulated provider, threads, admin port. What `main.ts` and the
- * tests of the running product share.
+ * Starts a whole gateway in this process: store, services of the main thread, threads, admin port. `main.ts` and the
+ * tests of the running product share it.
  */
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
-import { systemClock } from '../clock.ts'
-import { type Config, ConfigError } from '../config/config.ts'
-import { endUserKey } from '../credentials/end-user-hash.ts'
-import { startKeyUsageGauge } from '../credentials/key-usage-gauge.ts'
-import { checkRing } from '../credentials/rotation.ts'
+import { type Clock, systemClock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import { checkRing, type KeyUsageGauge, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
-import { formatVaultKeys, loadVaultRing } from '../credentials/vault-keys.ts'
+import { endUserKey, formatVaultKeys, type VaultRing } from '../credentials/vault-keys.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
+import { SingleFlight } from '../invalidation/single-flight.ts'
+import { SharedCounters } from '../limits/shared-counters.ts'
+import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
-import { openStore, sqlitePath } from '../storage/open.ts'
-import { buildCatalog } from './build-catalog.ts'
-import { type Counting, startCounting } from './counting.ts'
+import { openStore } from '../storage/open.ts'
+import type { Store } from '../storage/store.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
-import { startFailure } from './start-failure.ts'
+import { checkStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
-import { type Supervisor, startSupervisor } from './supervisor.ts'
+import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
 
 export interface Launched {
   readonly url: string
   readonly adminUrl: string
   /**
-   * Plain keys that were made because the store was empty; shown once. Settles when the store has been there for the
+   * Plain keys that were created because the store was empty; shown once. Settles when the store is available for the
    * first time.
    */
   readonly firstKeys: Promise<FirstKeys | null>
-  /** Whether the simulated provider answers, because none is configured. */
+  /** True if the simulated provider answers, because none is configured. */
   readonly simulated: boolean
   /**
    * Lets running requests finish within the grace time, then stops everything. Called again with less grace, it
    * hurries. False: a thread did not stop, and only the end of the process ends it.
    */
   stop(graceMs: number): Promise<boolean>
-  /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
+  /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
 }
 
-/** How long the end waits for the database, after the last request. */
+/** How long a stop waits for the database after the last request. */
 const CLOSE_MS = 5_000
 
-/** @throws CatalogError, VaultKeyError, StoreError, BootstrapError or StartError, each with a line for the operator. */
+/** @throws ConfigError, VaultKeyError, StoreError or StartError, each with lines for the operator. */
 export async function launch(config: Config, log: Log): Promise<Launched> {
-  const simulated = config.providers.length === 0
-  // Checked here, so that a bad catalogue is told before anything is opened.
-  buildCatalog(config, simulated ? 'http://127.0.0.1:1' : null)
-  if (sqlitePath(config.storage.url) === ':memory:') {
-    throw new ConfigError('storage.url: a database in memory is not shared by threads; name a file')
-  }
-  const { keys, source } = loadVaultRing(config)
-  const vault = createVault(keys)
-  const store = await openStore(config.storage.url, { wait: false })
-  let watch: StoreWatch<FirstKeys | null>
+  const ring = checkStart(config)
+  const started: Partial<Services> = {}
+  let supervisor: Supervisor | null = null
   try {
-    const ensureKeys = createBootstrap({
-      store,
-      clock: systemClock,
-      managementKey: config.managementKey,
-      apiKey: config.apiKey,
-    })
-    const prepare = async (): Promise<FirstKeys | null> => {
-      await checkRing(store, vault, source)
-      return await ensureKeys()
-    }
-    watch = await watchStore({ store, prepare, clock: systemClock, log })
-  } catch (error) {
-    await store.close()
-    throw error
-  }
-
-  const sealed = startKeyUsageGauge({ store, vault, keyIds: keys.map(({ id }) => id), clock: systemClock })
-  let sim: Sim | null = null
-  let shipper: LedgerShipper | null = null
-  let counting: Counting | null = null
-  let feed: InvalidationFeed | null = null
-  let started: Supervisor | null = null
-  try {
-    sim = simulated ? createSim({ keepRequests: 0 }) : null
-    const simUrl = sim === null ? null : (await sim.listen()).url
-    const ledger = await startShipper({ storageUrl: config.storage.url, clock: systemClock, log })
-    shipper = ledger
-    const counted = await startCounting({ config, shipper: ledger, clock: systemClock, log })
-    counting = counted
-    const changes = startInvalidationFeed({
+    const services = await startServices(started, {
       config,
-      clock: systemClock,
+      ring,
       log,
-      onInvalidation: change => started?.changed(change),
+      onInvalidation: change => supervisor?.changed(change),
     })
-    feed = changes
-    let closing: Promise<void> | null = null
-    const close = async (stopped: boolean) => {
-      watch.close()
-      await changes?.close()
-      await counted.close()
-      await sealed.close()
-      await store.close()
-      // The files of a thread that did not stop are left for the next start.
-      if (stopped) await ledger.close()
-      else await ledger.ship()
-      await sim?.close()
-    }
-    const supervisor = await startSupervisor({
-      config,
-      simUrl,
-      endUserKey: endUserKey(keys).toString('base64'),
-      vaultKeys: formatVaultKeys(keys),
-      spoolFolder: ledger.folder,
-      writerGone: writer => ledger.gone(writer),
-      log,
-      counters: counted.counters,
-      onChange: change => changes?.publish(change),
-      prepared: watch.prepared,
-      unreadyReason: () => unreadyReason(watch),
-      degraded: () => [
-        ...(watch.state === 'away' ? ['store'] : []),
-        ...(counted.counters.degraded ? ['redis'] : []),
-      ],
-      // A preparation that went wrong for another reason has reached it.
-      storageUp: () => watch.state === 'there' || watch.wrong !== null,
-      sealedCounts: () => sealed.current(),
-    })
-    started = supervisor
-    return {
-      url: supervisor.url,
-      adminUrl: supervisor.adminUrl,
-      firstKeys: watch.prepared,
-      simulated,
-      changed: change => supervisor.changed(change),
-      async stop(graceMs) {
-        const stopped = await supervisor.drain(graceMs)
-        closing ??= inTime(close(stopped))
-        await closing
-        return stopped
-      },
-    }
+    supervisor = await startSupervisor(supervisorOptions(config, ring, log, services))
+    return launchedOf(supervisor, services)
   } catch (error) {
-    watch.close()
-    await feed?.close()
-    await counting?.close()
-    await sealed.close()
-    await store.close()
-    await shipper?.close()
-    await sim?.close()
+    await closeServices(started, true)
     throw error
   }
 }
 
-/** A database that hangs does not keep the process: what it did not take is on disk, and shipped by the next one. */
-async function inTime(work: Promise<void>): Promise<void> {
+/** The services of the main thread, in the order in which they start. */
+interface Services {
+  store: Store
+  watch: StoreWatch<FirstKeys | null>
+  keyUsage: KeyUsageGauge
+  /** The simulated provider, where none is configured. */
+  sim: { readonly server: Sim; readonly url: string } | null
+  shipper: LedgerShipper
+  counting: Counting
+  /** Null without other instances. */
+  feed: InvalidationFeed | null
+}
+
+interface ServiceOptions {
+  readonly config: Config
+  readonly ring: VaultRing
+  readonly log: Log
+  /** Called with each invalidation of another instance. */
+  readonly onInvalidation: (change: Invalidation) => void
+}
+
+/** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
+async function startServices(
+  started: Partial<Services>,
+  { config, ring, log, onInvalidation }: ServiceOptions,
+): Promise<Services> {
+  const clock = systemClock
+  const storageUrl = config.storage.url
+  const vault = createVault(ring.keys)
+  const store = await openStore(storageUrl, { wait: false })
+  started.store = store
+  const { managementKey, apiKey } = config
+  const ensureKeys = createBootstrap({ store, clock, managementKey, apiKey })
+  const prepare = async (): Promise<FirstKeys | null> => {
+    await checkRing(store, vault, ring.source)
+    return await ensureKeys()
+  }
+  const watch = await watchStore({ store, prepare, clock, log })
+  started.watch = watch
+  const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
+  started.keyUsage = keyUsage
+  const sim = config.providers.length === 0 ? await startSim() : null
+  started.sim = sim
+  const shipper = await startShipper({ storageUrl, clock, log })
+  started.shipper = shipper
+  const counting = await startCounting({ config, shipper, clock, log })
+  started.counting = counting
+  const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
+  started.feed = feed
+  return { store, watch, keyUsage, sim, shipper, counting, feed }
+}
+
+async function startSim() {
+  const server = createSim({ keepRequests: 0 })
+  const { url } = await server.listen()
+  return { server, url }
+}
+
+/** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
+async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
+  const { store, watch, keyUsage, sim, shipper, counting, feed } = services
+  watch?.close()
+  await feed?.close()
+  await counting?.close()
+  await keyUsage?.close()
+  await store?.close()
+  if (stopped) await shipper?.close()
+  else await shipper?.ship()
+  await sim?.server.close()
+}
+
+function supervisorOptions(
+  config: Config,
+  { keys }: VaultRing,
+  log: Log,
+  { watch, keyUsage, sim, shipper, counting: { counters }, feed }: Services,
+): SupervisorOptions {
+  return {
+    config,
+    simUrl: sim?.url ?? null,
+    endUserKey: endUserKey(keys).toString('base64'),
+    vaultKeys: formatVaultKeys(keys),
+    spoolFolder: shipper.folder,
+    writerGone: writer => shipper.gone(writer),
+    log,
+    counters,
+    onChange: change => feed?.publish(change),
+    prepared: watch.prepared,
+    unreadyReason: () => unreadyReason(watch),
+    degraded: () => [...(watch.state === 'away' ? ['store'] : []), ...(counters.degraded ? ['redis'] : [])],
+    // A preparation that failed for another reason has reached the store.
+    storageUp: () => watch.state === 'there' || watch.wrong !== null,
+    sealedCounts: () => keyUsage.current(),
+  }
+}
+
+function launchedOf(supervisor: Supervisor, services: Services): Launched {
+  let closing: Promise<void> | null = null
+  return {
+    url: supervisor.url,
+    adminUrl: supervisor.adminUrl,
+    firstKeys: services.watch.prepared,
+    simulated: services.sim !== null,
+    changed: change => supervisor.changed(change),
+    async stop(graceMs) {
+      const stopped = await supervisor.drain(graceMs)
+      closing ??= waitBriefly(closeServices(services, stopped))
+      await closing
+      return stopped
+    },
+  }
+}
+
+/** Stops waiting after CLOSE_MS: records that a hanging database did not take are on disk, for the next start. */
+async function waitBriefly(work: Promise<void>): Promise<void> {
   const late = Promise.withResolvers<void>()
   const timer = systemClock.after(CLOSE_MS, () => late.resolve())
   await Promise.race([work, late.promise])
   timer.cancel()
 }
 
-/** Nothing can be served before the store was there once: no key is known. Afterwards what is remembered goes on. */
+/** Not ready before the store was available once, because no key is known; afterwards cached records serve. */
 function unreadyReason({ state, wrong }: StoreWatch<unknown>): string | null {
   if (state !== 'new') return null
   const failure = startFailure(wrong)
-  return failure === null ? 'store' : `store: ${failure.line}`
+  return failure === null ? 'store' : `store: ${failure.lines.join('; ')}`
+}
+
+/** The counters that all serve threads share, over a Store connection of their own. */
+interface Counting {
+  readonly counters: SharedCounters
+  close(): Promise<void>
+}
+
+interface CountingOptions {
+  readonly config: Pick<Config, 'storage' | 'redis' | 'quotas'>
+  readonly shipper: Pick<LedgerShipper, 'ship'>
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** @throws StoreError */
+async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
+  const store = await openStore(config.storage.url, { wait: false })
+  const shipments = new SingleFlight<void>()
+  const counters = new SharedCounters({
+    redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
+    nodes: config.quotas.nodes,
+    // Records that an earlier process left in the spool are spending too.
+    spending: createSpending(store, () => shipments.run('spool', () => shipper.ship())),
+    silenceMs: config.redis.silenceMs,
+    clock,
+    log,
+  })
+  return {
+    counters,
+    async close() {
+      await counters.close()
+      await store.close()
+    },
+  }
 }

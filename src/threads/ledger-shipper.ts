@@ -1,6 +1,6 @@
 /**
- * Ships spooled usage records into the Store, and deletes what has arrived there. Main thread. A record may be
- * shipped more than once, after a crash in between, but is kept once: the Store leaves an id it has as it is.
+ * Ships spooled usage records into the Store, and removes them from disk. Main thread. After a crash a record may be
+ * shipped again, but the Store keeps one: it ignores an id that it has.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
@@ -10,13 +10,13 @@ import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '.
 import type { Store } from '../storage/store.ts'
 
 export interface LedgerShipper {
-  /** Where the serve threads of this process spool. */
+  /** Spool folder of the threads of this process. */
   readonly folder: string
-  /** Nobody spools under this name any more: its files are shipped and removed, the newest too. */
+  /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
   gone(writer: string): void
-  /** Ships all that is there now, what dead processes left included. */
+  /** Ships all records that are on disk now, also those of dead processes. */
   ship(): Promise<void>
-  /** The last shipment; call it when no thread writes any more. What the Store refuses stays for the next start. */
+  /** Makes the last shipment; call it after all threads have ended. Refused records stay for the next start. */
   close(): Promise<void>
 }
 
@@ -26,7 +26,7 @@ export interface ShipperOptions {
   readonly log: Log
 }
 
-/** Records are found by other threads within a second of the answer, with room for a slow disk. */
+/** Short enough that other threads find a record within a second of the answer, even with a slow disk. */
 const INTERVAL_MS = 250
 /** While the Store refuses records. */
 const INTERVAL_AFTER_FAILURE_MS = 5_000
@@ -54,7 +54,7 @@ class SpoolShipper implements LedgerShipper {
   readonly #root: string
   readonly #own: SpoolFolder
   readonly #store: Store
-  /** By path: how far each file of our own threads is shipped. */
+  /** By path: shipped bytes of each file of our own threads. */
   readonly #offsets = new Map<string, number>()
   /** Writers that ended, until the files they left are removed. */
   readonly #gone = new Set<string>()
@@ -110,7 +110,7 @@ class SpoolShipper implements LedgerShipper {
     }).then(() => this.#schedule(this.#failing ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
   }
 
-  /** One shipment at a time. Never rejects: what could not be shipped is still on disk. */
+  /** Runs one shipment at a time. Never rejects: records that were not shipped are still on disk. */
   #exclusively(work: () => Promise<void>): Promise<void> {
     const turn = (this.#running ?? Promise.resolve()).then(work).then(
       () => {
@@ -133,7 +133,7 @@ class SpoolShipper implements LedgerShipper {
       try {
         await this.#shipFolder(folder.path, true, NOBODY)
       } catch (error) {
-        // Tried again later; what our own threads write must not wait for it.
+        // Tried again later. Records of our own threads must not wait for it.
         this.#options.log.fault('usage records of an ended process cannot be shipped, kept on disk', error)
       } finally {
         folder.release()
@@ -142,13 +142,13 @@ class SpoolShipper implements LedgerShipper {
   }
 
   async #shipOwn(abandoned: boolean): Promise<void> {
-    // Those who go while this runs may have written after their files were read.
+    // A writer that ends during the shipment may have written after its file was read.
     const gone = new Set(this.#gone)
     await this.#shipFolder(this.#own.path, abandoned, gone)
     for (const writer of gone) this.#gone.delete(writer)
   }
 
-  /** `abandoned`: nobody writes there any more, so that all can be deleted; else what writers left that are `gone`. */
+  /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of `gone` writers. */
   async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
@@ -161,7 +161,7 @@ class SpoolShipper implements LedgerShipper {
       }
       if (!abandoned && !complete && !gone.has(writer)) continue
       const bytes = restBytes(path, offset)
-      // Never finished, so its caller never saw the end of that answer.
+      // An unfinished line: its caller never saw the end of that answer.
       if (bytes > 0) this.#options.log.notice('half-written usage record', { bytes })
       removeSpool(path)
       this.#offsets.delete(path)

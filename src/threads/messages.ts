@@ -1,8 +1,15 @@
-/** Messages between the supervisor and its threads. Plain data only: anything else loses its fields. */
+/**
+ * Messages between the supervisor and its threads, and the loop by which a thread follows them. Plain data only:
+ * anything else loses its fields.
+ */
+import type { MessagePort } from 'node:worker_threads'
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
+import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type { CounterReply, CounterRequest } from '../limits/counter-server.ts'
+import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
+import { type ClosableLog, createBufferedLog } from '../log/log.ts'
+import type { ThreadKindName } from './kinds.ts'
 
 /** Given to a thread when it is started. */
 export interface ThreadSettings {
@@ -29,6 +36,7 @@ export interface ThreadSettings {
 
 export type MetricSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
+/** From the supervisor to a thread. */
 export type ToThread =
   | { readonly type: 'metrics'; readonly request: number }
   /** A record was changed, here or at another instance: drop it from the caches. */
@@ -42,8 +50,9 @@ export type ToThread =
 /** How often a thread reports that its event loop turns. */
 export const PULSE_MS = 1_000
 
+/** From a thread to the supervisor. */
 export type FromThread =
-  /** It works; a serve thread takes requests. */
+  /** The thread works; a serve thread takes requests. */
   | { readonly type: 'started' }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
@@ -54,3 +63,107 @@ export type FromThread =
   | CounterRequest
   /** The last message of a thread that ends, with all its metrics. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }
+
+/** The work of one kind of thread, as its loop drives it. */
+export interface ThreadWork {
+  /** All metrics of the thread. */
+  metrics(): Promise<MetricSnapshot>
+  /** Drops cached copies of a record. */
+  changed(change: Invalidation): void
+  /** The store is ready for use. */
+  prepared(): void
+  /** Takes no more work, and lets running work finish within the grace time. Called again with less, it hurries. */
+  drain(graceMs: number): Promise<void>
+  /** Closes what the work stands on, after the drain. */
+  close(): Promise<void>
+  /** Drops everything at once, after a drain or close that failed. */
+  abort(): void
+}
+
+/** A thread's side of the messages; every kind of thread runs one. */
+export class ThreadLoop {
+  readonly settings: ThreadSettings
+  readonly log: ClosableLog
+  readonly counters: CounterClient
+  readonly #kind: ThreadKindName
+  readonly #port: MessagePort
+  #work: ThreadWork | null = null
+  #pulse: NodeJS.Timeout | undefined
+  #failed = false
+  #stopped: Promise<void> | null = null
+
+  /** @throws Error outside of a worker thread, where there is no port */
+  constructor(kind: ThreadKindName, port: MessagePort | null, settings: unknown) {
+    if (port === null) throw new Error(`${kind}.ts runs as a worker thread`)
+    this.settings = settings as ThreadSettings
+    this.log = createBufferedLog(this.settings.config.logLevel)
+    this.counters = new CounterClient(request => this.send(request), systemClock)
+    this.#kind = kind
+    this.#port = port
+  }
+
+  send(message: FromThread): void {
+    this.#port.postMessage(message)
+  }
+
+  /** Follows the supervisor's messages until the thread has stopped. */
+  follow(work: ThreadWork): void {
+    this.#work = work
+    // After a fault the state cannot be trusted with new work. Running work ends with an error.
+    process.on('uncaughtException', error => {
+      this.log.fault(`${this.#kind} thread failed`, error)
+      this.#failed = true
+      void this.stop(0)
+    })
+    this.#port.on('message', (message: ToThread) => this.#receive(work, message))
+    this.#pulse = setInterval(() => this.send({ type: 'pulse' }), PULSE_MS)
+  }
+
+  /** Ends the thread. Called again it hurries the stop that is under way. */
+  stop(graceMs: number): Promise<void> {
+    const drained = this.#work?.drain(graceMs) ?? Promise.resolve()
+    this.#stopped ??= this.#end(drained)
+    return this.#stopped
+  }
+
+  #receive(work: ThreadWork, message: ToThread): void {
+    switch (message.type) {
+      case 'metrics':
+        void work.metrics().then(metrics => this.send({ type: 'metrics', request: message.request, metrics }))
+        break
+      case 'changed':
+        work.changed(message.change)
+        break
+      case 'prepared':
+        work.prepared()
+        break
+      case 'counted':
+        this.counters.receive(message.answers)
+        break
+      case 'drain':
+        void this.stop(message.graceMs)
+        break
+    }
+  }
+
+  async #end(drained: Promise<void>): Promise<void> {
+    try {
+      await drained
+      await this.#work?.close()
+      this.counters.flush()
+      this.send({ type: 'ended', metrics: (await this.#work?.metrics()) ?? [] })
+    } catch (error) {
+      this.#failed = true
+      this.log.fault(`${this.#kind} thread did not stop in order`, error)
+      this.#work?.abort()
+    }
+    clearInterval(this.#pulse)
+    await this.log.close()
+    // A thread may only end with its sockets closed, which takes the event loop one more turn. Otherwise the HTTP
+    // library ends the whole process.
+    await new Promise(resolve => setImmediate(resolve))
+    if (this.#failed) process.exit(1)
+    // Nothing keeps the thread alive after this; its last message is still delivered.
+    this.#port.close()
+  }
+}

@@ -1,7 +1,8 @@
-/** Metrics of the process as a whole, under the names every Prometheus client library uses. Main thread. */
+/** Metrics of the process: its own series, and one page with the sums over all threads. Main thread. */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
-import { Counter, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
+import type { MetricSnapshot } from './messages.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
 
@@ -10,6 +11,7 @@ export const THREAD_STATES = ['up', 'silent', 'down'] as const
 
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
 
+/** Series of the whole process, under the names that every Prometheus client library uses. */
 export function createProcessMetrics() {
   const registry = new Registry()
   const registers = [registry]
@@ -93,4 +95,91 @@ function fileDescriptors(registers: Registry[]): void {
       if (limit !== undefined) this.set(Number(limit))
     },
   })
+}
+
+/** A thread that reports its metrics. */
+export interface ScrapedThread {
+  /** Null when the thread does not answer in time. */
+  metrics(): Promise<MetricSnapshot | null>
+}
+
+/**
+ * Sums the metrics of all threads. Counts of a thread that died, or does not answer now, stay in the sums: a falling
+ * total would look like a restart, and rates would count it twice.
+ */
+export class Scraper {
+  readonly #process: ProcessMetrics
+  /** Threads that run; the rest of the expected number is reported as `down`. */
+  readonly #threads: readonly ScrapedThread[]
+  readonly #expected: number
+  /** Last reported counts of each running thread. */
+  readonly #counts = new Map<ScrapedThread, MetricSnapshot>()
+  /** Sum of the counts of ended threads. */
+  #gone: MetricSnapshot = []
+  #running: Promise<string> | null = null
+
+  /** @param threads read again for each page  @param expected number of configured threads */
+  constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: number) {
+    this.#process = process
+    this.#threads = threads
+    this.#expected = expected
+  }
+
+  /** Prometheus text. Concurrent scrapes share one page. */
+  page(): Promise<string> {
+    this.#running ??= this.#collect().finally(() => {
+      this.#running = null
+    })
+    return this.#running
+  }
+
+  /** Keeps counts that a thread reports on its own, e.g. before it ends. */
+  note(thread: ScrapedThread, snapshot: MetricSnapshot): void {
+    this.#counts.set(thread, snapshot.filter(isCount))
+  }
+
+  async #collect(): Promise<string> {
+    const threads = [...this.#threads]
+    const snapshots = await Promise.all(threads.map(thread => thread.metrics()))
+    const gauges: MetricSnapshot[] = []
+    for (const [index, thread] of threads.entries()) {
+      const snapshot = snapshots[index] ?? null
+      if (snapshot === null) continue
+      this.note(thread, snapshot)
+      gauges.push(snapshot.filter(metric => !isCount(metric)))
+    }
+    await this.#retire()
+    const up = gauges.length
+    this.#process.threads.set({ state: 'up' }, up)
+    this.#process.threads.set({ state: 'silent' }, threads.length - up)
+    this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected - threads.length))
+    const serving = sum([this.#gone, ...this.#counts.values(), ...gauges])
+    return (await Promise.all([this.#process.registry, serving].map(registry => registry.metrics()))).join(
+      '\n',
+    )
+  }
+
+  /** Adds the counts of ended threads to one sum. */
+  async #retire(): Promise<void> {
+    const lost = [...this.#counts.keys()].filter(thread => !this.#threads.includes(thread))
+    if (lost.length === 0) return
+    const snapshots = lost.map(thread => this.#counts.get(thread) ?? [])
+    for (const thread of lost) this.#counts.delete(thread)
+    this.#gone = await sum([this.#gone, ...snapshots]).getMetricsAsJSON()
+  }
+}
+
+function sum(snapshots: readonly MetricSnapshot[]): Registry {
+  const filled = snapshots.filter(snapshot => snapshot.length > 0)
+  // The library fails on an empty list.
+  return filled.length === 0
+    ? new Registry()
+    : AggregatorRegistry.aggregate(filled.map(snapshot => [...snapshot]))
+}
+
+/** True for kinds that outlive their thread; a gauge is a current value. */
+function isCount(metric: MetricSnapshot[number]): boolean {
+  // The library's types call the kind a number; its values are words.
+  const kind = String(metric.type)
+  return kind === 'counter' || kind === 'histogram'
 }

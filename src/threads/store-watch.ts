@@ -1,6 +1,6 @@
 /**
- * Watches whether the Store is available. Before its first use it has to be prepared; a gateway that starts while its
- * database is unavailable retries that. Main thread.
+ * Watches the availability of the Store. Prepares it before first use; a gateway that starts while its database is
+ * unavailable retries that. Main thread.
  */
 import { type Clock, type Timer, within } from '../clock.ts'
 import type { Log } from '../log/log.ts'
@@ -29,7 +29,7 @@ export interface StoreWatchOptions<T> {
 
 /** How long a start waits for a database that does not answer at all. */
 const FIRST_MS = 5_000
-/** So that a database is used within a second after it is back. */
+/** A database is used within a second after it is back. */
 const RETRY_MS = 500
 /** An available database that cannot be prepared needs an operator. */
 const RETRY_WRONG_MS = 5_000

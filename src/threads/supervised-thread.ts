@@ -1,7 +1,7 @@
-/** A thread as its supervisor sees it: a worker that starts, sends pulses and counts, and ends. Main thread. */
+/** A thread as its supervisor controls it: starts a worker, receives its messages, ends it. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-server.ts'
+import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
 
@@ -16,10 +16,10 @@ export class StartError extends Error {
   }
 }
 
-/** A thread that does not answer a scrape within this is left out of it, rather than failing the whole. */
+/** A thread that does not answer a scrape within this time is left out, so that the scrape succeeds. */
 const SCRAPE_MS = 2_000
 
-/** Called for messages that a thread sends unasked. */
+/** Handlers of messages that a thread sends on its own. */
 export interface ThreadListener {
   /** It changed a record. */
   onChange(change: Invalidation): void
@@ -70,7 +70,7 @@ export class SupervisedThread {
     return performance.now() - this.#pulseMs
   }
 
-  /** Everything it counted, once it has ended in order. */
+  /** All its metrics, once it has ended in order. */
   get lastWord(): MetricSnapshot | null {
     return this.#lastWord
   }
@@ -90,7 +90,7 @@ export class SupervisedThread {
     })
   }
 
-  /** Makes the thread drop what it remembers of a changed record. */
+  /** Makes the thread drop its cached copies of a changed record. */
   changed(change: Invalidation): void {
     this.#send({ type: 'changed', change })
   }

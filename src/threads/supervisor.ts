@@ -1,16 +1,16 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import { CounterServer } from '../limits/counter-server.ts'
+import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log } from '../log/log.ts'
-import type { AdminServer } from './admin.ts'
+import { type AdminServer, startAdmin } from './admin.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { choosePort, openAdmin } from './ports.ts'
-import { createProcessMetrics } from './process-metrics.ts'
-import { Scraper } from './scrape.ts'
+import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 
 export interface Supervisor {
@@ -21,7 +21,7 @@ export interface Supervisor {
    * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
    */
   drain(graceMs: number): Promise<boolean>
-  /** Makes every thread drop what it remembers of a record that was changed elsewhere. */
+  /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
 }
 
@@ -31,20 +31,20 @@ export interface SupervisorOptions {
   readonly endUserKey: string
   /** All master keys in the form of GATEWAY_VAULT_KEYS. */
   readonly vaultKeys: string
-  /** Where the threads spool their usage records. */
+  /** Folder in which threads spool their usage records. */
   readonly spoolFolder: string
-  /** Called when a thread has ended, with the name of its spool files: nobody writes them any more. */
+  /** Called when a thread has ended, with the name of its spool files. */
   readonly writerGone?: (writer: string) => void
   readonly log: Log
-  /** Called with each record that a thread changed, once all threads here are told: for other instances. */
+  /** Called with each record that a thread changed, after all threads here: for other instances. */
   readonly onChange?: (change: Invalidation) => void
-  /** What all threads count with; without, nothing that is limited is admitted. */
+  /** Counters of all threads. Without them requests with limits are refused. */
   readonly counters?: Counters & { readonly degraded: boolean }
-  /** Until it resolves, requests are asked to come again, because the store is not ready. Default: it is. */
+  /** Until it resolves, requests get 503, because the store is not ready. Default: the store is ready. */
   readonly prepared?: Promise<unknown>
-  /** Why no traffic may come yet, apart from the threads; null when it may. */
+  /** The reason why no traffic may come yet, apart from threads; null when it may. */
   readonly unreadyReason?: () => string | null
-  /** What is away although traffic may come. */
+  /** Names of unavailable dependencies while traffic may still come. */
   readonly degraded?: () => readonly string[]
   /** True while the Store can be reached. Default: it can. */
   readonly storageUp?: () => boolean
@@ -52,16 +52,16 @@ export interface SupervisorOptions {
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
-  /** A thread that says nothing for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
+  /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
   readonly hungMs?: number
-  /** How long threads may take beyond the grace time to say goodbye and close their files. Default 5 s. */
+  /** How long threads may take beyond the grace time to close their files. Default 5 s. */
   readonly stopMs?: number
 }
 
 const STOP_MS = 5_000
 const HUNG_MS = 10_000
 
-/** A free port may be taken by somebody else between the asking and the listening. */
+/** Another program may take a free port between the choice and the listening. */
 const FREE_PORT_TRIES = 5
 
 /** @throws StartError; nothing is left running then. */
@@ -98,13 +98,13 @@ class ThreadSupervisor {
   readonly port: number
   readonly #options: SupervisorOptions
   readonly #process = createProcessMetrics()
-  /** Those that take requests. */
+  /** Threads that work. */
   readonly #threads: SupervisedThread[] = []
-  /** Those that run at all: one takes requests before we hear that it does. */
+  /** All running threads: a thread works before its message about that arrives. */
   readonly #alive = new Set<SupervisedThread>()
-  /** Those whose event loop does not turn. */
+  /** Threads whose event loop is blocked. */
   readonly #hung = new Set<SupervisedThread>()
-  /** Starts that are under way. */
+  /** Restarts under way. */
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
   readonly #hurry = Promise.withResolvers<void>()
@@ -172,7 +172,7 @@ class ThreadSupervisor {
     for (const thread of this.#alive) thread.changed(change)
   }
 
-  /** The one way of every change that is made here: all threads first, then whoever else has to know. */
+  /** Publishes a change of this instance: to all threads first, then to other instances. */
   readonly #publish = (change: Invalidation): void => {
     this.changed(change)
     this.#options.onChange?.(change)
@@ -205,7 +205,7 @@ class ThreadSupervisor {
       log.notice(`${kind.name} thread died, restarting it`, { thread: name, exitCode })
       this.#restart(kind, name, again)
     })
-    // It came up while everything else was being stopped.
+    // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
   }
 
@@ -255,7 +255,7 @@ class ThreadSupervisor {
     const nowMs = performance.now()
     const lateMs = nowMs - this.#watchedMs - PULSE_MS
     this.#watchedMs = nowMs
-    // We hung ourselves: what the threads said meanwhile has not been read yet.
+    // This thread was blocked itself, and has not read the pulses yet.
     if (lateMs > PULSE_MS) return
     const { log, hungMs = HUNG_MS } = this.#options
     for (const thread of this.#threads) {
@@ -284,7 +284,7 @@ class ThreadSupervisor {
     return this.#options.unreadyReason?.() ?? null
   }
 
-  /** True when the work was done within the time. */
+  /** Returns true if the work ends within the time. */
   async #within(limitMs: number, work: Promise<unknown>): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<false>(resolve => {
@@ -295,5 +295,41 @@ class ThreadSupervisor {
     } finally {
       clearTimeout(timer)
     }
+  }
+}
+
+/**
+ * The port to serve on. Bound exclusively first, because threads share theirs and would share it with another program
+ * unnoticed, unless the operator wants sharing; and because a free one (0) has to be the same for all.
+ * @throws StartError
+ */
+export async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
+  if (shared && port !== 0) return port
+  const probe = createServer()
+  try {
+    probe.listen({ host, port, exclusive: true })
+    await once(probe, 'listening')
+    return (probe.address() as AddressInfo).port
+  } catch (error) {
+    throw cannotListen('listen.port', host, port, error)
+  } finally {
+    probe.close()
+  }
+}
+
+function cannotListen(field: string, host: string, port: number, error: unknown): StartError {
+  const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+  return new StartError(`${field}: cannot listen on ${host}:${port} (${code})`, code === 'EADDRINUSE')
+}
+
+export async function openAdmin(
+  config: Config,
+  sources: Parameters<typeof startAdmin>[2],
+): Promise<AdminServer> {
+  const { host, port } = config.admin
+  try {
+    return await startAdmin(host, port, sources)
+  } catch (error) {
+    throw cannotListen('admin.port', host, port, error)
   }
 }

@@ -289,7 +289,49 @@ t.test('a bad configuration names the field in one line', async t => {
   }
 })
 
-t.test('a missing file is told by its path', async t => {
+t.test('a bad configuration has one line for each fault', async t => {
+  const yaml = `
+listen: { port: none, host: "\${NOT_THERE}", prot: 1 }
+admin: 9090
+regions: { europe: [eu.test], us: [us.test, EU.test] }
+models: [{ id: a/b, endpoints: [{ provider: x, contextLength: long }, {}] }]
+moderation: {}
+`
+  const environment = { LOG_LEVEL: 'loud', GATEWAY_SERVE_THREADS: '0', GATEWAY_ADMIN_HOST: 'here' }
+  const error = t.throws(() => load(yaml, environment), ConfigError) as ConfigError
+  const fields = error.faults.map(line => line.slice(0, line.indexOf(': ')))
+  t.same(fields.toSorted(), [
+    'GATEWAY_SERVE_THREADS',
+    'LOG_LEVEL',
+    'admin',
+    'listen.host',
+    'listen.port',
+    'listen.prot',
+    'models[0].endpoints[0].contextLength',
+    'models[0].endpoints[1].provider',
+    'moderation.model',
+    'regions.us[1]',
+  ])
+  t.equal(error.message, error.faults.join('\n'))
+})
+
+t.test('a file that cannot be read does not hide faults of the environment', async t => {
+  for (const words of [['--config', '/nowhere/x.yaml'], ['--config']]) {
+    const error = t.throws(() => loadConfig(words, { LOG_LEVEL: 'loud' }), ConfigError) as ConfigError
+    t.equal(error.faults.length, 2)
+    t.match(error.faults[1], /^LOG_LEVEL: /)
+  }
+})
+
+t.test('a file without groups is refused once', async t => {
+  for (const yaml of ['[1, 2]', 'text', '7']) {
+    const error = t.throws(() => load(yaml), ConfigError) as ConfigError
+    t.equal(error.faults.length, 1, yaml)
+    t.match(error.message, /^\(root\): /)
+  }
+})
+
+t.test('the path of a missing file is in the message', async t => {
   t.throws(
     () => loadConfig(['--config', '/nowhere/x.yaml'], {}),
     /\/nowhere\/x\.yaml: cannot be read \(ENOENT\)/,

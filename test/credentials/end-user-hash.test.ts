@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { endUserKey, hashEndUser } from '../../src/credentials/end-user-hash.ts'
-import { deriveKey } from '../../src/credentials/vault-keys.ts'
+import { deriveKey, endUserKey, hashEndUser } from '../../src/credentials/vault-keys.ts'
 
 const vaultKey = (id: string) => ({ id, secret: randomBytes(32) })
 const [old, newer] = [vaultKey('k1'), vaultKey('k2')]

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { startKeyUsageGauge } from '../../src/credentials/key-usage-gauge.ts'
+import { startKeyUsageGauge } from '../../src/credentials/rotation.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { someCredential, someVaultKey } from '../support/credentials.ts'

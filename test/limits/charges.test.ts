@@ -1,5 +1,5 @@
 import t from 'tap'
-import { chargeOf, limitUsageOf } from '../../src/limits/charges.ts'
+import { chargeOf, limitUsageOf } from '../../src/limits/spending.ts'
 
 const sum = { requests: 2, inputTokens: 0n, outputTokens: 0n, cost: 1_100n, byokCost: 100n }
 

@@ -104,7 +104,28 @@ t.test('what names nothing is refused', async t => {
   t.equal((await ask(`/v1/texts/${'a'.repeat(3073)}`))?.status, 400, 'longer than the longest')
   t.equal((await ask('/v1/texts/a/b'))?.status, 404, 'a raw slash separates')
   t.equal((await ask('/v1/texts//'))?.status, 400, 'an empty segment')
-  t.equal((await ask('/v1/texts/'))?.status, 404)
+})
+
+t.test('a trailing slash is no part of the text', async t => {
+  // The interface says that a trailing slash is the same path: this one is the collection.
+  t.same(JSON.parse((await ask('/v1/texts/'))?.body ?? ''), { reached: 'texts' })
+  for (const text of ['a', 'a/b', '/', 'a/', '\\'])
+    t.same(JSON.parse((await ask(`/v1/texts/${encodeURIComponent(text)}/`))?.body ?? ''), { text }, text)
+  t.equal((await ask(`/v1/texts/${'a'.repeat(3072)}/`))?.status, 200, 'the longest')
+  t.equal((await ask(`/v1/texts/${'a'.repeat(3073)}/`))?.status, 400, 'longer than the longest')
+  for (const path of [
+    '/v1/texts/%2E%2E/',
+    '/v1/texts/..%2Fsecret/',
+    '/v1/texts/../',
+    '/v1/texts/a//',
+    '/v1/texts/%2F//',
+    '/v1/texts/%00/',
+    '/v1/names/a%2Fb/',
+    '/v1/names/a%2F/',
+    '/v1/texts%2F/',
+  ]) {
+    t.equal((await ask(path))?.status, 400, path)
+  }
 })
 
 t.test('every other path is as strict as before', async t => {

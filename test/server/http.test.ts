@@ -50,13 +50,26 @@ t.test('routes and methods', async t => {
     for (const base of ['/v1', '/api/v1']) t.equal((await ask('GET', `${base}/things`))?.status, 200)
   })
 
+  t.test('a trailing slash is the same path', async t => {
+    for (const base of ['/v1', '/api/v1']) {
+      t.equal((await ask('GET', `${base}/things/`))?.status, 200)
+      const parts = await ask('GET', `${base}/things/a/b/parts/`)
+      t.same(JSON.parse(parts?.body ?? ''), { owner: 'a', name: 'b' })
+    }
+    t.equal((await exchange(front.port, post('/v1/things/', '{}')))?.status, 200)
+    t.same(JSON.parse((await ask('GET', '/v1/query/?a=/'))?.body ?? ''), [['a', '/']])
+    t.equal((await ask('OPTIONS', '/v1/things/'))?.status, 204)
+    t.equal((await ask('GET', '/v1/things//'))?.status, 400, 'one slash, not two')
+    t.equal((await ask('GET', '/v1/things%2F'))?.status, 400, 'an encoded slash is none')
+  })
+
   t.test('everything else is 404 with the envelope', async t => {
     for (const path of [
       '/',
       '/v1',
       '/v1/',
       '/v1/thing',
-      '/v1/things/',
+      '/v1/thing/',
       '/things',
       '/v2/things',
       '/api/things',

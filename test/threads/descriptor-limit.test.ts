@@ -2,7 +2,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { connectionCap, descriptorLimit } from '../../src/threads/descriptor-limit.ts'
+import { connectionCap, descriptorLimit } from '../../src/threads/operating-system.ts'
 
 t.test('the limit of the process is read where the system tells it', async t => {
   const path = join(mkdtempSync(join(tmpdir(), 'sluice-limits-')), 'limits')

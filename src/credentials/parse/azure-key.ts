@@ -3,8 +3,7 @@
  * and an address for one model. Pure.
  */
 import { isIP } from 'node:net'
-import { KeyFields, keyError, parseKeyJson } from './key-json.ts'
-import { API_KEY, API_KEY_EXPECTED } from './plain-key.ts'
+import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, parseKeyJson } from './key-json.ts'
 
 export interface AzureResource {
   readonly apiKey: string

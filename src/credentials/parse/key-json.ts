@@ -4,6 +4,10 @@
  */
 import { GatewayError } from '../../errors.ts'
 
+/** The characters that a header can carry; no provider's key is nearly this long. */
+export const API_KEY = /^[\x21-\x7e]{1,4096}$/
+export const API_KEY_EXPECTED = 'an API key of 1 to 4096 printable ASCII characters without spaces'
+
 /** `problem` goes to the client. */
 export function keyError(problem: string): GatewayError {
   return new GatewayError('invalid_request', `key: ${problem}`)

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { MetricSnapshot } from '../../src/threads/messages.ts'
-import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
-import { type ScrapedThread, Scraper } from '../../src/threads/scrape.ts'
+import { createProcessMetrics, type ScrapedThread, Scraper } from '../../src/threads/process-metrics.ts'
 import { parseScrape } from '../support/metrics.ts'
 
 /** A thread with metrics of its own, whose answers go the way of real ones. */

@@ -1,8 +1,11 @@
 /**
- * The main thread's end of counting for one serve thread: takes and gives for it, and returns its reservations when it
- * has ended. Defines the messages between the two ends; counter-client.ts is the other end. Main thread.
+ * Counters between threads. They are in the main thread, so that all serve threads count together; `CounterClient` is
+ * the end in a serve thread, `CounterServer` the end in the main thread. Each end sends one message per turn of its
+ * event loop.
  */
+import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
+import { isPending } from '../ready.ts'
 import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
 
 /** Asks for a reservation; `id` names it between the thread and the main thread. */
@@ -37,6 +40,7 @@ export interface CounterReply {
   readonly answers: readonly CounterAnswer[]
 }
 
+/** Counts for one serve thread, and returns its reservations when the thread has ended. Main thread. */
 export class CounterServer {
   readonly #counters: Counters
   readonly #log: Pick<Log, 'fault'>
@@ -77,7 +81,7 @@ export class CounterServer {
       this.#fail(id, error)
       return
     }
-    if (!(exceeded instanceof Promise)) {
+    if (!isPending(exceeded)) {
       this.#finish(id, entries, exceeded)
       return
     }
@@ -126,5 +130,83 @@ export class CounterServer {
     const answers = this.#answers
     this.#answers = []
     if (!this.#closed) this.#reply(answers)
+  }
+}
+
+/** The main thread does little work, so a longer silence is an outage. */
+const ANSWER_MS = 2_000
+
+interface PendingTake {
+  readonly timer: Timer
+  readonly resolve: (exceeded: LimitExceeded | null) => void
+  readonly reject: (error: Error) => void
+}
+
+/** The counters as a serve thread uses them. Serve thread. */
+export class CounterClient implements Counters {
+  readonly #send: (request: CounterRequest) => void
+  readonly #clock: Clock
+  readonly #pending = new Map<number, PendingTake>()
+  /** Ids of reservations by their entries. */
+  readonly #ids = new WeakMap<readonly CounterEntry[], number>()
+  #takes: CounterTake[] = []
+  #gives: CounterGive[] = []
+  #lastId = 0
+
+  constructor(send: (request: CounterRequest) => void, clock: Clock) {
+    this.#send = send
+    this.#clock = clock
+  }
+
+  take(entries: readonly CounterEntry[]): Promise<LimitExceeded | null> {
+    const id = ++this.#lastId
+    this.#ids.set(entries, id)
+    this.#schedule()
+    this.#takes.push({ id, entries })
+    return new Promise((resolve, reject) => {
+      const timer = this.#clock.after(ANSWER_MS, () => {
+        this.#pending.delete(id)
+        // It may still be taken later.
+        this.#give(id, null)
+        reject(new Error('the counters did not answer in time'))
+      })
+      this.#pending.set(id, { timer, resolve, reject })
+    })
+  }
+
+  give(entries: readonly CounterEntry[], used: readonly number[]): void {
+    const id = this.#ids.get(entries)
+    if (id !== undefined) this.#give(id, used)
+  }
+
+  /** Settles takes with the answers of the main thread. */
+  receive(answers: readonly CounterAnswer[]): void {
+    for (const { id, exceeded, failed } of answers) {
+      const pending = this.#pending.get(id)
+      if (pending === undefined) continue
+      this.#pending.delete(id)
+      pending.timer.cancel()
+      if (failed) pending.reject(new Error('the counters could not be read'))
+      else pending.resolve(exceeded)
+    }
+  }
+
+  /** Sends at once, without waiting for the end of the turn; for a thread that ends. */
+  flush(): void {
+    if (this.#takes.length === 0 && this.#gives.length === 0) return
+    const request: CounterRequest = { type: 'count', takes: this.#takes, gives: this.#gives }
+    this.#takes = []
+    this.#gives = []
+    this.#send(request)
+  }
+
+  #give(id: number, used: readonly number[] | null): void {
+    this.#schedule()
+    this.#gives.push({ id, used })
+  }
+
+  /** Call it before something is added. */
+  #schedule(): void {
+    if (this.#takes.length === 0 && this.#gives.length === 0) setImmediate(() => this.flush())
   }
 }

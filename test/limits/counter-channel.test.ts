@@ -1,7 +1,6 @@
 /** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
 import t from 'tap'
-import { CounterClient } from '../../src/limits/counter-client.ts'
-import { type CounterRequest, CounterServer } from '../../src/limits/counter-server.ts'
+import { CounterClient, type CounterRequest, CounterServer } from '../../src/limits/counter-channel.ts'
 import type { CounterEntry, Counters, LimitExceeded } from '../../src/limits/counters.ts'
 import { TestClock } from '../support/test-clock.ts'
 
