@@ -10,8 +10,8 @@ import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway
 import { OutputGuard } from '../../src/gateway/guard/reply.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
+import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { DETECTORS } from '../guards.ts'
 
 const ROUNDS = 9

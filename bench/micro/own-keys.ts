@@ -11,9 +11,9 @@ import { createVault } from '../../src/credentials/vault.ts'
 import { route, type Scope } from '../../src/gateway/routing/route.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import type { CredentialRecord } from '../../src/storage/store.ts'
+import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { credentialOf, sealedRecord } from '../../test/support/own-keys.ts'
 
 const ROUNDS = 15

@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict'
 import { EventSink } from '../../src/api/event-sink.ts'
 import { systemClock } from '../../src/clock.ts'
-import { responsesDialect } from '../../src/dialects/responses.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { FormatName, Quirk } from '../../src/providers/provider.ts'
 import { HttpReply } from '../../src/server/reply.ts'
 import type { ResponseSocket } from '../../src/server/response-socket.ts'
+import { responsesDialect } from '../../test/support/dialects.ts'
 import { scriptedEndpoint, startScripted } from '../../test/support/scripted-attempt.ts'
 
 const EVENTS = 5_000

@@ -3,9 +3,10 @@ import { asksForStream, type Case } from './cases.ts'
 import { bodyText, Client } from './client.ts'
 import { eachOf } from './compare.ts'
 import { API_KEY, modelOf, type ParityGateway } from './gateway.ts'
-import { type Said, saidInChat, saidInResponses, type Told } from './said.ts'
+import { chatStreamFlaws, type Said, saidInChat, saidInResponses, type Told } from './said.ts'
 
-const INPUT = 'Say it again.'
+/** One item in both dialects: without usage of the provider, input is estimated by the length of its items. */
+const MESSAGE = { role: 'user', content: 'Say it again.' }
 
 /** How one kind of client asks and reads. */
 interface DialectReader {
@@ -13,13 +14,16 @@ interface DialectReader {
   readonly path: string
   body(model: string, stream: boolean): unknown
   read(told: Told): Said
+  /** What is wrong with the reply whatever was said; empty: nothing. */
+  flaws(told: Told): readonly string[]
 }
 
 const RESPONSES: DialectReader = {
   name: 'responses',
   path: '/responses',
-  body: (model, stream) => ({ model, stream, input: INPUT }),
+  body: (model, stream) => ({ model, stream, input: [{ type: 'message', ...MESSAGE }] }),
   read: saidInResponses,
+  flaws: () => [],
 }
 
 /** Each is compared with Responses. */
@@ -27,8 +31,9 @@ const OTHERS: readonly DialectReader[] = [
   {
     name: 'chat-completions',
     path: '/chat/completions',
-    body: (model, stream) => ({ model, stream, messages: [{ role: 'user', content: INPUT }] }),
+    body: (model, stream) => ({ model, stream, messages: [MESSAGE] }),
     read: saidInChat,
+    flaws: chatStreamFlaws,
   },
 ]
 
@@ -71,7 +76,8 @@ export async function compareDialects(
       async one => {
         const expected = RESPONSES.read(await ask(RESPONSES, one))
         for (const dialect of OTHERS) {
-          const differences = unlike(expected, dialect.read(await ask(dialect, one)))
+          const told = await ask(dialect, one)
+          const differences = [...unlike(expected, dialect.read(told)), ...dialect.flaws(told)]
           results.push({ case: one, dialect: dialect.name, differences })
         }
       },

@@ -1,6 +1,6 @@
 /**
- * Reads what a model said out of a reply in a client's dialect, in words that all dialects share: text, refusal, tool
- * calls, usage, finish, error. Knows the public shapes only. Pure.
+ * Reads what a model said out of a reply in a client's dialect, in words that all dialects share: text, reasoning,
+ * refusal, tool calls, usage, finish, error. Knows the public shapes only. Pure.
  */
 
 export interface SaidCall {
@@ -11,6 +11,8 @@ export interface SaidCall {
 
 export interface Said {
   readonly text: string
+  /** Raw thinking and summaries; a blank line between two pieces. */
+  readonly reasoning: string
   readonly refusal: string
   readonly calls: readonly SaidCall[]
   /** Input, output and total tokens; null: not told. */
@@ -30,7 +32,15 @@ export interface Told {
 
 type Fields = Readonly<Record<string, unknown>>
 
-const NOTHING: Said = { text: '', refusal: '', calls: [], usage: null, finish: 'none', error: null }
+const NOTHING: Said = {
+  text: '',
+  reasoning: '',
+  refusal: '',
+  calls: [],
+  usage: null,
+  finish: 'none',
+  error: null,
+}
 
 /** @throws SyntaxError when a frame or body is no JSON */
 export function saidInResponses(told: Told): Said {
@@ -49,6 +59,9 @@ export function saidInResponses(told: Told): Said {
 function saidInResponse(response: Fields): Said {
   const output = list(response['output'])
   const parts = output.filter(item => item['type'] === 'message').flatMap(item => list(item['content']))
+  const thoughts = output
+    .filter(item => item['type'] === 'reasoning')
+    .flatMap(item => [...list(item['content']), ...list(item['summary'])].map(part => text(part['text'])))
   const calls = output.flatMap(item => {
     if (item['type'] === 'function_call') return [{ name: text(item['name']), text: text(item['arguments']) }]
     if (item['type'] === 'custom_tool_call') return [{ name: text(item['name']), text: text(item['input']) }]
@@ -59,6 +72,7 @@ function saidInResponse(response: Fields): Said {
   const error = response['error'] == null ? null : text(fields(response['error'])['message'])
   return {
     text: parts.map(part => text(part['text'])).join(''),
+    reasoning: thoughts.filter(thought => thought !== '').join('\n\n'),
     refusal: parts.map(part => text(part['refusal'])).join(''),
     calls,
     usage: usage === null ? null : tokens(usage, 'input_tokens', 'output_tokens'),
@@ -95,6 +109,7 @@ export function saidInChat(told: Told): Said {
     const more = saidInChoice(chunk, choice, 'delta')
     said = {
       text: said.text + more.text,
+      reasoning: said.reasoning + more.reasoning,
       refusal: said.refusal + more.refusal,
       calls,
       usage: more.usage ?? said.usage,
@@ -105,12 +120,39 @@ export function saidInChat(told: Told): Said {
   return said
 }
 
+/** What is wrong with the order or the common fields of a chat stream; empty: nothing. */
+export function chatStreamFlaws(told: Told): readonly string[] {
+  if (!told.streamed || isFailure(told)) return []
+  const chunks = framesOf(told.body)
+  const flaws: string[] = []
+  for (const name of ['id', 'model', 'created', 'object']) {
+    if (new Set(chunks.map(chunk => chunk[name])).size !== 1)
+      flaws.push(`${name} is not the same in all chunks`)
+  }
+  const choices = chunks.flatMap(chunk => list(chunk['choices']))
+  const finishes = choices.filter(choice => choice['finish_reason'] != null)
+  if (finishes.length !== 1 || finishes[0] !== choices.at(-1))
+    flaws.push('the last choice has no sole finish')
+  if (finishes.some(choice => !('native_finish_reason' in choice))) flaws.push('the native finish is missing')
+  const roles = choices.map(choice => fields(choice['delta'])['role'])
+  if (roles[0] !== 'assistant' || roles.slice(1).some(role => role !== undefined))
+    flaws.push('the role is not in the first delta alone')
+  const failed = chunks.some(chunk => chunk['error'] != null)
+  const counted = chunks.filter(chunk => chunk['usage'] != null)
+  const apart = counted.every(chunk => chunk === chunks.at(-1) && list(chunk['choices']).length === 0)
+  if (!apart || counted.length > 1 || (counted.length === 0 && !failed))
+    flaws.push('usage does not stand in one last chunk without choices')
+  if (!/\n\n+data: \[DONE\]\n+$/.test(told.body)) flaws.push('the stream does not end with [DONE]')
+  return flaws
+}
+
 /** @param where the choice's field that holds what was said */
 function saidInChoice(whole: Fields, choice: Fields, where: 'message' | 'delta'): Said {
   const said = fields(choice[where])
   const usage = whole['usage'] == null ? null : fields(whole['usage'])
   return {
     text: text(said['content']),
+    reasoning: text(said['reasoning']),
     refusal: text(said['refusal']),
     calls: list(said['tool_calls']).map(callOf),
     usage: usage === null ? null : tokens(usage, 'prompt_tokens', 'completion_tokens'),

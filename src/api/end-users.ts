@@ -1,8 +1,8 @@
 /** /end-users: tracking strings of the caller's own, registered per organization. They never decide on inference. */
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/end-users.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/management.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { flagParameter, pageOf, parameter, refused } from './paging.ts'

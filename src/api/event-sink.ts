@@ -8,8 +8,8 @@ import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Sink } from '../gateway/answer/sink.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import type { DialectName } from '../protocol/dialect-name.ts'
 import type { StreamEvent } from '../protocol/events.ts'
+import type { DialectName } from '../protocol/request.ts'
 import type { Reply } from './operation.ts'
 
 export interface StreamSettings {

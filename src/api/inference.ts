@@ -64,6 +64,7 @@ function failureDetails(call: ClientRequest, outcome: Extract<Outcome, { answere
     id: call.id,
     metadata: call.withMetadata ? outcome.metadata : null,
     usage: outcome.charged?.usage ?? null,
+    request: call.request,
   }
 }
 

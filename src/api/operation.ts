@@ -42,7 +42,7 @@ export interface RawBody {
 }
 
 /** What goes beside an error, where it is known. */
-export type FailureContext = Pick<FailureDetails, 'metadata' | 'usage'>
+export type FailureContext = Pick<FailureDetails, 'metadata' | 'usage' | 'request'>
 
 /** The answer to one request: one document, or a stream. Does nothing once the client has gone. */
 export interface Reply {

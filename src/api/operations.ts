@@ -4,11 +4,12 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Vault } from '../credentials/vault.ts'
-import { chatCompletions } from '../dialects/chat-completions.ts'
+import { createChatCompletions } from '../dialects/chat-completions.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { responsesDialect } from '../dialects/responses.ts'
+import { createResponsesDialect } from '../dialects/responses.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import type { Offered } from '../protocol/request-parser.ts'
 import type { Store } from '../storage/store.ts'
 import { addCredits, listActivity, showCredits } from './account.ts'
 import {
@@ -76,6 +77,7 @@ export interface OperationDeps extends InferenceDeps, GenerationDeps {
   /** Display name of a provider; null when the catalogue has it no more. */
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem
+  readonly offered: Offered
 }
 
 /** What a row begins with: a method, a blank and a path below `/v1`. */
@@ -86,10 +88,12 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
   return [...inferenceRows(deps), ...readingRows(withUsage), ...accountRows(withUsage), ...ruleRows(deps)]
 }
 
-function inferenceRows(deps: InferenceDeps): Operation[] {
+function inferenceRows(deps: OperationDeps): Operation[] {
+  const responses = createResponsesDialect(deps.offered)
+  const chat = createChatCompletions(deps.offered)
   return [
-    inference('/responses', 'createResponse', 'Create a response', responsesDialect, deps),
-    inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chatCompletions, deps),
+    inference('/responses', 'createResponse', 'Create a response', responses, deps),
+    inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
   ]
 }
 

@@ -2,17 +2,20 @@
  * The dialect of POST /chat/completions: messages in, one choice out. Pure.
  * A body becomes a request in the Responses vocabulary; its events and its response become chunks and a completion.
  */
+import type { Offered } from '../protocol/request-parser.ts'
 import { excludesReasoning } from './chat-completions/answer.ts'
 import { chatBody } from './chat-completions/body.ts'
 import { chatFailure } from './chat-completions/failure.ts'
 import { ChatFrames } from './chat-completions/frames.ts'
-import { parseChat } from './chat-completions/parse.ts'
+import { createChatParser } from './chat-completions/parse.ts'
 import type { Dialect } from './dialect.ts'
 
-export const chatCompletions: Dialect = {
-  name: 'chat-completions',
-  parse: parseChat,
-  frames: request => new ChatFrames(request),
-  body: (response, request) => chatBody(response, !excludesReasoning(request)),
-  failure: chatFailure,
+export function createChatCompletions(offered: Offered): Dialect {
+  return {
+    name: 'chat-completions',
+    parse: createChatParser(offered),
+    frames: request => new ChatFrames(request),
+    body: (response, request) => chatBody(response, !excludesReasoning(request)),
+    failure: chatFailure,
+  }
 }

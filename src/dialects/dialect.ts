@@ -3,9 +3,8 @@
  * and writes whole replies and errors. Pure: no I/O, no clock. It sees protocol types only.
  */
 import type { GatewayError } from '../errors.ts'
-import type { DialectName } from '../protocol/dialect-name.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 
 /** What goes beside an error, where it is known. */
@@ -16,6 +15,8 @@ export interface FailureDetails {
   readonly metadata: GatewayMetadata | null
   /** Usage of model calls that count although nothing of them is delivered; null: none. */
   readonly usage: ResponseUsage | null
+  /** What `parse` returned; null where the body was refused, whose error names its fields already. */
+  readonly request: ResponsesRequest | null
 }
 
 /** Writes the frames of one streamed answer; keeps its state, never shared. */

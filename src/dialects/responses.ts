@@ -6,18 +6,20 @@
 import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { type ErrorEnvelope, errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { parseResponsesRequest } from '../protocol/request.ts'
+import { createRequestParser, type Offered } from '../protocol/request-parser.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
 
 const DONE = 'data: [DONE]\n\n'
 
-export const responsesDialect: Dialect = {
-  name: 'responses',
-  parse: parseResponsesRequest,
-  frames: () => new ResponsesFrames(),
-  body: shown,
-  failure,
+export function createResponsesDialect(offered: Offered): Dialect {
+  return {
+    name: 'responses',
+    parse: createRequestParser(offered),
+    frames: () => new ResponsesFrames(),
+    body: shown,
+    failure,
+  }
 }
 
 /** The gateway's own envelope; usage and the id it belongs to go along where calls count that delivered nothing. */

@@ -12,7 +12,7 @@ import type { FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { SseParser } from '../upstream/sse.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
+import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
 import type { CallFigures } from './accounting/account.ts'
 import type { Answer } from './answer/answer.ts'
@@ -23,7 +23,7 @@ import { type ProviderRequestDeps, secretsOf, upstreamRequest, wireRequest } fro
 import { ERROR_MAX_BYTES, frameLimit, JSON_MAX_BYTES, replyKind } from './reply-kind.ts'
 
 export interface AttemptDeps extends ProviderRequestDeps {
-  readonly client: UpstreamClient
+  readonly client: Transport
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
   readonly log: Log

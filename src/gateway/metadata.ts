@@ -1,6 +1,6 @@
 /** The `gateway_metadata` object: how an exchange was routed. Pure. */
 
-import { shownTimes } from '../metrics/stages.ts'
+import { roundedTimes } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -30,6 +30,6 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
       })),
     },
     ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
-    timings_ms: shownTimes(exchange.watch),
+    timings_ms: roundedTimes(exchange.watch),
   }
 }

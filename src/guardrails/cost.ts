@@ -69,7 +69,7 @@ interface PatternCost {
 }
 
 /** The cost of one rule set. Make it once for each. */
-export class Cost {
+export class ScanCost {
   readonly #nanosPerChar: number
   readonly #patterns: readonly PatternCost[]
   readonly #places: number

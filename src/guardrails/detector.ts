@@ -1,6 +1,56 @@
-/** The contract of detectors, and the sweep of their shapes over a text. Pure. */
-import type { BuiltinSlug } from '../protocol/guardrails.ts'
-import type { Action } from './rule.ts'
+/**
+ * Rules, findings and detectors: the contract of this room, and the sweep of a detector's shapes over a text. Pure.
+ * Rules and findings are plain data, which can be sent to worker threads.
+ */
+import type { BuiltinSlug, FilterAction, ScanScope } from '../protocol/guardrails.ts'
+
+export type Action = FilterAction
+/** The author of a text: the user, or anyone else (system, model, tool). */
+export type Author = 'user' | 'other'
+
+export interface BuiltinRule {
+  readonly slug: BuiltinSlug
+  readonly action: Action
+  /** `user_only`: the rule applies only to texts of the user. */
+  readonly scope: ScanScope
+}
+
+export interface CustomRule {
+  /** RE2 syntax, at most 100,000 characters. */
+  readonly pattern: string
+  readonly action: Action
+  /** Its replacement in redacted text and its name in records; null: `[REDACTED]` and `custom`. */
+  readonly label: string | null
+}
+
+/** The rules of one scanner. */
+export interface RuleSet {
+  readonly builtins: readonly BuiltinRule[]
+  readonly custom: readonly CustomRule[]
+}
+
+export interface Finding {
+  readonly detector: BuiltinSlug | 'custom'
+  /** Name or label of the pattern that matched; never matched text. */
+  readonly pattern: string
+  readonly action: Action
+  /** UTF-16 units from the start of the text; `end` is the first one after. */
+  readonly start: number
+  readonly end: number
+  /** Its replacement in redacted text. */
+  readonly replacement: string
+  /** The number of its rule: first `builtins`, then `custom`. Policies find the guardrail by it. */
+  readonly rule: number
+}
+
+export const NO_RULES: RuleSet = { builtins: [], custom: [] }
+
+const SEVERITY: Readonly<Record<Action, number>> = { flag: 1, redact: 2, block: 3 }
+
+/** True if `action` is stricter than `than`: block, then redact, then flag. */
+export function isStricter(action: Action, than: Action): boolean {
+  return SEVERITY[action] > SEVERITY[than]
+}
 
 export interface Hit {
   readonly start: number
@@ -98,4 +148,19 @@ export function shapeOf(
       }
     },
   }
+}
+
+/** The text before `start`, at most `reach` units (bounded by CONTEXT_CHARS of detector.ts), in lower case. */
+export function before(text: string, start: number, reach: number): string {
+  return text.slice(Math.max(0, start - reach), start).toLowerCase()
+}
+
+/** The names of numbers that are no personal data. */
+const NUMBERED =
+  /(?:order|invoice|inv|ticket|tracking|ref|reference|case|sku|isbn|issn|part|serial|model|batch|lot|version|build|commit|item|product|article|bestellung|rechnung|auftrag|commande|facture|pedido|factura|ordine)(?:\s?(?:nummer|number|no|nr|num|id|n°|nº))?[.:]?\s?[#:]?\s?$/
+
+/** True if the text before `start` names an order, a part, a version or the like. */
+export function isNumbered(text: string, start: number): boolean {
+  const said = before(text, start, 32)
+  return said.endsWith('#') || NUMBERED.test(said)
 }

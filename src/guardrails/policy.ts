@@ -2,7 +2,7 @@
  * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule comes from. Pure.
  * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
-import type { BuiltinSlug, DataRegion, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
+import type { AllowedRegion, BuiltinSlug, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
 import {
   type BuiltinRule,
   type CustomRule,
@@ -14,7 +14,7 @@ import {
 
 /** The scopes in which a guardrail applies, from the broadest to the narrowest. */
 export const SCOPES = ['account', 'workspace', 'member', 'api-key'] as const
-export type Scope = (typeof SCOPES)[number]
+export type PolicyScope = (typeof SCOPES)[number]
 
 export const ZDR_GROUPS = ['anthropic', 'openai', 'google', 'xai', 'other'] as const
 export type ZdrGroup = (typeof ZDR_GROUPS)[number]
@@ -26,7 +26,7 @@ interface Filter {
 }
 
 /** The fields of a guardrail that are merged. Records of the store have this form; null rules nothing. */
-export interface GuardrailRules {
+export interface PolicyGuardrail {
   readonly id: string
   readonly name: string
   readonly allowedModels: readonly string[] | null
@@ -37,7 +37,7 @@ export interface GuardrailRules {
   readonly enableFreeModelTraining: boolean | null
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
-  readonly allowedDataRegions: readonly DataRegion[] | null
+  readonly allowedDataRegions: readonly AllowedRegion[] | null
   readonly contentFilterBuiltins: readonly Filter[]
   readonly contentFilters: readonly CustomRule[]
   readonly output: {
@@ -50,8 +50,8 @@ export interface GuardrailRules {
 }
 
 export interface Applied {
-  readonly scope: Scope
-  readonly guardrail: GuardrailRules
+  readonly scope: PolicyScope
+  readonly guardrail: PolicyGuardrail
 }
 
 /** Restrictions on requests, apart from their content. Null: no restriction; an empty list allows nothing. */
@@ -61,7 +61,7 @@ export interface PolicyRestrictions {
   readonly allowedProviders: readonly string[] | null
   readonly ignoredProviders: readonly string[]
   readonly zdr: Readonly<Record<ZdrGroup, boolean>>
-  readonly regions: readonly DataRegion[] | null
+  readonly regions: readonly AllowedRegion[] | null
   /** False if any guardrail forbids it; null: no guardrail has a rule. */
   readonly freeModelTraining: boolean | null
   readonly freeModelPublication: boolean | null
@@ -69,16 +69,16 @@ export interface PolicyRestrictions {
 }
 
 /** The guardrail that a rule comes from. */
-export interface Source {
+export interface SourceGuardrail {
   readonly id: string
   readonly name: string
-  readonly scope: Scope
+  readonly scope: PolicyScope
 }
 
 /** Rules of several guardrails; `sources[finding.rule]` is the guardrail of a finding. */
 export interface SourcedRules {
   readonly rules: RuleSet
-  readonly sources: readonly Source[]
+  readonly sources: readonly SourceGuardrail[]
 }
 
 export interface Policy {
@@ -117,15 +117,15 @@ export function mergeGuardrails(applied: readonly Applied[]): Policy {
   }
 }
 
-const hasContentRules = ({ contentFilterBuiltins, contentFilters, output }: GuardrailRules): boolean =>
+const hasContentRules = ({ contentFilterBuiltins, contentFilters, output }: PolicyGuardrail): boolean =>
   contentFilterBuiltins.length > 0 || contentFilters.length > 0 || output !== null
 
 /** The guardrail of a finding; undefined only for findings of other rules. */
-export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): Source | undefined {
+export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): SourceGuardrail | undefined {
   return rules.sources[rule]
 }
 
-function mergeRestrictions(all: readonly GuardrailRules[]): PolicyRestrictions {
+function mergeRestrictions(all: readonly PolicyGuardrail[]): PolicyRestrictions {
   const zdr = (group: ZdrGroup): boolean => all.some(({ enforceZdr }) => enforceZdr[group] === true)
   return {
     allowedModels: intersection(
@@ -183,8 +183,8 @@ function narrowest(values: readonly (boolean | null)[]): boolean | null {
 }
 
 interface Side {
-  readonly scope: Scope
-  readonly guardrail: GuardrailRules
+  readonly scope: PolicyScope
+  readonly guardrail: PolicyGuardrail
   readonly side: {
     readonly contentFilterBuiltins: readonly Filter[]
     readonly contentFilters: readonly CustomRule[]
@@ -193,10 +193,10 @@ interface Side {
 
 /** Of equal rules, keeps the strictest; of equally strict ones, that of the broadest guardrail. */
 function mergeRules(sides: readonly Side[]): SourcedRules {
-  const builtins: { rule: BuiltinRule; source: Source }[] = []
-  const custom: { rule: CustomRule; source: Source }[] = []
+  const builtins: { rule: BuiltinRule; source: SourceGuardrail }[] = []
+  const custom: { rule: CustomRule; source: SourceGuardrail }[] = []
   for (const { scope, guardrail, side } of sides) {
-    const source: Source = { id: guardrail.id, name: guardrail.name, scope }
+    const source: SourceGuardrail = { id: guardrail.id, name: guardrail.name, scope }
     for (const { slug, action, scanScope } of side.contentFilterBuiltins) {
       builtins.push({ rule: { slug, action, scope: scanScope }, source })
     }
@@ -224,9 +224,9 @@ const builtinKey = ({ slug, scope }: BuiltinRule): string => `${slug} ${scope}`
 
 /** Drops every rule that another one covers; of two that cover each other, keeps the first. */
 function withoutWeaker<Rule>(
-  all: readonly { readonly rule: Rule; readonly source: Source }[],
+  all: readonly { readonly rule: Rule; readonly source: SourceGuardrail }[],
   covers: (kept: Rule, rule: Rule) => boolean,
-): { readonly rule: Rule; readonly source: Source }[] {
+): { readonly rule: Rule; readonly source: SourceGuardrail }[] {
   return all.filter(({ rule }, index) =>
     all.every(
       (other, at) => at === index || !covers(other.rule, rule) || (covers(rule, other.rule) && index < at),

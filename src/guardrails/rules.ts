@@ -5,15 +5,13 @@
  */
 import { GatewayError } from '../errors.ts'
 import { BUILTIN_LABELS } from '../protocol/guardrails.ts'
-import { compilePatterns } from './custom.ts'
-import type { Lane } from './detector.ts'
+import { compilePatterns, patternProblem } from './custom.ts'
+import { type Action, type Finding, isStricter, type Lane, type RuleSet } from './detector.ts'
 import { DETECTORS } from './detectors/table.ts'
-import { patternProblem } from './pattern-problem.ts'
-import { type Action, type Finding, isStricter, type RuleSet } from './rule.ts'
 import { Scanner } from './scanner.ts'
 
-export type { Action, Author, BuiltinRule, CustomRule, Finding, RuleSet } from './rule.ts'
-export { isStricter, NO_RULES } from './rule.ts'
+export type { Action, Author, BuiltinRule, CustomRule, Finding, RuleSet } from './detector.ts'
+export { isStricter, NO_RULES } from './detector.ts'
 export type { Scanner } from './scanner.ts'
 
 const INVALID_PATTERN_CODE = 'invalid_regex_pattern'

@@ -1,8 +1,7 @@
 /** Finds what compiled rules name in a text, as a whole or in windows. Hot path for short texts. Pure. */
 
 import type { CustomPatterns } from './custom.ts'
-import { type Detect, type Lane, type Shape, sweep } from './detector.ts'
-import type { Author, Finding } from './rule.ts'
+import { type Author, type Detect, type Finding, type Lane, type Shape, sweep } from './detector.ts'
 
 /** The state of each lane between two windows of a text: the end of its last hit, and an open hit that may go on. */
 export interface Progress {

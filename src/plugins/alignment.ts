@@ -2,31 +2,23 @@
  * Alignment: a second model judges each message of the first against the caller's rules. `enforce` withholds a message
  * that breaks a rule, asks for another one, and finally refuses; `audit` delivers everything and reports.
  */
-import type { Clock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import type { Ask, Exchange, Turn } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../protocol/limits.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'
-import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import { TaskError } from '../tasks/task.ts'
 import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
 import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
-import type { ActivePlugin, Inspect, Plugin, PluginReport, PolicyAgainst, Verdict } from './plugin.ts'
+import type { ActivePlugin, Inspect, Plugin, PluginDeps, PluginReport, Verdict } from './plugin.ts'
 
-export interface AlignmentParts {
-  readonly ask: Ask
-  readonly clock: Clock
+export interface AlignmentDeps extends Pick<PluginDeps, 'ask' | 'clock' | 'policyAgainst'> {
+  readonly config: Pick<Config, 'alignment'>
   readonly metrics: Pick<Metrics, 'alignmentOutcomes'>
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
-  /** Null: no evaluator is configured. */
-  readonly evaluator: { readonly model: string } | null
-  /** Ids of workspaces under HIPAA, whose messages must not go to an evaluator. */
-  readonly hipaaWorkspaces: readonly string[]
-  readonly policyAgainst: PolicyAgainst
-  /** Limit for the judgement of one message. */
-  readonly timeoutMs: number
 }
 
 type Settings = Extract<PluginSettings, { id: 'alignment' }>
@@ -38,10 +30,10 @@ type Judgement =
 /** An answer up to this length takes about ten microseconds. */
 const SMALL_ANSWER_CHARS = 2_048
 
-export function createAlignment(parts: AlignmentParts): Plugin<'alignment'> {
+export function createAlignment(deps: AlignmentDeps): Plugin<'alignment'> {
   return {
     id: 'alignment',
-    activate: settings => (settings === null ? null : new ActiveAlignment(parts, settings)),
+    activate: settings => (settings === null ? null : new ActiveAlignment(deps, settings)),
   }
 }
 
@@ -50,7 +42,7 @@ class ActiveAlignment implements ActivePlugin {
   readonly skipsRescan = true
   readonly holds: boolean
   readonly maxCalls: number
-  readonly #parts: AlignmentParts
+  readonly #deps: AlignmentDeps
   readonly #settings: Settings
   readonly #mode: 'enforce' | 'audit'
   readonly #threshold: number
@@ -61,8 +53,8 @@ class ActiveAlignment implements ActivePlugin {
   /** Retries left for the current message; each new message starts with all of them. */
   #retriesLeft: number
 
-  constructor(parts: AlignmentParts, settings: Settings) {
-    this.#parts = parts
+  constructor(deps: AlignmentDeps, settings: Settings) {
+    this.#deps = deps
     this.#settings = settings
     this.#mode = settings.mode ?? 'enforce'
     this.#threshold = settings.threshold ?? ALIGNMENT_THRESHOLD_DEFAULT
@@ -79,10 +71,10 @@ class ActiveAlignment implements ActivePlugin {
 
   async prepare(exchange: Exchange, inspect: Inspect): Promise<void> {
     const { workspaceId } = exchange.caller
-    if (workspaceId !== null && this.#parts.hipaaWorkspaces.includes(workspaceId)) {
+    if (workspaceId !== null && this.#deps.config.alignment.hipaaWorkspaces.includes(workspaceId)) {
       throw new GatewayError('permission_denied', 'Alignment plugin: not available to HIPAA workspaces')
     }
-    const obstacle = await obstacleTo(exchange, this.#parts)
+    const obstacle = await obstacleTo(exchange, this.#deps)
     if (obstacle !== null) {
       throw new GatewayError(
         'invalid_request',
@@ -108,7 +100,7 @@ class ActiveAlignment implements ActivePlugin {
     const judgement = await this.#judgement(turn, exchange)
     const call = this.#callOf(turn.number, judgement)
     this.#report.calls.push(call)
-    this.#parts.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
+    this.#deps.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
     if (!this.holds) return { kind: 'pass' }
     if (call.outcome === 'unavailable' || 'reason' in judgement) {
       return this.#refuse('service_unavailable', `the reply could not be evaluated: ${reasonOf(call)}`, turn)
@@ -147,7 +139,8 @@ class ActiveAlignment implements ActivePlugin {
   }
 
   async #judgement({ output }: Turn, exchange: Exchange): Promise<Judgement> {
-    const { ask, clock, evaluator, tasks, timeoutMs } = this.#parts
+    const { ask, clock, tasks, config } = this.#deps
+    const { evaluator, timeoutMs } = config.alignment
     const rules = this.#rules
     const extract = extractMessage(output)
     if (extract === null || evaluator === null) return { reason: 'cut' }
@@ -194,8 +187,9 @@ async function inspected(rules: readonly string[], inspect: Inspect): Promise<re
 /** The reason why a request cannot be evaluated; null if it can. */
 async function obstacleTo(
   { request, caller, dataRegion, zeroRetention }: Exchange,
-  { evaluator, policyAgainst }: AlignmentParts,
+  { config, policyAgainst }: AlignmentDeps,
 ): Promise<string | null> {
+  const { evaluator } = config.alignment
   if (evaluator === null) return 'not_admitted'
   if (zeroRetention || request.provider?.zdr === true) return 'zero_data_retention'
   if (dataRegion !== null) return 'regional_host'

@@ -13,17 +13,11 @@ import {
   textsOf,
   withDocuments,
 } from './file-parts.ts'
-import { FileReader, type FileReaderParts, type ReadingEngine, unreadable } from './file-reader.ts'
-import type { ActivePlugin, Plugin, PluginReport, PolicyAgainst } from './plugin.ts'
+import { FileReader, type FileReaderDeps, type ReadingEngine, unreadable } from './file-reader.ts'
+import type { ActivePlugin, ModelFacts, Plugin, PluginDeps, PluginReport } from './plugin.ts'
 
-export interface FileParserParts extends FileReaderParts {
-  /** True if the model takes files. */
-  readonly takesFiles: (modelId: string) => boolean
-  /** True if the model takes images, also those of a document. */
-  readonly takesImages: (modelId: string) => boolean
-  /** True if the format can pass a file by its URL. */
-  readonly filesByLink: (format: Endpoint['format']) => boolean
-  readonly policyAgainst: PolicyAgainst
+export interface FileParserDeps extends FileReaderDeps, Pick<PluginDeps, 'filesByLink' | 'policyAgainst'> {
+  readonly modelFacts: Pick<ModelFacts, 'takesFiles' | 'takesImages'>
 }
 
 type Settings = Extract<PluginSettings, { id: 'file-parser' }>
@@ -34,21 +28,21 @@ const FILES_MAX = 16
 /** For all documents of a request together: more than any model reads. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
 
-export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> {
+export function createFileParser(deps: FileParserDeps): Plugin<'file-parser'> {
   return {
     id: 'file-parser',
-    activate: settings => (settings === null ? null : new ActiveFileParser(parts, settings)),
+    activate: settings => (settings === null ? null : new ActiveFileParser(deps, settings)),
   }
 }
 
 class ActiveFileParser implements ActivePlugin {
   readonly id = 'file-parser'
-  readonly #parts: FileParserParts
+  readonly #deps: FileParserDeps
   readonly #engine: 'native' | ReadingEngine | null
   #reader: FileReader | null = null
 
-  constructor(parts: FileParserParts, settings: Settings) {
-    this.#parts = parts
+  constructor(deps: FileParserDeps, settings: Settings) {
+    this.#deps = deps
     const engine = settings.pdf?.engine ?? null
     this.#engine = engine === 'cloudflare-ai' ? 'pdf-text' : engine
   }
@@ -62,10 +56,10 @@ class ActiveFileParser implements ActivePlugin {
     const { request } = exchange
     if (this.#engine === 'mistral-ocr') {
       const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
-      if (this.#parts.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
+      if (this.#deps.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
       if (staysHere(exchange))
         throw unreadable(field, 'mistral-ocr: the data of this request must not go to another provider')
-      const rule = await this.#parts.policyAgainst(exchange.caller, 'ocr')
+      const rule = await this.#deps.policyAgainst(exchange.caller, 'ocr')
       if (rule !== null) {
         throw unreadable(
           field,
@@ -80,13 +74,13 @@ class ActiveFileParser implements ActivePlugin {
   async fitTo(exchange: Exchange, endpoint: Endpoint): Promise<void> {
     const engine = await this.#engineFor(exchange, endpoint)
     const documents = documentsOf(exchange.request)
-    this.#reader ??= new FileReader(this.#parts, exchange)
+    this.#reader ??= new FileReader(this.#deps, exchange)
     const reader = this.#reader
     if (engine === 'native') {
       await this.#pass(documents, exchange, endpoint, reader)
       return
     }
-    const takesImages = this.#parts.takesImages(endpoint.modelId)
+    const takesImages = this.#deps.modelFacts.takesImages(endpoint.modelId)
     const contents = new Map<string, ReadContent>()
     let chars = 0
     for (const document of documents) {
@@ -102,9 +96,9 @@ class ActiveFileParser implements ActivePlugin {
   }
 
   async #engineFor(exchange: Exchange, { modelId }: Endpoint): Promise<'native' | ReadingEngine> {
-    const { takesFiles, ocr, policyAgainst } = this.#parts
+    const { modelFacts, ocr, policyAgainst } = this.#deps
     if (this.#engine !== null) return this.#engine
-    if (takesFiles(modelId)) return 'native'
+    if (modelFacts.takesFiles(modelId)) return 'native'
     if (ocr === null || staysHere(exchange)) return 'pdf-text'
     return (await policyAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
   }
@@ -117,7 +111,7 @@ class ActiveFileParser implements ActivePlugin {
     reader: FileReader,
   ): Promise<void> {
     const inlined = new Map<string, string>()
-    if (!this.#parts.filesByLink(format) && this.#parts.fetchPage !== null) {
+    if (!this.#deps.filesByLink(format) && this.#deps.fetchPage !== null) {
       for (const document of documents)
         if (document.source.kind === 'link') inlined.set(document.source.text, await reader.inlined(document))
     }

@@ -6,10 +6,9 @@ import { createHash } from 'node:crypto'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
-import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
-import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
-import type { Ocr } from '../upstream/ocr.ts'
+import { TaskError } from '../tasks/task.ts'
+import { PageError } from '../upstream/fetch-page.ts'
 import {
   bytesOf,
   type FoundDocument,
@@ -18,13 +17,10 @@ import {
   pdfDataUrl,
   type ReadContent,
 } from './file-parts.ts'
+import type { PluginDeps } from './plugin.ts'
 
-export interface FileReaderParts {
+export interface FileReaderDeps extends Pick<PluginDeps, 'fetchPage' | 'ocr'> {
   readonly tasks: Pick<GatewayTasks, 'run'>
-  /** Null: links are disabled. */
-  readonly fetchPage: FetchPage | null
-  /** Null: no OCR provider is configured. */
-  readonly ocr: Ocr | null
 }
 
 export type ReadingEngine = 'pdf-text' | 'mistral-ocr'
@@ -40,7 +36,7 @@ const PAGES_MAX = 2_000
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
 export class FileReader {
-  readonly #parts: FileReaderParts
+  readonly #deps: FileReaderDeps
   readonly #exchange: Exchange
   /** Contents by the hash of the document. */
   readonly #known: Map<string, ReadContent>
@@ -50,8 +46,8 @@ export class FileReader {
   #linkedBytes = 0
   readonly #parsed: ParsedFileAnnotation[] = []
 
-  constructor(parts: FileReaderParts, exchange: Exchange) {
-    this.#parts = parts
+  constructor(deps: FileReaderDeps, exchange: Exchange) {
+    this.#deps = deps
     this.#exchange = exchange
     this.#known = new Map(knownContents(exchange.request))
   }
@@ -98,7 +94,7 @@ export class FileReader {
   }
 
   async #fetch({ path, source }: FoundDocument): Promise<Uint8Array> {
-    const { fetchPage } = this.#parts
+    const { fetchPage } = this.#deps
     if (fetchPage === null) throw unreadable(path, 'links are disabled; send file_data')
     try {
       const { bytes } = await fetchPage(source.text, { types: PDF_TYPES, signal: this.#exchange.signal })
@@ -116,7 +112,7 @@ export class FileReader {
   async #parse(bytes: Uint8Array, path: string) {
     const { signal } = this.#exchange
     try {
-      const { pages } = await this.#parts.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
+      const { pages } = await this.#deps.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
       return { pages: pages.length, content: pages.filter(page => page !== '').map(textContent) }
     } catch (thrown) {
       signal.throwIfAborted()
@@ -129,7 +125,7 @@ export class FileReader {
   }
 
   async #recognize(bytes: Uint8Array, path: string) {
-    const { ocr } = this.#parts
+    const { ocr } = this.#deps
     if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
     if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw unreadable(path, 'the document is larger than 50 MiB')
     if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')

@@ -3,18 +3,16 @@
  * input that cannot be checked: a caller that asks for moderation does not want to go without. The service pays for it,
  * so it runs only for requests within the limits of their caller.
  */
+import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import type { Ask, Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import { moderating, piecesOf, readModeration, textsToModerate } from './moderation-question.ts'
-import type { ActivePlugin, Plugin, PolicyAgainst } from './plugin.ts'
+import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
 
-export interface ModerationParts {
-  readonly ask: Ask
-  /** Null: no moderation model is configured. */
-  readonly moderation: { readonly model: string } | null
-  readonly policyAgainst: PolicyAgainst
+export interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
+  readonly config: Pick<Config, 'moderation'>
 }
 
 /** Deadline for each question, while the caller waits. */
@@ -22,30 +20,30 @@ const MODERATION_MS = 10_000
 /** Characters of flagged input that the error shows. */
 const TOLD_CHARS = 100
 
-export function createModeration(parts: ModerationParts): Plugin<'moderation'> {
+export function createModeration(deps: ModerationDeps): Plugin<'moderation'> {
   return {
     id: 'moderation',
-    activate: settings => (settings === null ? null : new ActiveModeration(parts)),
+    activate: settings => (settings === null ? null : new ActiveModeration(deps)),
   }
 }
 
 class ActiveModeration implements ActivePlugin {
   readonly id = 'moderation'
-  readonly #parts: ModerationParts
+  readonly #deps: ModerationDeps
 
-  constructor(parts: ModerationParts) {
-    this.#parts = parts
+  constructor(deps: ModerationDeps) {
+    this.#deps = deps
   }
 
   async prepare(exchange: Exchange): Promise<void> {
-    const { moderation } = this.#parts
+    const { moderation } = this.#deps.config
     if (moderation === null) throw refused('no moderation model is configured')
     const { prompt, zeroRetention, dataRegion } = exchange
     // The input must not go to another model.
     if (zeroRetention || prompt.provider?.zdr === true)
       throw refused('a request with zero data retention cannot be moderated')
     if (dataRegion !== null) throw refused('a request to a regional host cannot be moderated')
-    const rule = await this.#parts.policyAgainst(exchange.caller, moderation)
+    const rule = await this.#deps.policyAgainst(exchange.caller, moderation)
     if (rule !== null) {
       throw refused(
         `a guardrail on this API key does not allow sending the input to the moderation model (${rule})`,
@@ -56,7 +54,7 @@ class ActiveModeration implements ActivePlugin {
 
   /** Moderates texts from files and from settings of plugins, like the request itself. */
   async look(exchange: Exchange, texts: readonly string[]): Promise<void> {
-    const { moderation } = this.#parts
+    const { moderation } = this.#deps.config
     if (moderation !== null) await this.#moderate(moderation.model, piecesOf(texts), exchange)
   }
 
@@ -86,7 +84,7 @@ class ActiveModeration implements ActivePlugin {
     const isPrivate = exchange.request.provider?.data_collection === 'deny'
     let cause: unknown
     try {
-      const answer = await this.#parts.ask(moderating(model, text, isPrivate), {
+      const answer = await this.#deps.ask(moderating(model, text, isPrivate), {
         parent: exchange,
         deadlineMs: MODERATION_MS,
       })

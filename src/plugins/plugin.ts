@@ -2,13 +2,19 @@
  * The contract of plugins: a plugin may change a request before it is routed, judge a reply before it is delivered, and
  * change the items that are delivered. One file per id; table.ts lists them. Types only.
  */
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
-import type { AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
+import type { Ask, AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
+import type { Metrics } from '../metrics/metrics.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
+import type { GatewayTasks } from '../tasks/pool.ts'
+import type { FetchPage } from '../upstream/fetch-page.ts'
+import type { Ocr } from '../upstream/ocr.ts'
 
 export type PluginId = PluginSettings['id']
 
@@ -33,6 +39,36 @@ export type PolicyAgainst = (
   caller: Caller,
   helper: { readonly model: string } | 'ocr',
 ) => string | null | Promise<string | null>
+
+/** Facts about the models of the catalogue, by their ids. */
+export interface ModelFacts {
+  /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
+  readonly hasSmallContext: (modelId: string) => boolean
+  /** True if the model takes files. */
+  readonly takesFiles: (modelId: string) => boolean
+  /** True if the model takes images, also those of a document. */
+  readonly takesImages: (modelId: string) => boolean
+}
+
+/** Dependencies of all plugins: build-gateway passes them whole, and the `…Deps` of a plugin picks what it uses. */
+export interface PluginDeps {
+  readonly config: Config
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly tasks: GatewayTasks
+  /** Asks a model on behalf of an exchange. */
+  readonly ask: Ask
+  readonly policyAgainst: PolicyAgainst
+  readonly modelFacts: ModelFacts
+  /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
+  readonly tokensOf: (values: unknown[]) => number
+  /** True if the format can pass a file by its URL. */
+  readonly filesByLink: (format: AttemptRecord['endpoint']['format']) => boolean
+  /** Null: links are disabled. */
+  readonly fetchPage: FetchPage | null
+  /** Null: no OCR provider is configured. */
+  readonly ocr: Ocr | null
+}
 
 /** Findings of a plugin that go to the caller. */
 export interface PluginReport {

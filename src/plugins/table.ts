@@ -1,29 +1,24 @@
 /**
- * All plugins, in the order in which they work on a request. A new one is a file and a row here. Plugins that refuse
- * come before those that cost; those that repair an answer come before those that check it.
+ * All plugins, in the order in which they work on a request. A new plugin is its file and a row here. Plugins that
+ * refuse come before those that cost; those that repair an answer come before those that check it.
  */
-import { type AlignmentParts, createAlignment } from './alignment.ts'
-import { type ContextCompressionParts, createContextCompression } from './context-compression.ts'
-import { createFileParser, type FileParserParts } from './file-parser.ts'
-import { createModeration, type ModerationParts } from './moderation.ts'
-import type { AnyPlugin } from './plugin.ts'
-import { createResponseHealing, type ResponseHealingParts } from './response-healing.ts'
-import { createStructuredOutput, type StructuredOutputParts } from './structured-output.ts'
+import { createAlignment } from './alignment.ts'
+import { createContextCompression } from './context-compression.ts'
+import { createFileParser } from './file-parser.ts'
+import { createModeration } from './moderation.ts'
+import type { AnyPlugin, PluginDeps } from './plugin.ts'
+import { createResponseHealing } from './response-healing.ts'
+import { createStructuredOutput } from './structured-output.ts'
 
-export type PluginParts = AlignmentParts &
-  ModerationParts &
-  FileParserParts &
-  ContextCompressionParts &
-  ResponseHealingParts &
-  StructuredOutputParts
+const PLUGINS: readonly ((deps: PluginDeps) => AnyPlugin)[] = [
+  createModeration,
+  createFileParser,
+  createAlignment,
+  createContextCompression,
+  createResponseHealing,
+  createStructuredOutput,
+]
 
-export function createPlugins(parts: PluginParts): readonly AnyPlugin[] {
-  return [
-    createModeration(parts),
-    createFileParser(parts),
-    createAlignment(parts),
-    createContextCompression(parts),
-    createResponseHealing(parts),
-    createStructuredOutput(parts),
-  ]
+export function createPlugins(deps: PluginDeps): readonly AnyPlugin[] {
+  return PLUGINS.map(create => create(deps))
 }

@@ -1,11 +1,11 @@
 /**
  * The bodies of POST and PATCH /byok as schemas, and the rules that span their fields. Pure.
- * What a key looks like at its provider, and the regions that follow from it, is credentials/parse/provider-key.ts.
+ * credentials/parse/provider-key.ts has the forms of keys at their providers, and their regions.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from './body.ts'
-import { EndUserName } from './end-users.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from './limits.ts'
+import { EndUserName } from './management.ts'
 import { maybe, oneOf, text } from './schema.ts'
 
 /** Elements of each list of restrictions. */
@@ -17,11 +17,11 @@ export const ModelSlug = Type.String({ maxLength: MODEL_MAX_CHARS, pattern: MODE
 /** SHA-256 of an API key. */
 export const KeyHash = Type.String({ pattern: '^[a-f0-9]{64}$' })
 
-/** An empty list would mean nobody to one reader and everybody to another: null says no restriction. */
+/** Null: no restriction. An empty list is refused, since readers could take it for nobody or for everybody. */
 const restriction = <Item extends ReturnType<typeof Type.String> | typeof EndUserName>(item: Item) =>
   maybe(Type.Array(item, { minItems: 1, maxItems: RESTRICTION_MAX_ITEMS }))
 
-/** What may be in it and how long it may be depends on the provider. */
+/** The provider decides its characters and length. */
 const key = Type.String({ minLength: 1 })
 
 const settings = {
@@ -48,7 +48,7 @@ export const CredentialCreation = Type.Object(
 )
 export type CredentialCreation = Static<typeof CredentialCreation>
 
-/** What is absent stays, null clears. A credential stays with its provider and in its workspace. */
+/** Absent fields keep their value; null clears one. The provider and the workspace of a credential never change. */
 export const CredentialUpdate = Type.Object(
   { key: Type.Optional(key), ...settings },
   { additionalProperties: false },
@@ -65,7 +65,7 @@ export interface CredentialFlags {
   readonly isByokOnly: boolean
 }
 
-/** Why the flags do not go together, naming both fields; null when they do. */
+/** The reason why the flags contradict each other, with both fields; null: they do not. */
 export function flagsRefusal({ isRequired, isFallback, isByokOnly }: CredentialFlags): string | null {
   if (isFallback && isRequired) return 'is_fallback: must not be true together with is_required'
   if (isFallback && isByokOnly) return 'is_fallback: must not be true together with is_byok_only'
@@ -74,19 +74,19 @@ export function flagsRefusal({ isRequired, isFallback, isByokOnly }: CredentialF
 
 export type Region = 'global' | 'europe' | 'us'
 
-/** Providers whose keys carry their region: what is declared has to be what the key says. */
+/** Providers whose keys carry their region: a declared region must be the same. */
 const REGION_IN_KEY: ReadonlySet<string> = new Set(['openai', 'fireworks'])
-/** Providers whose credentials may be declared for a region although their keys say nothing of it. */
+/** Providers whose keys carry no region, but whose credentials may be declared for one. */
 const REGION_DECLARED: ReadonlySet<string> = new Set(['azure'])
 
-/** Whether the region of this provider's credentials comes from the key material. */
+/** True if the key material of this provider has the region. */
 export function regionIsInKey(provider: string): boolean {
   return REGION_IN_KEY.has(provider)
 }
 
 /**
- * Why a credential cannot be declared for this region; null when it can. `ofKey` is the region that the key
- * material names; null and `global` are the same on both sides.
+ * The reason why a credential cannot be declared for this region; null: it can. `ofKey` is the region in the key
+ * material; null and `global` mean the same on both sides.
  */
 export function regionRefusal(
   provider: string,

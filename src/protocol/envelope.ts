@@ -1,6 +1,6 @@
 /**
- * The error body that every operation answers with. Pure. An internal error says nothing about its cause: no
- * message of ours, no provider fields, no routing metadata.
+ * The error body of every operation. Pure. An internal error tells nothing about its cause: it has a fixed message, no
+ * provider fields and no routing metadata.
  */
 import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { GatewayMetadata, ResponseUsage } from './response.ts'
@@ -17,11 +17,11 @@ export interface ErrorEnvelope {
   id?: string
   error: ErrorBody
   gateway_metadata?: GatewayMetadata
-  /** Of the calls that were made and count, although nothing of them is delivered. */
+  /** Usage of model calls that count although the client gets nothing of them. */
   usage?: ResponseUsage
 }
 
-/** The envelope of an error; `gatewayMetadata` goes along when the caller asked for it and routing had begun. */
+/** The envelope of an error. `gatewayMetadata` is for callers that asked for it, once routing has begun. */
 export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMetadata | null): ErrorEnvelope {
   if (error.status === 500) {
     return { error: { code: 500, message: INTERNAL_MESSAGE, metadata: { error_type: error.errorType } } }
@@ -29,7 +29,7 @@ export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMeta
   const body: ErrorBody = {
     code: error.status,
     message: error.message,
-    // Ours comes last: details of a failure must not be able to restate its type.
+    // Last, so that details of a failure cannot replace its type.
     metadata: { ...error.metadata, error_type: error.errorType },
   }
   return gatewayMetadata == null ? { error: body } : { error: body, gateway_metadata: gatewayMetadata }

@@ -1,6 +1,6 @@
 /**
- * All 49 kinds of stream events of POST /responses, and their names. Types only: we make these values ourselves.
- * Order rules are the assembler's business.
+ * All 49 kinds of stream events of POST /responses, and their names. Types only, since the gateway makes these values.
+ * The assembler holds the rules of their order.
  */
 import type { Annotation, Logprob, OutputItem, OutputPart, SummaryTextPart } from './items.ts'
 import type { ResponseResource } from './response.ts'
@@ -194,7 +194,7 @@ export interface CustomInputDoneEvent extends OfItem {
   input: string
 }
 
-/** Progress that says nothing but its name. */
+/** A progress event without fields of its own. */
 export interface HostedProgressEvent extends OfItem {
   type:
     | 'response.web_search_call.in_progress'
@@ -267,7 +267,7 @@ export interface AnalysisStartedEvent extends OfItem {
   judge_model: string
 }
 
-/** What the fusion analyst finds in the panel's answers. */
+/** Findings of the fusion analyst in the panel's answers. */
 export interface FusionAnalysis {
   consensus: string[]
   contradictions: { topic: string; stances: { model: string; stance: string }[] }[]

@@ -1,13 +1,13 @@
 /**
- * Refuses own keys that turn into prototypes when an object is copied or merged. Pure. Runs on every request,
- * so the first pass only looks; the path is worked out in a second pass when there is something to name.
+ * Refuses own keys that become prototypes when an object is copied or merged. Pure. Hot path: every request passes it,
+ * so the first pass only checks; a second pass finds the path where there is such a key.
  */
 import { JSON_MAX_DEPTH } from './limits.ts'
-import { elementPath, fieldPath } from './paths.ts'
+import { elementPath, fieldPath } from './schema.ts'
 
 const FORBIDDEN: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** Fields that hold a JSON Schema, whose property names are the client's own business. */
+/** Fields that hold a JSON Schema, where clients choose the names of properties. */
 const SCHEMA_FIELDS: ReadonlySet<string> = new Set(['schema', 'input_schema', 'output_schema'])
 
 /**
@@ -29,15 +29,15 @@ interface Place {
 }
 
 /**
- * What is wrong, as `<path>: …`, when an object anywhere in the value has an own key `__proto__`, `constructor`
- * or `prototype`, or when nesting is deeper than a request may be; otherwise null. Inside a JSON Schema only
- * `__proto__` is refused: a function may well have an argument called `constructor`.
+ * The problem as `<path>: …` if an object anywhere in the value has an own key `__proto__`, `constructor` or
+ * `prototype`, or if the value is nested too deep; otherwise null. In a JSON Schema only `__proto__` is refused: an
+ * argument of a function may have the name `constructor`.
  */
 export function forbiddenKey(root: unknown): string | null {
   return isClean(root) ? null : locate(root)
 }
 
-/** Iterative, one array, no allocation per node beyond it. Says no for anything that may need a closer look. */
+/** Iterative, with one array per level and no other allocation. False for anything that `locate` has to check. */
 function isClean(root: unknown): boolean {
   if (typeof root !== 'object' || root === null) return true
   let level: object[] = [root]

@@ -1,11 +1,74 @@
 /**
- * Tools that run on our side: `gateway:<x>`, with the public spelling `openrouter:<x>` as an alias, and the
- * shorthand spellings that mean them. Settings are under `parameters`. Pure.
+ * Tools that the gateway runs: `gateway:<x>`, with the public spelling `openrouter:<x>` as an alias, and shorthand
+ * spellings of the same tools. Their settings are under `parameters`. Pure. A new server tool adds its row here. The
+ * settings of web search are shared by all its spellings and by the web plugin.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
-import { FUSION_MODELS_MAX, FUSION_TOOL_STEPS_MAX, FUSION_TOOLS_MAX, TEMPERATURE_MAX } from './limits.ts'
+import {
+  FUSION_MODELS_MAX,
+  FUSION_TOOL_STEPS_MAX,
+  FUSION_TOOLS_MAX,
+  SEARCH_HANDLES_MAX,
+  SEARCH_RESULT_MAX_CHARS,
+  SEARCH_RESULTS_MAX,
+  TEMPERATURE_MAX,
+} from './limits.ts'
 import { AnyObject, maybe, oneOf } from './schema.ts'
-import { searchSettings } from './search-settings.ts'
+
+// Web search
+
+const domains = maybe(Type.Array(Type.String()))
+const handles = maybe(Type.Array(Type.String(), { maxItems: SEARCH_HANDLES_MAX }))
+
+export const userLocation = maybe(
+  Type.Object({
+    type: maybe(Type.Literal('approximate')),
+    city: maybe(Type.String()),
+    region: maybe(Type.String()),
+    country: maybe(Type.String()),
+    timezone: maybe(Type.String()),
+  }),
+)
+
+export const xSearch = maybe(
+  Type.Object({
+    allowed_x_handles: handles,
+    excluded_x_handles: handles,
+    from_date: maybe(Type.String()),
+    to_date: maybe(Type.String()),
+    enable_image_understanding: maybe(Type.Boolean()),
+    enable_video_understanding: maybe(Type.Boolean()),
+  }),
+)
+
+export const searchMode = maybe(
+  oneOf('instant', 'fast', 'auto', 'deep-lite', 'deep', 'deep-reasoning', 'turbo', 'basic', 'advanced'),
+)
+
+export const maxResults = maybe(Type.Integer({ minimum: 1, maximum: SEARCH_RESULTS_MAX }))
+export const maxUses = maybe(Type.Integer({ minimum: 1 }))
+
+/** Domains of a search; the inline spellings nest these lists. */
+export const filters = maybe(
+  Type.Object({ allowed_domains: domains, blocked_domains: domains, excluded_domains: domains }),
+)
+
+/** Settings that every spelling of the web search tool has. */
+export const searchSettings = {
+  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity')),
+  mode: searchMode,
+  max_results: maxResults,
+  max_total_results: maybe(Type.Integer({ minimum: 1 })),
+  max_uses: maxUses,
+  max_characters: maybe(Type.Integer({ minimum: 1, maximum: SEARCH_RESULT_MAX_CHARS })),
+  search_context_size: maybe(oneOf('low', 'medium', 'high')),
+  allowed_domains: domains,
+  excluded_domains: domains,
+  user_location: userLocation,
+  x_search: xSearch,
+} as const
+
+// Server tools
 
 const text = maybe(Type.String())
 const texts = maybe(Type.Array(Type.String()))
@@ -93,20 +156,30 @@ const PARAMETERS = {
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>
 
+/** Rules that no schema can say: the reason why the parameters of a tool are refused, from the name of the field. */
+const RULES: {
+  readonly [name in string]?: (parameters: Readonly<Record<string, unknown>>) => string | null
+} = {
+  datetime: ({ timezone }) =>
+    typeof timezone !== 'string' || isTimeZone(timezone)
+      ? null
+      : 'timezone: must be an IANA time zone, for example Europe/Berlin',
+}
+
 type Name = keyof typeof PARAMETERS
 type Spelling = `gateway:${Name}` | `openrouter:${Name}` | 'tool_search'
 
-/** A tool that runs on our side. `parameters` were checked; the tool's own file reads them. */
+/** A tool that the gateway runs. `parameters` fit the schema; the tool's own file reads them. */
 export interface GatewayTool {
   type: Spelling
   parameters?: Record<string, unknown> | null
   [field: string]: unknown
 }
 
-/** Names of all tools that run on our side, without a prefix. */
+/** Names of all tools that the gateway may run, without a prefix. */
 const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
 
-/** Every spelling of a gateway tool, brought to its name. */
+/** The name of the tool by each of its spellings. */
 const NAME_OF = new Map<string, Name>([
   ...SERVER_TOOL_NAMES.flatMap(name => [
     [`gateway:${name}`, name] as const,
@@ -115,12 +188,31 @@ const NAME_OF = new Map<string, Name>([
   ['tool_search', 'tool_search'],
 ])
 
-/** The name of the gateway tool that a tool type means; null for every other tool. */
+/** The name of the gateway tool with this type; null: it is another tool. */
 export function serverToolName(type: string): string | null {
   return NAME_OF.get(type) ?? null
 }
 
-/** `tool_choice` that forces one of them. */
+/** The reason why the settings of a tool that fits the schema are refused, from the name of the field; null: none. */
+export function settingsRefusal(name: string, { parameters }: GatewayTool): string | null {
+  return RULES[name]?.(parameters ?? {}) ?? null
+}
+
+/** Characters of the longest name of a time zone. */
+const ZONE_MAX_CHARS = 64
+
+/** True for an IANA name such as `Europe/Berlin` or `UTC`. */
+export function isTimeZone(name: string): boolean {
+  if (name.length > ZONE_MAX_CHARS) return false
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Choices (`tool_choice`) that force a gateway tool, by its type. */
 export const forcedGatewayTools = Object.fromEntries(
   [...NAME_OF.keys()].map(type => [type, Type.Object({ type: Type.Literal(type) })]),
 ) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<{ type: Spelling }>>>

@@ -1,6 +1,6 @@
 /**
  * The bodies of the operations on guardrails as schemas, and the rules that span their fields. Pure.
- * Whether a pattern is one that guardrails can run is for guardrails/ to say.
+ * guardrails/custom.ts checks if a pattern can be run.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { AMOUNT_MAX_USD } from '../money.ts'
@@ -23,7 +23,7 @@ import {
 } from './limits.ts'
 import { maybe, oneOf, text } from './schema.ts'
 
-/** The gateway's own detectors, each with what redaction puts in place of what it found. */
+/** The built-in detectors, each with its replacement in redacted text. */
 export const BUILTIN_LABELS = {
   email: '[EMAIL]',
   phone: '[PHONE]',
@@ -36,19 +36,22 @@ export const BUILTIN_LABELS = {
   'regex-prompt-injection': '[PROMPT_INJECTION]',
 } as const
 export type BuiltinSlug = keyof typeof BUILTIN_LABELS
-/** The one detector that can be told whose messages to look at. */
+/** The only detector with a `scan_scope`. */
 export const INJECTION_SLUG = 'regex-prompt-injection' satisfies BuiltinSlug
 
 export type FilterAction = 'redact' | 'block' | 'flag'
 export type ScanScope = 'user_only' | 'all_messages'
 /** Days begin at midnight UTC, weeks on Monday. */
 export type ResetInterval = 'daily' | 'weekly' | 'monthly'
-export type DataRegion = 'global' | 'europe' | 'us'
+/** A region in which data can be required to stay. */
+export type DataRegion = 'europe' | 'us'
+/** A region that a guardrail can allow; `global` stands for hosts that promise none. */
+export type AllowedRegion = 'global' | DataRegion
 export type FailMode = 'open' | 'closed'
 
 const slugs = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]
 const action = oneOf('redact', 'block', 'flag')
-/** Read only: taken so that what was read can be sent again, and not looked at. */
+/** Read only: accepted, so that clients can send back what they have read, and ignored. */
 const ignoredLabel = Type.Optional(Type.Unknown())
 
 const BuiltinEntry = Type.Object(
@@ -62,7 +65,7 @@ const BuiltinEntry = Type.Object(
 )
 export type BuiltinEntry = Static<typeof BuiltinEntry>
 
-/** A model's output is nobody's message. */
+/** Without `scan_scope`: output has no author among the callers. */
 const OutputBuiltinEntry = Type.Object(
   { slug: oneOf(...slugs), action, label: ignoredLabel },
   { additionalProperties: false },
@@ -94,7 +97,7 @@ const OutputEntry = Type.Object(
 )
 export type OutputEntry = Static<typeof OutputEntry>
 
-/** An empty list would mean nothing to one reader and everything to another: null says no restriction. */
+/** Null: no restriction. An empty list is refused, since readers could take it for nothing or for everything. */
 const restriction = <Item extends typeof ModelSlug | ReturnType<typeof text>>(item: Item) =>
   maybe(Type.Array(item, { minItems: 1, maxItems: GUARDRAIL_LIST_MAX_ITEMS }))
 const provider = text({ min: 1, max: IDENTIFIER_MAX_CHARS })
@@ -137,7 +140,7 @@ export const GuardrailCreation = Type.Object(
 )
 export type GuardrailCreation = Static<typeof GuardrailCreation>
 
-/** What is absent stays, null clears. A guardrail stays in its workspace. */
+/** Absent fields keep their value; null clears one. The workspace of a guardrail never changes. */
 export const GuardrailUpdate = Type.Object(
   { name: Type.Optional(name), ...settings },
   { additionalProperties: false },
@@ -161,14 +164,14 @@ export const checkGuardrailUpdate = bodyCheck(GuardrailUpdate)
 export const checkKeyAssignees = bodyCheck(KeyAssignees)
 export const checkMemberAssignees = bodyCheck(MemberAssignees)
 
-/** Why a limit and its interval do not go together, naming the one to mend; null when they do. */
+/** The reason why a limit and its interval do not fit, with the field to correct; null: they fit. */
 export function budgetRefusal(limit: number | null, interval: ResetInterval | null): string | null {
   if (limit !== null && interval === null) return 'reset_interval: is required together with limit_usd'
   if (limit === null && interval !== null) return 'limit_usd: is required together with reset_interval'
   return null
 }
 
-/** Why the filters of one body do not go together, naming the field; null when they do. */
+/** The reason why the filters of one body do not fit, with the field; null: they fit. */
 export function filtersRefusal(body: GuardrailUpdate): string | null {
   for (const [at, { slug, scan_scope: scope }] of (body.content_filter_builtins ?? []).entries()) {
     if (slug !== INJECTION_SLUG && scope === 'user_only') {
@@ -176,13 +179,13 @@ export function filtersRefusal(body: GuardrailUpdate): string | null {
     }
   }
   return (
-    repeated('content_filter_builtins', body.content_filter_builtins) ??
-    repeated('output.content_filter_builtins', body.output?.content_filter_builtins) ??
+    repetition('content_filter_builtins', body.content_filter_builtins) ??
+    repetition('output.content_filter_builtins', body.output?.content_filter_builtins) ??
     windowRefusal(body.output)
   )
 }
 
-/** Why there is too much to match, naming the field; null when there is not. */
+/** The reason why the patterns are too long together, with the field; null: they are not. */
 export function patternsRefusal(
   input: readonly { readonly pattern: string }[],
   output: readonly { readonly pattern: string }[],
@@ -212,7 +215,7 @@ function windowRefusal(output: OutputEntry | null | undefined): string | null {
   return overlap < window ? null : 'output.overlap_bytes: must be less than window_bytes'
 }
 
-function repeated(
+function repetition(
   path: string,
   list: readonly { readonly slug: string }[] | null | undefined,
 ): string | null {

@@ -1,11 +1,13 @@
 /**
- * Items of tools that a provider runs on its side (MCP, computer, search, images, code), as clients replay
- * them. Objects are open; actions and outputs of unknown kinds pass, for providers add them. Pure.
+ * Items of tools that no client executes, as clients replay them. Pure. Providers run some on their side (MCP,
+ * computer, search, images, code): objects are open, and actions and outputs of unknown kinds pass, because providers
+ * add them. The gateway runs the others (`gateway:<x>`): the public spelling `openrouter:<x>` is an alias of each, and
+ * an item keeps the spelling that its caller used.
  */
-import { Type } from '@sinclair/typebox'
+import { type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import { AnyObject, maybe, oneOf, variants } from './schema.ts'
 
-/** Types of items that tell what a provider did by itself: nobody else has to act on them. */
+/** Types of items that a provider has executed and that need no reaction of the client. */
 export const DONE_BY_PROVIDER = [
   'web_search_call',
   'file_search_call',
@@ -53,7 +55,7 @@ const McpApprovalResponse = Type.Object({
   reason: maybe(Type.String()),
 })
 
-/** The name is empty where a reply held only the result of a call that an earlier one began. */
+/** The name is empty if a reply has only the result of a call that began in an earlier one. */
 const McpCall = Type.Object({
   type: Type.Literal('mcp_call'),
   id: Type.String(),
@@ -64,7 +66,7 @@ const McpCall = Type.Object({
   error: maybe(Type.Union([Type.String(), AnyObject])),
 })
 
-// What a provider executed on its side
+// Other items that a provider executed
 
 const ComputerCall = Type.Object({
   type: Type.Literal('computer_call'),
@@ -168,3 +170,142 @@ export const hostedItems = {
   image_generation_call: ImageGenerationCall,
   code_interpreter_call: CodeInterpreterCall,
 }
+
+// Items of tools that the gateway runs
+
+const text = maybe(Type.String())
+const integer = maybe(Type.Integer())
+const texts = maybe(Type.Array(Type.String()))
+const objects = maybe(Type.Array(AnyObject))
+
+const plain = maybe(oneOf('in_progress', 'completed', 'incomplete'))
+const failable = maybe(oneOf('in_progress', 'completed', 'incomplete', 'failed'))
+
+/** Own fields of each kind; `id` and `status` are added to all. */
+const FIELDS = {
+  web_search: {
+    action: maybe(Type.Object({ type: Type.Literal('search'), query: text, sources: objects })),
+    status: plain,
+  },
+  web_fetch: { url: text, title: text, content: text, httpStatus: integer, error: text, status: plain },
+  datetime: { datetime: Type.String(), timezone: Type.String(), status: plain },
+  image_generation: {
+    result: text,
+    imageUrl: text,
+    imageB64: text,
+    prompt: text,
+    revisedPrompt: text,
+    status: plain,
+  },
+  fusion: {
+    analysis: maybe(AnyObject),
+    responses: maybe(Type.Array(Type.Object({ model: Type.String(), content: text }))),
+    failed_models: maybe(
+      Type.Array(Type.Object({ model: Type.String(), error: Type.String(), status_code: integer })),
+    ),
+    sources: objects,
+    error: text,
+    failure_reason: text,
+    status: plain,
+  },
+  advisor: { advice: text, prompt: text, model: text, instance_name: text, error: text, status: failable },
+  subagent: {
+    call_id: text,
+    task_name: text,
+    task_description: text,
+    outcome: text,
+    model: text,
+    name: text,
+    instance_name: text,
+    error: text,
+    status: failable,
+  },
+  bash: {
+    command: text,
+    stdout: text,
+    stderr: text,
+    exitCode: integer,
+    arguments: text,
+    call_id: text,
+    container_id: text,
+    files: objects,
+    error: text,
+    status: failable,
+  },
+  shell: {
+    action: maybe(
+      Type.Object({
+        commands: Type.Array(Type.String()),
+        max_output_length: integer,
+        timeout_ms: maybe(Type.Number()),
+      }),
+    ),
+    output: objects,
+    arguments: text,
+    call_id: text,
+    container_id: text,
+    files: objects,
+    error: text,
+    status: failable,
+  },
+  apply_patch: { call_id: text, operation: maybe(AnyObject), status: plain },
+  files: {
+    operation: text,
+    file_id: text,
+    filename: text,
+    result: text,
+    error: text,
+    arguments: text,
+    call_id: text,
+    status: plain,
+  },
+  experimental__search_models: { query: text, arguments: text, status: plain },
+  tool_search: { query: text, status: plain },
+  code_interpreter: {
+    code: text,
+    language: text,
+    stdout: text,
+    stderr: text,
+    exitCode: integer,
+    status: plain,
+  },
+  file_search: { queries: texts, status: plain },
+  browser_use: { action: text, screenshotB64: text, status: plain },
+  text_editor: {
+    command: maybe(oneOf('view', 'create', 'str_replace', 'insert')),
+    filePath: text,
+    status: plain,
+  },
+  memory: { action: maybe(oneOf('read', 'write', 'delete')), key: text, value: text, status: plain },
+  mcp: { serverLabel: text, toolName: text, status: plain },
+} satisfies Record<string, TProperties>
+
+type Name = keyof typeof FIELDS
+type Spelling = `gateway:${Name}` | `openrouter:${Name}`
+
+/** An item of a tool that the gateway ran. The schema checks its fields, but only its own tool reads them. */
+export interface GatewayToolItem {
+  type: Spelling
+  id?: string | null
+  status?: string | null
+  [field: string]: unknown
+}
+
+function itemOf(name: Name): TSchema {
+  return Type.Object({
+    type: Type.Union([Type.Literal(`gateway:${name}`), Type.Literal(`openrouter:${name}`)]),
+    id: text,
+    ...FIELDS[name],
+  })
+}
+
+/** Both spellings of every kind. */
+export const gatewayItems = Object.fromEntries(
+  (Object.keys(FIELDS) as Name[]).flatMap(name => {
+    const schema = itemOf(name)
+    return [
+      [`gateway:${name}`, schema],
+      [`openrouter:${name}`, schema],
+    ]
+  }),
+) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<GatewayToolItem>>>

@@ -1,25 +1,25 @@
 /**
- * Every kind of element of `input`. Objects are open: unknown fields are kept and passed on. Optional fields
- * may be null. What clients replay is taken leniently: an assistant message needs no id or status, and its
- * content may be a string. Pure.
+ * Items: every kind of element of `input` as a schema, and of `output` as a type. Pure. Objects of `input` are open:
+ * unknown fields are kept and passed on; optional fields may be null. Clients may replay items loosely: an assistant
+ * message needs no id or status, and its content may be a string.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { gatewayItems } from './gateway-items.ts'
-import { hostedItems } from './hosted-items.ts'
-import { AgentPart, AssistantPart, InputPart, ReasoningPart, SummaryPart, ToolOutput } from './parts.ts'
+import { gatewayItems, hostedItems } from './hosted-items.ts'
+import {
+  AgentPart,
+  AssistantPart,
+  InputPart,
+  type OutputTextPart,
+  ReasoningPart,
+  type ReasoningTextPart,
+  type RefusalPart,
+  SummaryPart,
+  type SummaryTextPart,
+  ToolOutput,
+} from './parts.ts'
 import { AnyObject, mapOf, maybe, nullable, oneOf, variants } from './schema.ts'
 import { Tool } from './tools.ts'
 
-export type {
-  CustomToolCallItem,
-  FunctionCallItem,
-  HostedItem,
-  HostedItemType,
-  ItemStatus,
-  MessageItem,
-  OutputItem,
-  ReasoningItem,
-} from './output-items.ts'
 export type {
   Annotation,
   AssistantPart,
@@ -46,7 +46,7 @@ const phase = maybe(oneOf('commentary', 'final_answer'))
 
 // Messages
 
-function instructed<Role extends 'user' | 'system' | 'developer'>(role: Role) {
+function instructionMessage<Role extends 'user' | 'system' | 'developer'>(role: Role) {
   return Type.Object({
     type: Type.Optional(Type.Literal('message')),
     role: Type.Literal(role),
@@ -57,9 +57,9 @@ function instructed<Role extends 'user' | 'system' | 'developer'>(role: Role) {
   })
 }
 
-const UserMessage = instructed('user')
-const SystemMessage = instructed('system')
-const DeveloperMessage = instructed('developer')
+const UserMessage = instructionMessage('user')
+const SystemMessage = instructionMessage('system')
+const DeveloperMessage = instructionMessage('developer')
 
 const AssistantMessage = Type.Object({
   type: Type.Optional(Type.Literal('message')),
@@ -280,3 +280,84 @@ export const InputItem = variants(
   { noun: 'input item', absent: 'message' },
 )
 export type InputItem = Static<typeof InputItem>
+
+// Output items, as the gateway produces them
+
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
+
+export interface MessageItem {
+  type: 'message'
+  id: string
+  role: 'assistant'
+  status: ItemStatus
+  content: (OutputTextPart | RefusalPart)[]
+  phase?: string
+}
+
+export interface ReasoningItem {
+  type: 'reasoning'
+  id: string
+  status?: ItemStatus
+  summary: SummaryTextPart[]
+  /** Raw thinking text, where the provider gives it. */
+  content?: ReasoningTextPart[]
+  encrypted_content?: string
+  /** Its origin, which decides how a later turn sends it back. */
+  format?: string
+  signature?: string
+}
+
+export interface FunctionCallItem {
+  type: 'function_call'
+  id: string
+  call_id: string
+  name: string
+  /** JSON text. */
+  arguments: string
+  status: ItemStatus
+  namespace?: string
+  async?: boolean
+}
+
+export interface CustomToolCallItem {
+  type: 'custom_tool_call'
+  id: string
+  call_id: string
+  name: string
+  input: string
+  status: ItemStatus
+  namespace?: string
+  async?: boolean
+}
+
+/** Kinds of items that a provider or the gateway executed, or that pass through as they are. */
+export type HostedItemType =
+  | 'web_search_call'
+  | 'file_search_call'
+  | 'image_generation_call'
+  | 'code_interpreter_call'
+  | 'computer_call'
+  | 'local_shell_call'
+  | 'shell_call'
+  | 'shell_call_output'
+  | 'apply_patch_call'
+  | 'apply_patch_call_output'
+  | 'mcp_list_tools'
+  | 'mcp_approval_request'
+  | 'mcp_call'
+  | 'tool_search_call'
+  | 'tool_search_output'
+  | 'compaction'
+  | `gateway:${string}`
+  | `openrouter:${string}`
+
+/** Any other item; its own fields depend on its kind and are not looked into. */
+export interface HostedItem {
+  type: HostedItemType
+  id: string
+  status?: string
+  [field: string]: unknown
+}
+
+/** An element of `output`. Discriminated by `type`. */
+export type OutputItem = MessageItem | ReasoningItem | FunctionCallItem | CustomToolCallItem | HostedItem

@@ -1,7 +1,4 @@
-/**
- * Every number of the public interface that bounds a request, in one place, each with its reason.
- * Pure.
- */
+/** All numbers of the public interface that bound a request, each with its reason. Pure. */
 
 /** `session_id` and `user`, in characters (code points, as JSON Schema counts). */
 export const IDENTIFIER_MAX_CHARS = 256
@@ -54,7 +51,7 @@ export const FUSION_TOOLS_MAX = 8
 export const SEARCH_RESULTS_MAX = 25
 /** X handles that one search may include or exclude. */
 export const SEARCH_HANDLES_MAX = 20
-/** Characters kept of one search result. */
+/** Characters of one search result. */
 export const SEARCH_RESULT_MAX_CHARS = 100_000
 
 /** Nesting of a request; deeper than any client writes, far below what could exhaust a stack. */
@@ -71,39 +68,39 @@ export const JSON_MAX_PARTS = 200_000
  */
 export const JSON_MAX_COMMAS = 1_000_000
 
-/** Names of keys and credentials, and of workspaces: characters that people read in a list. */
+/** Characters of the names of keys, credentials and workspaces, which people read in lists. */
 export const RECORD_NAME_MAX_CHARS = 255
 export const WORKSPACE_NAME_MAX_CHARS = 100
 export const WORKSPACE_DESCRIPTION_MAX_CHARS = 500
 /** At most 50 characters, words of lowercase letters and digits with single hyphens between. */
 export const WORKSPACE_SLUG_PATTERN = '^(?=.{1,50}$)[a-z0-9]+(-[a-z0-9]+)*$'
-/** What is kept of the reason of a credit entry. */
+/** Characters of the note of a credit entry. */
 export const CREDIT_NOTE_MAX_CHARS = 500
-/** Guardrails: characters of name and description. */
+/** Characters of the name and the description of a guardrail. */
 export const GUARDRAIL_NAME_MAX_CHARS = 200
 export const GUARDRAIL_DESCRIPTION_MAX_CHARS = 1000
-/** Models or providers in one list of a guardrail: far more than a catalogue's share that anyone names one by one. */
+/** Models or providers in one list of a guardrail: far more than people name one by one. */
 export const GUARDRAIL_LIST_MAX_ITEMS = 1000
-/** Own patterns on each side; characters of one, of its label, and of all patterns of a guardrail together. */
+/** Patterns of users on each side; characters of one, of its label, and of all patterns of a guardrail together. */
 export const FILTERS_MAX_ITEMS = 100
 export const FILTER_PATTERN_MAX_CHARS = 100_000
 export const FILTER_LABEL_MAX_CHARS = 100
 export const FILTER_PATTERNS_TOTAL_MAX_CHARS = 200_000
-/** Places that read a character in all own patterns of one side, repeats written out: two hundred of each pattern. */
+/** Places that read a character, in all patterns of one side with repeats written out: two hundred per pattern. */
 export const FILTERS_MAX_POSITIONS = 20_000
-/** What is looked at together of a model's output, in bytes, and how much of it again with what follows. */
+/** Output that a guardrail scans together, in bytes, and the part of it that is scanned again with the next. */
 export const OUTPUT_WINDOW_MIN_BYTES = 256
 export const OUTPUT_WINDOW_MAX_BYTES = 16_384
 export const OUTPUT_WINDOW_DEFAULT_BYTES = 1024
 export const OUTPUT_OVERLAP_DEFAULT_BYTES = 256
 /** API keys or members that one operation assigns a guardrail to. */
 export const ASSIGNEES_MAX_ITEMS = 100
-/** Largest body of a guardrail: one pattern at its bound, every character of it escaped, with room to spare. */
+/** Largest body of a guardrail: one pattern of the greatest length with every character escaped, and some more. */
 export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
-/** Largest body of a management operation: lists of 100 values with room to spare. */
+/** Largest body of a management operation: lists of 100 values, and some more. */
 export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
-/** Context of an endpoint, in tokens, up to which long inputs are compressed without being asked to. */
+/** Largest context of an endpoint, in tokens, for which long inputs are always compressed. */
 export const SMALL_CONTEXT_TOKENS = 8_192
 /**
  * Tokens of output that a request counts with, and leaves room for, where the caller names none. Most answers are

@@ -1,11 +1,11 @@
 /**
- * What messages are made of: content parts, annotations, log probabilities. Schemas check what clients send;
- * the plain types are what the gateway itself produces. Objects are open: unknown fields are kept. Pure.
+ * The contents of messages: content parts, annotations, log probabilities. Schemas check what clients send;
+ * the plain types are for what the gateway produces. Objects are open: unknown fields are kept. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { maybe, oneOf, variants } from './schema.ts'
 
-/** On the Responses API a cache breakpoint is marked on the block itself; `cache_control` is accepted beside it. */
+/** A cache breakpoint is a field of the block itself; `cache_control` is accepted too. */
 const CacheBreakpoint = Type.Object({ mode: Type.Literal('explicit') })
 
 export const CacheControl = Type.Object({ type: Type.Literal('ephemeral'), ttl: maybe(oneOf('5m', '1h')) })
@@ -62,7 +62,7 @@ const inputParts = {
 export const InputPart = variants(inputParts, { noun: 'content part' })
 export type InputPart = Static<typeof InputPart>
 
-/** What a tool may give back. Audio and video are let through for the providers that take them. */
+/** The output of a tool. Audio and video pass for providers that take them. */
 export const ToolOutput = Type.Union([Type.String(), Type.Array(InputPart)])
 
 const index = Type.Integer({ minimum: 0 })
@@ -126,7 +126,7 @@ const InputLogprob = Type.Object({
   ),
 })
 
-/** An output text sent back by a client: annotations and log probabilities may have been dropped. */
+/** An output text that a client sends back, perhaps without its annotations and log probabilities. */
 export const ReplayedOutputText = Type.Object({
   type: Type.Literal('output_text'),
   text: Type.String(),
@@ -138,7 +138,7 @@ export type ReplayedOutputText = Static<typeof ReplayedOutputText>
 
 export const ReplayedRefusal = Type.Object({ type: Type.Literal('refusal'), refusal: Type.String() })
 
-/** Parts of an assistant message: what it said, or, in the easy form, anything a user may send. */
+/** Parts of an assistant message: output of the model or, in the short form, any part that a user may send. */
 export const AssistantPart = variants(
   { ...inputParts, output_text: ReplayedOutputText, refusal: ReplayedRefusal },
   { noun: 'content part' },
@@ -148,7 +148,7 @@ export type AssistantPart = Static<typeof AssistantPart>
 export const SummaryPart = Type.Object({ type: Type.Literal('summary_text'), text: Type.String() })
 export const ReasoningPart = Type.Object({ type: Type.Literal('reasoning_text'), text: Type.String() })
 
-/** Content of an agent message: what agents say to each other may be sealed. */
+/** Content of an agent message. Messages between agents may be encrypted. */
 export const AgentPart = variants(
   {
     input_text: InputText,
@@ -170,7 +170,7 @@ export const PromptVariable = Type.Union([
   ),
 ])
 
-// What the gateway produces.
+// Values that the gateway produces.
 
 export interface UrlCitationAnnotation {
   type: 'url_citation'
@@ -208,7 +208,7 @@ export interface ParsedFileAnnotation {
   file: { hash: string; name?: string; content: Readonly<Record<string, unknown>>[] }
 }
 
-/** A note on a stretch of output text. */
+/** A note on a range of output text. */
 export type Annotation =
   | UrlCitationAnnotation
   | FileCitationAnnotation

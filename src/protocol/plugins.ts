@@ -1,8 +1,9 @@
 /**
- * Elements of `plugins`: the 13 ids with their settings. Pure. Defaults are in the limits file and are applied
- * by the plugin itself: a setting that the client left out stays out of the request.
+ * Elements of `plugins`: the 13 ids with their settings. Pure. The plugin itself applies defaults: a setting that the
+ * client leaves out is not added to the request. A new plugin adds its row here.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { maxResults, maxUses, searchMode, userLocation, xSearch } from './gateway-tools.ts'
 import {
   ALIGNMENT_RETRIES_MAX,
   ALIGNMENT_RULE_MAX_CHARS,
@@ -16,13 +17,12 @@ import {
   ROUTER_TRADEOFF_MAX,
 } from './limits.ts'
 import { AnyObject, maybe, oneOf, text, variants } from './schema.ts'
-import { maxResults, maxUses, searchMode, userLocation, xSearch } from './search-settings.ts'
 
 const enabled = maybe(Type.Boolean())
 const patterns = maybe(Type.Array(text({ max: ROUTER_PATTERN_MAX_CHARS }), { maxItems: ROUTER_PATTERNS_MAX }))
 const domains = maybe(Type.Array(Type.String()))
 
-/** Closed: a setting that we do not know must not look enforced. */
+/** Closed: an unknown setting must not look as if it were enforced. */
 const Alignment = Type.Object(
   {
     id: Type.Literal('alignment'),
@@ -81,7 +81,7 @@ const Fusion = Type.Object({
   ),
 })
 
-/** Closed, as its guide says: an unknown field is an error. */
+/** Closed: its public description makes an unknown field an error. */
 const JevRouter = Type.Object(
   {
     id: Type.Literal('jev-router'),
@@ -133,7 +133,7 @@ const WebFetch = Type.Object({
   max_uses: maxUses,
 })
 
-/** Settings of one plugin, told apart by `id`. */
+/** Settings of one plugin; `id` says which. */
 export const PluginSettings = variants(
   {
     alignment: Alignment,

@@ -1,23 +1,23 @@
 /** Small shared records of the public interface. Pure. */
 import type { MicroUsd, PicoUsd } from '../money.ts'
 
-/** Who is asking, as far as the pipeline needs to know. */
+/** The caller of a request, as far as the pipeline needs it. */
 export interface Caller {
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
   readonly organizationId: string
   readonly workspaceId: string | null
-  /** Whom the API key was made for; null: nobody in particular. */
+  /** The member for whom the API key was made; null: none. */
   readonly memberId: string | null
-  /** What the key may spend by itself; null: no limit of its own. */
+  /** The spending limit of the key; null: none of its own. */
   readonly limit: SpendingLimit | null
 }
 
 export interface SpendingLimit {
   readonly amount: MicroUsd
-  /** The period after which it begins anew; null: never. */
+  /** The period after which it starts again; null: never. */
   readonly reset: 'daily' | 'weekly' | 'monthly' | null
-  /** Whether what runs on own provider credentials counts. */
+  /** True: requests on own provider credentials count too. */
   readonly includeByok: boolean
 }
 
@@ -35,7 +35,7 @@ export interface Budget {
   readonly includeByok: boolean
 }
 
-/** What an exchange came to, by its usage record. */
+/** Cost and tokens of an exchange, from its usage record. */
 export interface Spent {
   readonly cost: PicoUsd
   readonly isByok: boolean
@@ -43,14 +43,14 @@ export interface Spent {
   readonly tokens: number
 }
 
-/** What was set aside for an admitted request. */
+/** The amount that is reserved for an admitted request. */
 export interface Reservation {
-  /** To be called when the exchange is over, however it ended; later calls do nothing. Never throws. */
+  /** Call it when the exchange is over, however it ended. Later calls do nothing. Never throws. */
   settle(spent: Spent): void
 }
 
 /**
- * How a usage record came by its tokens: told by the provider, estimated from the text because the provider never
- * told, or none, because nothing was delivered.
+ * The origin of the tokens in a usage record: `exact` from the provider, `estimated` from the text if the provider sent
+ * none, or `none` if nothing was delivered.
  */
 export type Accounting = 'exact' | 'estimated' | 'none'

@@ -1,6 +1,6 @@
 /**
- * The result of POST /responses, as sent whole or inside the first and last events of a stream. Types only: we
- * make these values ourselves. Nullable fields are always present; optional ones appear only when they apply.
+ * The result of POST /responses, whole or inside the first and last events of a stream. Types only, since the gateway
+ * makes these values. Nullable fields are always present; optional ones appear only when they apply.
  */
 import type { InputItem, OutputItem } from './items.ts'
 import type { PromptCacheOptions, StoredPrompt, TextConfig } from './request.ts'
@@ -58,7 +58,7 @@ export interface CostDetails {
   server_tool_cost?: number
 }
 
-/** Tokens: the input holds what caches had a part in, the output what was reasoning; `cost` in USD. */
+/** Token counts; `cost` in USD. Input tokens include cached ones, output tokens include reasoning. */
 export interface ResponseUsage {
   input_tokens: number
   input_tokens_details: { cached_tokens: number; cache_write_tokens?: number }
@@ -71,7 +71,7 @@ export interface ResponseUsage {
   server_tool_use_details?: ServerToolUse
 }
 
-/** What the response echoes of `reasoning`. */
+/** Fields of `reasoning` that the response repeats. */
 export interface ReasoningEcho {
   effort: string | null
   summary: string | null
@@ -130,9 +130,9 @@ export interface ResponseResource {
   usage: ResponseUsage | null
   alignment?: AlignmentReport
   gateway_metadata?: GatewayMetadata
-  /** The provider's own word for the end. For dialects that show it; never written by the responses dialect. */
+  /** The provider's own finish reason. Only for dialects that show it; the responses dialect never writes it. */
   native_finish_reason?: string | null
-  /** Display name of who answers. For dialects that show it; never written by the responses dialect. */
+  /** Display name of the provider. Only for dialects that show it; the responses dialect never writes it. */
   provider?: string | null
 }
 
@@ -162,7 +162,7 @@ export type RoutingStrategy =
   | 'bodybuilder'
   | 'fusion'
 
-/** A stage that did something to the request or reply. */
+/** A stage that changed or checked the request or the reply. */
 export interface PipelineStage {
   type: 'guardrail' | 'plugin' | 'server_tools' | 'response_healing' | 'context_compression'
   name: string
@@ -174,7 +174,7 @@ export interface PipelineStage {
   cost_usd?: number
 }
 
-/** How a request was routed; sent only when the metadata header asks for it. */
+/** The routing of a request; sent only if the metadata header asks for it. */
 export interface GatewayMetadata {
   requested: string
   strategy: RoutingStrategy

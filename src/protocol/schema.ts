@@ -1,39 +1,40 @@
 /**
- * The few schema forms that the interface needs beside TypeBox's own: unions told apart by a field, maps, and
- * texts counted in characters; and short spellings of the common ones. Pure. Hot path.
- * A union is looked up in a table of compiled checks, so its cost does not grow with the number of its kinds,
- * and an error can descend into the kind the client chose.
+ * Schema forms that the interface needs beside TypeBox's own: unions with a field for the kind, maps, texts counted in
+ * characters, metadata. Also short spellings of common forms, and the field paths of errors. Pure. Hot path. A union
+ * looks its kind up in a table of compiled checks, so its cost does not grow with the number of kinds, and an error can
+ * descend into the kind that the client chose.
  */
 import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from './limits.ts'
 
 export interface Checked {
   readonly schema: TSchema
   readonly check: (value: unknown) => boolean
 }
 
-/** What a form of ours checks. Under a symbol, so that a schema written as JSON holds JSON Schema alone. */
+/** The rule of an own form. A symbol, so that a schema written as JSON has JSON Schema alone. */
 export const Rule = Symbol('rule')
 
 export interface VariantsRule {
   /** The field that names the kind. */
   readonly tag: string
-  /** The kind meant when the field is missing; null when it must be there. */
+  /** The kind of an object without the field; null: the field is required. */
   readonly absent: string | null
-  /** Whether an object of an unknown kind passes unchecked: for lists that providers extend. */
+  /** True: an object of an unknown kind passes unchecked, for lists that providers extend. */
   readonly open: boolean
-  /** How an error calls one of these, e.g. `input item`. */
+  /** The noun of errors for one of these, e.g. `input item`. */
   readonly noun: string
   readonly table: ReadonlyMap<string, Checked>
 }
 
-/** A union of objects told apart by one field; its `anyOf` says the same as JSON Schema. */
+/** A union of objects whose kind is one field; its `anyOf` says the same as JSON Schema. */
 export interface VariantsSchema extends TSchema {
   readonly [Kind]: 'Variants'
   readonly [Rule]: VariantsRule
 }
 
-/** An object with any keys and one kind of value. Unlike TypeBox's record it also looks at keys with line breaks. */
+/** An object with any keys and one kind of value. Unlike TypeBox's record it also checks keys with line breaks. */
 export interface MapSchema extends TSchema {
   readonly [Kind]: 'Map'
   readonly [Rule]: Checked
@@ -72,18 +73,18 @@ export function compile(schema: TSchema): (value: unknown) => boolean {
   return value => compiled.Check(value)
 }
 
-function checked(schema: TSchema): Checked {
+function withCheck(schema: TSchema): Checked {
   return { schema, check: compile(schema) }
 }
 
-/** What a discriminated value is to be checked against; undefined when its kind is missing or unknown. */
+/** The schema and check for the kind of a value; undefined: its kind is missing or unknown. */
 export function variantOf(rule: VariantsRule, value: Readonly<Record<string, unknown>>): Checked | undefined {
   const tag = value[rule.tag]
   if (typeof tag === 'string') return rule.table.get(tag)
   return tag === undefined && rule.absent !== null ? rule.table.get(rule.absent) : undefined
 }
 
-/** Whether an object of unknown kind is let through by an open list. */
+/** True if an open list accepts an object of unknown kind. */
 export function passesOpen(rule: VariantsRule, value: Readonly<Record<string, unknown>>): boolean {
   const tag = value[rule.tag]
   return rule.open && typeof tag === 'string' && tag !== ''
@@ -93,7 +94,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Whether a text has at most `limit` characters (code points). Time is bounded by the limit, not by the text. */
+/** True if a text has at most `limit` characters (code points). The limit bounds the time, not the text. */
 export function withinCharacters(text: string, limit: number): boolean {
   if (text.length <= limit) return true
   if (text.length > 2 * limit) return false
@@ -102,7 +103,7 @@ export function withinCharacters(text: string, limit: number): boolean {
   return count <= limit
 }
 
-/** Whether a text survives storage: well-formed Unicode without NUL. */
+/** True if every database can store the text: well-formed Unicode without NUL. */
 function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0')
 }
@@ -129,15 +130,15 @@ TypeRegistry.Set<TextSchema>('Text', (schema, value) => {
   return !singleLine || !LINE_BREAK.test(value)
 })
 
-/** A union of objects told apart by `tag` (default `type`). Keys of `kinds` are the values of that field. */
+/** A union of objects whose kind is the field `tag` (default `type`). Keys of `kinds` are the values of that field. */
 export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
   kinds: Kinds,
   options: VariantsOptions,
 ): TUnsafe<Static<Kinds[keyof Kinds]>> {
   const { noun, tag = 'type', absent = null, open = false } = options
-  const once = new Map([...new Set(Object.values(kinds))].map(schema => [schema, checked(schema)]))
+  const once = new Map([...new Set(Object.values(kinds))].map(schema => [schema, withCheck(schema)]))
   const table = new Map<string, Checked>()
-  for (const [key, schema] of Object.entries(kinds)) table.set(key, once.get(schema) ?? checked(schema))
+  for (const [key, schema] of Object.entries(kinds)) table.set(key, once.get(schema) ?? withCheck(schema))
   const rule: VariantsRule = { tag, absent, open, noun, table }
   const schema = {
     [Kind]: 'Variants',
@@ -150,7 +151,7 @@ export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
 
 /** An object with any keys whose values all fit `schema`. */
 export function mapOf<Schema extends TSchema>(schema: Schema): TUnsafe<Record<string, Static<Schema>>> {
-  const map = { [Kind]: 'Map', [Rule]: checked(schema), type: 'object', additionalProperties: schema }
+  const map = { [Kind]: 'Map', [Rule]: withCheck(schema), type: 'object', additionalProperties: schema }
   return map as unknown as TUnsafe<Record<string, Static<Schema>>>
 }
 
@@ -177,10 +178,52 @@ export function nullable<Schema extends TSchema>(schema: Schema) {
   return Type.Union([schema, Type.Null()])
 }
 
-/** A field that may be missing or null: clients that serialise their typed objects send null for what is unset. */
+/** A field that may be missing or null: clients that serialise typed objects send null for unset fields. */
 export function maybe<Schema extends TSchema>(schema: Schema) {
   return Type.Optional(nullable(schema))
 }
 
-/** An object whose fields nobody here looks at. */
+/** An object whose fields are not checked. */
 export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
+
+/** Keys that are safe to repeat. Other keys of clients may have any length and may even be secrets. */
+const SPEAKABLE = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
+
+/** The path of a field, with `*` in place of a key that is no plain word. */
+export function fieldPath(parent: string, key: string): string {
+  const name = SPEAKABLE.test(key) ? key : '*'
+  return parent === '' ? name : `${parent}.${name}`
+}
+
+export function elementPath(parent: string, index: number): string {
+  return `${parent}[${index}]`
+}
+
+const PAIRS = `must have at most ${METADATA_MAX_PAIRS} pairs`
+const KEY = `must have keys of at most ${METADATA_KEY_MAX_CHARS} characters without brackets`
+const VALUE = `must be a string of at most ${METADATA_VALUE_MAX_CHARS} characters`
+
+/** The problem of a metadata map; null: it has none. */
+export function metadataProblem(value: unknown, path: string): string | null {
+  if (!isObject(value)) return `${path}: must be an object of strings`
+  const keys = Object.keys(value)
+  if (keys.length > METADATA_MAX_PAIRS) return `${path}: ${PAIRS}`
+  for (const key of keys) {
+    if (!withinCharacters(key, METADATA_KEY_MAX_CHARS) || /[[\]]/.test(key)) return `${path}: ${KEY}`
+    const entry = value[key]
+    if (typeof entry !== 'string' || !withinCharacters(entry, METADATA_VALUE_MAX_CHARS)) {
+      return `${fieldPath(path, key)}: ${VALUE}`
+    }
+  }
+  return null
+}
+
+TypeRegistry.Set<TSchema>('Metadata', (_schema, value) => metadataProblem(value, '') === null)
+
+export const metadataMap = {
+  [Kind]: 'Metadata',
+  type: 'object',
+  maxProperties: METADATA_MAX_PAIRS,
+  propertyNames: { maxLength: METADATA_KEY_MAX_CHARS, pattern: '^[^\\[\\]]*$' },
+  additionalProperties: { type: 'string', maxLength: METADATA_VALUE_MAX_CHARS },
+} as unknown as TUnsafe<Record<string, string>>

@@ -3,13 +3,12 @@
  *
  * Three groups. Function and custom tools run at the client. Native tools (`web_search`, `file_search`, `mcp`
  * and so on) run at a provider that has them: their shape is checked here, and a wire format that cannot
- * express one refuses it later. Gateway tools (`gateway:<x>`) run on our side; `SERVER_TOOLS_BUILT` says which.
+ * express one refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offered` says which.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { forcedGatewayTools, gatewayTools } from './gateway-tools.ts'
+import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
 import { NAME_PATTERN } from './limits.ts'
 import { AnyObject, mapOf, maybe, oneOf, variants } from './schema.ts'
-import { filters, searchSettings } from './search-settings.ts'
 
 const name = Type.String({ pattern: NAME_PATTERN })
 const texts = Type.Array(Type.String())
@@ -66,7 +65,7 @@ function webSearch<const Spelling extends string>(type: Spelling) {
   return Type.Object({ type: Type.Literal(type), filters, ...searchSettings })
 }
 
-/** Comparisons and groups of comparisons; a group's members are the provider's business, so nothing recurses. */
+/** Comparisons and groups of comparisons. The provider checks the members of a group, so nothing recurses. */
 const FileFilter = variants(
   {
     ...Object.fromEntries(
@@ -115,7 +114,7 @@ const CodeInterpreter = Type.Object({
 
 const ToolNames = Type.Object({ tool_names: maybe(texts), read_only: maybe(Type.Boolean()) })
 
-/** The server is named by its address or by a connector of the provider. */
+/** `server_url` or a connector of the provider names the server. */
 const Mcp = Type.Object({
   type: Type.Literal('mcp'),
   server_label: Type.String({ minLength: 1 }),
@@ -158,7 +157,7 @@ const ImageGeneration = Type.Object({
   size: maybe(Type.String()),
 })
 
-/** Kinds that no client executes, by their `type`: every dialect spells them alike. */
+/** Tools that no client executes, by their `type`. Every dialect has the same spellings. */
 export const hostedTools = {
   web_search: webSearch('web_search'),
   web_search_2025_08_26: webSearch('web_search_2025_08_26'),
@@ -188,7 +187,7 @@ function forced<const Spelling extends string>(type: Spelling) {
   return Type.Object({ type: Type.Literal(type) })
 }
 
-/** Choices of tools that no client executes, by their `type`: every dialect spells them alike. */
+/** Choices of tools that no client executes, by their `type`. Every dialect has the same spellings. */
 export const forcedHostedTools = {
   mcp: Type.Object({ type: Type.Literal('mcp'), server_label: Type.String(), name: maybe(Type.String()) }),
   web_search: forced('web_search'),

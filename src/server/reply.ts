@@ -59,7 +59,7 @@ export interface ReplyOwner {
   closesAfter(status: number): boolean
 }
 
-const NO_CONTEXT: FailureContext = { metadata: null, usage: null }
+const NO_CONTEXT: FailureContext = { metadata: null, usage: null, request: null }
 
 export class HttpReply implements Reply {
   readonly #socket: ResponseSocket
@@ -100,7 +100,7 @@ export class HttpReply implements Reply {
     this.#send(status, JSON.stringify(document))
   }
 
-  failure(error: GatewayError, { metadata, usage } = NO_CONTEXT): void {
+  failure(error: GatewayError, context = NO_CONTEXT): void {
     if (error.status === 401) this.header('WWW-Authenticate', 'Bearer')
     if (error.retryAfterSeconds !== undefined)
       this.header('Retry-After', String(Math.ceil(error.retryAfterSeconds)))
@@ -109,7 +109,7 @@ export class HttpReply implements Reply {
     const { dialect, id } = this.#owner
     this.json(
       error.status,
-      dialect === null ? errorEnvelope(error) : dialect.failure(error, { id, metadata, usage }),
+      dialect === null ? errorEnvelope(error) : dialect.failure(error, { id, ...context }),
     )
   }
 

@@ -1,6 +1,7 @@
 /** The catalogue as configured, and what other parts ask of it. Composition root. */
 import type { Config } from '../config/config.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
+import type { ModelFacts } from '../plugins/plugin.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import { type Catalog, CatalogError, createCatalog } from '../providers/catalog.ts'
 import type { Model, Provider } from '../providers/provider.ts'
@@ -32,8 +33,7 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
   return catalog
 }
 
-/** What plugins ask about models, by their ids. */
-export function modelFacts(catalog: Catalog) {
+export function modelFacts(catalog: Catalog): ModelFacts {
   const ids = (holds: (model: Model) => boolean): ReadonlySet<string> =>
     new Set(
       catalog

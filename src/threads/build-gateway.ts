@@ -29,17 +29,20 @@ import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
+import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
+import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
+import type { ServerTool } from '../tools/tool.ts'
+import { createDirectTransport } from '../upstream/direct-transport.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
-import { createHttpClient } from '../upstream/http-client.ts'
 import { createOcr } from '../upstream/ocr.ts'
-import type { UpstreamClient } from '../upstream/transport.ts'
+import type { Transport } from '../upstream/transport.ts'
 import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-catalog.ts'
 
 export interface GatewayOptions {
@@ -64,6 +67,7 @@ export interface GatewayOptions {
 /** A gateway with the parts that fronts need beside it. */
 export interface BuiltGateway {
   readonly gateway: Gateway
+  readonly offered: Offered
   readonly config: Config
   readonly catalog: Catalog
   readonly store: Store
@@ -88,7 +92,7 @@ interface Base {
   readonly metrics: Metrics
   readonly store: Store
   readonly vault: Vault
-  readonly client: UpstreamClient
+  readonly client: Transport
   readonly tasks: ReturnType<typeof createTaskPool>
 }
 
@@ -104,16 +108,19 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
+  const plugins = pluginsOf(base, shared, guard)
+  const tools = createTools(base)
   const gateway = createGateway({
     ...shared,
     credentials,
     quota: quotaOf(base, counting.counters, guardrails),
-    plugins: createPluginChains(pluginsOf(base, shared, guard)),
-    tools: createTools({ clock }),
+    plugins: createPluginChains(plugins),
+    tools,
     guard,
   })
   return {
     gateway,
+    offered: offeredBy(plugins, tools),
     config,
     catalog,
     store,
@@ -152,7 +159,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     metrics,
     store: await openStore(config.storage.url, { wait: false }),
     vault: createVault(parseVaultKeys(options.vaultKeys)),
-    client: createHttpClient({ clock, log }),
+    client: createDirectTransport({ clock, log }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
   }
 }
@@ -218,20 +225,22 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
 }
 
 function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof createGuard>) {
-  const { config, clock, catalog, metrics, tasks } = base
+  const { config, catalog } = base
   return createPlugins({
-    ask: createAsk({ ...shared, guard }),
-    clock,
-    metrics,
-    tasks,
-    ...config.alignment,
-    moderation: config.moderation,
+    ...base,
     ...fileReading(base),
+    ask: createAsk({ ...shared, guard }),
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
-    ...modelFacts(catalog),
+    modelFacts: modelFacts(catalog),
     filesByLink: format => FORMATS[format].filesByLink,
   })
+}
+
+/** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
+function offeredBy(plugins: readonly AnyPlugin[], tools: ReadonlyMap<string, ServerTool>): Offered {
+  // No request can name a built-in rule: the schema does not know its id.
+  return { plugins: new Set(plugins.map(({ id }) => id)), tools: new Set(tools.keys()), routers: new Set() }
 }
 
 /** Access to documents: pages behind links, and OCR. */

@@ -4,7 +4,7 @@ import { createDataRegions } from '../api/data-region.ts'
 import { createListing } from '../api/models.ts'
 import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
-import { patternProblem } from '../guardrails/pattern-problem.ts'
+import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
@@ -80,11 +80,12 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
 }
 
 function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
-  const { gateway, config, catalog, store, ledger, vault, clock, metrics } = built
+  const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics } = built
   const { heartbeatMs, stallMs } = config.timeouts
   const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
   return createOperations({
     gateway,
+    offered,
     listing: createListing(catalog),
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },

@@ -1,7 +1,6 @@
 /** Server tool datetime: the current date and time in a time zone. */
 import type { Clock } from '../clock.ts'
-import type { GatewayTool } from '../protocol/gateway-tools.ts'
-import { isTimeZone } from '../protocol/time-zone.ts'
+import { type GatewayTool, isTimeZone } from '../protocol/gateway-tools.ts'
 import type { ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const DEFAULT_TIMEZONE = 'UTC'

@@ -1,12 +1,16 @@
-/** Every server tool that is built. A new one is a file, a row here and its name in protocol/built.ts. */
+/** All server tools. A new one is its file and a row here; its parameters are a row of protocol/gateway-tools.ts. */
 import type { Clock } from '../clock.ts'
 import { createDatetime } from './datetime.ts'
 import type { ServerTool } from './tool.ts'
 
-export interface ToolParts {
+/** Dependencies of all server tools: build-gateway passes them whole. */
+export interface ToolDeps {
   readonly clock: Clock
 }
 
-export function createTools(parts: ToolParts): ReadonlyMap<string, ServerTool> {
-  return new Map([createDatetime(parts)].map(tool => [tool.name, tool]))
+const TOOLS: readonly ((deps: ToolDeps) => ServerTool)[] = [createDatetime]
+
+/** The server tools by their names. */
+export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {
+  return new Map(TOOLS.map(create => create(deps)).map(tool => [tool.name, tool]))
 }

@@ -1,7 +1,7 @@
 /**
- * Knows the bytes of one kind of delta frame: all of them but the number, the piece of text and the padding are the
- * same from frame to frame. A frame that matches is proven, without decoding it, to be whole, proper, and to say the
- * same as its forerunner with another piece of text. Pure. Hot path: `match` runs per delta and makes no objects.
+ * Byte pattern of one kind of delta frame: all bytes but the number, the piece of text and the padding are the same
+ * from frame to frame. A match proves, without decoding, that the frame is complete, valid, and equal to the learned
+ * one but for the text. Pure. Hot path: `match` runs per delta and allocates nothing.
  */
 const SPACE = 32
 const QUOTE = 34
@@ -10,7 +10,7 @@ const LOWER_U = 117
 const DIGIT_0 = 48
 const DIGIT_9 = 57
 
-/** What may change from frame to frame: `sequence_number`, the piece of text, and padding that says nothing. */
+/** The parts that change from frame to frame: `sequence_number`, the piece of text, and meaningless padding. */
 type Slot = 'number' | 'delta' | 'padding'
 
 const SLOTS: ReadonlyMap<string, Slot> = new Map([
@@ -23,12 +23,12 @@ const SLOTS: ReadonlyMap<string, Slot> = new Map([
 const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => letter.charCodeAt(0)))
 
 /**
- * One member of a flat object, and what follows it. Only spaces may stand between: a line end within the data would
- * be another one in the bytes.
+ * One member of a flat object, and the character after it. Only blanks may stand between: a line end in the data would
+ * be a second data line in the bytes.
  */
 const MEMBER =
   /[ \t]*"([^"\\]*)"[ \t]*:[ \t]*("[^"\\]*(?:\\.[^"\\]*)*"|0|[1-9][0-9]{0,14}|\[[ \t]*\])[ \t]*([,}])/y
-/** Deltas are short; a frame that is not is decoded. */
+/** Longest frame that is learned. Deltas are short; longer frames are decoded. */
 const LEARNED_MAX_CHARACTERS = 4096
 
 /** One member of the frame that a pattern was learned from. */
@@ -36,11 +36,11 @@ export interface FrameMember {
   readonly key: string
   /** A string, a number, or an empty list. */
   readonly value: unknown
-  /** It says nothing: it only hides how long the text is. */
+  /** True for padding, which only hides the length of the text. */
   readonly isPadding: boolean
 }
 
-/** What a frame taught: how its like look, and what it said itself. */
+/** The result of learning from a frame: the pattern of its kind, and its own members. */
 export interface Lesson {
   readonly pattern: FramePattern
   /** In their order. */
@@ -48,16 +48,17 @@ export interface Lesson {
   readonly number: number
 }
 
+/** The pattern of one kind of frame. */
 export class FramePattern {
-  /** Of the event line. */
+  /** Name in the event line. */
   readonly event: string
-  /** The pieces between the slots; the first begins the frame, the last ends it with its blank line. */
+  /** The bytes between the slots; the first piece begins the frame, the last ends with its blank line. */
   readonly #fixed: readonly Uint8Array[]
   readonly #slots: readonly Slot[]
-  /** Where the piece of text of the last matching frame lies, quotes left out. */
+  /** Place of the text in the last matching frame, without quotes. */
   deltaStart = 0
   deltaEnd = 0
-  /** Where its number lies. */
+  /** Place of its number. */
   numberStart = 0
   numberEnd = 0
 
@@ -68,7 +69,7 @@ export class FramePattern {
   }
 
   /**
-   * The pattern of a frame that was decoded without complaint; null when its shape is not that simple.
+   * Learns the pattern of a frame that was decoded successfully; null if its shape is not that simple.
    * `event` is its event line, `data` its one data line.
    */
   static learn(event: string, data: string): Lesson | null {
@@ -100,13 +101,13 @@ export class FramePattern {
     }
     if (MEMBER.lastIndex !== data.length || !slots.includes('number') || !slots.includes('delta')) return null
     fixed.push(Buffer.from(`${data.slice(from)}\n\n`))
-    // Copied to their exact length: a list that grew keeps room for many more as long as its stream lives.
+    // Copied to their exact length, because a list that grew keeps spare room for the life of its stream.
     const pattern = new FramePattern(event, fixed.slice(), slots.slice())
     const number = Number(members.find(member => member.key === 'sequence_number')?.value)
     return { pattern, members, number }
   }
 
-  /** The data of a frame of this kind that says `delta`: what stands between the quotes, as it stands in JSON. */
+  /** The data of such a frame with `delta` as its text, in JSON without the quotes. */
   tell(delta: string): string {
     let frame = ''
     this.#fixed.forEach((piece, index) => {
@@ -118,7 +119,7 @@ export class FramePattern {
     return frame.slice(`event: ${this.event}\ndata: `.length, -2)
   }
 
-  /** Where the frame at `at` ends, if it is of this kind and numbered `sequence`; -1 otherwise, and when it is cut. */
+  /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; else -1. */
   match(bytes: Buffer, at: number, sequence: number): number {
     const fixed = this.#fixed
     const slots = this.#slots
@@ -147,14 +148,14 @@ export class FramePattern {
   }
 }
 
-/** Where the digits at `at` end, when they are this number; -1 otherwise. */
+/** The end of the digits at `at`, if they are the expected number; else -1. */
 function numberEnd(bytes: Buffer, at: number, expected: number): number {
   let value = 0
   let end = at
   for (;;) {
     const byte = bytes[end] ?? 0
     if (byte < DIGIT_0 || byte > DIGIT_9) break
-    // A zero before other digits is no JSON; more digits than a number holds are none of ours.
+    // JSON allows no leading zero; more digits than a safe number has are never ours.
     if ((value === 0 && end > at) || end - at > 15) return -1
     value = value * 10 + byte - DIGIT_0
     end++
@@ -163,8 +164,8 @@ function numberEnd(bytes: Buffer, at: number, expected: number): number {
 }
 
 /**
- * Where the quote stands that closes the JSON string whose content begins at `at`; -1 when it is none, or cut, or no
- * UTF-8.
+ * The place of the quote that closes the JSON string whose content begins at `at`; -1 if the string is invalid, cut or
+ * no UTF-8.
  */
 function stringEnd(bytes: Buffer, at: number): number {
   const { length } = bytes
@@ -189,11 +190,11 @@ function stringEnd(bytes: Buffer, at: number): number {
   return -1
 }
 
-/** How many bytes follow the first of a character, given the second; 0 when the two begin none (RFC 3629). */
+/** Number of bytes after the first of a character, from its first two; 0 if they begin none (RFC 3629). */
 function continuation(first: number, second: number): number {
   if (!isContinuing(second)) return 0
   if (first >= 0xc2 && first <= 0xdf) return 1
-  // Overlong forms, surrogates, and what lies beyond the last character.
+  // Excludes overlong forms, surrogates, and codes beyond the last character.
   if (first === 0xe0) return second >= 0xa0 ? 2 : 0
   if (first === 0xed) return second <= 0x9f ? 2 : 0
   if (first >= 0xe1 && first <= 0xef) return 2

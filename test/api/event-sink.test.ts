@@ -2,12 +2,11 @@
 import t, { type Test } from 'tap'
 import { EventSink } from '../../src/api/event-sink.ts'
 import type { ApiRequest } from '../../src/api/operation.ts'
-import { responsesDialect } from '../../src/dialects/responses.ts'
 import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { INFERENCE, startFrontEnd } from '../server/front-end.ts'
+import { parseResponsesRequest, responsesDialect } from '../support/dialects.ts'
 import { RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 

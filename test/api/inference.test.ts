@@ -13,6 +13,7 @@ import type { GatewayMetadata, ResponseResource } from '../../src/protocol/respo
 import type { ServerOptions } from '../../src/server/http.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
+import { OFFERED } from '../support/dialects.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -49,6 +50,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     clock,
     changes: { publish: () => undefined },
     patternProblem: () => null,
+    offered: OFFERED,
     providerName: () => null,
     dataRegionOf: () => null,
     byokFeePercent: 0,

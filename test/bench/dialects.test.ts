@@ -1,7 +1,7 @@
 /** What clients of two dialects understand of replies: small ones, made by hand from the public shapes. */
 import t from 'tap'
 import { unlike } from '../../bench/parity/dialects.ts'
-import { saidInChat, saidInResponses } from '../../bench/parity/said.ts'
+import { chatStreamFlaws, saidInChat, saidInResponses } from '../../bench/parity/said.ts'
 
 const sse = (...events: readonly unknown[]) =>
   `${events.map(event => `data: ${JSON.stringify(event)}\n\n`).join('')}data: [DONE]\n\n`
@@ -14,7 +14,14 @@ const response = {
   error: null,
   incomplete_details: null,
   output: [
-    { type: 'reasoning', content: [{ type: 'reasoning_text', text: 'not said' }] },
+    {
+      type: 'reasoning',
+      content: [
+        { type: 'reasoning_text', text: 'They ask.' },
+        { type: 'reasoning_text', text: '' },
+      ],
+      summary: [{ type: 'summary_text', text: 'A question' }],
+    },
     { type: 'message', content: [{ type: 'output_text', text: 'Hello ' }] },
     { type: 'message', content: [{ type: 'output_text', text: 'you' }] },
     { type: 'function_call', name: 'look', arguments: '{"a":1}' },
@@ -25,6 +32,7 @@ const response = {
 const usage = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 }
 const said = {
   text: 'Hello you',
+  reasoning: 'They ask.\n\nA question',
   refusal: '',
   calls: [
     { name: 'look', text: '{"a":1}' },
@@ -45,6 +53,7 @@ const chat = {
         role: 'assistant',
         content: 'Hello you',
         refusal: null,
+        reasoning: 'They ask.\n\nA question',
         tool_calls: [
           { id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"a":1}' } },
           { id: 'call_2', type: 'custom', custom: { name: 'run', input: 'ls' } },
@@ -72,7 +81,8 @@ t.test('streams of both dialects are understood alike', async t => {
   )
   t.same(saidInResponses(stream(events)), said)
   const chunks = sse(
-    chunk({ role: 'assistant', content: '' }),
+    chunk({ role: 'assistant', reasoning: 'They ask.' }),
+    chunk({ reasoning: '\n\nA question' }),
     chunk({ content: 'Hello ' }),
     chunk({ content: 'you' }),
     chunk({ tool_calls: [{ index: 0, id: 'call_1', function: { name: 'look', arguments: '{"a"' } }] }),
@@ -131,4 +141,26 @@ t.test('a refusal is no text', async t => {
 t.test('each difference is named with both values', async t => {
   const other = saidInChat(whole({ ...chat, usage: { ...usage, total_tokens: 13 } }))
   t.same(unlike(saidInResponses(whole(response)), other), ['usage: [7,5,12] became [7,5,13]'])
+})
+
+t.test('a chat stream out of order is told', async t => {
+  const one = { id: 'gen-1', model: 'm', created: 1 }
+  const first = { ...one, ...chunk({ role: 'assistant', content: 'Hello' }) }
+  const end = {
+    ...one,
+    ...chunk({}),
+    choices: [{ index: 0, delta: {}, finish_reason: 'stop', native_finish_reason: 'stop' }],
+  }
+  const last = { ...one, object: first.object, choices: [], usage }
+  const flaws = (...chunks: readonly object[]) => chatStreamFlaws(stream(sse(...chunks)))
+  t.same(flaws(first, end, last), [])
+  t.same(flaws({ ...first, error: { message: 'no' } }, end), [], 'a failure may tell no usage')
+  t.match(flaws({ ...first, id: 'gen-2' }, end, last), [/^id /])
+  t.match(flaws(first, last), [/finish/])
+  t.match(flaws(first, end, end, last), [/finish/])
+  t.match(flaws(end, first, last), [/finish/, /role/])
+  t.match(flaws(first, end), [/usage/])
+  t.match(flaws(first, { ...end, usage }), [/usage/])
+  t.match(chatStreamFlaws(stream(sse(first, end, last).replace('data: [DONE]', ''))), [/DONE/])
+  t.same(chatStreamFlaws(whole(chat)), [])
 })

@@ -1,11 +1,11 @@
 /** Failures in the chat dialect: the envelope, as the official client types it. */
 import OpenAI, { APIError, BadRequestError, InternalServerError, RateLimitError } from 'openai'
 import t from 'tap'
-import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { GatewayMetadata } from '../../src/protocol/response.ts'
+import { chatCompletions } from '../support/dialects.ts'
 
-const NONE = { id: 'gen-1-x', metadata: null, usage: null }
+const NONE = { id: 'gen-1-x', metadata: null, usage: null, request: null }
 const METADATA: GatewayMetadata = {
   requested: 'acme/m',
   strategy: 'direct',

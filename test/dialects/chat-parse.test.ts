@@ -2,9 +2,8 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { chatCompletions, parseResponsesRequest } from '../support/dialects.ts'
 import { search } from '../support/property.ts'
 
 type Loose = Record<string, unknown>

@@ -1,10 +1,10 @@
 /** Every golden reply of every format: what a chat stream says in pieces is what the whole completion says. */
 import t from 'tap'
-import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { eventsOf } from '../support/assemble-reply.ts'
+import { chatCompletions } from '../support/dialects.ts'
 import { goldens } from '../support/goldens.ts'
 import {
   chunksOf,

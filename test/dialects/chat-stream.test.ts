@@ -2,15 +2,14 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { FinishReason } from '../../src/formats/format.ts'
 import { Answer } from '../../src/gateway/answer/answer.ts'
 import type { Content } from '../../src/gateway/answer/assemble.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../src/protocol/response.ts'
+import { chatCompletions, parseResponsesRequest } from '../support/dialects.ts'
 import { EventCollector } from '../support/event-collector.ts'
 import { search } from '../support/property.ts'
 import {
@@ -396,7 +395,8 @@ t.test('a failure in mid-stream', async t => {
 t.test('a failure before the response began, after the status has left', async t => {
   const writer = chatCompletions.frames(REQUEST)
   const error = new GatewayError('service_unavailable', 'Nobody is there')
-  const frames = writer.failure(error, { id: 'gen-17-x', metadata: null, usage: null }) + writer.end()
+  const frames =
+    writer.failure(error, { id: 'gen-17-x', metadata: null, usage: null, request: null }) + writer.end()
   t.match(chunksOf(frames), [
     {
       id: 'gen-17-x',
@@ -430,7 +430,7 @@ t.test('what a failure says is told once', async t => {
   const writer = chatCompletions.frames(REQUEST)
   for (const event of answer(TEXT, 'stop')) writer.write(event)
   const error = new GatewayError('internal', 'x')
-  t.equal(writer.failure(error, { id: 'gen-1-x', metadata: null, usage: null }), '')
+  t.equal(writer.failure(error, { id: 'gen-1-x', metadata: null, usage: null, request: null }), '')
 })
 
 t.test('citations count from the beginning of the content', async t => {

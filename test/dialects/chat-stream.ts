@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
-import { chatCompletions } from '../../src/dialects/chat-completions.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
+import { chatCompletions } from '../support/dialects.ts'
 
 export type Loose = Record<string, unknown>
 

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { frame, responsesDialect } from '../../src/dialects/responses.ts'
+import { frame } from '../../src/dialects/responses.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import { responsesDialect } from '../support/dialects.ts'
 
 const WORDS = [
   '',

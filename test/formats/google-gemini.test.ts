@@ -6,10 +6,10 @@ import t from 'tap'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { googleGemini } from '../../src/formats/google-gemini.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
 import { decodeStream } from '../support/decode-reply.ts'
 import { collect } from '../support/delta-items.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 import {
   arrivals,
   FAILURE_STATUSES,

@@ -2,9 +2,9 @@
 import t from 'tap'
 import { outgoingRequest } from '../../src/formats/outgoing.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { DIALECT_NAMES, type DialectName } from '../../src/protocol/dialect-name.ts'
-import { parseResponsesRequest, type ResponsesRequest } from '../../src/protocol/request.ts'
+import { DIALECT_NAMES, type DialectName, type ResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 
 const NAMES = Object.keys(FORMATS) as FormatName[]

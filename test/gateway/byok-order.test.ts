@@ -3,9 +3,9 @@ import t from 'tap'
 import { NO_CREDENTIALS, WorkspaceCredentials } from '../../src/credentials/catalog.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { route } from '../../src/gateway/routing/route.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { CALLER, expected, modelRows, sharedKey, type World, worlds } from '../support/byok-worlds.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 import { credentialOf } from '../support/own-keys.ts'
 
 const providerRow = (slug: string) => ({

@@ -3,13 +3,9 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Turn } from '../../src/gateway/exchange.ts'
 import type { InputGuard } from '../../src/gateway/guard/guard.ts'
 import { createPluginChains, type PluginChain, pluginFailure } from '../../src/gateway/plugin-chain.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { ActivePlugin, AnyPlugin, Plugin } from '../../src/plugins/plugin.ts'
-import { createPlugins } from '../../src/plugins/table.ts'
-import { PLUGINS_BUILT } from '../../src/protocol/built.ts'
 import type { Annotation, InputMessage, OutputItem } from '../../src/protocol/items.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
-import { TestClock } from '../support/test-clock.ts'
 
 type Verbs = Omit<ActivePlugin, 'id'>
 
@@ -45,34 +41,6 @@ const turn: Turn = {
   finish: 'stop',
   number: 1,
 }
-
-t.test('the plugins that requests may name are those of the table', async t => {
-  const plugins = createPlugins({
-    ask: () => Promise.reject(new Error('nobody asks')),
-    clock: new TestClock(),
-    metrics: createMetrics(),
-    tasks: {
-      run: () => Promise.reject(new Error('nobody asks')),
-      runInlineOr: () => Promise.reject(new Error('nobody asks')),
-    },
-    evaluator: null,
-    hipaaWorkspaces: [],
-    timeoutMs: 1,
-    moderation: null,
-    policyAgainst: () => null,
-    tokensOf: () => 0,
-    hasSmallContext: () => false,
-    takesFiles: () => false,
-    takesImages: () => false,
-    filesByLink: () => false,
-    fetchPage: null,
-    ocr: null,
-  })
-  t.same(
-    plugins.map(({ id }) => id).filter(id => id !== 'structured-output'),
-    [...PLUGINS_BUILT],
-  )
-})
 
 t.test('a request has the plugins that it names and that are on', async t => {
   const plugins = [healing({ holds: true }), compression({})]

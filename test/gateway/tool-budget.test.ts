@@ -3,7 +3,8 @@ import { Bill } from '../../src/gateway/bill.ts'
 import type { Finish } from '../../src/gateway/exchange.ts'
 import { budgetOf, type ToolTurn } from '../../src/gateway/tool-budget.ts'
 import { parseUsd } from '../../src/money.ts'
-import { parseResponsesRequest, type StopCondition } from '../../src/protocol/request.ts'
+import type { StopCondition } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 
 const FINISH: Finish = { reason: 'tool_calls', native: 'tool_use', serviceTier: null }
 

@@ -1,6 +1,6 @@
 /** What is looked at on the thread that asks holds up nobody, whatever the rules and the texts are. */
 import t from 'tap'
-import { Cost, INLINE_MAX_FOUND } from '../../src/guardrails/cost.ts'
+import { INLINE_MAX_FOUND, ScanCost } from '../../src/guardrails/cost.ts'
 import { compileRules, type RuleSet } from '../../src/guardrails/rules.ts'
 import { FILTERS_MAX_ITEMS } from '../../src/protocol/limits.ts'
 import { bestCpuMs } from '../support/cpu-time.ts'
@@ -53,14 +53,14 @@ function best(work: () => void): number {
 t.test('the worst allowed policy never looks at 200 KB inline', async t => {
   for (const form of FORMS) {
     for (const many of [FILTERS_MAX_ITEMS, MERGED * FILTERS_MAX_ITEMS]) {
-      t.equal(new Cost(patterns(many, form)).where(LONG), 'offload', form(1))
+      t.equal(new ScanCost(patterns(many, form)).where(LONG), 'offload', form(1))
     }
   }
 })
 
 t.test('to estimate the longest patterns takes no time either', async t => {
   const rules = patterns(MERGED * 2, () => '()'.repeat(50_000))
-  const took = best(() => t.equal(new Cost(rules).where(1), 'offload'))
+  const took = best(() => t.equal(new ScanCost(rules).where(1), 'offload'))
   t.ok(took < STILL_MS / 5, `${took} ms`)
 })
 
@@ -68,7 +68,7 @@ t.test('whatever is looked at inline takes less than a twentieth of a second', a
   for (const most of [INLINE_MAX_FOUND, Number.POSITIVE_INFINITY]) {
     let inline = 0
     for (const policy of POLICIES) {
-      const cost = new Cost(policy)
+      const cost = new ScanCost(policy)
       const longest = LENGTHS.findLast(length => cost.where(length, 1, most) === 'inline')
       if (longest === undefined) continue
       const scanner = compileRules(policy)
@@ -102,18 +102,18 @@ t.test('twenty patterns of a company stay for prompts of two thousand characters
   const hosts = patterns(5, at => host(`net${at}`)).custom
   const numbers = patterns(15, at => `\\bEMP${at}-[0-9]{4,8}\\b`).custom
   const slugs = ALL_SLUGS.filter(slug => slug !== 'regex-prompt-injection')
-  const cost = new Cost({ ...rulesOf(slugs, 'redact', false), custom: [...hosts, ...numbers] })
+  const cost = new ScanCost({ ...rulesOf(slugs, 'redact', false), custom: [...hosts, ...numbers] })
   t.equal(cost.where(2_000, 1, INLINE_MAX_FOUND), 'inline')
 })
 
 t.test('the texts of a request count together, and so do the patterns', async t => {
-  const five = new Cost(patterns(5, at => `word${at} [0-9]{3}`))
+  const five = new ScanCost(patterns(5, at => `word${at} [0-9]{3}`))
   t.equal(five.where(10_000, 1), 'inline')
   t.equal(five.where(10_000, 20_000), 'offload', 'many small texts')
-  const far = (many: number) => new Cost(patterns(many, at => `a(?:.*z${at})?`))
+  const far = (many: number) => new ScanCost(patterns(many, at => `a(?:.*z${at})?`))
   t.equal(far(1).where(500), 'inline')
   t.equal(far(FILTERS_MAX_ITEMS).where(500), 'offload', 'many that read far')
-  const large = (many: number) => new Cost(patterns(many, at => `[^b]{150}c${at}`))
+  const large = (many: number) => new ScanCost(patterns(many, at => `[^b]{150}c${at}`))
   t.equal(large(1).where(200), 'inline')
   t.equal(large(5).where(200), 'offload', 'an automaton that takes long to build')
 })
@@ -121,12 +121,15 @@ t.test('the texts of a request count together, and so do the patterns', async t 
 t.test('what rules usually cost lets prompts of two thousand characters stay', async t => {
   const usual = patterns(10, at => `\\bEMP${at}-\\d{6}\\b`)
   const slugs = ALL_SLUGS.filter(slug => slug !== 'regex-prompt-injection')
-  t.equal(new Cost({ ...rulesOf(slugs, 'redact', false), custom: usual.custom }).where(2_000, 5), 'inline')
+  t.equal(
+    new ScanCost({ ...rulesOf(slugs, 'redact', false), custom: usual.custom }).where(2_000, 5),
+    'inline',
+  )
 })
 
 t.test('a window in which much is found counts for more', async t => {
-  const cost = new Cost(patterns(1, () => 'a(?:.*z)?'))
+  const cost = new ScanCost(patterns(1, () => 'a(?:.*z)?'))
   t.ok(cost.windowMicros(1_024, 0) < 20)
   t.ok(cost.windowMicros(1_024, 100) > 1_000)
-  t.ok(new Cost(rulesOf(['email'], 'redact', false)).windowMicros(1_024, 100) < 1_000)
+  t.ok(new ScanCost(rulesOf(['email'], 'redact', false)).windowMicros(1_024, 100) < 1_000)
 })

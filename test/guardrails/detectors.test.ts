@@ -1,8 +1,8 @@
 import t from 'tap'
-import { Cost } from '../../src/guardrails/cost.ts'
-import { passesLuhn } from '../../src/guardrails/detectors/credit-card.ts'
-import { fold, foldedPlace, originalPlace } from '../../src/guardrails/detectors/fold.ts'
+import { ScanCost } from '../../src/guardrails/cost.ts'
+import { fold, foldedPlace, originalPlace } from '../../src/guardrails/detectors/evasions.ts'
 import { INJECTION_PATTERNS } from '../../src/guardrails/detectors/injection-patterns.ts'
+import { passesLuhn } from '../../src/guardrails/detectors/numbers.ts'
 import {
   type Action,
   compileRules,
@@ -117,7 +117,7 @@ t.test('check digits', async t => {
 })
 
 t.test('small texts are looked at where they are, large ones and large rules are sent away', async t => {
-  const whereToScan = (rules: RuleSet, chars: number) => new Cost(rules).where(chars)
+  const whereToScan = (rules: RuleSet, chars: number) => new ScanCost(rules).where(chars)
   t.equal(whereToScan(rulesOf(ALL_SLUGS, 'flag', true), 500), 'inline')
   t.equal(whereToScan(rulesOf(ALL_SLUGS, 'flag', true), 20_000), 'offload')
   t.equal(whereToScan(rulesOf(['email'], 'flag', false), 20_000), 'inline')

@@ -1,6 +1,6 @@
 import { RE2JS } from 're2js'
 import t from 'tap'
-import { patternProblem } from '../../src/guardrails/pattern-problem.ts'
+import { patternProblem } from '../../src/guardrails/custom.ts'
 import { type CustomRule, compileRules, InvalidPattern, redact } from '../../src/guardrails/rules.ts'
 import { bestCpuMs, cpuMs } from '../support/cpu-time.ts'
 

@@ -2,8 +2,8 @@ import fc from 'fast-check'
 import t from 'tap'
 import {
   type Applied,
-  type GuardrailRules,
   mergeGuardrails,
+  type PolicyGuardrail,
   SCOPES,
   sourceOf,
   ZDR_GROUPS,
@@ -19,8 +19,8 @@ import {
 import { NO_RULES } from '../../src/storage/guardrails.ts'
 import { search } from '../support/property.ts'
 
-const NOTHING: GuardrailRules = { id: 'g0', name: 'nothing', ...NO_RULES }
-const guardrail = (scope: Applied['scope'], rules: Partial<GuardrailRules>): Applied => ({
+const NOTHING: PolicyGuardrail = { id: 'g0', name: 'nothing', ...NO_RULES }
+const guardrail = (scope: Applied['scope'], rules: Partial<PolicyGuardrail>): Applied => ({
   scope,
   guardrail: { ...NOTHING, id: `id-${scope}`, name: `name-${scope}`, ...rules },
 })

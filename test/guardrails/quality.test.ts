@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { fold } from '../../src/guardrails/detectors/fold.ts'
+import { fold } from '../../src/guardrails/detectors/evasions.ts'
 import { INJECTION_PATTERNS } from '../../src/guardrails/detectors/injection-patterns.ts'
 import type { BuiltinSlug } from '../../src/protocol/guardrails.ts'
 import { heldOut, qualities, qualityTable, samplesOf } from '../support/guardrail-quality.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { JudgedMessage } from '../../src/plugins/alignment-message.ts'
 import { evaluation, instructed, rewriting } from '../../src/plugins/alignment-prompts.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 
 const RULES = ['Be kind', 'Be "brief"']
 const message: JudgedMessage = { role: 'assistant', content: 'Hi\n1. there' }

@@ -7,7 +7,7 @@ import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.
 /** One token for each letter of the input. */
 const plugin = createContextCompression({
   tokensOf: values => JSON.stringify(values).replace(/[^x]/g, '').length,
-  hasSmallContext: id => id === 'acme/small',
+  modelFacts: { hasSmallContext: id => id === 'acme/small' },
 })
 const endpointOf = (contextLength: number | null) => ({ ...scriptedEndpoint('openai-chat'), contextLength })
 

@@ -1,11 +1,11 @@
 /** What becomes of a document when the pool cannot read it; the rest is in test/contract. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { createFileParser, type FileParserParts } from '../../src/plugins/file-parser.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
+import { createFileParser, type FileParserDeps } from '../../src/plugins/file-parser.ts'
+import { TaskError } from '../../src/tasks/task.ts'
 import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
 
-type Run = FileParserParts['tasks']['run']
+type Run = FileParserDeps['tasks']['run']
 const part = (text: string) => ({
   type: 'input_file' as const,
   file_data: `data:application/pdf;base64,${Buffer.from(text).toString('base64')}`,
@@ -19,8 +19,7 @@ async function parse(run: Run, parts = [part('one')]) {
     tasks: { run },
     fetchPage: null,
     ocr: null,
-    takesFiles: () => false,
-    takesImages: () => false,
+    modelFacts: { takesFiles: () => false, takesImages: () => false },
     filesByLink: () => false,
     policyAgainst: () => null,
   }).activate({ id: 'file-parser' }, request)
@@ -97,8 +96,7 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
         asked++
         return Array.from({ length: pages }, () => ({ markdown: 'text', images: [] }))
       },
-      takesFiles: () => false,
-      takesImages: () => false,
+      modelFacts: { takesFiles: () => false, takesImages: () => false },
       filesByLink: () => false,
       policyAgainst: () => null,
     }).activate({ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }, request)

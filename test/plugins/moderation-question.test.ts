@@ -1,6 +1,7 @@
 import t from 'tap'
 import { moderating, readModeration, textsToModerate } from '../../src/plugins/moderation-question.ts'
-import { parseResponsesRequest, type ResponsesRequest } from '../../src/protocol/request.ts'
+import type { ResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 
 const asking = (fields: Partial<ResponsesRequest>): ResponsesRequest => ({
   model: 'a/b',

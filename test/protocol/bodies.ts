@@ -1,7 +1,7 @@
 /** Building requests for the tables of good and bad ones, and checking such tables. */
 import type { Test } from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 
 export const MODEL = 'acme/fast-1'
 
@@ -33,10 +33,12 @@ export function json(text: string): unknown {
   return JSON.parse(text)
 }
 
+type Parse = (body: unknown) => unknown
+
 /** What the gateway says to a body it refuses; null when it takes it. Anything but a 400 of ours is thrown on. */
-export function refusalOf(value: unknown): string | null {
+export function refusalOf(value: unknown, parse: Parse = parseResponsesRequest): string | null {
   try {
-    parseResponsesRequest(value)
+    parse(value)
     return null
   } catch (error) {
     if (error instanceof GatewayError && error.code === 'invalid_request') return error.message
@@ -47,9 +49,9 @@ export function refusalOf(value: unknown): string | null {
 /** A body, the path of the field that must be named, and words of what is expected there. */
 export type BadRow = readonly [title: string, body: unknown, path: string, words?: RegExp]
 
-export function refused(t: Test, rows: readonly BadRow[]): void {
+export function refused(t: Test, rows: readonly BadRow[], parse?: Parse): void {
   for (const [title, value, path, words] of rows) {
-    const message = refusalOf(value)
+    const message = refusalOf(value, parse)
     t.equal(message?.slice(0, path.length + 2) ?? null, `${path}: `, `${title} is refused at ${path}`)
     if (words !== undefined) t.match(message, words, `${title} says what is expected`)
   }
@@ -57,10 +59,10 @@ export function refused(t: Test, rows: readonly BadRow[]): void {
 
 export type GoodRow = readonly [title: string, body: unknown]
 
-export function accepted(t: Test, rows: readonly GoodRow[]): void {
+export function accepted(t: Test, rows: readonly GoodRow[], parse?: Parse): void {
   for (const [title, value] of rows) {
     const before = JSON.stringify(value)
-    t.equal(refusalOf(value), null, `${title} is accepted`)
+    t.equal(refusalOf(value, parse), null, `${title} is accepted`)
     t.equal(JSON.stringify(value), before, `${title} is left as it came`)
   }
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 import { search } from '../support/property.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../support/recordings.ts'
 import { accepted, body, input, MODEL, nested, refusalOf, refused } from './bodies.ts'

@@ -1,8 +1,8 @@
 /** What rows of the table may ask of the server: raw bodies, streams of any content, no key, HEAD, a dialect. */
 import t from 'tap'
 import type { Dialect } from '../../src/dialects/dialect.ts'
-import { responsesDialect } from '../../src/dialects/responses.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { responsesDialect } from '../support/dialects.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { INFERENCE, openOperation, operation, rawOperation, startFrontEnd } from './front-end.ts'
 

@@ -2,11 +2,11 @@ import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
 import { SIM_FORMATS, simModel, simProvider } from '../../src/sim/rows.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
 import { createFaultySim } from '../support/sim-faults.ts'
 
 const sim = createFaultySim()

@@ -5,9 +5,9 @@ import { FORMATS } from '../../src/formats/table.ts'
 import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { parseResponsesRequest } from './dialects.ts'
 import { EventCollector } from './event-collector.ts'
 
 const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null }

@@ -3,17 +3,22 @@ import type { TSchema } from '@sinclair/typebox'
 import type { Operation } from '../../src/api/operation.ts'
 import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
-import { CreditCreation } from '../../src/protocol/credits.ts'
-import { EndUserCreation, EndUserUpdate } from '../../src/protocol/end-users.ts'
 import {
   GuardrailCreation,
   GuardrailUpdate,
   KeyAssignees,
   MemberAssignees,
 } from '../../src/protocol/guardrails.ts'
-import { KeyCreation, KeyUpdate } from '../../src/protocol/keys.ts'
-import { ResponsesRequest } from '../../src/protocol/request-body.ts'
-import { WorkspaceCreation, WorkspaceUpdate } from '../../src/protocol/workspaces.ts'
+import {
+  CreditCreation,
+  EndUserCreation,
+  EndUserUpdate,
+  KeyCreation,
+  KeyUpdate,
+  WorkspaceCreation,
+  WorkspaceUpdate,
+} from '../../src/protocol/management.ts'
+import { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { Ask } from './canary-client.ts'
 import type { Secrets } from './canary-secrets.ts'
 

@@ -6,6 +6,7 @@ import { createOperations } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { OFFERED } from './dialects.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -27,6 +28,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     changes: { publish: () => undefined },
     providerName: () => null,
     patternProblem: () => null,
+    offered: OFFERED,
     dataRegionOf: () => null,
     byokFeePercent: 0,
   })

@@ -5,7 +5,7 @@
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { NAME_PATTERN } from '../../protocol/limits.ts'
-import { ReasoningConfig, ResponsesRequest } from '../../protocol/request-body.ts'
+import { ReasoningConfig, ResponsesRequest } from '../../protocol/request.ts'
 import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
 import { ChatMessage } from './message-schema.ts'

@@ -2,20 +2,22 @@
 import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import { errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { isObject } from '../../protocol/schema.ts'
 import type { FailureDetails } from '../dialect.ts'
-import { chatUsage, type Fields, statusOf } from './answer.ts'
+import { type ChatFields, chatUsage, statusOf } from './answer.ts'
 import { Message } from './body.ts'
+import { inChatNames } from './paths.ts'
 
 /** The public client reads `code`, `type` and `param`. */
-export interface ChatError extends Fields {
+export interface ChatError extends ChatFields {
   /** HTTP status, also where another one has left. */
   readonly code: number
   readonly message: string
   readonly type: string
   readonly param: string | null
-  readonly metadata: Fields & { readonly error_type: string }
+  readonly metadata: ChatFields & { readonly error_type: string }
 }
 
 /** A message of ours that begins with the path of a field. */
@@ -42,17 +44,25 @@ export function chatError(
 }
 
 /** Of a response that failed in mid-stream. */
-export function failureOf(response: ResponseResource): ChatError {
+export function failureOf(response: ResponseResource, request: ResponsesRequest): ChatError {
   const { error, error_type: errorType } = response
-  return chatError(errorType ?? null, error?.message ?? INTERNAL_MESSAGE, error?.metadata)
+  return chatError(
+    errorType ?? null,
+    inChatNames(error?.message ?? INTERNAL_MESSAGE, request),
+    error?.metadata,
+  )
 }
 
 /** The body of a failure. */
-export function chatFailure(error: GatewayError, { id, metadata, usage }: FailureDetails): Fields {
+export function chatFailure(
+  error: GatewayError,
+  { id, metadata, usage, request }: FailureDetails,
+): ChatFields {
+  const message = request === null ? error.message : inChatNames(error.message, request)
   const { error: _, ...rest } = errorEnvelope(error, metadata)
   return {
     ...(usage === null ? {} : { id }),
-    error: chatError(error.errorType, error.message, error.metadata, error.status),
+    error: chatError(error.errorType, message, error.metadata, error.status),
     user_id: null,
     ...rest,
     ...(usage === null ? {} : { usage: chatUsage(usage) }),

@@ -17,7 +17,7 @@ const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String(), 
 const ImagePart = Type.Object({
   type: Type.Literal('image_url'),
   image_url: Type.Object({
-    url: Type.String(),
+    url: filled,
     detail: maybe(oneOf('auto', 'high', 'low', 'original')),
   }),
   ...marks,
@@ -42,7 +42,7 @@ const FilePart = Type.Object({
 
 const VideoPart = Type.Object({
   type: Type.Literal('video_url'),
-  video_url: Type.Object({ url: Type.String() }),
+  video_url: Type.Object({ url: filled }),
   processing: maybe(oneOf('agentic', 'static')),
   ...marks,
 })
@@ -148,11 +148,11 @@ const ChatAnnotation = variants(
 )
 export type ChatAnnotation = Static<typeof ChatAnnotation>
 
-const Image = Type.Object({ image_url: Type.Object({ url: Type.String() }) })
+const Image = Type.Object({ image_url: Type.Object({ url: filled }) })
 
 // Messages
 
-const AssistantMessage = Type.Object({
+const ChatAssistantMessage = Type.Object({
   role: Type.Literal('assistant'),
   content: maybe(Type.Union([Type.String(), Type.Array(AssistantPart)])),
   name,
@@ -165,14 +165,14 @@ const AssistantMessage = Type.Object({
   annotations: maybe(Type.Array(ChatAnnotation)),
   images: maybe(Type.Array(Image)),
 })
-export type AssistantMessage = Static<typeof AssistantMessage>
+export type ChatAssistantMessage = Static<typeof ChatAssistantMessage>
 
 export const ChatMessage = variants(
   {
     system: Type.Object({ role: Type.Literal('system'), content: instructions, name }),
     developer: Type.Object({ role: Type.Literal('developer'), content: instructions, name }),
     user: Type.Object({ role: Type.Literal('user'), content, name }),
-    assistant: AssistantMessage,
+    assistant: ChatAssistantMessage,
     tool: Type.Object({ role: Type.Literal('tool'), content, tool_call_id: filled, name }),
   },
   { noun: 'message role', tag: 'role' },

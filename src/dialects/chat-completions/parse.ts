@@ -4,13 +4,14 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
-import { elementPath } from '../../protocol/paths.ts'
-import { refusal } from '../../protocol/refusals.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
-import { ChatBody, type ResponseFormat } from './body-schema.ts'
-import type { ChatMessage } from './message-schema.ts'
-import { Conversation, invalid } from './messages.ts'
-import { hubTool, hubToolChoice } from './tools.ts'
+import { type Offered, refusal } from '../../protocol/request-parser.ts'
+import { elementPath } from '../../protocol/schema.ts'
+import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
+import { ChatConversation, invalid } from './messages.ts'
+import { inChatNames } from './paths.ts'
 
 /** Fields that have another name or form in a request, or mean nothing there. */
 const TRANSLATED: ReadonlySet<string> = new Set([
@@ -48,21 +49,25 @@ const OF_RESPONSES: readonly (readonly [string, string])[] = [
 
 const check = bodyCheck(ChatBody)
 
-/** @throws GatewayError `invalid_request` that names the field by its path in the chat body. */
-export function parseChat(value: unknown): ResponsesRequest {
+/** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names a field of the chat body. */
+export function createChatParser(offered: Offered): (value: unknown) => ResponsesRequest {
+  return value => parseChat(value, offered)
+}
+
+function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   const body = check(value)
   refuse(body)
   const fields: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(body)) {
     if (field !== null && field !== undefined && !TRANSLATED.has(name)) fields[name] = field
   }
-  const conversation = new Conversation()
+  const conversation = new ChatConversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
-  translate(body, fields)
+  translate(body, fields, offered.tools)
   const request = fields as unknown as ResponsesRequest
-  const refused = refusal(request)
-  if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, body.messages))
+  const refused = refusal(request, offered)
+  if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))
   return request
 }
 
@@ -81,7 +86,7 @@ function refuse(body: ChatBody): void {
   if (other['audio'] != null) throw invalid('audio', 'must be null: no audio is made')
 }
 
-function translate(body: ChatBody, fields: Record<string, unknown>): void {
+function translate(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
   const limit = outputLimit(body)
   if (limit !== null) fields['max_output_tokens'] = limit
   const logprobs = topLogprobs(body)
@@ -91,7 +96,7 @@ function translate(body: ChatBody, fields: Record<string, unknown>): void {
   const text = textConfig(body)
   if (text !== null) fields['text'] = text
   if (body.tools != null) fields['tools'] = body.tools.map(hubTool)
-  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice)
+  if (body.tool_choice != null) fields['tool_choice'] = hubToolChoice(body.tool_choice, tools)
   if (body.transforms != null) {
     const plugins = withTransforms(body.transforms, body.plugins ?? [])
     if (plugins.length > 0) fields['plugins'] = plugins
@@ -157,15 +162,68 @@ function withTransforms(
   return [...plugins, transforms.length > 0 ? engine : { id: 'context-compression', enabled: false }]
 }
 
-/** A refusal of the request in the names of the chat body: only the items have other names here. */
-function inChatNames(refused: string, messages: readonly ChatMessage[]): string {
-  const item = /^input\[(\d+)\][^:]*(: .*)$/s.exec(refused)
-  if (item === null) return refused
-  const conversation = new Conversation()
-  const wanted = Number(item[1])
-  const index = messages.findIndex((message, at) => {
-    conversation.add(message, at)
-    return conversation.items.length > wanted
-  })
-  return `${elementPath('messages', index)}${item[2]}`
+// Tools
+
+type CustomFormat = Extract<ChatTool, { type: 'custom' }>['custom']['format']
+
+/** Functions and custom tools have their fields in an object of their own; every other tool is the same in both. */
+function hubTool(tool: ChatTool): Tool {
+  switch (tool.type) {
+    case 'function': {
+      const { function: fields, ...rest } = tool
+      const { name, description, parameters, strict } = fields
+      return {
+        ...rest,
+        name,
+        ...(description == null ? {} : { description }),
+        ...(parameters == null ? {} : { parameters }),
+        ...(strict == null ? {} : { strict }),
+      }
+    }
+    case 'custom': {
+      const { custom, ...rest } = tool
+      const { name, description, format } = custom
+      return {
+        ...rest,
+        name,
+        ...(description == null ? {} : { description }),
+        ...(format == null ? {} : { format: hubFormat(format) }),
+      }
+    }
+    default:
+      return tool as Tool
+  }
+}
+
+function hubFormat(format: NonNullable<CustomFormat>) {
+  return format.type === 'text' ? format : { type: format.type, ...format.grammar }
+}
+
+/** @throws GatewayError `invalid_request` for a server tool that is not offered. */
+function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): ToolChoice {
+  if (typeof choice === 'string') return choice
+  switch (choice.type) {
+    case 'function':
+      return { type: 'function', name: choice.function.name }
+    case 'custom':
+      return { type: 'custom', name: choice.custom.name }
+    case 'allowed_tools': {
+      const { mode, tools } = choice.allowed_tools
+      return { type: 'allowed_tools', mode, tools: tools.map(allowed) }
+    }
+    default: {
+      const server = serverToolName(choice.type)
+      if (server !== null && !offered.has(server))
+        throw invalid('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
+      return choice as ToolChoice
+    }
+  }
+}
+
+function allowed(
+  tool: Extract<ChatToolChoice, { type: 'allowed_tools' }>['allowed_tools']['tools'][number],
+): Record<string, unknown> {
+  if (tool.type === 'function') return { type: 'function', name: tool.function.name }
+  if (tool.type === 'custom') return { type: 'custom', name: tool.custom.name }
+  return tool
 }

@@ -1,8 +1,8 @@
 /** Where the events of an exchange go: an event stream or one JSON body. Hot path. */
 import type { GatewayError } from '../../errors.ts'
 import type { ExchangeLine } from '../../log/log.ts'
-import type { DialectName } from '../../protocol/dialect-name.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
+import type { DialectName } from '../../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 
 export interface Sink {

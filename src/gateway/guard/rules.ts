@@ -3,7 +3,7 @@
  * the place where rules are evaluated, and the guardrails that decide if that fails. Pure.
  */
 import { createHash } from 'node:crypto'
-import { Cost } from '../../guardrails/cost.ts'
+import { ScanCost } from '../../guardrails/cost.ts'
 import { CONTEXT_CHARS } from '../../guardrails/detector.ts'
 import type { Policy, SourcedRules } from '../../guardrails/policy.ts'
 import { compileRules, type FilterField, type RuleSet, type Scanner } from '../../guardrails/rules.ts'
@@ -51,7 +51,7 @@ export class CompiledRules {
   readonly set: RuleSet
   /** Equal for equal rules: the key under which workers cache compiled rules. */
   readonly key: string
-  readonly cost: Cost
+  readonly cost: ScanCost
   /** The field of the guardrail with the patterns: errors about a pattern name it. */
   readonly field: FilterField
   #scanner: Scanner | null = null
@@ -59,7 +59,7 @@ export class CompiledRules {
   constructor(set: RuleSet, field: FilterField) {
     this.set = set
     this.field = field
-    this.cost = new Cost(set)
+    this.cost = new ScanCost(set)
     this.key = createHash('sha256').update(JSON.stringify(set)).digest('base64')
   }
 

@@ -1,7 +1,8 @@
 /** The restrictions of a caller's guardrails on candidates: the last filter of routing. Pure. Hot path. */
 import { retainsNothing } from '../../credentials/catalog.ts'
 import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
-import type { DataRegion, Endpoint, Provider } from '../../providers/provider.ts'
+import type { DataRegion } from '../../protocol/guardrails.ts'
+import type { Endpoint, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { namesProvider } from './filters.ts'
 

@@ -1,12 +1,94 @@
 /**
- * Prompt injection: the named patterns and the disguises in which they come. Pure. A text that has none of the words
- * that patterns need costs one walk over it.
+ * Prompt injection: named patterns, and the disguises in which they come. Pure. One walk over the folded text finds
+ * which patterns and disguises to try; a text that has none of their words costs no more than this walk.
  */
 import { type Detect, type Hit, noShapes, type Shape } from '../detector.ts'
-import { encodedRun, SCRAMBLED, spacedRun, unscramble } from './evasions.ts'
-import { type Folded, fold, foldedPlace, originalPlace } from './fold.ts'
+import {
+  encodedRun,
+  type Folded,
+  fold,
+  foldedPlace,
+  originalPlace,
+  SCRAMBLED,
+  spacedRun,
+  unscramble,
+} from './evasions.ts'
 import { INJECTION_PATTERNS } from './injection-patterns.ts'
-import { type Survey, surveyor } from './survey.ts'
+
+export interface Survey {
+  /** 1 for each of the surveyor's starts that begins a word of the text, by its index. */
+  readonly present: Uint8Array
+  /** A run of sixteen or more characters that base64 has, or many pairs in a row. */
+  readonly mayEncode: boolean
+  readonly maySpace: boolean
+  readonly mayScramble: boolean
+  /** True if the text has letters of scripts other than Latin and similar ones. */
+  readonly hasOtherScripts: boolean
+}
+
+const RUN_MIN_CHARS = 16
+const PAIRS_MIN = 8
+const SINGLES_MIN = 6
+
+/** Packs the first four characters of a word into one number. */
+function head(text: string, start: number, end: number): number {
+  let packed = 0
+  for (let at = start; at < start + 4; at++) packed = (packed << 7) | (at < end ? text.charCodeAt(at) : 0)
+  return packed
+}
+
+/** `starts`: the first four letters of words, or short words. `disguised`: words to find with scrambled middles. */
+export function surveyor(
+  starts: readonly string[],
+  disguised: readonly string[],
+): (folded: string) => Survey {
+  const places = new Map(starts.map((word, place) => [head(word, 0, word.length), place]))
+  const ends = new Set(disguised.map(word => endsOf(word, 0, word.length)))
+  return folded => {
+    const present = new Uint8Array(starts.length)
+    let mayEncode = false
+    let mayScramble = false
+    let maySpace = false
+    let hasOtherScripts = false
+    let pairs = 0
+    let singles = 0
+    let runStart = -1
+    let wordStart = -1
+    const length = folded.length
+    for (let at = 0; at <= length; at++) {
+      const code = at < length ? folded.charCodeAt(at) : 32
+      const isLetter = code >= 97 && code <= 122
+      if (isLetter) {
+        if (wordStart < 0) wordStart = at
+        if (runStart < 0) runStart = at
+        continue
+      }
+      if (wordStart >= 0) {
+        const place = places.get(head(folded, wordStart, at))
+        if (place !== undefined) present[place] = 1
+        if (at - wordStart >= 6 && ends.has(endsOf(folded, wordStart, at))) mayScramble = true
+        wordStart = -1
+      }
+      if (code > 0x2ff) hasOtherScripts = true
+      // Digits, and the signs + - / = _
+      if ((code >= 47 && code <= 57) || code === 43 || code === 45 || code === 61 || code === 95) {
+        if (runStart < 0) runStart = at
+      } else if (runStart >= 0) {
+        const run = at - runStart
+        runStart = -1
+        if (run >= RUN_MIN_CHARS) mayEncode = maySpace = true
+        pairs = run === 2 ? pairs + 1 : 0
+        singles = run === 1 ? singles + 1 : 0
+        if (pairs >= PAIRS_MIN) mayEncode = true
+        if (singles >= SINGLES_MIN) maySpace = true
+      }
+    }
+    return { present, mayEncode, maySpace, mayScramble, hasOtherScripts }
+  }
+}
+
+const endsOf = (text: string, start: number, end: number): number =>
+  (text.charCodeAt(start) << 16) | (text.charCodeAt(end - 1) << 8) | (end - start)
 
 const ANY_SCRIPT = '*'
 

@@ -3,7 +3,7 @@
  * only for fields that the schema of the interface knows: an unknown field is text, whatever its name, because it is
  * passed on to providers. Words that the schema enumerates are no text.
  */
-import type { ResponsesRequest } from '../../protocol/request-body.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /**
  * The kind of a string:

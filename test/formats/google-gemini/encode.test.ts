@@ -1,8 +1,9 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { googleGemini } from '../../../src/formats/google-gemini.ts'
-import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint } from '../../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
 
 /** Requests pass the same check as a client's, so that no test encodes what could never arrive. */

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { encodeTools } from '../../../src/formats/google-gemini/tools.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 
 const fn = (name: string, more: Record<string, unknown> = {}) => ({ type: 'function', name, ...more })
 

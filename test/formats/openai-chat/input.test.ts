@@ -1,8 +1,8 @@
 /** `instructions` and `input` as Chat Completions messages, item kind by item kind. */
 import t from 'tap'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 
 type Body = Readonly<Record<string, unknown>>

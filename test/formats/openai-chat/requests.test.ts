@@ -1,8 +1,9 @@
 /** Recorded Chat Completions requests, brought into the Responses vocabulary and back. */
 import t from 'tap'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
-import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
 

@@ -3,7 +3,7 @@ import { estimateRequest, estimateUsage } from '../../../src/gateway/accounting/
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import { createAlignment } from '../../../src/plugins/alignment.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
@@ -182,10 +182,8 @@ t.test('a message that may be asked for again is worth all of its calls', async 
       clock: new TestClock(),
       metrics: createMetrics(),
       tasks: { runInlineOr: fails },
-      evaluator: null,
-      hipaaWorkspaces: [],
+      config: { alignment: { evaluator: null, hipaaWorkspaces: [], timeoutMs: 1 } },
       policyAgainst: () => null,
-      timeoutMs: 1,
     }),
   ])
   const worth = (settings: object) => {

@@ -6,7 +6,7 @@ import { Draft } from '../../../src/gateway/answer/draft.ts'
 import { echoRequest } from '../../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../../src/gateway/answer/sink.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { grammarViolations } from '../../support/event-grammar.ts'
 
 const ENDING: Ending = { completedAt: 2, usage: null, serviceTier: null, metadata: null }

@@ -5,7 +5,7 @@ import { Answer, type Ending } from '../../../src/gateway/answer/answer.ts'
 import type { Content } from '../../../src/gateway/answer/assemble.ts'
 import { echoRequest } from '../../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { EventCollector } from '../../support/event-collector.ts'
 import { grammarViolations } from '../../support/event-grammar.ts'
 

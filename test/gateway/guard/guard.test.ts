@@ -8,14 +8,15 @@ import { CompiledRules } from '../../../src/gateway/guard/rules.ts'
 import { textsOf, withTexts } from '../../../src/guardrails/texts/request-texts.ts'
 import { createMetrics, type Metrics } from '../../../src/metrics/metrics.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
-import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import {
   type AppliedGuardrail,
   defaultGuardrail,
   type GuardrailRecord,
 } from '../../../src/storage/guardrails.ts'
-import { TaskError } from '../../../src/tasks/failure.ts'
 import { createTaskPool } from '../../../src/tasks/pool.ts'
+import { TaskError } from '../../../src/tasks/task.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedExchange } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

@@ -2,8 +2,8 @@ import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { fitRequest } from '../../../src/gateway/routing/parameters.ts'
 import { route } from '../../../src/gateway/routing/route.ts'
-import { parseResponsesRequest } from '../../../src/protocol/request.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
+import { parseResponsesRequest } from '../../support/dialects.ts'
 
 const provider = (slug: string) => ({
   slug,

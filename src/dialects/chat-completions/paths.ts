@@ -1,0 +1,156 @@
+/**
+ * Paths of a request in the names of the chat body, for what is refused after the body was translated. Pure. Runs
+ * only for failures: messages are found again from the items, so that no request carries where it came from.
+ */
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { elementPath } from '../../protocol/schema.ts'
+
+/** A message of ours that begins with the path of a field. */
+const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /
+
+/** Fields of a tool that a chat body has inside `function` or `custom`. */
+const TOOL_FIELDS = /^\.(?:name|description|parameters|strict|format)\b/
+const FORMAT_FIELDS = /^\.(?:name|description|schema|strict)\b/
+
+/** Fields of a content part by its type: where the chat body has them. */
+const PART_FIELDS: Readonly<Record<string, readonly (readonly [RegExp, string])[]>> = {
+  input_image: [
+    [/^\.(?:image_url|file_id)/, '.image_url.url'],
+    [/^\.detail/, '.image_url.detail'],
+  ],
+  input_file: [[/^\.(?=file_|filename)/, '.file.']],
+  input_video: [[/^\.video_url/, '.video_url.url']],
+}
+
+/** The message with its path in the names of the chat body. `request`: as `parse` made it. */
+export function inChatNames(message: string, request: ResponsesRequest): string {
+  const match = PATH.exec(message)
+  if (match === null) return message
+  const [whole, field = '', index, rest = ''] = match
+  const path = chatPath(request, field, index === undefined ? null : Number(index), rest)
+  return path === null ? message : `${path}: ${message.slice(whole.length)}`
+}
+
+/** Null where both bodies have the same name. */
+function chatPath(request: ResponsesRequest, field: string, index: number | null, rest: string) {
+  switch (field) {
+    case 'input':
+      return index === null ? 'messages' : itemPath(request.input, index, rest)
+    case 'tools':
+      return index === null ? null : toolPath(request, index, rest)
+    case 'tool_choice':
+      return choicePath(request, rest)
+    case 'text':
+      if (rest === '.verbosity') return 'verbosity'
+      return rest.startsWith('.format') ? formatPath(rest.slice('.format'.length)) : null
+    case 'max_output_tokens':
+      return `max_completion_tokens${rest}`
+    default:
+      return null
+  }
+}
+
+function toolPath({ tools }: ResponsesRequest, index: number, rest: string): string | null {
+  const type = tools?.[index]?.type
+  if (type !== 'function' && type !== 'custom') return null
+  return TOOL_FIELDS.test(rest) ? `${elementPath('tools', index)}.${type}${rest}` : null
+}
+
+function choicePath({ tool_choice: choice }: ResponsesRequest, rest: string): string | null {
+  if (typeof choice !== 'object' || choice === null) return null
+  switch (choice.type) {
+    case 'function':
+    case 'custom':
+      return rest === '.name' ? `tool_choice.${choice.type}.name` : null
+    case 'allowed_tools':
+      return /^\.(?:tools|mode)/.test(rest) ? `tool_choice.allowed_tools${rest}` : null
+    default:
+      return null
+  }
+}
+
+function formatPath(rest: string): string {
+  return FORMAT_FIELDS.test(rest) ? `response_format.json_schema${rest}` : `response_format${rest}`
+}
+
+/** An item that the caller did not send, because a plugin changed the prompt, has no place of its own. */
+function itemPath(input: ResponsesRequest['input'], index: number, rest: string): string {
+  const item = typeof input === 'string' ? undefined : input[index]
+  if (typeof input === 'string' || item === undefined) return 'messages'
+  const { message, call } = placeOf(input, index)
+  return elementPath('messages', message) + withinMessage(item, call, rest)
+}
+
+/** Order of the items that one assistant message makes; null: a message of its own. */
+function rankOf(item: InputItem): number | null {
+  switch (item.type) {
+    case undefined:
+    case 'message':
+      return item.role === 'assistant' ? 1 : null
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return null
+    case 'image_generation_call':
+      return 2
+    case 'function_call':
+    case 'custom_tool_call':
+      return 3
+    default:
+      return 0
+  }
+}
+
+/** The message that an item is of, and the number of its call in there. */
+function placeOf(items: readonly InputItem[], index: number): { message: number; call: number } {
+  let message = -1
+  let call = -1
+  let before: number | null = null
+  for (const item of items.slice(0, index + 1)) {
+    const rank = rankOf(item)
+    const goesOn = rank !== null && before !== null && (rank > before || (rank === before && rank !== 1))
+    if (!goesOn) {
+      message++
+      call = -1
+    }
+    if (rank === 3) call++
+    before = rank
+  }
+  return { message, call }
+}
+
+function withinMessage(item: InputItem, call: number, rest: string): string {
+  switch (item.type) {
+    case undefined:
+    case 'message':
+      return contentPath(item.content, rest)
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      if (rest === '.call_id') return '.tool_call_id'
+      return rest.startsWith('.output') ? contentPath(item.output, rest.replace('.output', '.content')) : ''
+    case 'function_call':
+    case 'custom_tool_call': {
+      const path = elementPath('.tool_calls', call)
+      if (rest === '.call_id') return `${path}.id`
+      const kind = item.type === 'function_call' ? 'function' : 'custom'
+      return /^\.(?:name|arguments|input)\b/.test(rest) ? `${path}.${kind}${rest}` : path
+    }
+    case 'image_generation_call':
+      return '.images'
+    default:
+      return '.reasoning_details'
+  }
+}
+
+/** `rest` begins with `.content`. */
+function contentPath(content: unknown, rest: string): string {
+  const match = /^\.content\[(\d{1,7})\](.*)$/.exec(rest)
+  if (match === null || !Array.isArray(content)) return rest
+  const index = Number(match[1])
+  const part: unknown = content[index]
+  const type = typeof part === 'object' && part !== null ? (part as { type?: unknown }).type : null
+  const fields = typeof type === 'string' && Object.hasOwn(PART_FIELDS, type) ? PART_FIELDS[type] : undefined
+  const field = match[2] ?? ''
+  const found = fields?.find(([pattern]) => pattern.test(field))
+  return elementPath('.content', index) + (found === undefined ? field : field.replace(found[0], found[1]))
+}

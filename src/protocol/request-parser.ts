@@ -1,0 +1,284 @@
+/**
+ * The parser of requests: the check of the body, rules that span fields, and refusals of features that this gateway
+ * does not offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
+ * `code_interpreter` and so on) pass: an endpoint that speaks the same format runs them itself, and a format that
+ * cannot express one refuses it when it encodes. Plain spellings of web search pass too: their engine `auto` means the
+ * provider's own. An engine that only a gateway could run is refused.
+ */
+import { GatewayError } from '../errors.ts'
+import { bodyCheck } from './body.ts'
+import { type GatewayTool, serverToolName, settingsRefusal } from './gateway-tools.ts'
+import type { AssistantPart, InputItem } from './items.ts'
+import { ROUTER_PATTERNS_TOTAL_MAX_CHARS } from './limits.ts'
+import type { PluginSettings } from './plugins.ts'
+import { ResponsesRequest } from './request.ts'
+import type { Tool } from './tools.ts'
+
+type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
+
+/**
+ * The optional features that this gateway runs itself. A request that asks for another one is refused by name, so that
+ * the gateway never ignores in silence what a client relies on.
+ */
+export interface Offered {
+  /** Ids of plugins. */
+  readonly plugins: ReadonlySet<string>
+  /** Names of server tools, without their prefix. */
+  readonly tools: ReadonlySet<string>
+  /** Slugs of routers that choose a model, without the gateway's own prefix. */
+  readonly routers: ReadonlySet<string>
+}
+
+type Rule = (request: ResponsesRequest, offered: Offered) => string | null
+
+const ROUTER_SLUGS: ReadonlySet<string> = new Set([
+  'auto',
+  'auto-beta',
+  'free',
+  'fusion',
+  'fusion-flash',
+  'pareto-code',
+  'bodybuilder',
+])
+const ROUTERS_OF_OTHERS: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router'])
+
+const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, null, 'auto', 'native'])
+
+const NOT_OFFERED = 'is not offered by this gateway yet'
+
+/** In this order. The first rule that objects gives the error. */
+const RULES: readonly Rule[] = [
+  modelPresent,
+  models,
+  nothingStored,
+  oneChoice,
+  prompt,
+  tools,
+  plugins,
+  inputItems,
+]
+
+const check = bodyCheck(ResponsesRequest)
+
+/**
+ * Creates the parser of bodies of POST /responses. It returns a body unchanged, without a copy or defaults. It throws
+ * GatewayError `invalid_request`, which names the field by its path, says what is expected there, and never repeats
+ * what the client sent.
+ */
+export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
+  return body => {
+    const request = check(body)
+    const refused = refusal(request, offered)
+    if (refused !== null) throw new GatewayError('invalid_request', refused)
+    return request
+  }
+}
+
+/** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
+export function refusal(request: ResponsesRequest, offered: Offered): string | null {
+  for (const rule of RULES) {
+    const found = rule(request, offered)
+    if (found !== null) return found
+  }
+  return null
+}
+
+function modelPresent(request: ResponsesRequest): string | null {
+  if (request.model !== undefined || (request.models !== undefined && request.models.length > 0)) return null
+  return 'model: is required: name a model, or give several in models'
+}
+
+function models(request: ResponsesRequest, { routers }: Offered): string | null {
+  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', routers)
+  if (found !== null) return found
+  for (const [index, model] of (request.models ?? []).entries()) {
+    const refused = modelRefusal(model, `models[${index}]`, routers)
+    if (refused !== null) return refused
+  }
+  return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`
+}
+
+function modelRefusal(model: string, path: string, routers: ReadonlySet<string>): string | null {
+  if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
+  const [slug = '', ...variants] = model.split(':')
+  if (variants.includes('online')) return `${path}: the variant :online ${NOT_OFFERED}`
+  const router = routerName(slug)
+  return router === null || routers.has(router) ? null : `${path}: the router ${router} ${NOT_OFFERED}`
+}
+
+function routerName(slug: string): string | null {
+  if (ROUTERS_OF_OTHERS.has(slug)) return slug
+  const name = slug.startsWith('gateway/')
+    ? slug.slice(8)
+    : slug.startsWith('openrouter/')
+      ? slug.slice(11)
+      : ''
+  return ROUTER_SLUGS.has(name) ? name : null
+}
+
+function nothingStored(request: ResponsesRequest): string | null {
+  if (request.previous_response_id != null) {
+    return 'previous_response_id: must be null: responses are not stored; send the full history in input'
+  }
+  if (request.background === true) return 'background: must be false: a response cannot be fetched later'
+  if (request.store === true) return 'store: must be false: responses are not stored'
+  if ((request as { conversation?: unknown }).conversation != null) {
+    return 'conversation: must be null: conversations are not stored; send the full history in input'
+  }
+  return null
+}
+
+/** A reply has one answer: the caller would pay for other choices and never get them. */
+function oneChoice(request: ResponsesRequest): string | null {
+  for (const field of ['n', 'best_of'] as const) {
+    const asked = (request as Readonly<Record<string, unknown>>)[field]
+    if (asked != null && asked !== 1) return `${field}: must be 1: a response has one answer`
+  }
+  return null
+}
+
+function prompt(request: ResponsesRequest): string | null {
+  return request.prompt == null ? null : `prompt: a stored prompt template ${NOT_OFFERED}`
+}
+
+function tools(request: ResponsesRequest, offered: Offered): string | null {
+  return toolsRefusal(request.tools ?? [], 'tools', offered.tools)
+}
+
+function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {
+  for (const [index, tool] of list.entries()) {
+    const found = toolRefusal(tool, `${path}[${index}]`, offered)
+    if (found !== null) return found
+  }
+  return null
+}
+
+function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): string | null {
+  const server = serverToolName(tool.type)
+  if (server !== null && !offered.has(server)) return `${path}.type: the server tool ${server} ${NOT_OFFERED}`
+  if ((tool as { defer_loading?: unknown }).defer_loading === true && !offered.has('tool_search')) {
+    return `${path}.defer_loading: a deferred tool needs the server tool tool_search, which ${NOT_OFFERED}`
+  }
+  if (server !== null) {
+    const refused = settingsRefusal(server, tool as GatewayTool)
+    return refused === null ? null : `${path}.parameters.${refused}`
+  }
+  switch (tool.type) {
+    case 'namespace':
+      return toolsRefusal(tool.tools, `${path}.tools`, offered)
+    case 'mcp':
+      return tool.server_url == null && tool.connector_id == null
+        ? `${path}.server_url: is required without connector_id`
+        : null
+    case 'web_search':
+    case 'web_search_2025_08_26':
+    case 'web_search_preview':
+    case 'web_search_preview_2025_03_11':
+      return searchRefusal(tool, path, offered)
+    default:
+      return null
+  }
+}
+
+function searchRefusal(tool: SearchTool, path: string, offered: ReadonlySet<string>): string | null {
+  if (!SEARCH_ENGINES_OF_PROVIDERS.has(tool.engine) && !offered.has('web_search')) {
+    return `${path}.engine: must be auto or native: another search engine ${NOT_OFFERED}`
+  }
+  if (someOf(tool.allowed_domains) && someOf(tool.excluded_domains)) {
+    return `${path}.excluded_domains: must not be set together with allowed_domains`
+  }
+  if (someOf(tool.x_search?.allowed_x_handles) && someOf(tool.x_search?.excluded_x_handles)) {
+    return `${path}.x_search.excluded_x_handles: must not be set together with allowed_x_handles`
+  }
+  return null
+}
+
+function someOf(list: readonly string[] | null | undefined): boolean {
+  return list != null && list.length > 0
+}
+
+function plugins(request: ResponsesRequest, offered: Offered): string | null {
+  const list = request.plugins ?? []
+  const seen = new Set<string>()
+  for (const [index, plugin] of list.entries()) {
+    if (seen.has(plugin.id)) return `plugins[${index}].id: the plugin ${plugin.id} is already in the list`
+    seen.add(plugin.id)
+  }
+  for (const [index, plugin] of list.entries()) {
+    const found = pluginRefusal(plugin, `plugins[${index}]`, offered.plugins)
+    if (found !== null) return found
+  }
+  return null
+}
+
+function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySet<string>): string | null {
+  for (const field of ['models', 'allowed_models', 'excluded_models'] as const) {
+    const patterns = (plugin as Partial<Record<typeof field, string[] | null>>)[field]
+    if (patterns != null && totalLength(patterns) > ROUTER_PATTERNS_TOTAL_MAX_CHARS) {
+      return `${path}.${field}: must have at most ${ROUTER_PATTERNS_TOTAL_MAX_CHARS} characters in total`
+    }
+  }
+  // A request may turn off a plugin that is not offered.
+  if ((plugin as { enabled?: unknown }).enabled === false || offered.has(plugin.id)) return null
+  return `${path}.id: the plugin ${plugin.id} ${NOT_OFFERED}`
+}
+
+function totalLength(texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + text.length, 0)
+}
+
+function inputItems(request: ResponsesRequest, offered: Offered): string | null {
+  if (typeof request.input === 'string') return null
+  let previous: InputItem | undefined
+  for (const [index, item] of request.input.entries()) {
+    const found = itemRefusal(item, previous, offered.tools)
+    if (found !== null) return `input[${index}]${found}`
+    previous = item
+  }
+  return null
+}
+
+/** The reason, from the path below the item: most items pass, so their own path is not written. */
+function itemRefusal(
+  item: InputItem,
+  previous: InputItem | undefined,
+  offered: ReadonlySet<string>,
+): string | null {
+  switch (item.type) {
+    case undefined:
+    case 'message':
+      return typeof item.content === 'string' ? null : partsRefusal(item.content, 'content')
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return typeof item.output === 'string' ? null : partsRefusal(item.output, 'output')
+    case 'item_reference':
+      return '.type: item_reference cannot be resolved: items are not stored'
+    case 'additional_tools':
+      return toolsRefusal(item.tools, '.tools', offered)
+    case 'configuration_update':
+      return previous?.type === 'configuration_update'
+        ? '.type: configuration_update must not follow another one directly'
+        : null
+    default:
+      return null
+  }
+}
+
+/** An image or a file needs a source. */
+function partsRefusal(parts: readonly AssistantPart[] | null, field: string): string | null {
+  if (parts === null) return null
+  for (const [index, part] of parts.entries()) {
+    if (part.type === 'input_image' && part.image_url == null && part.file_id == null) {
+      return `.${field}[${index}].image_url: is required without file_id`
+    }
+    if (
+      part.type === 'input_file' &&
+      part.file_data == null &&
+      part.file_url == null &&
+      part.file_id == null
+    ) {
+      return `.${field}[${index}].file_data: is required without file_url and file_id`
+    }
+  }
+  return null
+}

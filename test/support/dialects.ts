@@ -1,0 +1,18 @@
+/** The parser and the dialects of a gateway that offers every plugin and server tool. */
+import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
+import { createResponsesDialect } from '../../src/dialects/responses.ts'
+import type { PluginDeps } from '../../src/plugins/plugin.ts'
+import { createPlugins } from '../../src/plugins/table.ts'
+import { createRequestParser, type Offered } from '../../src/protocol/request-parser.ts'
+import { createTools, type ToolDeps } from '../../src/tools/table.ts'
+
+/** The rows of both tables. Plugins and tools use their dependencies at work, not when they are created. */
+export const OFFERED: Offered = {
+  plugins: new Set(createPlugins({} as PluginDeps).map(({ id }) => id)),
+  tools: new Set(createTools({} as ToolDeps).keys()),
+  routers: new Set(),
+}
+
+export const parseResponsesRequest = createRequestParser(OFFERED)
+export const responsesDialect = createResponsesDialect(OFFERED)
+export const chatCompletions = createChatCompletions(OFFERED)
