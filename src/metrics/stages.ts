@@ -31,15 +31,15 @@ const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 /** Plain numbers: typed arrays of this length live outside the heap, and each costs the collector. */
 const NONE_SPENT: readonly number[] = STAGES.map(() => Number.NaN)
 
-/** Stages of one attempt: together they are failover once the attempt is replaced. */
+/** The stages of one attempt; their times become failover once another attempt replaces it. */
 const ATTEMPT_FROM = AT.encode
 const ATTEMPT_UNTIL = AT.stream
 
-/** Times one request, from its head to its end. Hot path: entering a stage allocates nothing. */
+/** Times one request from its head to its end. Hot path: entering a stage allocates nothing. */
 export class Stopwatch {
   /** Monotonic milliseconds when the head of the request was read. */
   readonly startedMs: number
-  /** Milliseconds by the place in `STAGES`; NaN where the stage was not entered. */
+  /** Milliseconds by the place in `STAGES`; NaN for stages that were not entered. */
   readonly #spentMs = NONE_SPENT.slice()
   /** The stages of an attempt before the running attempt. */
   #beforeAttemptMs: readonly number[] = NONE_SPENT

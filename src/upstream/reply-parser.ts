@@ -43,7 +43,7 @@ const TRAILER = 10
 const TRAILER_LF = 11
 /** No reply is expected, or it is complete, or it was refused. */
 const OVER = 12
-/** To nothing: the empty line after the last chunk has been read. */
+/** The empty line after the last chunk was read. */
 const WHOLE = 13
 
 const TAB = 9
