@@ -13,12 +13,12 @@ import { FREE, type Quota } from '../limits/quota.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import type { Caller } from '../protocol/records.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
-import { FinalSink } from './answer/sink.ts'
+import { FinalSink } from './answer/answer.ts'
 import type { Ask } from './exchange.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
 import { NO_PLUGINS } from './plugin-chain.ts'
 import { createGateway, type GatewayDeps } from './respond.ts'
-import type { Restrictions } from './routing/restrictions.ts'
+import type { Restrictions } from './routing/rank.ts'
 
 const SERVICE: Caller = {
   keyHash: '',

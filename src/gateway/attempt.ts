@@ -8,19 +8,40 @@ import type { Decoder, Delta, Format, Usage } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { FormatName } from '../providers/provider.ts'
+import type { Endpoint, FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
-import { SseParser } from '../upstream/sse.ts'
+import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
 import type { CallFigures } from './accounting/account.ts'
-import type { Answer } from './answer/answer.ts'
-import type { Content } from './answer/assemble.ts'
-import { Relay } from './answer/relay.ts'
+import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type ProviderRequestDeps, secretsOf, upstreamRequest, wireRequest } from './provider-request.ts'
-import { ERROR_MAX_BYTES, frameLimit, JSON_MAX_BYTES, replyKind } from './reply-kind.ts'
+
+/** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
+export const JSON_MAX_BYTES = 64 * 1024 * 1024
+/** An error page is only read for its message. */
+export const ERROR_MAX_BYTES = 64 * 1024
+/** Where images are drawn an event may hold one whole: a few megabytes of base64 each. */
+const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
+
+const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
+
+/** Bytes of one event. */
+export function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
+  const draws = endpoint.drawsImages || exchange.request.tools?.some(tool => tool.type === 'image_generation')
+  return draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
+}
+
+/** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
+export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
+  for (const byte of chunk) {
+    if (byte === SPACE || byte === TAB || byte === LF || byte === CR) continue
+    return byte === OPEN_BRACE || byte === OPEN_BRACKET ? 'json' : 'sse'
+  }
+  return 'undecided'
+}
 
 export interface AttemptDeps extends ProviderRequestDeps {
   readonly client: UpstreamClient
@@ -48,7 +69,7 @@ export interface AttemptTarget {
 export interface AttemptTerms {
   readonly prompt: ResponsesRequest
   /** Null: every frame is decoded. */
-  readonly relayTo: Answer | null
+  readonly relay: { readonly to: Answer; readonly learn: LearnFrame } | null
   /** Takes the body that was sent, to echo; null: it is not echoed. */
   readonly echo: Readonly<Record<string, unknown>>[] | null
 }
@@ -99,11 +120,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
     )
     this.#body = new TextBody(JSON_MAX_BYTES)
     this.#relay =
-      terms.relayTo === null
+      terms.relay === null
         ? null
         : new Relay({
             parser: this.#parser,
-            answer: terms.relayTo,
+            answer: terms.relay.to,
+            learn: terms.relay.learn,
             decode: (event, data) => this.#decoder.frame(event, data),
           })
   }

@@ -1,13 +1,13 @@
 /** The end of an exchange: which failure the caller is told, what it is charged, and how the end is told. */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isStoppedHere } from './accounting/account.ts'
-import { shownUsage } from './accounting/cost.ts'
-import type { Ending } from './answer/answer.ts'
-import type { Outcome } from './answer/sink.ts'
-import { routingMetadata } from './metadata.ts'
+import { shownTimes } from '../metrics/stages.ts'
+import type { GatewayMetadata } from '../protocol/response.ts'
+import { isStoppedHere, shownUsage } from './accounting/account.ts'
+import type { Ending, Outcome } from './answer/answer.ts'
+import type { Exchange } from './exchange.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { type ExplainRefusedDeps, explainRefused } from './routing/explain-refused.ts'
+import { type ExplainRefusedDeps, explainRefused } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { foreseen, type TurnDeps } from './turn.ts'
 import { RefusedTurn } from './turns.ts'
@@ -136,4 +136,34 @@ function rewritten(
     ...(headers === undefined ? {} : { headers }),
     cause: error,
   })
+}
+
+/** `selected`: whether the last attempt is the one that answered. */
+export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {
+  const last = exchange.attempts.at(-1)
+  const chosen = selected ? last : undefined
+  const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
+  return {
+    requested,
+    strategy: (exchange.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct',
+    region: null,
+    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
+    attempt: chosen === undefined ? 0 : exchange.attempts.length,
+    attempts: exchange.attempts.map(attempt => ({
+      provider: attempt.endpoint.provider.name,
+      model: attempt.endpoint.modelId,
+      status: attempt.status,
+    })),
+    is_byok: last?.isByok ?? false,
+    endpoints: {
+      total: exchange.candidates.length,
+      available: exchange.candidates.map(({ endpoint, credential }) => ({
+        model: endpoint.modelId,
+        provider: endpoint.provider.name,
+        selected: endpoint === chosen?.endpoint && credential === chosen.credential,
+      })),
+    },
+    ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
+    timings_ms: shownTimes(exchange.watch),
+  }
 }

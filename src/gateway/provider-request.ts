@@ -7,7 +7,7 @@ import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
-import { fitRequest } from './routing/parameters.ts'
+import { fitRequest } from './routing/rank.ts'
 
 export interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }

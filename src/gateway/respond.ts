@@ -8,23 +8,22 @@ import type { CredentialCatalog } from '../credentials/catalog.ts'
 import type { Quota } from '../limits/quota.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
-import { account, summarize } from './accounting/account.ts'
-import type { Ledger } from './accounting/ledger.ts'
-import { reserve } from './accounting/reserve.ts'
-import { Answer } from './answer/answer.ts'
-import { echoRequest } from './answer/echo.ts'
-import type { Sink } from './answer/sink.ts'
+import { account, type Ledger, reserve, summarize } from './accounting/account.ts'
+import { Answer, echoRequest, type Outcome, type Sink } from './answer/answer.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import type { ClientRequest } from './exchange.ts'
-import type { Gateway } from './gateway.ts'
 import type { Guard } from './guard/guard.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
-import { type Ranking, rankCandidates } from './routing/rank.ts'
-import type { Stickiness } from './routing/sticky.ts'
+import { type Ranking, rankCandidates, type Stickiness } from './routing/rank.ts'
 import { RunningExchange } from './running.ts'
 import { type ServerToolDeps, serverToolsOf } from './server-tools.ts'
 import { type ExchangeStage, runStages, SKIPPED } from './stages.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
+
+export interface Gateway {
+  /** Runs a validated request to its end. Never rejects: whatever happens is in the outcome or in the sink. */
+  respond(call: ClientRequest, sink: Sink): Promise<Outcome>
+}
 
 export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
   readonly catalog: Catalog

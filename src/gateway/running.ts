@@ -3,8 +3,7 @@ import type { Answer } from './answer/answer.ts'
 import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { PluginChain } from './plugin-chain.ts'
-import type { RouteCandidate } from './routing/candidate.ts'
-import type { Stay } from './routing/sticky.ts'
+import type { RouteCandidate, Stay } from './routing/rank.ts'
 import type { ServerTools } from './server-tools.ts'
 
 export class RunningExchange extends Exchange {

@@ -13,8 +13,14 @@ import type { ServerTool, ToolCall, ToolEvent, ToolOutcome } from '../tools/tool
 import type { Answer } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
-import { budgetOf, type ToolBudget } from './tool-budget.ts'
-import { callItem, type DeclaredFunction, type NamedTool, type PendingCall } from './tool-calls.ts'
+import {
+  budgetOf,
+  callItem,
+  type DeclaredFunction,
+  type PendingCall,
+  type RequestedTool,
+  type ToolBudget,
+} from './tool-calls.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
@@ -50,7 +56,7 @@ export function serverToolsOf(deps: ServerToolDeps, request: ResponsesRequest): 
 }
 
 /** Null for a tool that the gateway does not run. */
-function toolOf({ tools }: ServerToolDeps, tool: Tool): NamedTool | null {
+function toolOf({ tools }: ServerToolDeps, tool: Tool): RequestedTool | null {
   const name = serverToolName(tool.type)
   const server = name === null ? undefined : tools.get(name)
   return server === undefined ? null : { server, tool: tool as GatewayTool }
@@ -69,7 +75,7 @@ export class ServerTools {
   async declare(exchange: ToolExchange, off: boolean): Promise<Declared> {
     const { prompt } = exchange
     const rest: Tool[] = []
-    const named: NamedTool[] = []
+    const named: RequestedTool[] = []
     for (const tool of prompt.tools ?? []) {
       const found = toolOf(this.#deps, tool)
       if (found === null) rest.push(tool)

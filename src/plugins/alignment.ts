@@ -11,8 +11,14 @@ import type { PluginSettings } from '../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
-import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
-import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
+import {
+  evaluation,
+  extractMessage,
+  instructed,
+  type JudgedMessage,
+  rejectedItems,
+  rewriting,
+} from './alignment-message.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginReport, PolicyAgainst, Verdict } from './plugin.ts'
 
 export interface AlignmentParts {

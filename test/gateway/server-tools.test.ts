@@ -146,7 +146,6 @@ t.test('a tool that fails or takes too long is told to the model', async t => {
 })
 
 t.test('a tool may leave the next step to the client', async t => {
-  // biome-ignore lint/suspicious/noThenProperty: a word of the contract, never a function.
   const run = (): ToolOutcome => ({ item: {}, result: '', next: 'end-turn' })
   const { exchange, pending, tools } = start({ run })
   t.equal((await tools.run(await pending('{}'), exchange)).endsTurn, true)

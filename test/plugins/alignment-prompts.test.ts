@@ -1,6 +1,5 @@
 import t from 'tap'
-import type { JudgedMessage } from '../../src/plugins/alignment-message.ts'
-import { evaluation, instructed, rewriting } from '../../src/plugins/alignment-prompts.ts'
+import { evaluation, instructed, type JudgedMessage, rewriting } from '../../src/plugins/alignment-message.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 
 const RULES = ['Be kind', 'Be "brief"']

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { moderating, readModeration, textsToModerate } from '../../src/plugins/moderation-question.ts'
+import { moderating, readModeration, textsToModerate } from '../../src/plugins/moderation.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../src/protocol/request.ts'
 
 const asking = (fields: Partial<ResponsesRequest>): ResponsesRequest => ({

@@ -6,7 +6,7 @@ import type { ResponseUsage } from '../../protocol/response.ts'
 import type { Pricing } from '../../providers/provider.ts'
 import type { Bill, Charge } from '../bill.ts'
 
-export interface Cost {
+export interface UsageCost {
   readonly input: PicoUsd
   readonly output: PicoUsd
   /** Input, output and the fixed price per request. */
@@ -14,7 +14,7 @@ export interface Cost {
 }
 
 /** Cached tokens are part of the input tokens, so each is charged at its own price exactly once. */
-export function priceUsage(usage: Usage, pricing: Pricing): Cost {
+export function priceUsage(usage: Usage, pricing: Pricing): UsageCost {
   const cached = Math.min(usage.cachedTokens, usage.inputTokens)
   const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
   const plain = usage.inputTokens - cached - written

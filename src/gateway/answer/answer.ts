@@ -5,7 +5,7 @@
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
-import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
@@ -16,9 +16,14 @@ import type {
   ResponseUsage,
 } from '../../protocol/response.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
-import { Draft } from './draft.ts'
-import type { ClosingFields, ClosingStatus, ItemBuilder } from './items.ts'
+import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
 import type { Sink } from './sink.ts'
+
+export type { Content } from './assemble.ts'
+export { echoRequest } from './echo.ts'
+export { type LearnFrame, Relay } from './relay.ts'
+export { RELAYS } from './relay-lessons.ts'
+export { type Charged, type ExchangeSummary, FinalSink, type Outcome, type Sink } from './sink.ts'
 
 /** Fields that the terminal event adds to the response object. */
 export interface Ending {
@@ -48,7 +53,7 @@ const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
 }
 
 /** Where events come from; it can be slowed down. */
-export interface Source {
+export interface AnswerSource {
   pause(): void
   resume(): void
 }
@@ -67,7 +72,7 @@ export class Answer {
   #silent = false
   /** Told of each event that was made, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
-  #source: Source | null = null
+  #source: AnswerSource | null = null
   /** Set while `pass` waits for the reader. */
   #waiting: (() => void) | null = null
 
@@ -217,7 +222,7 @@ export class Answer {
   }
 
   /** Sets the attempt that is slowed down while the reader cannot follow; null: there is none. */
-  follow(source: Source | null): void {
+  follow(source: AnswerSource | null): void {
     this.#source = source
   }
 
@@ -226,14 +231,19 @@ export class Answer {
     this.#listener = listener
   }
 
+  /** The frames that the dialect wrote for the last event. */
+  get lastFrames(): string {
+    return this.#sink.lastFrames ?? ''
+  }
+
   /** Takes whole frames of an event stream as bytes. False: the reader is slow. */
   relay(frames: Buffer, events: number): boolean {
     return this.#sink.relay(frames, events)
   }
 
   /**
-   * Notes `count` events that reached the client as bytes. `tell` hands in what they said, in any pieces; nothing is
-   * written for it.
+   * Counts `count` events that reached the client as bytes. `tell` hands in their texts, in any pieces; nothing is
+   * written for them.
    */
   overheard(count: number, tell: () => void): void {
     this.#silent = true
@@ -301,7 +311,10 @@ export class Answer {
   }
 
   #deliver(event: StreamEvent): void {
-    if (this.#silent) return
+    if (this.#silent) {
+      this.#sink.overhear?.(event)
+      return
+    }
     if (this.#draft === null) {
       const flowing = this.#write(event)
       this.#listener?.(event)
@@ -331,4 +344,51 @@ export class Answer {
       }
     })
   }
+}
+
+/** As much as a JSON reply may have, whose reader sees it whole just the same. */
+const DRAFT_MAX_BYTES = 64 * 1024 * 1024
+/** Memory of an event beside its texts. */
+const EVENT_BYTES = 256
+
+export class Draft {
+  readonly #maxBytes: number
+  #events: StreamEvent[] = []
+  #bytes = 0
+
+  constructor(maxBytes = DRAFT_MAX_BYTES) {
+    this.#maxBytes = maxBytes
+  }
+
+  /** @throws GatewayError `provider_unavailable` when more would be held than fits in memory. */
+  add(event: StreamEvent): void {
+    this.#bytes += weigh(event)
+    if (this.#bytes > this.#maxBytes) {
+      this.#events = []
+      throw new GatewayError(
+        'provider_unavailable',
+        'The provider sent a reply that is too large to be checked',
+      )
+    }
+    this.#events.push(event)
+  }
+
+  /** All events, which the draft then no longer holds. */
+  take(): readonly StreamEvent[] {
+    const events = this.#events
+    this.#events = []
+    this.#bytes = 0
+    return events
+  }
+}
+
+/** Bytes of memory, roughly. Whole texts in later events are those of the deltas; hosted items bring their own. */
+function weigh(event: StreamEvent): number {
+  let bytes = EVENT_BYTES
+  if ('delta' in event && typeof event.delta === 'string') return bytes + event.delta.length
+  for (const value of Object.values(event)) if (typeof value === 'string') bytes += value.length
+  if ('item' in event) {
+    for (const value of Object.values(event.item)) if (typeof value === 'string') bytes += value.length
+  }
+  return bytes
 }

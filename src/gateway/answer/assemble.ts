@@ -2,15 +2,19 @@
  * Deltas of the turns of one answer in, output items and their events out. Owns item ids and output indexes. It never
  * numbers an event: the Answer does. Hot path.
  */
-import type { Delta, FinishReason, HostedStart } from '../../formats/format.ts'
+import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/format.ts'
+import { itemId } from '../../ids.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
+import { CallBuilder } from './items/call.ts'
 import {
-  buildItem,
   type ClosingFields,
   type ClosingStatus,
   type EmitEvent,
+  HostedBuilder,
   type ItemBuilder,
-} from './items.ts'
+} from './items/item.ts'
+import { MessageBuilder } from './items/message.ts'
+import { ReasoningBuilder } from './items/reasoning.ts'
 
 /** The deltas that are content: all but the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
@@ -166,5 +170,23 @@ export class Assembler {
     const builder = this.#item(key)
     this.#open.delete(key)
     this.endItem(builder, fields, status)
+  }
+}
+
+/** The builder of an item that begins; its id is the provider's own where it gave one. */
+export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent): ItemBuilder {
+  switch (start.type) {
+    case 'message':
+      return new MessageBuilder(start.id ?? itemId('msg'), outputIndex, emit, start.phase)
+    case 'reasoning':
+      return new ReasoningBuilder(start.id ?? itemId('rs'), outputIndex, emit, start.format)
+    case 'function_call':
+      return new CallBuilder(start.id ?? itemId('fc'), outputIndex, emit, start)
+    case 'custom_tool_call':
+      return new CallBuilder(start.id ?? itemId('ctc'), outputIndex, emit, start)
+    case 'hosted': {
+      const own = start.item['id']
+      return new HostedBuilder(typeof own === 'string' ? own : itemId('st'), outputIndex, emit, start.item)
+    }
   }
 }

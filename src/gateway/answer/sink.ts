@@ -20,6 +20,13 @@ export interface Sink {
    * Never called where `relays` is null.
    */
   relay(frames: Buffer, events: number): boolean
+  /** The frames of the last event written; absent where `relays` is null. */
+  readonly lastFrames?: string
+  /**
+   * Takes an event that the client has got in relayed frames, possibly several as one: nothing is written for it.
+   * Absent where `relays` is null.
+   */
+  overhear?(event: StreamEvent): void
   /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
   hold(): void
   /** Lets go what was held. False as for `write`, which answers true meanwhile. */

@@ -2,7 +2,7 @@
  * The deltas of a guarded reply, processed one after the other. While one waits for a scan, those behind it queue; if
  * too much queues, the provider is paused. One per attempt. Hot path of guarded replies.
  */
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 
 export interface QueuedDelta {
   readonly kind: 'delta'

@@ -10,9 +10,16 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { DataRegion, Endpoint, Model, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
-import { type Filter, filtersFor, namesProvider, type Preferences, type Wish } from './filters.ts'
+import {
+  type Filter,
+  filtersFor,
+  namesProvider,
+  type Preferences,
+  RESTRICTIONS,
+  type Restrictions,
+  type Wish,
+} from './filters.ts'
 import { unsupported } from './parameters.ts'
-import { RESTRICTIONS, type Restrictions } from './restrictions.ts'
 
 export interface Route {
   readonly candidates: readonly RouteCandidate[]
@@ -21,7 +28,7 @@ export interface Route {
 }
 
 /** For whom a request is routed. */
-export interface Scope {
+export interface RouteScope {
   /** Of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
   /** SHA-256 of the caller's API key. */
@@ -31,7 +38,7 @@ export interface Scope {
   readonly restrictions?: Restrictions | null
 }
 
-const SHARED_ONLY: Scope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
+const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
 
 /** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
 const BYOK_REQUIRED = 'byok_required'
@@ -44,7 +51,7 @@ const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_fo
  * @throws GatewayError `model_not_found` for a model that the catalogue does not have; `permission_denied` when
  * guardrails leave nothing, `constraint_filtered` when preferences or data region do, `no_endpoints` when keys do.
  */
-export function route(request: ResponsesRequest, catalog: Catalog, scope: Scope = SHARED_ONLY): Route {
+export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteScope = SHARED_ONLY): Route {
   const models = requestedModels(request).map(id => {
     const model = catalog.model(id)
     if (model === undefined) {
@@ -89,7 +96,7 @@ interface Tiers {
 function modelTiers(
   model: Model,
   wish: Wish,
-  scope: Scope,
+  scope: RouteScope,
   filters: readonly Filter[],
   excludedBy: Set<string>,
 ): Tiers {

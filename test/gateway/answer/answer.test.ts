@@ -1,8 +1,7 @@
 /** The commit point, numbers and turns of an answer; items and their events are in assemble.test.ts. */
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { Answer, type Ending } from '../../../src/gateway/answer/answer.ts'
-import { Draft } from '../../../src/gateway/answer/draft.ts'
+import { Answer, Draft, type Ending } from '../../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../../src/gateway/answer/sink.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'

@@ -3,31 +3,53 @@
  * cut in every way, and when the stream is cut short.
  */
 import t, { type Test } from 'tap'
-import { frame } from '../../../src/dialects/responses.ts'
+import { chatCompletions } from '../../../src/dialects/chat-completions.ts'
+import type { Dialect, FrameWriter } from '../../../src/dialects/dialect.ts'
+import { responsesDialect } from '../../../src/dialects/responses.ts'
 import type { Sink } from '../../../src/gateway/answer/sink.ts'
+import type { DialectName } from '../../../src/protocol/dialect-name.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Quirk } from '../../../src/providers/provider.ts'
 import { goldens } from '../../support/goldens.ts'
 import { arrivals, RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
 
-const FORMAT = 'openai-responses'
+/** The formats whose frames are relayed, and the dialect that speaks alike. */
+const DIALECTS = { 'openai-responses': responsesDialect, 'openai-chat': chatCompletions } as const
+type Relayed = keyof typeof DIALECTS
+
+const FORMAT: Relayed = 'openai-responses'
 
 /** Keeps what a client would get. */
 class KeepingSink implements Sink {
   readonly live = true
-  readonly relays = 'responses'
+  readonly relays: DialectName
+  readonly #frames: FrameWriter
+  lastFrames = ''
   text = ''
+  /** Number of the last event that was written. */
+  number = -1
   events = 0
   /** Events that came as bytes. */
   relayed = 0
   /** Whether the reader can follow. */
   flowing = true
 
+  constructor(dialect: Dialect, request: ResponsesRequest) {
+    this.relays = dialect.name
+    this.#frames = dialect.frames(request)
+  }
+
   write(event: StreamEvent): boolean {
-    this.text += frame(event)
+    this.lastFrames = this.#frames.write(event)
+    this.text += this.lastFrames
+    this.number = event.sequence_number
     this.events++
     return this.flowing
+  }
+  overhear(event: StreamEvent): void {
+    this.#frames.write(event)
   }
   relay(frames: Buffer, events: number): boolean {
     this.text += frames.toString('utf8')
@@ -45,7 +67,7 @@ class KeepingSink implements Sink {
     // The scripted client ignores it as well.
   }
   end(): void {
-    // The text is all there is.
+    this.text += this.#frames.end()
   }
 }
 
@@ -60,6 +82,7 @@ interface Outcome {
 }
 
 interface Play {
+  readonly format?: Relayed
   readonly quirks?: readonly Quirk[]
   readonly fields?: Readonly<Record<string, unknown>>
   readonly slow?: boolean
@@ -67,12 +90,12 @@ interface Play {
 
 async function play(
   chunks: readonly Buffer[],
-  { quirks = [], fields = {}, slow = false }: Play,
+  { format = FORMAT, quirks = [], fields = {}, slow = false }: Play,
 ): Promise<Outcome> {
-  const sink = new KeepingSink()
-  sink.flowing = !slow
   const exchange = scriptedExchange(fields)
-  const { run, handler, client, over } = startScripted(scriptedEndpoint(FORMAT, quirks), sink, exchange)
+  const sink = new KeepingSink(DIALECTS[format], exchange.request)
+  sink.flowing = !slow
+  const { run, handler, client, over } = startScripted(scriptedEndpoint(format, quirks), sink, exchange)
   let error: string | null = null
   const settled = over.catch(thrown => {
     error = String(thrown)
@@ -88,7 +111,7 @@ async function play(
   await settled
   return {
     sink,
-    events: read(sink.text),
+    events: format === 'openai-chat' ? readChunks(sink.text) : read(sink.text),
     error,
     paused: client.pauses,
     usage: run.usage,
@@ -96,11 +119,26 @@ async function play(
   }
 }
 
-/** Reads an event stream of ours: strictly two lines a frame, the name the type. */
-function read(text: string): Record<string, unknown>[] {
+/** The frames of a stream without the one that ends it. */
+function framesOf(text: string): string[] {
   const frames = text.split('\n\n')
   if (frames.pop() !== '') throw new Error('the stream does not end at the border of a frame')
-  return frames.map(one => {
+  return frames.filter(one => one !== 'data: [DONE]')
+}
+
+/** Reads chat chunks of ours: strictly one line a frame, with the members of a chunk. */
+function readChunks(text: string): Record<string, unknown>[] {
+  return framesOf(text).map(one => {
+    if (!one.startsWith('data: {') || one.includes('\n')) throw new Error(`no chunk: ${one.slice(0, 200)}`)
+    const chunk = JSON.parse(one.slice(6)) as Record<string, unknown>
+    if (chunk['obfuscation'] !== undefined) throw new Error('a chunk has padding')
+    return chunk
+  })
+}
+
+/** Reads an event stream of ours: strictly two lines a frame, the name the type. */
+function read(text: string): Record<string, unknown>[] {
+  return framesOf(text).map(one => {
     const lines = one.split('\n')
     const [name, data] = lines
     if (lines.length !== 2 || !name?.startsWith('event: ') || !data?.startsWith('data: ')) {
@@ -119,12 +157,15 @@ function read(text: string): Record<string, unknown>[] {
 function comparable(outcome: Outcome, upstream: Buffer): string {
   const given = upstream.toString('utf8')
   const made = new Map<string, number>()
-  return JSON.stringify({ ...outcome, sink: outcome.sink.events }, (_key, value: unknown) => {
-    if (typeof value !== 'string' || !/^(msg|rs|fc|ctc|st|call)_[\w-]+$/.test(value)) return sorted(value)
-    if (given.includes(value)) return value
-    if (!made.has(value)) made.set(value, made.size)
-    return `made ${made.get(value)}`
-  })
+  return JSON.stringify(
+    { ...outcome, sink: [outcome.sink.events, outcome.sink.number] },
+    (_key, value: unknown) => {
+      if (typeof value !== 'string' || !/^(msg|rs|fc|ctc|st|call)_[\w-]+$/.test(value)) return sorted(value)
+      if (given.includes(value)) return value
+      if (!made.has(value)) made.set(value, made.size)
+      return `made ${made.get(value)}`
+    },
+  )
 }
 
 /** The order of the keys is the provider's in the one and ours in the other. */
@@ -135,14 +176,19 @@ function sorted(value: unknown): unknown {
 
 const general: Play = { quirks: ['no-relay'] }
 
-async function compare(t: Test, name: string, bytes: Buffer): Promise<{ relayed: number; deltas: number }> {
-  const expected = await play([bytes], general)
+interface Counts {
+  readonly relayed: number
+  readonly deltas: number
+}
+
+async function compare(t: Test, format: Relayed, name: string, bytes: Buffer): Promise<Counts> {
+  const expected = await play([bytes], { ...general, format })
   const wanted = comparable(expected, bytes)
   t.equal(expected.sink.relayed, 0)
-  const deltas = expected.events.filter(event => String(event['type']).endsWith('.delta')).length
+  const deltas = expected.events.filter(isDelta).length
   let relayed = 0
   for (const arrival of arrivals(bytes)) {
-    const outcome = await play(arrival.chunks, {})
+    const outcome = await play(arrival.chunks, { format })
     if (comparable(outcome, bytes) !== wanted)
       t.same(outcome.events, expected.events, `${name}, ${arrival.name}`)
     if (arrival.name === 'whole') relayed = outcome.sink.relayed
@@ -150,31 +196,40 @@ async function compare(t: Test, name: string, bytes: Buffer): Promise<{ relayed:
   return { relayed, deltas }
 }
 
-t.test(
-  'every recorded stream reads the same relayed and decoded, however it arrives',
-  { skip: recordingsPresent ? false : RECORDINGS_MISSING },
-  async t => {
-    const all = recordings(FORMAT).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
-    t.ok(all.length > 50)
-    let relayed = 0
-    let deltas = 0
-    for (const recording of all) {
-      const count = await compare(t, recording.file, recording.bytes())
-      relayed += count.relayed
-      deltas += count.deltas
-      if (process.env['VERBOSE'] !== undefined && count.relayed * 2 < count.deltas)
-        t.comment(`${recording.file} ${recording.provider}: ${count.relayed} of ${count.deltas}`)
-    }
-    t.comment(`${all.length} recordings; ${relayed} of ${deltas} deltas relayed`)
-    t.ok(relayed > deltas * 0.5, 'most deltas are relayed')
-  },
-)
+function isDelta({ type, choices }: Record<string, unknown>): boolean {
+  if (typeof type === 'string') return type.endsWith('.delta')
+  const [choice] = choices as readonly { readonly delta?: object }[]
+  const delta = choice?.delta ?? {}
+  return 'content' in delta || 'reasoning' in delta || 'tool_calls' in delta
+}
 
-t.test('every golden stream reads the same relayed and decoded, however it arrives', async t => {
-  const all = goldens(FORMAT).filter(golden => golden.streamed)
-  t.ok(all.length > 5)
-  for (const golden of all) await compare(t, golden.file, golden.bytes)
-})
+for (const format of Object.keys(DIALECTS) as Relayed[]) {
+  t.test(
+    `${format}: every recorded stream reads the same relayed and decoded, however it arrives`,
+    { skip: recordingsPresent ? false : RECORDINGS_MISSING },
+    async t => {
+      const all = recordings(format).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
+      t.ok(all.length > 50)
+      let relayed = 0
+      let deltas = 0
+      for (const recording of all) {
+        const count = await compare(t, format, recording.file, recording.bytes())
+        relayed += count.relayed
+        deltas += count.deltas
+        if (process.env['VERBOSE'] !== undefined && count.relayed * 2 < count.deltas)
+          t.comment(`${recording.file} ${recording.provider}: ${count.relayed} of ${count.deltas}`)
+      }
+      t.comment(`${all.length} recordings; ${relayed} of ${deltas} deltas relayed`)
+      t.ok(relayed > deltas * 0.5, 'most deltas are relayed')
+    },
+  )
+
+  t.test(`${format}: every golden stream reads the same relayed and decoded, however it arrives`, async t => {
+    const all = goldens(format).filter(golden => golden.streamed)
+    t.ok(all.length > 5)
+    for (const golden of all) await compare(t, format, golden.file, golden.bytes)
+  })
+}
 
 interface Frame {
   readonly type: string

@@ -61,3 +61,34 @@ function misplaced(kind: string): GatewayError {
     cause: new TypeError(`${kind} for an item of another kind`),
   })
 }
+
+export class HostedBuilder extends ItemBuilder {
+  readonly #item: HostedStart
+
+  constructor(id: string, outputIndex: number, emit: EmitEvent, item: HostedStart) {
+    super(id, outputIndex, emit)
+    this.#item = item
+  }
+
+  begun(): OutputItem {
+    return this.finished(this.#item, null)
+  }
+
+  override progress(name: string, fields: Readonly<Record<string, unknown>>): void {
+    const event: Record<string, unknown> = {
+      type: `response.${name}`,
+      sequence_number: 0,
+      ...fields,
+      item_id: this.id,
+      output_index: this.outputIndex,
+    }
+    // The decoders emit documented names with their documented fields only: see the Delta `progress`.
+    this.emit(event as unknown as StreamEvent)
+  }
+
+  close(fields: ClosingFields, status: ClosingStatus): OutputItem {
+    const item = this.finished(this.#item, fields)
+    if (item.status === 'in_progress') item.status = status
+    return item
+  }
+}

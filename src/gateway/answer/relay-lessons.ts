@@ -1,0 +1,137 @@
+/**
+ * Lessons of the relay, by dialect: which frames of a provider can be relayed, and the frames that leave in their place.
+ * A dialect without a row is never relayed. Pure.
+ */
+import type { DialectName } from '../../protocol/dialect-name.ts'
+import type { StreamEvent } from '../../protocol/events.ts'
+import { FramePattern, type Place, placesIn, type Slot } from '../../upstream/scan.ts'
+import { FrameTemplate, type LearnFrame, type Lesson, type ToldFrame } from './relay.ts'
+
+export const RELAYS: Partial<Record<DialectName, LearnFrame>> = {
+  responses: learnResponses,
+  'chat-completions': learnChat,
+}
+
+type Members = Readonly<Record<string, unknown>>
+
+const DATA = 'data: '
+
+const RESPONSES_SLOTS: ReadonlyMap<string, Slot> = new Map([
+  ['sequence_number', 'number'],
+  ['delta', 'delta'],
+  ['obfuscation', 'padding'],
+])
+
+/** One frame is proof enough: all its members are those of the event, so the next one can differ in its slots only. */
+function learnResponses({ event, data, told, written }: ToldFrame): Lesson | null {
+  const places = told.type === event ? placesIn(data) : null
+  if (places === null) return null
+  const frame = JSON.parse(data) as Members
+  const { sequence_number: number, delta } = frame
+  if (typeof number !== 'number' || typeof delta !== 'string' || !isSaidBy(frame, told)) return null
+  const slots = slotsIn(places, path => RESPONSES_SLOTS.get(path) ?? null)
+  const pattern = new FramePattern(event, data, slots, true)
+  const ahead = number - told.sequence_number
+  if (ahead === 0) return { pattern, template: null, ahead, isProven: true }
+  // The provider numbers events that we leave out, or begins with 1.
+  const template = templateOf(written, path =>
+    path === 'delta' ? 'delta' : path === 'sequence_number' ? 'number' : null,
+  )
+  return template === null ? null : { pattern, template, ahead, isProven: true }
+}
+
+/** The frame has the members of the event, but for padding and the number. */
+function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boolean {
+  const keys = Object.keys(frame)
+  return (
+    (obfuscation === undefined || typeof obfuscation === 'string') &&
+    keys.length === Object.keys(event).length &&
+    keys.every(key => {
+      const value = frame[key]
+      const made: unknown = Object.hasOwn(event, key) ? Reflect.get(event, key) : undefined
+      if (key === 'sequence_number') return true
+      if (Array.isArray(value)) return value.length === 0 && Array.isArray(made) && made.length === 0
+      return (typeof value === 'string' || typeof value === 'number') && made === value
+    })
+  )
+}
+
+/** Members that may hold the text, in frames of providers and in ours. */
+const CHAT_TEXTS: ReadonlySet<string> = new Set([
+  'choices.0.delta.content',
+  'choices.0.delta.reasoning_content',
+  'choices.0.delta.reasoning',
+  'choices.0.delta.reasoning_details.0.text',
+  'choices.0.delta.reasoning_details.0.summary',
+  'choices.0.delta.tool_calls.0.function.arguments',
+])
+/** Members that hide the length of the text; the decoder reads neither. */
+const CHAT_PADDING: ReadonlySet<string> = new Set(['obfuscation', 'p'])
+/** With a name a fragment may begin the next call, which depends on its text. */
+const CALL_NAME = 'choices.0.delta.tool_calls.0.function.name'
+
+/**
+ * A frame is a lesson once the frame before it has taught the same: the first one of an answer has its role, and the
+ * first one of a part may open items.
+ */
+function learnChat(frame: ToldFrame, before: Lesson | null): Lesson | null {
+  const { event, data, told, written } = frame
+  if (!('delta' in told) || typeof told.delta !== 'string' || told.delta === '') return null
+  if (before !== null && confirms(frame, told.delta, before)) return { ...before, isProven: true }
+  const places = placesIn(data)
+  if (places === null || places.get(CALL_NAME)?.isString === true || places.has('choices.1')) return null
+  const saysDelta = (place: Place, json: string): boolean => holds(json, place, told.delta as string)
+  let found = false
+  const slots = slotsIn(places, (path, place) => {
+    if (!place.isString) return null
+    if (CHAT_PADDING.has(path)) return 'padding'
+    if (!CHAT_TEXTS.has(path) || !saysDelta(place, data)) return null
+    const slot = found ? 'copy' : 'delta'
+    found = true
+    return slot
+  })
+  if (!found) return null
+  const template = templateOf(written, (path, place, json) =>
+    CHAT_TEXTS.has(path) && saysDelta(place, json) ? 'delta' : null,
+  )
+  if (template === null) return null
+  return { pattern: new FramePattern(event, data, slots, false), template, ahead: 0, isProven: false }
+}
+
+/** The frame is of the kind of the lesson, and the dialect wrote the template around its text and nothing else. */
+function confirms({ event, data, events, written }: ToldFrame, delta: string, lesson: Lesson): boolean {
+  const text = events === 1 ? lesson.pattern.deltaOf(event, data, 0) : null
+  if (text === null || JSON.parse(`"${text}"`) !== delta) return false
+  return lesson.template?.frame(JSON.stringify(delta).slice(1, -1)) === written
+}
+
+function holds(json: string, { start, end, isString }: Place, text: string): boolean {
+  return isString && JSON.parse(json.slice(start - 1, end + 1)) === text
+}
+
+function slotsIn(
+  places: ReadonlyMap<string, Place>,
+  slotOf: (path: string, place: Place) => Slot | null,
+): readonly (Place & { readonly slot: Slot })[] {
+  return [...places].flatMap(([path, place]) => {
+    const slot = slotOf(path, place)
+    return slot === null ? [] : [{ ...place, slot }]
+  })
+}
+
+/** The template of a frame of ours; null if it has no slot for the text. */
+function templateOf(
+  written: string,
+  slotOf: (path: string, place: Place, json: string) => 'delta' | 'number' | null,
+): FrameTemplate | null {
+  const from = written.indexOf(DATA) + DATA.length
+  const json = written.slice(from, -2)
+  const places = placesIn(json)
+  if (places === null) return null
+  const slots = [...places].flatMap(([path, place]) => {
+    const slot = slotOf(path, place, json)
+    return slot === null ? [] : [{ ...place, slot }]
+  })
+  if (!slots.some(({ slot }) => slot === 'delta')) return null
+  return new FrameTemplate(written.slice(0, from), json, slots)
+}
