@@ -17,7 +17,7 @@ import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './
 import type { CallFigures } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
-import { type ProviderRequestDeps, secretsOf, upstreamRequest, wireRequest } from './provider-request.ts'
+import { type ProviderRequests, secretsOf } from './provider-request.ts'
 
 /** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
 export const JSON_MAX_BYTES = 64 * 1024 * 1024
@@ -43,8 +43,9 @@ export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
   return 'undecided'
 }
 
-export interface AttemptDeps extends ProviderRequestDeps {
+export interface AttemptDeps {
   readonly client: UpstreamClient
+  readonly requests: ProviderRequests
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
   readonly log: Log
@@ -246,11 +247,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   #start(): void {
-    const { clock, client } = this.#deps
+    const { clock, client, requests } = this.#deps
     const { prompt, echo } = this.#terms
-    const wire = wireRequest(this.#deps, this.#exchange, this.#record, this.#format, prompt)
+    const wire = requests.encode(this.#exchange, this.#record, this.#format, prompt)
     echo?.push(wire.body)
-    const request = upstreamRequest(this.#deps, this.#record, wire)
+    const request = requests.address(this.#record, wire)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
     this.#call = client.start(request, this)

@@ -9,6 +9,7 @@ import { type GatewayTool, serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
+import { isPending } from '../ready.ts'
 import type { ServerTool, ToolCall, ToolEvent, ToolOutcome } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
@@ -190,7 +191,7 @@ export class ServerTools {
   ): Promise<ToolOutcome & { ran: boolean }> {
     try {
       const running = declared.server.run(call, declared.tool, exchange, progress)
-      const outcome = running instanceof Promise ? await this.#timed(running) : running
+      const outcome = isPending(running) ? await this.#timed(running) : running
       return { ...outcome, ran: true }
     } catch (thrown) {
       exchange.signal.throwIfAborted()

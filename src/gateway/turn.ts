@@ -8,6 +8,7 @@ import type { Credential } from '../credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import { isPending } from '../ready.ts'
 import { settle } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
 import { Attempt, type AttemptDeps, type AttemptTarget, type AttemptTerms } from './attempt.ts'
@@ -108,7 +109,7 @@ async function prepare(
   const { answer, guarding, plugins } = exchange
   if (credential !== null) {
     const opened = deps.openKey(credential, endpoint)
-    record.ownKey = opened instanceof Promise ? await opened : opened
+    record.ownKey = isPending(opened) ? await opened : opened
   }
   if (plugins?.fits === true) {
     await plugins.fitTo(exchange, endpoint, guarding?.input)

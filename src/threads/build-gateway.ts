@@ -17,6 +17,7 @@ import { createLedger, estimateInput, type Ledger } from '../gateway/accounting/
 import { createAsk, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
+import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, type Gateway } from '../gateway/respond.ts'
 import { createPins, Stickiness } from '../gateway/routing/rank.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
@@ -195,11 +196,13 @@ function sharedDeps(
     clock,
     log,
     metrics,
-    timeouts: config.timeouts,
     openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
     byokFeePercent: config.byok.feePercent,
     stickiness: new Stickiness(createPins(clock)),
-    hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+    requests: new ProviderRequests({
+      timeouts: config.timeouts,
+      hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+    }),
   }
 }
 

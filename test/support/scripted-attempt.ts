@@ -8,6 +8,7 @@ import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
 import { type AttemptRecord, Exchange } from '../../src/gateway/exchange.ts'
+import { ProviderRequests } from '../../src/gateway/provider-request.ts'
 import { AnswerTarget } from '../../src/gateway/turn.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
@@ -129,8 +130,10 @@ export function startScripted(
     abandoned: new AbandonedReplies(),
     log,
     metrics,
-    timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
-    hashEndUser: () => 'u',
+    requests: new ProviderRequests({
+      timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
+      hashEndUser: () => 'u',
+    }),
   }
   const record = scriptedRecord({ endpoint, status: null })
   const { id, createdAt, request, prompt } = exchange

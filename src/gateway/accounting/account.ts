@@ -5,6 +5,7 @@ import type { Usage } from '../../formats/format.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { toUsd } from '../../money.ts'
+import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
@@ -24,7 +25,7 @@ export async function reserve(quota: Quota, exchange: Exchange, calls: number): 
   const { caller, prompt, candidates } = exchange
   try {
     const reserved = quota.admit(caller, estimateRequest(prompt, candidates, calls))
-    exchange.reservation = reserved instanceof Promise ? await reserved : reserved
+    exchange.reservation = isPending(reserved) ? await reserved : reserved
   } catch (refused) {
     exchange.overLimit = true
     throw refused

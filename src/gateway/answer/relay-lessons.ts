@@ -59,14 +59,15 @@ function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boole
 /** Members that may hold the text, in frames of providers and in ours. */
 const CHAT_TEXTS: ReadonlySet<string> = new Set([
   'choices.0.delta.content',
+  'choices.0.delta.content.0.thinking.0.text',
   'choices.0.delta.reasoning_content',
   'choices.0.delta.reasoning',
   'choices.0.delta.reasoning_details.0.text',
   'choices.0.delta.reasoning_details.0.summary',
   'choices.0.delta.tool_calls.0.function.arguments',
 ])
-/** Members that hide the length of the text; the decoder reads neither. */
-const CHAT_PADDING: ReadonlySet<string> = new Set(['obfuscation', 'p'])
+/** Members that the decoder does not read: two hide the length of the text; the id counts in the first frame only. */
+const CHAT_PADDING: ReadonlySet<string> = new Set(['obfuscation', 'p', 'id'])
 /** With a name a fragment may begin the next call, which depends on its text. */
 const CALL_NAME = 'choices.0.delta.tool_calls.0.function.name'
 

@@ -11,6 +11,7 @@ import type { Clock } from '../../clock.ts'
 import type { Usage } from '../../formats/format.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isAcrossModels } from './route.ts'
 
@@ -76,7 +77,7 @@ export class Stickiness {
     if (conversation === null) return { candidates, stay: null }
     const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
     const pinned = [...keys.values()].map(key => this.#pins.get(key))
-    if (pinned.some(pin => pin instanceof Promise)) {
+    if (pinned.some(isPending)) {
       return Promise.all(pinned).then(pins => this.#found(request, candidates, keys, pins))
     }
     return this.#found(request, candidates, keys, pinned as (string | null)[])
