@@ -68,8 +68,27 @@ const CHAT_TEXTS: ReadonlySet<string> = new Set([
 ])
 /** Members that the decoder does not read: two hide the length of the text; the id counts in the first frame only. */
 const CHAT_PADDING: ReadonlySet<string> = new Set(['obfuscation', 'p', 'id'])
-/** With a name a fragment may begin the next call, which depends on its text. */
-const CALL_NAME = 'choices.0.delta.tool_calls.0.function.name'
+const CHAT_CHOICE = 'choices.'
+/**
+ * Other members of a choice that say the same in every frame, or nothing. Any other one may add to the answer once in
+ * each frame (annotations, log probabilities), or make the effect of a text depend on it (the name of a call).
+ */
+const CHAT_INERT: ReadonlySet<string> = new Set([
+  'choices.0.index',
+  'choices.0.finish_reason',
+  'choices.0.native_finish_reason',
+  'choices.0.delta.role',
+  'choices.0.delta.content.0.type',
+  'choices.0.delta.content.0.closed',
+  'choices.0.delta.content.0.thinking.0.type',
+  'choices.0.delta.reasoning_details.0.type',
+  'choices.0.delta.reasoning_details.0.format',
+  'choices.0.delta.reasoning_details.0.index',
+  'choices.0.delta.reasoning_details.0.id',
+  'choices.0.delta.tool_calls.0.index',
+  'choices.0.delta.tool_calls.0.id',
+  'choices.0.delta.tool_calls.0.type',
+])
 
 /**
  * A frame is a lesson once the frame before it has taught the same: the first one of an answer has its role, and the
@@ -80,7 +99,7 @@ function learnChat(frame: ToldFrame, before: Lesson | null): Lesson | null {
   if (!('delta' in told) || typeof told.delta !== 'string' || told.delta === '') return null
   if (before !== null && confirms(frame, told.delta, before)) return { ...before, isProven: true }
   const places = placesIn(data)
-  if (places === null || places.get(CALL_NAME)?.isString === true || places.has('choices.1')) return null
+  if (places === null) return null
   const saysDelta = (place: Place, json: string): boolean => holds(json, place, told.delta as string)
   let found = false
   const slots = slotsIn(places, (path, place) => {
@@ -91,12 +110,18 @@ function learnChat(frame: ToldFrame, before: Lesson | null): Lesson | null {
     found = true
     return slot
   })
-  if (!found) return null
+  if (!found || ![...places].every(([path, place]) => isInert(path, place, data))) return null
   const template = templateOf(written, (path, place, json) =>
     CHAT_TEXTS.has(path) && saysDelta(place, json) ? 'delta' : null,
   )
   if (template === null) return null
   return { pattern: new FramePattern(event, data, slots, false), template, ahead: 0, isProven: false }
+}
+
+/** The member is a text, or has no effect in a frame that follows one of its kind. */
+function isInert(path: string, { start, end, isString }: Place, json: string): boolean {
+  if (!path.startsWith(CHAT_CHOICE) || CHAT_TEXTS.has(path) || CHAT_INERT.has(path)) return true
+  return isString ? start === end : json.slice(start, end) === 'null'
 }
 
 /** The frame is of the kind of the lesson, and the dialect wrote the template around its text and nothing else. */

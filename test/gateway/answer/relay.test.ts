@@ -1,207 +1,11 @@
 /**
- * The relay writes what the general way writes, event for event: on every recorded and golden stream of the format,
- * cut in every way, and when the stream is cut short.
+ * The relay writes what the general way writes, event for event: on every recorded and golden stream of the formats
+ * that have a relay, cut in every way; and on streams of the Responses format that are changed or cut short.
  */
-import t, { type Test } from 'tap'
-import { chatCompletions } from '../../../src/dialects/chat-completions.ts'
-import type { Dialect, FrameWriter } from '../../../src/dialects/dialect.ts'
-import { responsesDialect } from '../../../src/dialects/responses.ts'
-import type { Sink } from '../../../src/gateway/answer/sink.ts'
-import type { DialectName } from '../../../src/protocol/dialect-name.ts'
-import type { StreamEvent } from '../../../src/protocol/events.ts'
-import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Quirk } from '../../../src/providers/provider.ts'
+import t from 'tap'
 import { goldens } from '../../support/goldens.ts'
-import { arrivals, RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
-import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
-
-/** The formats whose frames are relayed, and the dialect that speaks alike. */
-const DIALECTS = { 'openai-responses': responsesDialect, 'openai-chat': chatCompletions } as const
-type Relayed = keyof typeof DIALECTS
-
-const FORMAT: Relayed = 'openai-responses'
-
-/** Keeps what a client would get. */
-class KeepingSink implements Sink {
-  readonly live = true
-  readonly relays: DialectName
-  readonly #frames: FrameWriter
-  lastFrames = ''
-  text = ''
-  /** Number of the last event that was written. */
-  number = -1
-  events = 0
-  /** Events that came as bytes. */
-  relayed = 0
-  /** Whether the reader can follow. */
-  flowing = true
-
-  constructor(dialect: Dialect, request: ResponsesRequest) {
-    this.relays = dialect.name
-    this.#frames = dialect.frames(request)
-  }
-
-  write(event: StreamEvent): boolean {
-    this.lastFrames = this.#frames.write(event)
-    this.text += this.lastFrames
-    this.number = event.sequence_number
-    this.events++
-    return this.flowing
-  }
-  overhear(event: StreamEvent): void {
-    this.#frames.write(event)
-  }
-  relay(frames: Buffer, events: number): boolean {
-    this.text += frames.toString('utf8')
-    this.events += events
-    this.relayed += events
-    return this.flowing
-  }
-  hold(): void {
-    // Everything leaves at once.
-  }
-  flush(): boolean {
-    return true
-  }
-  onDrain(): void {
-    // The scripted client ignores it as well.
-  }
-  end(): void {
-    this.text += this.#frames.end()
-  }
-}
-
-interface Outcome {
-  readonly sink: KeepingSink
-  /** What the client read; padding, which the general way leaves out, is dropped. */
-  readonly events: readonly Record<string, unknown>[]
-  readonly error: string | null
-  readonly paused: number
-  readonly usage: unknown
-  readonly characters: number
-}
-
-interface Play {
-  readonly format?: Relayed
-  readonly quirks?: readonly Quirk[]
-  readonly fields?: Readonly<Record<string, unknown>>
-  readonly slow?: boolean
-}
-
-async function play(
-  chunks: readonly Buffer[],
-  { format = FORMAT, quirks = [], fields = {}, slow = false }: Play,
-): Promise<Outcome> {
-  const exchange = scriptedExchange(fields)
-  const sink = new KeepingSink(DIALECTS[format], exchange.request)
-  sink.flowing = !slow
-  const { run, handler, client, over } = startScripted(scriptedEndpoint(format, quirks), sink, exchange)
-  let error: string | null = null
-  const settled = over.catch(thrown => {
-    error = String(thrown)
-  })
-  for (const chunk of chunks) {
-    if (client.aborted) break
-    // What is lent may be used again.
-    const lent = Buffer.from(chunk)
-    handler.onData(lent)
-    lent.fill(0x21)
-  }
-  if (!client.aborted) handler.onEnd()
-  await settled
-  return {
-    sink,
-    events: format === 'openai-chat' ? readChunks(sink.text) : read(sink.text),
-    error,
-    paused: client.pauses,
-    usage: run.usage,
-    characters: run.outputCharacters,
-  }
-}
-
-/** The frames of a stream without the one that ends it. */
-function framesOf(text: string): string[] {
-  const frames = text.split('\n\n')
-  if (frames.pop() !== '') throw new Error('the stream does not end at the border of a frame')
-  return frames.filter(one => one !== 'data: [DONE]')
-}
-
-/** Reads chat chunks of ours: strictly one line a frame, with the members of a chunk. */
-function readChunks(text: string): Record<string, unknown>[] {
-  return framesOf(text).map(one => {
-    if (!one.startsWith('data: {') || one.includes('\n')) throw new Error(`no chunk: ${one.slice(0, 200)}`)
-    const chunk = JSON.parse(one.slice(6)) as Record<string, unknown>
-    if (chunk['obfuscation'] !== undefined) throw new Error('a chunk has padding')
-    return chunk
-  })
-}
-
-/** Reads an event stream of ours: strictly two lines a frame, the name the type. */
-function read(text: string): Record<string, unknown>[] {
-  return framesOf(text).map(one => {
-    const lines = one.split('\n')
-    const [name, data] = lines
-    if (lines.length !== 2 || !name?.startsWith('event: ') || !data?.startsWith('data: ')) {
-      throw new Error(`no proper frame: ${one.slice(0, 200)}`)
-    }
-    const { obfuscation, ...event } = JSON.parse(data.slice(6)) as Record<string, unknown>
-    if (event['type'] !== name.slice(7)) throw new Error('a frame under another name than its type')
-    if (obfuscation !== undefined && (typeof obfuscation !== 'string' || !name.endsWith('.delta'))) {
-      throw new Error('only deltas have padding')
-    }
-    return event
-  })
-}
-
-/** Ids that we made, because the provider gave none, are random: each becomes its number in order of appearance. */
-function comparable(outcome: Outcome, upstream: Buffer): string {
-  const given = upstream.toString('utf8')
-  const made = new Map<string, number>()
-  return JSON.stringify(
-    { ...outcome, sink: [outcome.sink.events, outcome.sink.number] },
-    (_key, value: unknown) => {
-      if (typeof value !== 'string' || !/^(msg|rs|fc|ctc|st|call)_[\w-]+$/.test(value)) return sorted(value)
-      if (given.includes(value)) return value
-      if (!made.has(value)) made.set(value, made.size)
-      return `made ${made.get(value)}`
-    },
-  )
-}
-
-/** The order of the keys is the provider's in the one and ours in the other. */
-function sorted(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)))
-}
-
-const general: Play = { quirks: ['no-relay'] }
-
-interface Counts {
-  readonly relayed: number
-  readonly deltas: number
-}
-
-async function compare(t: Test, format: Relayed, name: string, bytes: Buffer): Promise<Counts> {
-  const expected = await play([bytes], { ...general, format })
-  const wanted = comparable(expected, bytes)
-  t.equal(expected.sink.relayed, 0)
-  const deltas = expected.events.filter(isDelta).length
-  let relayed = 0
-  for (const arrival of arrivals(bytes)) {
-    const outcome = await play(arrival.chunks, { format })
-    if (comparable(outcome, bytes) !== wanted)
-      t.same(outcome.events, expected.events, `${name}, ${arrival.name}`)
-    if (arrival.name === 'whole') relayed = outcome.sink.relayed
-  }
-  return { relayed, deltas }
-}
-
-function isDelta({ type, choices }: Record<string, unknown>): boolean {
-  if (typeof type === 'string') return type.endsWith('.delta')
-  const [choice] = choices as readonly { readonly delta?: object }[]
-  const delta = choice?.delta ?? {}
-  return 'content' in delta || 'reasoning' in delta || 'tool_calls' in delta
-}
+import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
+import { compare, DIALECTS, play, type Relayed, same } from '../../support/relayed-play.ts'
 
 for (const format of Object.keys(DIALECTS) as Relayed[]) {
   t.test(
@@ -310,18 +114,6 @@ const text = ({ type, fields }: Frame, number: number): string =>
 const written = (frames: readonly Frame[], first = 0): string[] =>
   frames.map((one, index) => text(one, first + index))
 
-async function same(t: Test, name: string, chunks: readonly Buffer[], fields = {}): Promise<Outcome> {
-  const bytes = Buffer.concat(chunks)
-  const expected = await play(chunks, { ...general, fields })
-  const outcome = await play(chunks, { fields })
-  if (comparable(outcome, bytes) !== comparable(expected, bytes)) {
-    t.same(outcome.error, expected.error, name)
-    t.same(outcome.events, expected.events, name)
-    t.same([outcome.usage, outcome.characters], [expected.usage, expected.characters], name)
-  }
-  return outcome
-}
-
 t.test('of a proper stream all deltas are relayed but the first of each part', async t => {
   const frames = properStream('lorem ipsum '.repeat(300))
   const outcome = await same(
@@ -368,7 +160,7 @@ t.test('numbers that are not ours are replaced', async t => {
     t,
     'behind a debug event',
     written(frames).map(one => Buffer.from(one)),
-    debug,
+    { fields: debug },
   )
   t.equal(echoed.events[0]?.['type'], 'response.debug')
   t.ok(echoed.sink.relayed > 15)
