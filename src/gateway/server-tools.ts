@@ -168,10 +168,11 @@ export class ServerTools {
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...server.begun(call, tool) })
     answer.flush()
     const outcome =
-      args === null
-        ? failed('The arguments are no JSON object')
-        : !this.budget.takeCall()
-          ? failed('The limit of tool calls of this request is reached')
+      // A malformed call counts too: otherwise a model that repeats it would never stop.
+      !this.budget.takeCall()
+        ? failed('The limit of tool calls of this request is reached')
+        : args === null
+          ? failed('The arguments are no JSON object')
           : await this.#outcome(pending, call, exchange, ({ name, fields }) => {
               if (!isOver()) item.progress(name, fields)
             })

@@ -133,6 +133,19 @@ t.test('what the model gets wrong goes back to it as the error of the tool', asy
   t.match(told[2], /no JSON object/)
 })
 
+t.test('calls whose arguments are no JSON use the limit up as well', async t => {
+  const { ask, provider } = await start(t)
+  const broken: ScriptedReply = { calls: [{ name: 'datetime', arguments: 'no JSON' }] }
+  const reply = await ask([broken, broken, ANSWERS], { max_tool_calls: 2 })
+  const response = (await reply.json()) as ResponseResource
+  t.equal(response.status, 'completed')
+  t.match(response.usage?.server_tool_use_details, { tool_calls_requested: 2, tool_calls_executed: 0 })
+  t.same(
+    provider.asked.map(({ body }) => body['tool_choice'] ?? 'auto'),
+    ['auto', 'auto', 'none'],
+  )
+})
+
 t.test('a time zone of the request that is none is refused by its path', async t => {
   const { ask, provider } = await start(t)
   const reply = await ask([], {

@@ -62,6 +62,7 @@ const endUserQuery = (body?: object): readonly Naming[] => [
 /** Every operation, with all the ways in which it may be told an id. One that is missing here fails the test. */
 const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'POST /responses': TAKES_NO_IDS,
+  'POST /chat/completions': TAKES_NO_IDS,
   'GET /models': TAKES_NO_IDS,
   'GET /models/{author}/{slug}/endpoints': TAKES_NO_IDS,
   'GET /providers': TAKES_NO_IDS,

@@ -115,7 +115,7 @@ t.test('no more than eight calls run at a time', async t => {
 })
 
 t.test('calls beyond the budget, and calls that cannot be read, do not run', async t => {
-  const { exchange, pending, sink, tools } = start({ fields: { max_tool_calls: 1 } })
+  const { exchange, pending, sink, tools } = start({ fields: { max_tool_calls: 2 } })
   const { items } = await tools.run(await pending('[1]', '{}', '{}'), exchange)
   t.match(outputsOf(items), [
     ['call_0', /no JSON object/],

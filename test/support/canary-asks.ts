@@ -1,6 +1,7 @@
 /** Everything a caller can do wrong at an operation, with secrets wherever something can be said. Data. */
 import type { TSchema } from '@sinclair/typebox'
 import type { Operation } from '../../src/api/operation.ts'
+import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
 import { CreditCreation } from '../../src/protocol/credits.ts'
 import { EndUserCreation, EndUserUpdate } from '../../src/protocol/end-users.ts'
@@ -19,6 +20,10 @@ import type { Secrets } from './canary-secrets.ts'
 /** Bodies by operation: the schema whose fields are spoilt one by one, and a body that is good but for them. */
 const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string, unknown>>]>> = {
   'POST /responses': [ResponsesRequest, { model: 'shared/openai-chat', input: 'hi' }],
+  'POST /chat/completions': [
+    ChatBody,
+    { model: 'shared/openai-chat', messages: [{ role: 'user', content: 'hi' }] },
+  ],
   'POST /keys': [KeyCreation, { name: 'made' }],
   'PATCH /keys/{hash}': [KeyUpdate, {}],
   'POST /workspaces': [WorkspaceCreation, { name: 'made', slug: 'made' }],
