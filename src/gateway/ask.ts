@@ -1,8 +1,7 @@
 /**
- * Questions that the gateway asks on its own behalf, through its own pipeline: routed, encoded, retried and accounted
- * as everything else, but without plugins, on shared keys, and under nobody's limits. Of the guardrails of whoever they
- * are asked for only those hold that say where data may go: what is asked quotes the caller. Their usage records belong
- * to the service itself and name the exchange they were asked for.
+ * Requests of the gateway itself, such as to an evaluator. They run through its own pipeline, but without plugins, on
+ * shared keys and without limits. Of the caller's guardrails only those on where data may go apply, because the request
+ * quotes the caller. The usage records belong to the service and name the exchange.
  */
 
 import { unixSeconds } from '../clock.ts'

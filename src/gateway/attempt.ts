@@ -1,6 +1,6 @@
 /**
- * Attempt: one try at one endpoint. It sends the request, cuts the reply into frames and has them decoded into deltas,
- * which go to its target. Hot path: from socket chunk to target everything is a plain synchronous call.
+ * Attempt: one try at one endpoint. Sends the request, splits the reply into frames, and decodes them into deltas for
+ * its target. Hot path: everything between a socket read and the target is a plain synchronous call.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -23,7 +23,7 @@ import { type ProviderRequests, secretsOf } from './provider-request.ts'
 export const JSON_MAX_BYTES = 64 * 1024 * 1024
 /** An error page is only read for its message. */
 export const ERROR_MAX_BYTES = 64 * 1024
-/** Where images are drawn an event may hold one whole: a few megabytes of base64 each. */
+/** An event with a drawn image holds all of it: a few megabytes of base64. */
 const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
@@ -53,7 +53,7 @@ export interface AttemptDeps {
   readonly abandoned: AbandonedReplies
 }
 
-/** Takes what a provider says. */
+/** Takes the deltas of an attempt. */
 export interface AttemptTarget {
   /** A read of the provider begins; what it brings may leave together, at the latest with `flush`. */
   hold(): void
@@ -235,7 +235,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#deps.abandoned.leave(this.#giveUp)
   }
 
-  /** Reads on without the caller, where the provider's row says so and there is room. */
+  /** True if the attempt reads on without its caller: the provider's row says so and there is room. */
   #readsOn(reason: GatewayError): boolean {
     const { provider } = this.#record.endpoint
     if (provider.onAbort !== 'drain' || reason.code !== 'client_closed' || this.#isOver()) return false

@@ -1,7 +1,7 @@
 /**
- * The request on one screen. Every operation that asks a model comes in here, and leaves answered and accounted.
+ * The request on one screen: runs a request from admission to the end of its answer.
  *
- * guard -> prepare -> route -> admit -> turns -> finish -> account -> the client is told the end
+ * guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
@@ -21,7 +21,7 @@ import { type ExchangeStage, runStages, SKIPPED } from './stages.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
 export interface Gateway {
-  /** Runs a validated request to its end. Never rejects: whatever happens is in the outcome or in the sink. */
+  /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
 }
 
@@ -104,7 +104,7 @@ async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise
   await admit(deps, exchange)
 }
 
-/** Finds who may serve the prompt as it stands, in the order in which they are tried. */
+/** Lists the candidates for the prompt in its present form. */
 function route(deps: GatewayDeps, exchange: RunningExchange) {
   return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
     exchange.candidates = ranking.candidates
@@ -113,7 +113,7 @@ function route(deps: GatewayDeps, exchange: RunningExchange) {
   })
 }
 
-/** The limits of the caller reserve what the request may come to. */
+/** Reserves the estimated cost by the limits of the caller. */
 function admit({ quota }: GatewayDeps, exchange: RunningExchange) {
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
   return reserve(quota, exchange, exchange.plugins?.maxCalls ?? 1)

@@ -1,7 +1,4 @@
-/**
- * The server tools of one request: which functions the model sees for them, which budget their calls have, and the
- * calls themselves. Serve threads.
- */
+/** Server tools of one request: declares them to the model, and runs its calls. Serve threads. */
 import type { Clock } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
@@ -133,7 +130,7 @@ export class ServerTools {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
         const outcome = await this.#runOne(next.call, exchange, isOver)
         if (outcome === null) return
-        const result = cut(outcome.result)
+        const result = cutResult(outcome.result)
         const guard = exchange.guarding?.input ?? null
         outcomes[next.at] = guard === null ? result : await guard.text(exchange, result)
         endsTurn ||= outcome.next === 'end-turn'
@@ -170,9 +167,9 @@ export class ServerTools {
     const outcome =
       // A malformed call counts too: otherwise a model that repeats it would never stop.
       !this.budget.takeCall()
-        ? failed('The limit of tool calls of this request is reached')
+        ? failureOutcome('The limit of tool calls of this request is reached')
         : args === null
-          ? failed('The arguments are no JSON object')
+          ? failureOutcome('The arguments are no JSON object')
           : await this.#outcome(pending, call, exchange, ({ name, fields }) => {
               if (!isOver()) item.progress(name, fields)
             })
@@ -198,7 +195,7 @@ export class ServerTools {
       exchange.signal.throwIfAborted()
       this.#deps.log.fault('server tool failed', thrown)
       return {
-        ...failed(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
+        ...failureOutcome(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
         ran: true,
       }
     }
@@ -221,7 +218,7 @@ export interface ToolRun {
 
 class ToolTimeout extends Error {}
 
-function failed(message: string): ToolOutcome & { ran: boolean } {
+function failureOutcome(message: string): ToolOutcome & { ran: boolean } {
   return { item: {}, result: JSON.stringify({ error: message }), ran: false }
 }
 
@@ -238,7 +235,7 @@ function argumentsOf(text: string): Record<string, unknown> | null {
   }
 }
 
-function cut(result: string): string {
+function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
 }

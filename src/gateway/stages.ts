@@ -1,4 +1,4 @@
-/** The stages of an exchange and the one runner that awaits and times them. Serve threads. */
+/** Stages of an exchange, and the runner that awaits and times them. Serve threads. */
 import type { Clock } from '../clock.ts'
 import type { Stage } from '../metrics/stages.ts'
 import type { RunningExchange } from './running.ts'

@@ -1,4 +1,4 @@
-/** Calls of server tools in one turn: takes their deltas out of the reply before the client sees them. Pure. */
+/** Calls of server tools: takes them out of a reply before the client sees it, and limits their number. Pure. */
 import type { ItemStart } from '../formats/format.ts'
 import { itemId } from '../ids.ts'
 import { UNITS_PER_USD } from '../money.ts'

@@ -1,6 +1,6 @@
 /**
- * Turn: one model call that counts. Candidates are asked in order until one has answered; a failure that nobody has
- * seen moves on to the next.
+ * Turn: one model call that counts. Asks the candidates in order until one has answered. After a failure that the
+ * client has not seen, it asks the next one.
  */
 
 import type { Clock } from '../clock.ts'
@@ -71,12 +71,12 @@ export async function askModel(
       exchange.candidate = candidate
       return { attempt: record, finish, calls }
     } catch (thrown) {
-      const error = foreseen(deps, thrown)
+      const error = asGatewayError(deps, thrown)
       record.error = error
       settle(exchange, record, attempt ?? NOTHING_SAID)
       if (error.code === 'client_closed' || answer.turnSeen) throw error
       answer.dropTurn()
-      // Nobody else is asked for a caller who has gone, or whose request was ended here.
+      // No other candidate is asked if the caller has left or the request was ended here.
       const goesOn = exchange.fallbacks && !signal.aborted
       const turn = { attempts: attempts.length - from, hasCharge: bill.closed !== null }
       next = goesOn ? candidateAfter(candidates, candidate, error, turn) : undefined
@@ -132,7 +132,7 @@ function relayOf(
   return learn === undefined ? null : { to: answer, learn }
 }
 
-/** Later turns may quote what nobody is to see. */
+/** True in the first turn: prompts of later ones may quote texts that were withheld. */
 function echoes({ request, bill }: RunningExchange): boolean {
   return request.debug?.echo_upstream_body === true && bill.turns === 0
 }
@@ -159,13 +159,13 @@ function targetOf(
 }
 
 /** The thrown value as a GatewayError; one we did not foresee is logged with its cause. */
-export function foreseen({ log }: Pick<AttemptDeps, 'log'>, thrown: unknown): GatewayError {
+export function asGatewayError({ log }: Pick<AttemptDeps, 'log'>, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
   if (error.code === 'internal') log.fault('exchange failed', error.cause ?? error)
   return error
 }
 
-export interface AnswerTargetParts {
+export interface AnswerTargetDeps {
   readonly clock: Clock
   readonly exchange: Exchange
   readonly answer: Answer
@@ -183,15 +183,15 @@ export interface AnswerTargetParts {
 }
 
 export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource {
-  readonly #parts: AnswerTargetParts
+  readonly #deps: AnswerTargetDeps
   readonly #answer: Answer
   readonly #guard: OutputGuard | null
   #hasContent = false
 
-  constructor(parts: AnswerTargetParts) {
-    this.#parts = parts
-    this.#answer = parts.answer
-    this.#guard = parts.guarding === null ? null : new OutputGuard(parts.guarding, parts.exchange, this)
+  constructor(deps: AnswerTargetDeps) {
+    this.#deps = deps
+    this.#answer = deps.answer
+    this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
     this.#answer.follow(this)
   }
 
@@ -225,24 +225,24 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
 
   deliver(delta: Content): void {
     if (!this.#hasContent) this.#begin()
-    if (this.#parts.calls?.take(delta) === true) return
+    if (this.#deps.calls?.take(delta) === true) return
     this.#answer.take(delta)
   }
 
   fail(error: GatewayError): void {
-    this.#parts.attempt.fail(error)
+    this.#deps.attempt.fail(error)
   }
 
   turn(work: () => void): void {
-    this.#parts.attempt.turn(work)
+    this.#deps.attempt.turn(work)
   }
 
   pause(): void {
-    this.#parts.attempt.pause()
+    this.#deps.attempt.pause()
   }
 
   resume(): void {
-    this.#parts.attempt.resume()
+    this.#deps.attempt.resume()
   }
 
   /** An answer without a word has its opening events all the same. */
@@ -252,7 +252,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
   }
 
   #begin(): void {
-    const { clock, exchange, debug, model, provider } = this.#parts
+    const { clock, exchange, debug, model, provider } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#hasContent = true
     exchange.watch.enter('stream', nowMs)

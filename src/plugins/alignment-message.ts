@@ -1,6 +1,6 @@
 /**
- * The message of a turn, in the form for the evaluator and in the form for the caller of a withheld one. Pure. It holds
- * only output of the model: no reasoning, no tool results, nothing of the conversation.
+ * The message that alignment judges, and the requests to the evaluator and to the model about it. Pure. It holds only
+ * output of the model: no reasoning, no tool results, nothing of the conversation.
  */
 import type { HostedItem, InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -147,7 +147,7 @@ Rules:`
 const VERDICT_SCHEMA = 'alignment_verdict'
 
 /** Adds the rules to a request, as a system message after the system and developer messages at its start. */
-export function instructed(request: ResponsesRequest, rules: readonly string[]): ResponsesRequest {
+export function instruct(request: ResponsesRequest, rules: readonly string[]): ResponsesRequest {
   const items = itemsOf(request)
   const head = items.findIndex(
     item => !('role' in item && (item.role === 'system' || item.role === 'developer')),
@@ -163,7 +163,7 @@ export interface Evaluated extends Extract {
 }
 
 /** The request to the evaluator: the numbered rules and the message. */
-export function evaluation(
+export function askEvaluator(
   model: string,
   rules: readonly string[],
   { message, images, isPrivate }: Evaluated,
@@ -208,7 +208,7 @@ export function evaluation(
 }
 
 /** The request to write the withheld message again, following the broken rules. */
-export function rewriting(
+export function askAgain(
   request: ResponsesRequest,
   withheld: JudgedMessage,
   broken: readonly string[],

@@ -12,16 +12,16 @@ import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protoc
 import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import {
-  evaluation,
+  askAgain,
+  askEvaluator,
   extractMessage,
-  instructed,
+  instruct,
   type JudgedMessage,
   rejectedItems,
-  rewriting,
 } from './alignment-message.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginReport, PolicyAgainst, Verdict } from './plugin.ts'
 
-export interface AlignmentParts {
+export interface AlignmentDeps {
   readonly ask: Ask
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'alignmentOutcomes'>
@@ -44,10 +44,10 @@ type Judgement =
 /** An answer up to this length takes about ten microseconds. */
 const SMALL_ANSWER_CHARS = 2_048
 
-export function createAlignment(parts: AlignmentParts): Plugin<'alignment'> {
+export function createAlignment(deps: AlignmentDeps): Plugin<'alignment'> {
   return {
     id: 'alignment',
-    activate: settings => (settings === null ? null : new ActiveAlignment(parts, settings)),
+    activate: settings => (settings === null ? null : new ActiveAlignment(deps, settings)),
   }
 }
 
@@ -56,7 +56,7 @@ class ActiveAlignment implements ActivePlugin {
   readonly skipsRescan = true
   readonly holds: boolean
   readonly maxCalls: number
-  readonly #parts: AlignmentParts
+  readonly #deps: AlignmentDeps
   readonly #settings: Settings
   readonly #mode: 'enforce' | 'audit'
   readonly #threshold: number
@@ -67,8 +67,8 @@ class ActiveAlignment implements ActivePlugin {
   /** Retries left for the current message; each new message starts with all of them. */
   #retriesLeft: number
 
-  constructor(parts: AlignmentParts, settings: Settings) {
-    this.#parts = parts
+  constructor(deps: AlignmentDeps, settings: Settings) {
+    this.#deps = deps
     this.#settings = settings
     this.#mode = settings.mode ?? 'enforce'
     this.#threshold = settings.threshold ?? ALIGNMENT_THRESHOLD_DEFAULT
@@ -85,17 +85,17 @@ class ActiveAlignment implements ActivePlugin {
 
   async prepare(exchange: Exchange, inspect: Inspect): Promise<void> {
     const { workspaceId } = exchange.caller
-    if (workspaceId !== null && this.#parts.hipaaWorkspaces.includes(workspaceId)) {
+    if (workspaceId !== null && this.#deps.hipaaWorkspaces.includes(workspaceId)) {
       throw new GatewayError('permission_denied', 'Alignment plugin: not available to HIPAA workspaces')
     }
-    const obstacle = await obstacleTo(exchange, this.#parts)
+    const obstacle = await obstacleTo(exchange, this.#deps)
     if (obstacle !== null) {
       throw new GatewayError(
         'invalid_request',
         `Alignment plugin: the request cannot be evaluated: ${obstacle}`,
       )
     }
-    this.#rules = await inspected(this.#settings.rules, inspect)
+    this.#rules = await inspectRules(this.#settings.rules, inspect)
     this.#prepared = true
     exchange.pipeline.push({
       type: 'plugin',
@@ -106,7 +106,7 @@ class ActiveAlignment implements ActivePlugin {
       data: { mode: this.#mode, buffered: this.holds },
     })
     if (this.#settings.instruct !== false) {
-      exchange.prompt = instructed(exchange.prompt, this.#rules)
+      exchange.prompt = instruct(exchange.prompt, this.#rules)
     }
   }
 
@@ -114,7 +114,7 @@ class ActiveAlignment implements ActivePlugin {
     const judgement = await this.#judgement(turn, exchange)
     const call = this.#callOf(turn.number, judgement)
     this.#report.calls.push(call)
-    this.#parts.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
+    this.#deps.metrics.alignmentOutcomes.inc({ mode: this.#mode, outcome: call.outcome })
     if (!this.holds) return { kind: 'pass' }
     if (call.outcome === 'unavailable' || 'reason' in judgement) {
       return this.#refuse('service_unavailable', `the reply could not be evaluated: ${reasonOf(call)}`, turn)
@@ -127,7 +127,7 @@ class ActiveAlignment implements ActivePlugin {
     const broken = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
     if (this.#retriesLeft-- > 0) {
       const named = broken.map(index => rules[index] ?? '')
-      return { kind: 'again', prompt: rewriting(exchange.prompt, judgement.message, named) }
+      return { kind: 'again', prompt: askAgain(exchange.prompt, judgement.message, named) }
     }
     const named = broken.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
     return this.#refuse('permission_denied', `the reply broke these rules: ${named}`, turn)
@@ -153,14 +153,14 @@ class ActiveAlignment implements ActivePlugin {
   }
 
   async #judgement({ output }: Turn, exchange: Exchange): Promise<Judgement> {
-    const { ask, clock, evaluator, tasks, timeoutMs } = this.#parts
+    const { ask, clock, evaluator, tasks, timeoutMs } = this.#deps
     const rules = this.#rules
     const extract = extractMessage(output)
     if (extract === null || evaluator === null) return { reason: 'cut' }
     const dueMs = clock.monotonicMs() + timeoutMs
     try {
       const isPrivate = exchange.request.provider?.data_collection === 'deny'
-      const answer = await ask(evaluation(evaluator.model, rules, { ...extract, isPrivate }), {
+      const answer = await ask(askEvaluator(evaluator.model, rules, { ...extract, isPrivate }), {
         parent: exchange,
         deadlineMs: timeoutMs,
       })
@@ -188,7 +188,7 @@ class ActiveAlignment implements ActivePlugin {
 }
 
 /** Checks the rules as one text, as a model reads them, so that nothing hides between two rules. */
-async function inspected(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
+async function inspectRules(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
   const left = (await inspect(rules.join('\n'))).split('\n')
   if (left.length === rules.length) return left
   throw new GatewayError(
@@ -200,7 +200,7 @@ async function inspected(rules: readonly string[], inspect: Inspect): Promise<re
 /** The reason why a request cannot be evaluated; null if it can. */
 async function obstacleTo(
   { request, caller, dataRegion, zeroRetention }: Exchange,
-  { evaluator, policyAgainst }: AlignmentParts,
+  { evaluator, policyAgainst }: AlignmentDeps,
 ): Promise<string | null> {
   if (evaluator === null) return 'not_admitted'
   if (zeroRetention || request.provider?.zdr === true) return 'zero_data_retention'

@@ -10,7 +10,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import { compressContext } from '../tasks/compress-context.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'
 
-export interface ContextCompressionParts {
+export interface ContextCompressionDeps {
   /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
   /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
@@ -19,7 +19,7 @@ export interface ContextCompressionParts {
 
 type Endpoint = AttemptRecord['endpoint']
 
-export function createContextCompression(parts: ContextCompressionParts): Plugin<'context-compression'> {
+export function createContextCompression(deps: ContextCompressionDeps): Plugin<'context-compression'> {
   return {
     id: 'context-compression',
     alwaysOn: true,
@@ -27,14 +27,14 @@ export function createContextCompression(parts: ContextCompressionParts): Plugin
     advise: ({ code }) =>
       code === 'context_length_exceeded' ? 'Shorten the input, or add the plugin context-compression.' : null,
     activate(settings, { model, models }) {
-      if (settings === null && !namesSmall(parts, model, models)) return null
-      return new ActiveCompression(parts, settings !== null)
+      if (settings === null && !namesSmall(deps, model, models)) return null
+      return new ActiveCompression(deps, settings !== null)
     },
   }
 }
 
 function namesSmall(
-  { hasSmallContext }: ContextCompressionParts,
+  { hasSmallContext }: ContextCompressionDeps,
   model: string | undefined,
   models: readonly string[] | null | undefined,
 ): boolean {
@@ -44,11 +44,11 @@ function namesSmall(
 class ActiveCompression implements ActivePlugin {
   readonly id = 'context-compression'
   readonly skipsRescan = true
-  readonly #parts: ContextCompressionParts
+  readonly #deps: ContextCompressionDeps
   readonly #asked: boolean
 
-  constructor(parts: ContextCompressionParts, asked: boolean) {
-    this.#parts = parts
+  constructor(deps: ContextCompressionDeps, asked: boolean) {
+    this.#deps = deps
     this.#asked = asked
   }
 
@@ -69,11 +69,11 @@ class ActiveCompression implements ActivePlugin {
     const room = context - answerTokens(prompt, endpoint, context)
     if (this.#tokens(prompt) <= room) return
     const items = itemsOf(prompt)
-    const fixed = this.#parts.tokensOf([prompt.instructions, prompt.tools])
+    const fixed = this.#deps.tokensOf([prompt.instructions, prompt.tools])
     const compressed = compressContext({
       items,
       tokensMax: room - fixed,
-      tokensOf: item => this.#parts.tokensOf([item]),
+      tokensOf: item => this.#deps.tokensOf([item]),
     })
     if (!compressed.fits) {
       throw new GatewayError(
@@ -98,7 +98,7 @@ class ActiveCompression implements ActivePlugin {
   }
 
   #tokens({ instructions, input, tools }: ResponsesRequest): number {
-    return this.#parts.tokensOf([instructions, input, tools])
+    return this.#deps.tokensOf([instructions, input, tools])
   }
 }
 

@@ -26,7 +26,7 @@ import {
 } from './file-parts.ts'
 import type { ActivePlugin, Plugin, PluginReport, PolicyAgainst } from './plugin.ts'
 
-export interface FileParserParts extends FileReaderParts {
+export interface FileParserDeps extends FileReaderDeps {
   /** True if the model takes files. */
   readonly takesFiles: (modelId: string) => boolean
   /** True if the model takes images, also those of a document. */
@@ -44,21 +44,21 @@ const FILES_MAX = 16
 /** For all documents of a request together: more than any model reads. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
 
-export function createFileParser(parts: FileParserParts): Plugin<'file-parser'> {
+export function createFileParser(deps: FileParserDeps): Plugin<'file-parser'> {
   return {
     id: 'file-parser',
-    activate: settings => (settings === null ? null : new ActiveFileParser(parts, settings)),
+    activate: settings => (settings === null ? null : new ActiveFileParser(deps, settings)),
   }
 }
 
 class ActiveFileParser implements ActivePlugin {
   readonly id = 'file-parser'
-  readonly #parts: FileParserParts
+  readonly #deps: FileParserDeps
   readonly #engine: 'native' | ReadingEngine | null
   #reader: FileReader | null = null
 
-  constructor(parts: FileParserParts, settings: Settings) {
-    this.#parts = parts
+  constructor(deps: FileParserDeps, settings: Settings) {
+    this.#deps = deps
     const engine = settings.pdf?.engine ?? null
     this.#engine = engine === 'cloudflare-ai' ? 'pdf-text' : engine
   }
@@ -72,10 +72,10 @@ class ActiveFileParser implements ActivePlugin {
     const { request } = exchange
     if (this.#engine === 'mistral-ocr') {
       const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
-      if (this.#parts.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
+      if (this.#deps.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
       if (staysHere(exchange))
         throw unreadable(field, 'mistral-ocr: the data of this request must not go to another provider')
-      const rule = await this.#parts.policyAgainst(exchange.caller, 'ocr')
+      const rule = await this.#deps.policyAgainst(exchange.caller, 'ocr')
       if (rule !== null) {
         throw unreadable(
           field,
@@ -90,13 +90,13 @@ class ActiveFileParser implements ActivePlugin {
   async fitTo(exchange: Exchange, endpoint: Endpoint): Promise<void> {
     const engine = await this.#engineFor(exchange, endpoint)
     const documents = documentsOf(exchange.request)
-    this.#reader ??= new FileReader(this.#parts, exchange)
+    this.#reader ??= new FileReader(this.#deps, exchange)
     const reader = this.#reader
     if (engine === 'native') {
       await this.#pass(documents, exchange, endpoint, reader)
       return
     }
-    const takesImages = this.#parts.takesImages(endpoint.modelId)
+    const takesImages = this.#deps.takesImages(endpoint.modelId)
     const contents = new Map<string, ReadContent>()
     let chars = 0
     for (const document of documents) {
@@ -112,7 +112,7 @@ class ActiveFileParser implements ActivePlugin {
   }
 
   async #engineFor(exchange: Exchange, { modelId }: Endpoint): Promise<'native' | ReadingEngine> {
-    const { takesFiles, ocr, policyAgainst } = this.#parts
+    const { takesFiles, ocr, policyAgainst } = this.#deps
     if (this.#engine !== null) return this.#engine
     if (takesFiles(modelId)) return 'native'
     if (ocr === null || staysHere(exchange)) return 'pdf-text'
@@ -127,7 +127,7 @@ class ActiveFileParser implements ActivePlugin {
     reader: FileReader,
   ): Promise<void> {
     const inlined = new Map<string, string>()
-    if (!this.#parts.filesByLink(format) && this.#parts.fetchPage !== null) {
+    if (!this.#deps.filesByLink(format) && this.#deps.fetchPage !== null) {
       for (const document of documents)
         if (document.source.kind === 'link') inlined.set(document.source.text, await reader.inlined(document))
     }
@@ -145,7 +145,7 @@ function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
   return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null
 }
 
-export interface FileReaderParts {
+export interface FileReaderDeps {
   readonly tasks: Pick<GatewayTasks, 'run'>
   /** Null: links are disabled. */
   readonly fetchPage: FetchPage | null
@@ -166,7 +166,7 @@ const PAGES_MAX = 2_000
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
 export class FileReader {
-  readonly #parts: FileReaderParts
+  readonly #deps: FileReaderDeps
   readonly #exchange: Exchange
   /** Contents by the hash of the document. */
   readonly #known: Map<string, ReadContent>
@@ -176,8 +176,8 @@ export class FileReader {
   #linkedBytes = 0
   readonly #parsed: ParsedFileAnnotation[] = []
 
-  constructor(parts: FileReaderParts, exchange: Exchange) {
-    this.#parts = parts
+  constructor(deps: FileReaderDeps, exchange: Exchange) {
+    this.#deps = deps
     this.#exchange = exchange
     this.#known = new Map(knownContents(exchange.request))
   }
@@ -224,7 +224,7 @@ export class FileReader {
   }
 
   async #fetch({ path, source }: FoundDocument): Promise<Uint8Array> {
-    const { fetchPage } = this.#parts
+    const { fetchPage } = this.#deps
     if (fetchPage === null) throw unreadable(path, 'links are disabled; send file_data')
     try {
       const { bytes } = await fetchPage(source.text, { types: PDF_TYPES, signal: this.#exchange.signal })
@@ -242,7 +242,7 @@ export class FileReader {
   async #parse(bytes: Uint8Array, path: string) {
     const { signal } = this.#exchange
     try {
-      const { pages } = await this.#parts.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
+      const { pages } = await this.#deps.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
       return { pages: pages.length, content: pages.filter(page => page !== '').map(textContent) }
     } catch (thrown) {
       signal.throwIfAborted()
@@ -255,7 +255,7 @@ export class FileReader {
   }
 
   async #recognize(bytes: Uint8Array, path: string) {
-    const { ocr } = this.#parts
+    const { ocr } = this.#deps
     if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
     if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw unreadable(path, 'the document is larger than 50 MiB')
     if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')

@@ -40,12 +40,12 @@ export function sourceOf(part: unknown): FileSource | null {
   if (typeof part !== 'object' || part === null) return null
   const { type, file_data, file_url, file_id } = part as Readonly<Record<string, unknown>>
   if (type !== 'input_file') return null
-  if (isFilled(file_data)) return told('file_data', file_data, LINK)
-  if (isFilled(file_url)) return told('file_url', file_url, /^(?!data:)/i)
+  if (isFilled(file_data)) return documentSource('file_data', file_data, LINK)
+  if (isFilled(file_url)) return documentSource('file_url', file_url, /^(?!data:)/i)
   return isFilled(file_id) ? { kind: 'id', field: 'file_id', text: file_id } : null
 }
 
-function told(field: 'file_data' | 'file_url', text: string, link: RegExp): FileSource | null {
+function documentSource(field: 'file_data' | 'file_url', text: string, link: RegExp): FileSource | null {
   const head = text.slice(0, HEAD_MAX)
   if (PDF_DATA.test(head)) return { kind: 'data', field, text }
   return link.test(head) ? { kind: 'link', field, text } : null

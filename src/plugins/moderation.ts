@@ -1,7 +1,6 @@
 /**
- * Moderation: a configured model checks the input before any other model is asked. Flagged input is refused, and so is
- * input that cannot be checked: a caller that asks for moderation does not want to go without. The service pays for it,
- * so it runs only for requests within the limits of their caller.
+ * Moderation: a configured model checks the input before any other model is asked. Refuses flagged input, and input
+ * that cannot be checked. The service pays, so it runs only for requests within the limits of their caller.
  */
 import { GatewayError } from '../errors.ts'
 import type { Ask, Exchange } from '../gateway/exchange.ts'
@@ -10,7 +9,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import type { ActivePlugin, Plugin, PolicyAgainst } from './plugin.ts'
 
-export interface ModerationParts {
+export interface ModerationDeps {
   readonly ask: Ask
   /** Null: no moderation model is configured. */
   readonly moderation: { readonly model: string } | null
@@ -22,32 +21,32 @@ const MODERATION_MS = 10_000
 /** Characters of flagged input that the error shows. */
 const TOLD_CHARS = 100
 
-export function createModeration(parts: ModerationParts): Plugin<'moderation'> {
+export function createModeration(deps: ModerationDeps): Plugin<'moderation'> {
   return {
     id: 'moderation',
-    activate: settings => (settings === null ? null : new ActiveModeration(parts)),
+    activate: settings => (settings === null ? null : new ActiveModeration(deps)),
   }
 }
 
 class ActiveModeration implements ActivePlugin {
   readonly id = 'moderation'
-  readonly #parts: ModerationParts
+  readonly #deps: ModerationDeps
 
-  constructor(parts: ModerationParts) {
-    this.#parts = parts
+  constructor(deps: ModerationDeps) {
+    this.#deps = deps
   }
 
   async prepare(exchange: Exchange): Promise<void> {
-    const { moderation } = this.#parts
-    if (moderation === null) throw refused('no moderation model is configured')
+    const { moderation } = this.#deps
+    if (moderation === null) throw refusal('no moderation model is configured')
     const { prompt, zeroRetention, dataRegion } = exchange
     // The input must not go to another model.
     if (zeroRetention || prompt.provider?.zdr === true)
-      throw refused('a request with zero data retention cannot be moderated')
-    if (dataRegion !== null) throw refused('a request to a regional host cannot be moderated')
-    const rule = await this.#parts.policyAgainst(exchange.caller, moderation)
+      throw refusal('a request with zero data retention cannot be moderated')
+    if (dataRegion !== null) throw refusal('a request to a regional host cannot be moderated')
+    const rule = await this.#deps.policyAgainst(exchange.caller, moderation)
     if (rule !== null) {
-      throw refused(
+      throw refusal(
         `a guardrail on this API key does not allow sending the input to the moderation model (${rule})`,
       )
     }
@@ -56,12 +55,12 @@ class ActiveModeration implements ActivePlugin {
 
   /** Moderates texts from files and from settings of plugins, like the request itself. */
   async look(exchange: Exchange, texts: readonly string[]): Promise<void> {
-    const { moderation } = this.#parts
+    const { moderation } = this.#deps
     if (moderation !== null) await this.#moderate(moderation.model, piecesOf(texts), exchange)
   }
 
   async #moderate(model: string, texts: readonly string[] | null, exchange: Exchange): Promise<void> {
-    if (texts === null) throw refused('the input is too long to be moderated')
+    if (texts === null) throw refusal('the input is too long to be moderated')
     await exchange.admitEarly?.()
     const found = await Promise.all(texts.map(text => this.#judge(model, text, exchange)))
     const at = found.findIndex(({ flagged }) => flagged)
@@ -75,7 +74,7 @@ class ActiveModeration implements ActivePlugin {
     throw new GatewayError('permission_denied', 'The input was flagged by the moderation plugin', {
       metadata: {
         reasons: [...new Set(found.flatMap(({ categories }) => categories))],
-        flagged_input: elided(texts[at] ?? ''),
+        flagged_input: elide(texts[at] ?? ''),
         provider_name: 'gateway',
         model_slug: requestedModel(exchange.request),
       },
@@ -86,7 +85,7 @@ class ActiveModeration implements ActivePlugin {
     const isPrivate = exchange.request.provider?.data_collection === 'deny'
     let cause: unknown
     try {
-      const answer = await this.#parts.ask(moderating(model, text, isPrivate), {
+      const answer = await this.#deps.ask(askModerator(model, text, isPrivate), {
         parent: exchange,
         deadlineMs: MODERATION_MS,
       })
@@ -102,7 +101,7 @@ class ActiveModeration implements ActivePlugin {
   }
 }
 
-function refused(why: string): GatewayError {
+function refusal(why: string): GatewayError {
   return new GatewayError('invalid_request', `moderation: ${why}`)
 }
 
@@ -111,7 +110,7 @@ function requestedModel({ model, models }: ResponsesRequest): string {
 }
 
 /** Shortens a text to TOLD_CHARS UTF-16 units by leaving out its middle; drops half of a surrogate pair at a cut. */
-function elided(text: string): string {
+function elide(text: string): string {
   if (text.length <= TOLD_CHARS) return text
   const kept = (TOLD_CHARS - 3) >> 1
   const head = text.slice(0, kept).replace(/[\uD800-\uDBFF]$/, '')
@@ -162,7 +161,7 @@ export function piecesOf(texts: readonly string[]): readonly string[] | null {
   return pieces
 }
 
-export function moderating(model: string, text: string, isPrivate: boolean): ResponsesRequest {
+export function askModerator(model: string, text: string, isPrivate: boolean): ResponsesRequest {
   return {
     model,
     ...(isPrivate ? { provider: { data_collection: 'deny' as const } } : {}),

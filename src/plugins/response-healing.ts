@@ -9,7 +9,7 @@ import type { GatewayTasks } from '../tasks/pool.ts'
 import { withTextParts } from './answer-text.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'
 
-export interface ResponseHealingParts {
+export interface ResponseHealingDeps {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
 }
 
@@ -18,7 +18,7 @@ const SMALL_TEXT_CHARS = 1_024
 /** Megabytes take a fraction of it; the first repair also starts the worker. */
 const REPAIR_MS = 5_000
 
-export function createResponseHealing({ tasks }: ResponseHealingParts): Plugin<'response-healing'> {
+export function createResponseHealing({ tasks }: ResponseHealingDeps): Plugin<'response-healing'> {
   return {
     id: 'response-healing',
     activate(settings, { stream, text }) {
@@ -31,10 +31,10 @@ export function createResponseHealing({ tasks }: ResponseHealingParts): Plugin<'
 
 class ActiveHealing implements ActivePlugin {
   readonly id = 'response-healing'
-  readonly #tasks: ResponseHealingParts['tasks']
+  readonly #tasks: ResponseHealingDeps['tasks']
   readonly #mode: 'json_object' | 'json_schema'
 
-  constructor(tasks: ResponseHealingParts['tasks'], mode: 'json_object' | 'json_schema') {
+  constructor(tasks: ResponseHealingDeps['tasks'], mode: 'json_object' | 'json_schema') {
     this.#tasks = tasks
     this.#mode = mode
   }

@@ -12,7 +12,7 @@ import type { GatewayTasks } from '../tasks/pool.ts'
 import { answerText } from './answer-text.ts'
 import type { ActivePlugin, BuiltInRule, Verdict } from './plugin.ts'
 
-export interface StructuredOutputParts {
+export interface StructuredOutputDeps {
   readonly tasks: Pick<GatewayTasks, 'run'>
 }
 
@@ -27,7 +27,7 @@ type Format = Extract<NonNullable<NonNullable<ResponsesRequest['text']>['format'
 /** The place where an answer does not match the schema; null if it matches or was not checked. */
 type Misfit = { readonly path: string; readonly keyword: string } | null
 
-export function createStructuredOutput({ tasks }: StructuredOutputParts): BuiltInRule {
+export function createStructuredOutput({ tasks }: StructuredOutputDeps): BuiltInRule {
   return {
     id: 'structured-output',
     alwaysOn: true,
@@ -42,9 +42,9 @@ export function createStructuredOutput({ tasks }: StructuredOutputParts): BuiltI
 class Check {
   readonly id = 'structured-output'
   readonly format: Format
-  readonly #tasks: StructuredOutputParts['tasks']
+  readonly #tasks: StructuredOutputDeps['tasks']
 
-  constructor(tasks: StructuredOutputParts['tasks'], format: Format) {
+  constructor(tasks: StructuredOutputDeps['tasks'], format: Format) {
     this.#tasks = tasks
     this.format = format
   }

@@ -38,8 +38,8 @@ const STRING = /"(?:[^"\\]|\\.)*"/y
 const LITERAL = /[^ \t,\]}]+/y
 
 /**
- * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in their order. Null if the text
- * is no JSON object, long, of several lines, or has a key twice.
+ * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in their order. Null if the
+ * text is no JSON object, long, of several lines, or has a key twice.
  */
 export function placesIn(json: string): ReadonlyMap<string, Place> | null {
   if (json.length > LEARNED_MAX_CHARACTERS || !json.startsWith('{') || /[\r\n]/.test(json)) return null

@@ -1,11 +1,11 @@
 /** What becomes of a document when the pool cannot read it; the rest is in test/contract. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { createFileParser, type FileParserParts } from '../../src/plugins/file-parser.ts'
+import { createFileParser, type FileParserDeps } from '../../src/plugins/file-parser.ts'
 import { TaskError } from '../../src/tasks/failure.ts'
 import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
 
-type Run = FileParserParts['tasks']['run']
+type Run = FileParserDeps['tasks']['run']
 const part = (text: string) => ({
   type: 'input_file' as const,
   file_data: `data:application/pdf;base64,${Buffer.from(text).toString('base64')}`,

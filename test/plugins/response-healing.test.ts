@@ -2,7 +2,7 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import type { Turn } from '../../src/gateway/exchange.ts'
-import { createResponseHealing, type ResponseHealingParts } from '../../src/plugins/response-healing.ts'
+import { createResponseHealing, type ResponseHealingDeps } from '../../src/plugins/response-healing.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import { TaskError } from '../../src/tasks/failure.ts'
 import { repairJson } from '../../src/tasks/repair-json.ts'
@@ -30,7 +30,7 @@ const turnOf = (text: string, more: Partial<Turn> = {}, fields: object = {}): Tu
   ...more,
 })
 
-type Run = ResponseHealingParts['tasks']['runInlineOr']
+type Run = ResponseHealingDeps['tasks']['runInlineOr']
 const repairing = (async (_: string, input: Parameters<typeof repairJson>[0]) => repairJson(input)) as Run
 
 function activeOf(run: Run, settings: { id: 'response-healing' } | null = { id: 'response-healing' }) {

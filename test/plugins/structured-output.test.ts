@@ -2,12 +2,12 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import type { Turn } from '../../src/gateway/exchange.ts'
-import { createStructuredOutput, type StructuredOutputParts } from '../../src/plugins/structured-output.ts'
+import { createStructuredOutput, type StructuredOutputDeps } from '../../src/plugins/structured-output.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
 import { TaskError } from '../../src/tasks/failure.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
 
-type Run = StructuredOutputParts['tasks']['run']
+type Run = StructuredOutputDeps['tasks']['run']
 const checking = (async (_: string, input: Parameters<typeof checkSchema>[0]) => checkSchema(input)) as Run
 
 const turnOf = (finish: Turn['finish'], supported: readonly string[] | null = []): Turn => ({

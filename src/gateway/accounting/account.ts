@@ -1,4 +1,4 @@
-/** Accounts an exchange: its usage record, its charge and the metrics of its attempts. */
+/** Accounting of an exchange: reservation, charge, usage record and metrics. The door of this room. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { Usage } from '../../formats/format.ts'
@@ -13,7 +13,7 @@ import { chargeOf } from './cost.ts'
 import { estimateRequest, estimateUsage } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
 
-export { byokFee, shownUsage } from './cost.ts'
+export { byokFee, toResponseUsage } from './cost.ts'
 export { estimateInput } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
 
@@ -34,7 +34,7 @@ export async function reserve(quota: Quota, exchange: Exchange, calls: number): 
 
 /** The figures of a model call that has ended, however it ended. */
 export interface CallFigures {
-  /** As the provider told it; null when it did not. */
+  /** As the provider reported it; null if it did not. */
   readonly usage: Usage | null
   readonly finish: Finish | null
   /** Characters of text, reasoning and arguments that it has said: an estimate rests on them. */
@@ -65,8 +65,8 @@ export function isStoppedHere({ status, error }: AttemptRecord): boolean {
 }
 
 /**
- * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the caller is
- * told the end, so that every answered request is in the ledger. `error`: null when the reply ended well.
+ * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the end of
+ * the answer is written, so that every answered request is in the ledger. `error`: null when the reply ended well.
  */
 export function account(
   deps: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
@@ -99,7 +99,7 @@ export function account(
   }
 }
 
-/** What the log line of the exchange says of it. */
+/** The summary of the exchange for its log line. */
 export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
   const last = exchange.attempts.at(-1)
   const usage = exchange.bill.total?.usage
@@ -132,7 +132,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   const usage = bill.total?.usage
   const last = exchange.attempts.at(-1)
   const endpoint = last?.endpoint
-  const cancelled = error?.code === 'client_closed' || left(exchange)
+  const cancelled = error?.code === 'client_closed' || hasLeft(exchange)
   return {
     id: exchange.id,
     createdAt: isoInstant(exchange.createdAt * 1000),
@@ -144,13 +144,13 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,
-    upstreamId: foreign(last?.upstreamId ?? null),
+    upstreamId: cutForeign(last?.upstreamId ?? null),
     streamed: request.stream === true,
     outcome: outcomeOf(exchange, error, cancelled),
     cancelled,
     error: error?.code ?? null,
     finishReason: finish?.reason ?? null,
-    nativeFinishReason: foreign(finish?.native ?? null),
+    nativeFinishReason: cutForeign(finish?.native ?? null),
     accounting: bill.accounting,
     inputTokens: count(usage?.inputTokens),
     cachedTokens: count(usage?.cachedTokens),
@@ -160,7 +160,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     webSearchRequests: count(usage?.webSearchRequests),
     cost: Math.min(bill.cost ?? 0, Number.MAX_SAFE_INTEGER),
     isByok: last?.isByok ?? false,
-    serviceTier: foreign(finish?.serviceTier ?? null),
+    serviceTier: cutForeign(finish?.serviceTier ?? null),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
     endUser: request.user ?? null,
     sessionId: request.session_id ?? null,
@@ -177,8 +177,8 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   }
 }
 
-/** Whether the caller had gone by the time the reply was complete. */
-function left(exchange: Exchange): boolean {
+/** True if the caller left before the reply was complete. */
+function hasLeft(exchange: Exchange): boolean {
   const { signal } = exchange
   return signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed'
 }
@@ -191,7 +191,7 @@ function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: bo
 }
 
 /** A provider's text as every database can keep it. */
-function foreign(text: string | null): string | null {
+function cutForeign(text: string | null): string | null {
   return text === null ? null : text.slice(0, FOREIGN_MAX_CHARS).toWellFormed().replaceAll('\0', '\uFFFD')
 }
 

@@ -1,4 +1,4 @@
-/** Usage as clients read it, and what it costs by the catalogue's prices. Pure. */
+/** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
 
 import type { Usage } from '../../formats/format.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
@@ -26,7 +26,7 @@ export function priceUsage(usage: Usage, pricing: Pricing): UsageCost {
   return { input, output, total: input + output + pricing.request }
 }
 
-/** What the caller pays for a request that its own provider bills as `cost`: never more than asked, whole units. */
+/** The fee for a request on an own credential that the provider bills as `cost`; whole units, rounded down. */
 export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
   return Math.floor((cost * feePercent) / 100)
 }
@@ -41,7 +41,7 @@ export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge
  * The `usage` object of a response; null where nothing is charged. `cost` is what the caller is charged: on an own
  * credential the fee alone, since the provider bills the rest itself.
  */
-export function shownUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
+export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { total, tools } = bill
   if (total === null) return null
   const { usage, inputCost, outputCost, cost } = total

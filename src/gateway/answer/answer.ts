@@ -1,6 +1,6 @@
 /**
- * Answer: everything a client is told in one exchange. It owns items, event numbers, commit point and sink, and
- * outlives attempts and turns. A turn is a draft that may be dropped until its first event reaches a live sink.
+ * Answer: everything that a client gets in one exchange. The door of this room. It owns items, event numbers, commit
+ * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink.
  * Hot path.
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
@@ -52,7 +52,7 @@ const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
   invalid_image: 'invalid_image',
 }
 
-/** Where events come from; it can be slowed down. */
+/** The source of events, which the answer pauses while the reader is slow. */
 export interface AnswerSource {
   pause(): void
   resume(): void
@@ -68,9 +68,9 @@ export class Answer {
   #begun = false
   #begunBefore = false
   #turnSeen = false
-  /** Events reach the client another way; see `overheard`. */
+  /** Events reach the client another way; see `overhear`. */
   #silent = false
-  /** Told of each event that was made, for the relay. */
+  /** Called with each event, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
   #source: AnswerSource | null = null
   /** Set while `pass` waits for the reader. */
@@ -94,7 +94,7 @@ export class Answer {
     return this.#begun
   }
 
-  /** True once the client has seen something: a failure has to be told in the stream from then on. */
+  /** True once the client has seen something: from then on a failure goes into the stream. */
   get committed(): boolean {
     return this.#sink.live && this.#next > 0
   }
@@ -114,7 +114,7 @@ export class Answer {
     return this.#draft === null ? this.#sink.relays : null
   }
 
-  /** A new model call begins. `held`: nothing of it leaves before `pass`. */
+  /** Begins a model call. `held`: nothing of it leaves before `pass`. */
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
     this.#draft = held && this.#sink.live ? new Draft() : null
@@ -123,7 +123,7 @@ export class Answer {
     this.#listener = null
   }
 
-  /** Forgets the running turn, which nobody has seen, so that another attempt may take its place. */
+  /** Drops the running turn, which the client has not seen, so that another attempt can replace it. */
   dropTurn(): void {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
@@ -216,17 +216,17 @@ export class Answer {
     if (this.#draft === null) this.#sink.hold()
   }
 
-  /** Lets go what was held. False: the reader is slow. */
+  /** Writes the held events. False: the reader is slow. */
   flush(): boolean {
     return this.#draft !== null || this.#sink.flush()
   }
 
-  /** Sets the attempt that is slowed down while the reader cannot follow; null: there is none. */
+  /** Sets the source to pause while the reader is slow; null: there is none. */
   follow(source: AnswerSource | null): void {
     this.#source = source
   }
 
-  /** Sets who is shown every event that is made, until the turn ends. */
+  /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void {
     this.#listener = listener
   }
@@ -245,7 +245,7 @@ export class Answer {
    * Counts `count` events that reached the client as bytes. `tell` hands in their texts, in any pieces; nothing is
    * written for them.
    */
-  overheard(count: number, tell: () => void): void {
+  overhear(count: number, tell: () => void): void {
     this.#silent = true
     try {
       tell()
@@ -335,7 +335,10 @@ export class Answer {
         this.#waiting = null
         reject(signal.reason as GatewayError)
       }
-      if (signal.aborted) abort()
+      if (signal.aborted) {
+        abort()
+        return
+      }
       signal.addEventListener('abort', abort, { once: true })
       this.#waiting = () => {
         this.#waiting = null

@@ -1,6 +1,6 @@
 /**
- * Deltas of the turns of one answer in, output items and their events out. Owns item ids and output indexes. It never
- * numbers an event: the Answer does. Hot path.
+ * Assembler: turns the deltas of an answer into output items and their events. It sets item ids and output indexes;
+ * the Answer numbers the events. Hot path.
  */
 import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/format.ts'
 import { itemId } from '../../ids.ts'
@@ -31,7 +31,7 @@ export class Assembler {
   readonly #open = new Map<number, ItemBuilder>()
   /** Open items of our own. */
   readonly #own = new Set<ItemBuilder>()
-  /** By output index; an item stands here in its begun form until it is done. */
+  /** By output index; an item is here in its first form until it is done. */
   #output: OutputItem[] = []
   /** Output index at which the running turn begins. */
   #turnFrom = 0
@@ -57,7 +57,7 @@ export class Assembler {
     this.#notedBefore = this.#noted
   }
 
-  /** Forgets the running turn. */
+  /** Drops the running turn. */
   dropTurn(): void {
     this.#open.clear()
     this.#output.length = this.#turnFrom

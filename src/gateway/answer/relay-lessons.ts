@@ -1,11 +1,11 @@
 /**
- * Lessons of the relay, by dialect: which frames of a provider can be relayed, and the frames that leave in their place.
- * A dialect without a row is never relayed. Pure.
+ * Lessons of the relay, by dialect: learns which frames of a provider can be relayed, and which frames leave in their
+ * place. A dialect without a row has no relay. Pure.
  */
 import type { DialectName } from '../../protocol/dialect-name.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import { FramePattern, type Place, placesIn, type Slot } from '../../upstream/scan.ts'
-import { FrameTemplate, type LearnFrame, type Lesson, type ToldFrame } from './relay.ts'
+import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
 export const RELAYS: Partial<Record<DialectName, LearnFrame>> = {
   responses: learnResponses,
@@ -23,15 +23,15 @@ const RESPONSES_SLOTS: ReadonlyMap<string, Slot> = new Map([
 ])
 
 /** One frame is proof enough: all its members are those of the event, so the next one can differ in its slots only. */
-function learnResponses({ event, data, told, written }: ToldFrame): Lesson | null {
-  const places = told.type === event ? placesIn(data) : null
+function learnResponses({ event, data, last, written }: DecodedFrame): Lesson | null {
+  const places = last.type === event ? placesIn(data) : null
   if (places === null) return null
   const frame = JSON.parse(data) as Members
   const { sequence_number: number, delta } = frame
-  if (typeof number !== 'number' || typeof delta !== 'string' || !isSaidBy(frame, told)) return null
+  if (typeof number !== 'number' || typeof delta !== 'string' || !isSaidBy(frame, last)) return null
   const slots = slotsIn(places, path => RESPONSES_SLOTS.get(path) ?? null)
   const pattern = new FramePattern(event, data, slots, true)
-  const ahead = number - told.sequence_number
+  const ahead = number - last.sequence_number
   if (ahead === 0) return { pattern, template: null, ahead, isProven: true }
   // The provider numbers events that we leave out, or begins with 1.
   const template = templateOf(written, path =>
@@ -94,25 +94,25 @@ const CHAT_INERT: ReadonlySet<string> = new Set([
  * A frame is a lesson once the frame before it has taught the same: the first one of an answer has its role, and the
  * first one of a part may open items.
  */
-function learnChat(frame: ToldFrame, before: Lesson | null): Lesson | null {
-  const { event, data, told, written } = frame
-  if (!('delta' in told) || typeof told.delta !== 'string' || told.delta === '') return null
-  if (before !== null && confirms(frame, told.delta, before)) return { ...before, isProven: true }
+function learnChat(frame: DecodedFrame, before: Lesson | null): Lesson | null {
+  const { event, data, last, written } = frame
+  const delta = 'delta' in last ? last.delta : null
+  if (typeof delta !== 'string' || delta === '') return null
+  if (before !== null && confirms(frame, delta, before)) return { ...before, isProven: true }
   const places = placesIn(data)
   if (places === null) return null
-  const saysDelta = (place: Place, json: string): boolean => holds(json, place, told.delta as string)
   let found = false
   const slots = slotsIn(places, (path, place) => {
     if (!place.isString) return null
     if (CHAT_PADDING.has(path)) return 'padding'
-    if (!CHAT_TEXTS.has(path) || !saysDelta(place, data)) return null
+    if (!CHAT_TEXTS.has(path) || !holds(data, place, delta)) return null
     const slot = found ? 'copy' : 'delta'
     found = true
     return slot
   })
   if (!found || ![...places].every(([path, place]) => isInert(path, place, data))) return null
   const template = templateOf(written, (path, place, json) =>
-    CHAT_TEXTS.has(path) && saysDelta(place, json) ? 'delta' : null,
+    CHAT_TEXTS.has(path) && holds(json, place, delta) ? 'delta' : null,
   )
   if (template === null) return null
   return { pattern: new FramePattern(event, data, slots, false), template, ahead: 0, isProven: false }
@@ -125,7 +125,7 @@ function isInert(path: string, { start, end, isString }: Place, json: string): b
 }
 
 /** The frame is of the kind of the lesson, and the dialect wrote the template around its text and nothing else. */
-function confirms({ event, data, events, written }: ToldFrame, delta: string, lesson: Lesson): boolean {
+function confirms({ event, data, events, written }: DecodedFrame, delta: string, lesson: Lesson): boolean {
   const text = events === 1 ? lesson.pattern.deltaOf(event, data, 0) : null
   if (text === null || JSON.parse(`"${text}"`) !== delta) return false
   return lesson.template?.frame(JSON.stringify(delta).slice(1, -1)) === written

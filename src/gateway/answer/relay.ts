@@ -1,12 +1,12 @@
 /**
- * The short way of a stream whose provider speaks as the client does: delta frames go on without being decoded. A frame
- * that matches a pattern (upstream/scan.ts) leaves as it came or, where our frame differs, as a template of our frame
- * around the same text. All other frames take the general way through decoder and assembler. Hot path.
+ * Relay: passes delta frames on without decoding them, if provider and client speak the same dialect. Hot path.
+ * A frame that matches a pattern (upstream/scan.ts) leaves as it came or, if our frame differs, as our frame around the
+ * same text. All other frames take the general way through decoder and assembler.
  *
- * Pattern and template are learned from a frame that the general way has just told (relay-lessons.ts), so the output is
- * the same but for padding and the escapes of the text. The relay keeps the texts of relayed frames as JSON, and tells
- * them to decoder and answer in one piece before the next frame they see, or when the reply ends in any way. So items,
- * repairs, failures and usage need no second implementation.
+ * Patterns are learned from frames that went the general way (relay-lessons.ts), so the output is the same but for
+ * padding and the escapes of the text. The relay collects the texts of relayed frames, and passes them to decoder and
+ * answer as one delta before their next frame, or at the end of the reply. So items, repairs, failures and usage need
+ * no second implementation.
  */
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { FramePattern } from '../../upstream/scan.ts'
@@ -19,21 +19,21 @@ export interface RelayedAnswer {
   readonly next: number
   /** The frames that the dialect wrote for the last event. */
   readonly lastFrames: string
-  /** Sets who is shown every event that is made, until the turn ends. */
+  /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void
   /** Takes whole frames as bytes. False: the reader is slow. */
   relay(frames: Buffer, events: number): boolean
-  /** Counts `count` relayed events, and has `tell` hand in their texts. */
-  overheard(count: number, tell: () => void): void
+  /** Counts `count` relayed events; `tell` passes their texts. */
+  overhear(count: number, tell: () => void): void
 }
 
-/** A frame that the general way has decoded, and what came of it. */
-export interface ToldFrame {
+/** A frame that the general way has decoded, and the result. */
+export interface DecodedFrame {
   readonly event: string
   readonly data: string
   /** How many events it made, and the last of them. */
   readonly events: number
-  readonly told: StreamEvent
+  readonly last: StreamEvent
   /** The frame that the dialect wrote for the last event. */
   readonly written: string
 }
@@ -50,7 +50,7 @@ export interface Lesson {
 }
 
 /** Learns from a frame; null if it teaches nothing. `before`: the lesson of the frames before it. */
-export type LearnFrame = (frame: ToldFrame, before: Lesson | null) => Lesson | null
+export type LearnFrame = (frame: DecodedFrame, before: Lesson | null) => Lesson | null
 
 export interface RelayDeps {
   readonly parser: SseParser
@@ -62,7 +62,7 @@ export interface RelayDeps {
 
 /** After so many lessons without a relayed frame the rest of the reply takes the general way. */
 const LESSONS_MAX = 32
-/** Relayed texts are told to the general way at the latest when they have grown to this. */
+/** When the collected texts reach this length, they are passed to the general way. */
 const UNTOLD_MAX_BYTES = 16 * 1024
 const START_BYTES = 256
 /** Up to this length a loop beats the native copy. */
@@ -80,7 +80,7 @@ export class Relay {
   /** Events of the frame that is being decoded, and the last of them. */
   #events = 0
   #latest: StreamEvent | null = null
-  /** Frames that were relayed and not yet told, and their texts. */
+  /** Relayed frames that the general way does not know yet, and their texts. */
   #passed = 0
   readonly #untold = new ByteList()
   /** Our frames, where they differ from the provider's. */
@@ -127,7 +127,7 @@ export class Relay {
     if (this.#lessonsLeft > 0) this.#learn(event, data)
   }
 
-  /** Tells decoder and answer the relayed texts. Call it before anything else is asked of them. */
+  /** Passes the collected texts to decoder and answer. Call it before any other use of them. */
   settle(): void {
     const active = this.#active
     const passed = this.#passed
@@ -135,7 +135,7 @@ export class Relay {
     const { pattern } = active
     const data = pattern.tell(this.#untold.take().toString())
     this.#passed = 0
-    this.#deps.answer.overheard(passed, () => this.#deps.decode(pattern.event, data))
+    this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
   }
 
   /** Relays the frames from `at` that match; returns where they end. */
@@ -169,12 +169,12 @@ export class Relay {
   }
 
   #learn(event: string, data: string): void {
-    const told = this.#latest
+    const last = this.#latest
     this.#latest = null
-    if (told === null || !told.type.endsWith('.delta')) return
+    if (last === null || !last.type.endsWith('.delta')) return
     this.#lessonsLeft--
     const { learn, answer } = this.#deps
-    const frame = { event, data, told, events: this.#events, written: answer.lastFrames }
+    const frame = { event, data, last, events: this.#events, written: answer.lastFrames }
     this.#lesson = learn(frame, this.#lesson)
     if (this.#lesson?.isProven === true) this.#active = this.#lesson
   }

@@ -1,6 +1,6 @@
 /**
- * Evaluates rules on texts: inline if that is cheap whatever the text says, otherwise in the task pool with a deadline.
- * Serve threads.
+ * Evaluates rules on texts: inline if that is cheap for any text, otherwise in the task pool with a deadline. Scans of
+ * replies above the budget of one event-loop turn run in the next turn. Serve threads.
  */
 import { INLINE_MAX_FOUND } from '../../guardrails/cost.ts'
 import type { Finding } from '../../guardrails/rules.ts'

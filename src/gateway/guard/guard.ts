@@ -1,7 +1,6 @@
 /**
- * Guardrails of a caller, applied to one exchange: the door of this room. A request is checked before it is routed, its
- * candidates are restricted, and its reply is scanned while it streams. Serve threads. Hot path: a caller without
- * guardrails costs one lookup.
+ * Guardrails of a caller, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
+ * The door of this room. Serve threads. Hot path: a caller without guardrails costs one lookup.
  */
 import type { Guardrails } from '../../access/guardrails.ts'
 import { GatewayError } from '../../errors.ts'
@@ -40,7 +39,7 @@ export interface Guardrail {
   readonly output: OutputGuardRules | null
 }
 
-/** What holds for the rest of an exchange. */
+/** Guardrails for the rest of an exchange. */
 export interface Guarding {
   /** Null: every candidate is allowed. */
   readonly restrictions: Restrictions | null

@@ -1,6 +1,6 @@
 /**
- * One text of a guarded reply, such as a part of a message, with what is tied to positions in it: log probabilities
- * and annotations. They leave with the text they belong to. Pure. Hot path of guarded replies.
+ * Texts of a guarded reply: one text with its log probabilities and annotations, and the texts in fields of items.
+ * Pure. Hot path of guarded replies.
  */
 import type { Window, WindowFindings } from '../../guardrails/window.ts'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'

@@ -1,9 +1,9 @@
 /**
- * The output guard, between the deltas of an attempt and the answer: texts go through windows, and leave once they have
- * been scanned. The same for streams and whole answers, for all formats. One per attempt. Hot path of guarded replies.
+ * Output guard: scans the texts of a reply window by window, and delivers them after their scan. It stands between an
+ * attempt and the answer; streams and whole answers go the same way. One per attempt. Hot path of guarded replies.
  *
- * A delta that needs an asynchronous scan is processed again when the scan is done. Items that the client is to run
- * leave whole, so they are withheld until they are closed.
+ * If a delta needs an asynchronous scan, the guard processes it again when the scan is done. Items that the client is
+ * to run leave whole, so the guard withholds them until they are closed.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { Window } from '../../guardrails/window.ts'

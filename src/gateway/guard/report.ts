@@ -1,6 +1,6 @@
 /**
- * Reports of guardrails in the words of the interface: pipeline stages, the error of a blocked request or reply, and
- * the metric. They name patterns and labels, never the text that matched. Pure but for the counter.
+ * Reports of guardrails: pipeline stages, the error of a blocked request or reply, and the metric. They name patterns
+ * and labels, never the text that matched. Pure but for the counter.
  */
 import { GatewayError } from '../../errors.ts'
 import { type Finding, strictest } from '../../guardrails/rules.ts'

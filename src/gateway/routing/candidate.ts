@@ -1,4 +1,4 @@
-/** One way to serve a request, as routing sees it: an endpoint with the shared key, or with an own one. Types only. */
+/** Candidates: ways to serve a request, and the choice of the next one after a failure. Pure. */
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { AttemptRecord, Candidate } from '../exchange.ts'

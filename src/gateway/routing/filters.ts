@@ -1,6 +1,6 @@
 /**
- * What may leave a candidate out: the caller's preferences and the data region of the request. Pure.
- * A credential's own word on data goes before the policy of its endpoint; everything else is the endpoint's alone.
+ * Filters of candidates: the caller's preferences, the data region, and the restrictions of guardrails. Pure. Hot path.
+ * If a credential says where its data goes, that counts and not the policy of its endpoint.
  */
 import { isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
@@ -12,7 +12,7 @@ import { unsupported } from './parameters.ts'
 
 export type Preferences = NonNullable<ResponsesRequest['provider']>
 
-/** What candidates are asked for. */
+/** The requirements on candidates. */
 export interface Wish {
   readonly request: ResponsesRequest
   readonly preferences: Preferences

@@ -1,4 +1,6 @@
-/** Ranking: who may serve a request, in the order in which they are tried. Hot path. */
+/**
+ * Ranking: lists the candidates of a request in the order in which they are tried. The door of this room. Hot path.
+ */
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -24,7 +26,7 @@ export interface Ranking {
   readonly candidates: readonly RouteCandidate[]
   /** A failure may move on to the next candidate. */
   readonly fallbacks: boolean
-  /** Told of a success that may be pinned; null: nothing is pinned. */
+  /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
 }
 

@@ -1,8 +1,8 @@
 /**
- * Which endpoints may serve a request, and with which key, in the order in which they are tried. Pure.
- * Models come in the order asked for. Inside a model, own keys come before everything, the caller's `order` included;
- * then the shared endpoints; then the own keys that are fallbacks. Within each of the three the caller's preferences
- * sort the endpoints, or the catalogue's order stands, and the keys for one endpoint go by their sort order.
+ * Candidates of a request, in the order in which they are tried. Pure.
+ * Models keep the order of the request. Within a model, own keys come first, even before the caller's `order`; then
+ * the shared endpoints; then own keys that are fallbacks. Within each of the three, the caller's preferences or else
+ * the catalogue order the endpoints. Several keys for one endpoint keep their sort order.
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../errors.ts'
@@ -23,7 +23,7 @@ import { unsupported } from './parameters.ts'
 
 export interface Route {
   readonly candidates: readonly RouteCandidate[]
-  /** Whether a failure may move on to the next candidate. */
+  /** True if a failure may move on to the next candidate. */
   readonly fallbacks: boolean
 }
 
@@ -34,7 +34,7 @@ export interface RouteScope {
   /** SHA-256 of the caller's API key. */
   readonly keyHash: string
   readonly dataRegion: DataRegion | null
-  /** What guardrails allow; null: everything. */
+  /** Restrictions of guardrails; null: none. */
   readonly restrictions?: Restrictions | null
 }
 
@@ -117,7 +117,7 @@ function modelTiers(
   const { ownKeys } = scope
   const asker = { keyHash: scope.keyHash, user: wish.request.user ?? null }
   const isReserved = !ownKeys.isEmpty && ownKeys.isByokOnly(model)
-  for (const endpoint of sorted(model.endpoints, wish.preferences)) {
+  for (const endpoint of sortEndpoints(model.endpoints, wish.preferences)) {
     const { provider } = endpoint
     if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
     else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
@@ -142,14 +142,14 @@ function preferCapable(tiers: Tiers, request: ResponsesRequest): Tiers {
 function acrossModels(perModel: readonly Tiers[], preferences: Preferences): Tiers {
   const merged = (tier: keyof Tiers): readonly RouteCandidate[] => {
     const candidates = perModel.flatMap(tiers => tiers[tier])
-    const endpoints = sorted([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
+    const endpoints = sortEndpoints([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
     return endpoints.flatMap(endpoint => candidates.filter(candidate => candidate.endpoint === endpoint))
   }
   return { own: merged('own'), shared: merged('shared'), fallback: merged('fallback') }
 }
 
 /** Stable, so that what is equal keeps the catalogue's order. */
-function sorted(endpoints: readonly Endpoint[], preferences: Preferences): readonly Endpoint[] {
+function sortEndpoints(endpoints: readonly Endpoint[], preferences: Preferences): readonly Endpoint[] {
   const order = preferences.order ?? []
   if (order.length > 0) {
     const rank = (endpoint: Endpoint) => {
@@ -164,7 +164,7 @@ function sorted(endpoints: readonly Endpoint[], preferences: Preferences): reado
   return endpoints.toSorted((a, b) => price(a) - price(b))
 }
 
-/** Whether the service itself can call the provider; where it has no key, only own ones can. */
+/** True if the service itself can call the provider; without a shared key only own keys can. */
 function hasSharedKey({ auth, apiKey }: Provider): boolean {
   return auth === 'none' || apiKey !== null
 }

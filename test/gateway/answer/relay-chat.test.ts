@@ -1,4 +1,4 @@
-/** The relay of chat completions: it writes what the general way writes, whatever the provider does between the texts. */
+/** The relay of chat completions writes what the general way writes, whatever the provider sends between texts. */
 import t from 'tap'
 import { type Outcome, same } from '../../support/relayed-play.ts'
 
@@ -98,6 +98,13 @@ t.test('the same text under two names, under an id of its own, and in a list, is
     const frames = [...TEXTS.map(kind), stop, 'data: [DONE]\n\n']
     t.equal((await same(t, name, buffers(frames), { format: FORMAT })).sink.relayed, TEXTS.length - 3, name)
   }
+})
+
+t.test('where the client excludes thinking, only the text is relayed', async t => {
+  const fields = { reasoning: { exclude: true } }
+  const outcome = await same(t, 'excluded', buffers(properStream()), { format: FORMAT, fields })
+  t.ok(outcome.sink.relayed > 20)
+  t.notOk(outcome.sink.text.includes('"reasoning"'))
 })
 
 t.test('a text that stands elsewhere in the frame as well is told in its place only', async t => {
