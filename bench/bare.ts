@@ -7,13 +7,13 @@
 import { App, type HttpRequest, type HttpResponse } from 'uWebSockets.js'
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../src/clock.ts'
-import { createHttpClient } from '../src/upstream/http-client.ts'
+import { createDirectTransport } from '../src/upstream/direct-transport.ts'
 import type { UpstreamCall, UpstreamHandler, UpstreamHead } from '../src/upstream/transport.ts'
 
 const [plainPort, securePort, plainUpstream, secureUpstream, certificate = ''] = process.argv.slice(2)
 const TIMEOUTS = { headersTimeoutMs: 600_000, idleTimeoutMs: 600_000 }
 
-const client = createHttpClient({
+const client = createDirectTransport({
   clock: systemClock,
   log: { fault: message => process.stderr.write(`${message}\n`) },
   maxIdle: 8192,

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
-/** The operator's command line, on the same store and configuration as the gateway. */
+/** The command line for operators. It uses the store and the configuration of the gateway. */
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
 import { systemClock } from './clock.ts'
@@ -28,12 +28,12 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h', default: false },
 } as const
 
-/** The command cannot be carried out as it was given. */
+/** The command line is invalid. */
 class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** Some credentials are as they were. */
+/** Some credentials were not rewrapped. */
 class RotationError extends Error {
   override readonly name = 'RotationError'
 }

@@ -1,15 +1,17 @@
-/** Time: a clock that is passed in, so that tests can move it, and points in time as text. Leaf. */
+/** Time: a clock that callers inject, so that tests can control it, and points in time as text. Leaf. */
 
+/** A pending call of `after`. */
 export interface Timer {
   cancel(): void
 }
 
+/** The source of time. */
 export interface Clock {
-  /** Wall clock, milliseconds since the Unix epoch. May jump; for timestamps only. */
+  /** Milliseconds since the Unix epoch. May jump; for timestamps only. */
   nowMs(): number
   /** Monotonic milliseconds with a fraction; for durations and deadlines. */
   monotonicMs(): number
-  /** Calls back once after `delayMs`; a pending timer does not keep the process alive. */
+  /** Calls back once after `delayMs`. A pending timer does not keep the process alive. */
   after(delayMs: number, callback: () => void): Timer
 }
 
@@ -26,18 +28,19 @@ class SystemTimer implements Timer {
   }
 }
 
+/** The real clock. */
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   monotonicMs: () => performance.now(),
   after: (delayMs, callback) => new SystemTimer(delayMs, callback),
 }
 
-/** Unix time in whole seconds, as inference objects carry it. */
+/** Unix time in whole seconds, the form in inference objects. */
 export function unixSeconds(clock: Clock): number {
   return Math.floor(clock.nowMs() / 1000)
 }
 
-/** The promise, or a rejection when the time is over first; the promise's own outcome is then ignored. */
+/** Settles as the promise does, or rejects after `limitMs` and ignores the promise's later outcome. */
 export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T> {
   return new Promise((done, failed) => {
     const timer = clock.after(limitMs, () => failed(new Error('no answer in time')))
@@ -52,8 +55,8 @@ const DAYS_PER_ERA = 146_097
 const DAYS_TO_EPOCH = 719_468
 
 /**
- * ISO 8601 UTC with milliseconds, as `Date` writes it, of a point in time from 1970 to 9999. Hot path: each exchange
- * needs two of them, and a `Date` for each takes longer than the rest of its summary.
+ * The time as ISO 8601 UTC with milliseconds, as `Date` writes it; from 1970 to 9999. Hot path: each exchange needs
+ * two, and a `Date` for each takes longer than the rest of its summary.
  */
 export function isoInstant(unixMs: number): string {
   const day = Math.floor(unixMs / 86_400_000)
@@ -67,7 +70,7 @@ export function isoInstant(unixMs: number): string {
   }${rest}Z`
 }
 
-/** Howard Hinnant's `civil_from_days`: years begin in March, so that the day that comes and goes is their last. */
+/** Howard Hinnant's `civil_from_days`: years begin in March, so that a leap day is their last day. */
 function isoDay(unixDay: number): string {
   const days = unixDay + DAYS_TO_EPOCH
   const era = Math.floor(days / DAYS_PER_ERA)

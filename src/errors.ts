@@ -1,11 +1,11 @@
 /**
- * The one error type that may travel through the gateway, and the table of all failures.
- * Leaf: imported everywhere. A test holds FAILURES equal to docs/errors.md.
+ * The error type of the gateway and the table of all failures. A test keeps FAILURES equal to docs/errors.md. Leaf.
  */
 
-/** How far a failed attempt may move on: to another endpoint of the model, to another model, or nowhere. */
+/** Scope of a retry after a failed attempt: another endpoint of the model, another model, or none. */
 export type Retry = 'endpoint' | 'model' | 'never'
 
+/** One kind of failure. */
 export interface Failure {
   /** HTTP status, equal to `error.code` of the envelope. */
   readonly status: number
@@ -14,7 +14,7 @@ export interface Failure {
   readonly retry: Retry
 }
 
-/** Every failure the gateway can answer with. The key is what code matches on; clients see status and errorType. */
+/** All failures. Code matches on the key; clients see status and errorType. */
 export const FAILURES = {
   invalid_request: { status: 400, errorType: 'invalid_request', retry: 'model' },
   invalid_prompt: { status: 400, errorType: 'invalid_prompt', retry: 'model' },
@@ -51,21 +51,22 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
-/** The message of every internal error; clients learn nothing of its cause. */
+/** The message of every internal error; it hides the cause from clients. */
 export const INTERNAL_MESSAGE = 'Internal Server Error'
 
+/** Optional parts of a GatewayError. */
 export interface GatewayErrorDetails {
-  /** Goes to the client as `error.metadata`; must be free of secrets and of upstream text that was not scrubbed. */
+  /** Sent to the client as `error.metadata`; must contain no secrets and no unscrubbed upstream text. */
   readonly metadata?: Readonly<Record<string, unknown>>
   /** Whole seconds for the `Retry-After` header. */
   readonly retryAfterSeconds?: number
-  /** More headers of the answer; names and values are ours. */
+  /** Further response headers, with names and values of our own. */
   readonly headers?: Readonly<Record<string, string>>
-  /** What really happened; only ever logged by class and code, never sent. */
+  /** The underlying error; logged by class and code only, never sent. */
   readonly cause?: unknown
 }
 
-/** A failure with a code of the table and a message that is fit for the client. */
+/** A failure with a code of the table and a message for the client. */
 export class GatewayError extends Error {
   readonly code: FailureCode
   readonly metadata: Readonly<Record<string, unknown>> | undefined
@@ -94,7 +95,7 @@ export class GatewayError extends Error {
   }
 }
 
-/** Nothing is wrong with the request, nothing has been promised: what it needs, mostly the Store, is away or busy. */
+/** A dependency, usually the Store, is unavailable. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
     retryAfterSeconds: 1,
@@ -102,7 +103,7 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
   })
 }
 
-/** Brings anything thrown to a GatewayError; what we did not foresee is `internal` and masked for the client. */
+/** Converts anything thrown to a GatewayError. Unexpected errors become `internal`, masked for the client. */
 export function toGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown
   return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })

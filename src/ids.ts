@@ -1,8 +1,8 @@
-/** Random identifiers in the public forms. Leaf. Hot path: one pooled draw of random bytes serves many ids. */
+/** Random identifiers in the public forms. Leaf. Hot path: one call for random bytes serves many ids. */
 import { randomFillSync } from 'node:crypto'
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-/** Bytes at or above this are dropped, so that each of the 62 letters is equally likely. */
+/** Bytes from here on are dropped, so that each of the 62 characters is equally likely. */
 const FAIR_LIMIT = 248
 
 function createDraw(poolBytes: number): (length: number) => string {
@@ -34,6 +34,7 @@ export function generationId(unixSeconds: number): string {
   return `gen-${unixSeconds}-${draw(20)}`
 }
 
+/** Prefixes of output items, by their type. */
 export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'st'
 
 /** Identifier of an output item: prefix, underscore, 24 alphanumerics. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
-/** Process entry: configuration, launch, first steps on the screen, signals, exit codes. */
+/** Process entry: configuration, launch, first keys on the screen, signals, exit codes. */
 import { ConfigError, loadConfig, processEnvironment } from './config/config.ts'
 import { type ClosableLog, createBufferedLog, createTerminalLog, type LogLevel } from './log/log.ts'
 import { lowerHelpers } from './threads/helper-priority.ts'
@@ -7,8 +7,8 @@ import { type Launched, launch } from './threads/launch.ts'
 import { startFailure } from './threads/start-failure.ts'
 
 const EXIT_BAD_CONFIGURATION = 2
-/** Requests may have been cut short: a second signal, or a fault of the supervisor. */
-const EXIT_IN_HASTE = 1
+/** Requests may have been cut: by a second signal, or a fault of the supervisor. */
+const EXIT_UNCLEAN = 1
 
 async function main(): Promise<void> {
   lowerHelpers()
@@ -18,14 +18,14 @@ async function main(): Promise<void> {
   let exitCode = 0
   const stop = async (running: Launched, graceMs: number) => {
     const stopped = await running.stop(graceMs).catch(error => {
-      log.fault('did not stop in order', error)
-      exitCode = EXIT_IN_HASTE
+      log.fault('failed to stop cleanly', error)
+      exitCode = EXIT_UNCLEAN
       return true
     })
     if (!stopped) log.notice('a thread did not stop; killing the process')
     await log.close()
     if (stopped) process.exit(exitCode)
-    // With a thread that does not end, an ordinary exit would be an abort, with a dump of all that is in memory.
+    // While a thread is still running, an ordinary exit would abort with a dump of the whole memory.
     process.kill(process.pid, 'SIGKILL')
   }
   let signals = 0
@@ -36,9 +36,9 @@ async function main(): Promise<void> {
   const onSignal = () => {
     signals++
     if (signals > 2) process.kill(process.pid, 'SIGKILL')
-    // A second signal means now: what runs is told so, and ends.
-    if (signals > 1) exitCode = EXIT_IN_HASTE
-    // The first thread may be serving while others start: what it has begun is finished when all are there.
+    // A second signal ends running requests at once.
+    if (signals > 1) exitCode = EXIT_UNCLEAN
+    // The first thread may serve while others start. Draining begins when all have started.
     if (launched !== null) drain(launched)
   }
   process.on('SIGINT', onSignal)
@@ -54,17 +54,17 @@ async function main(): Promise<void> {
   const running = launched
   process.on('uncaughtException', error => {
     log.fault('supervisor failed', error)
-    exitCode = EXIT_IN_HASTE
+    exitCode = EXIT_UNCLEAN
     void stop(running, config.timeouts.drainMs)
   })
-  // Last: whoever waits for this line may send a signal the moment it comes.
+  // Last, because a supervisor that waits for this line may send a signal at once.
   log.listening(running.url, running.adminUrl)
   if (signals > 0) drain(running)
   void running.firstKeys.then(keys => showFirstSteps(running, keys))
 }
 
 function openLog(level: LogLevel): ClosableLog {
-  // A terminal that went away or a full disk takes along what is shown, not the gateway.
+  // A closed terminal or a full disk must not stop the gateway.
   process.stdout.on('error', () => undefined)
   if (!process.stdout.isTTY) return createBufferedLog(level)
   return { ...createTerminalLog(level, process.stdout), close: () => Promise.resolve() }
@@ -84,7 +84,7 @@ function complain(line: string, exitCode: number): never {
   process.exit(exitCode)
 }
 
-/** Shown once, when the keys were made; from then on only their hashes exist. */
+/** Shows new keys once; only their hashes are stored. */
 function showFirstSteps({ url, simulated }: Launched, firstKeys: Awaited<Launched['firstKeys']>): void {
   if (firstKeys === null) return
   const model = simulated ? 'sim/echo' : '<vendor>/<model>'

@@ -1,21 +1,20 @@
 /**
- * Money as integers: one unit is a micro-micro-dollar (1e-12 USD), so that a price per token is whole
- * and sums never round. Leaf.
+ * Money as integers: one unit is 1e-12 USD, so that a price per token is a whole number and sums never round. Leaf.
  */
 
 /** Units in one US dollar. */
 export const UNITS_PER_USD = 1e12
 const DECIMALS = 12
 
-/** An amount in units of 1e-12 USD. Safe as a number up to about 9,000 USD: enough for one exchange. */
+/** An amount in units of 1e-12 USD. Exact up to about 9,000 USD, enough for one exchange. */
 export type PicoUsd = number
 
-/** An amount in units of 1e-6 USD: limits and credits. Safe as a number up to 9 billion USD. */
+/** An amount in units of 1e-6 USD, for limits and credits. Exact up to 9 billion USD. */
 export type MicroUsd = number
 
 /**
  * Reads a decimal string of US dollars, e.g. `"0.0000005"`.
- * @throws RangeError when it is no plain non-negative decimal or finer than 1e-12 USD.
+ * @throws RangeError if it is no plain non-negative decimal, or finer than 1e-12 USD.
  */
 export function parseUsd(text: string): PicoUsd {
   const match = /^(\d{1,3})(?:\.(\d+))?$/.exec(text)
@@ -25,7 +24,7 @@ export function parseUsd(text: string): PicoUsd {
   return Number(match[1]) * UNITS_PER_USD + Number(fraction.padEnd(DECIMALS, '0') || '0')
 }
 
-/** The amount as the interface shows it: a JSON number of US dollars. */
+/** The amount in US dollars, the public form. */
 export function toUsd(amount: PicoUsd): number {
   return amount / UNITS_PER_USD
 }
@@ -41,10 +40,10 @@ export function formatUsd(amount: PicoUsd): string {
 
 /** Units of 1e-6 USD in one US dollar. */
 const MICROS_PER_USD = 1e6
-/** Largest limit or credit in US dollars: up to here a number tells two neighbours of 1e-6 USD apart. */
+/** Largest limit or credit in US dollars. Up to here a number has a precision of 1e-6 USD. */
 export const AMOUNT_MAX_USD = 1e9
 
-/** Reads a JSON number of US dollars; null when it is finer than 1e-6 USD or beyond what is told apart. */
+/** Reads a JSON number of US dollars; null if it is finer than 1e-6 USD or exceeds AMOUNT_MAX_USD. */
 export function toMicroUsd(usd: number): MicroUsd | null {
   const micros = Math.round(usd * MICROS_PER_USD)
   if (!(Math.abs(usd) <= AMOUNT_MAX_USD) || micros / MICROS_PER_USD !== usd) return null
@@ -52,12 +51,12 @@ export function toMicroUsd(usd: number): MicroUsd | null {
   return micros === 0 ? 0 : micros
 }
 
-/** The amount as the interface shows it: a JSON number of US dollars. */
+/** The amount in US dollars, the public form. */
 export function microToUsd(amount: MicroUsd): number {
   return amount / MICROS_PER_USD
 }
 
-/** A sum in units of 1e-12 USD as the interface shows it: the number nearest to it. */
+/** A sum of 1e-12 USD units in US dollars: the nearest number. */
 export function sumToUsd(sum: bigint): number {
   const digits = String(sum < 0n ? -sum : sum).padStart(DECIMALS + 1, '0')
   const usd = Number(`${digits.slice(0, -DECIMALS)}.${digits.slice(-DECIMALS)}`)

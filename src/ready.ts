@@ -1,9 +1,9 @@
 /**
- * Values that are either at hand or promised: code that uses them stays synchronous as long as nothing has to be
- * awaited, because one turn of the event loop costs more than most of the work. Pure. Hot path.
+ * Values that are available now or promised. Code that uses them stays synchronous while nothing has to be awaited,
+ * because a turn of the event loop costs more than most of the work. Pure. Hot path.
  */
 
-/** Passes the value to `next`: at once if it is at hand, otherwise when its promise resolves. */
+/** Passes the value to `next`: at once if it is available, otherwise when its promise resolves. */
 export function whenReady<T, R>(value: T | Promise<T>, next: (value: T) => R | Promise<R>): R | Promise<R> {
   return isPending(value) ? value.then(next) : next(value)
 }

@@ -1,5 +1,5 @@
 /** Holds the reference pages equal to the code they describe. */
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { PAGE, withTables } from '../scripts/config-docs.ts'
@@ -56,6 +56,20 @@ t.test('docs/metrics.md lists every stage in order', async t => {
 t.test('docs/configuration.md has the tables that `npm run docs:config` makes', async t => {
   const text = readFileSync(PAGE, 'utf8')
   t.equal(text, withTables(text))
+})
+
+t.test('the pages name source files that exist', async t => {
+  const root = join(import.meta.dirname, '..')
+  const pages = readdirSync(join(root, 'docs')).filter(name => name.endsWith('.md'))
+  const names = [...pages.map(name => `docs/${name}`), 'README.md', 'CONTRIBUTING.md']
+  for (const name of names) {
+    const text = readFileSync(join(root, name), 'utf8')
+    // Names in capitals stand for any name.
+    for (const [, path = ''] of text.matchAll(/`([a-z][a-z-]*(?:\/[a-z0-9.-]+)+\.ts)`/g)) {
+      const exists = existsSync(join(root, path)) || existsSync(join(root, 'src', path))
+      if (!exists) t.fail(`${name}: ${path}`)
+    }
+  }
 })
 
 t.test('the README names both commands of the set-up', async t => {

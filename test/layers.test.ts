@@ -125,6 +125,14 @@ function unit(path: string): string {
   return name.split('/')[0]?.replace(/\.ts$/, '') ?? ''
 }
 
+/** `every room` stands for all rooms but the composition root and the entries. */
+function wordsIn(cell: string): string[] {
+  if (cell === 'every room') {
+    return Object.keys(MAY_IMPORT).filter(name => !['threads', 'main', 'cli'].includes(name))
+  }
+  return cell.match(/[a-z]+/g) ?? []
+}
+
 const files = sourceFiles()
 const imports: Import[] = files.flatMap(file =>
   specifiers(file)
@@ -150,6 +158,22 @@ t.test('every source folder stands in the table', async t => {
     const name = unit(file)
     t.ok(LEAVES.includes(name) || name in MAY_IMPORT, `${name} has a row`)
   }
+})
+
+t.test('docs/architecture.md has the same table', async t => {
+  const page = readFileSync(resolve(SRC, '../docs/architecture.md'), 'utf8')
+  const [, section = ''] = /\n## Who may import whom\n([\s\S]*?)(?:\n## |$)/.exec(page) ?? []
+  const documented = section
+    .split('\n')
+    .filter(line => line.startsWith('| `'))
+    .map(line => line.split('|').map(cell => cell.trim()))
+    .map(([, name = '', names = '']) => [name.replaceAll('`', ''), wordsIn(names).toSorted()])
+  t.same(
+    Object.fromEntries(documented),
+    Object.fromEntries(Object.entries(MAY_IMPORT).map(([name, names]) => [name, names.toSorted()])),
+  )
+  const leaves = /\nLeaves: (.*)\n/.exec(section)?.[1] ?? ''
+  t.same(wordsIn(leaves).toSorted(), LEAVES.toSorted(), 'leaves')
 })
 
 t.test('there are no import cycles', async t => {

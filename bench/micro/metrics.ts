@@ -5,8 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { FAILURES } from '../../src/errors.ts'
-import { observeStages } from '../../src/metrics/exchange-series.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createMetrics, observeStages } from '../../src/metrics/metrics.ts'
 import { STAGES, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 import { Scraper } from '../../src/threads/scrape.ts'

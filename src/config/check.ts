@@ -1,8 +1,8 @@
-/** Checks a value against a schema of the configuration; errors name the path and never repeat the value. Pure. */
+/** Checks a value against a schema of the configuration. Errors name the path and never contain the value. Pure. */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value, type ValueError, ValueErrorType } from '@sinclair/typebox/value'
 
-/** A configuration that cannot be used; the message begins with the field or variable at fault. */
+/** The configuration is invalid. The message begins with the field or variable at fault. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 }
@@ -25,7 +25,7 @@ function fault(error: ValueError): string {
   return `${error.message.charAt(0).toLowerCase()}${error.message.slice(1)}`
 }
 
-/** Own words for what a schema expects, where it has some. */
+/** The schema's own words for the expected value, if it has any. */
 export function expectedPhrase(schema: TSchema): string | undefined {
   return schema['expected'] as string | undefined
 }
@@ -38,8 +38,8 @@ export function words(schema: TSchema): string {
 /** Undefined for anything but a union of literals. */
 export function literals(schema: TSchema): readonly string[] | undefined {
   if (!KindGuard.IsUnion(schema)) return undefined
-  const found = schema.anyOf.map(each => (KindGuard.IsLiteral(each) ? String(each.const) : null))
-  return found.every(word => word !== null) ? found : undefined
+  const values = schema.anyOf.map(each => (KindGuard.IsLiteral(each) ? String(each.const) : null))
+  return values.every(word => word !== null) ? values : undefined
 }
 
 /** `/models/3/endpoints/0/provider` as `models[3].endpoints[0].provider`. */
@@ -51,7 +51,7 @@ function fieldPath(pointer: string): string {
 
 /** The path of a setting within the group at `path`. */
 export function joinPath(path: string, name: string): string {
-  // A name that is no words may be a key in the wrong place, and is not repeated.
-  const shown = /^[A-Za-z]+(?:[_-][A-Za-z]+)*$/.test(name) ? name : '*'
-  return path === '' ? shown : `${path}.${shown}`
+  // A name that is no plain word may be a key in the wrong place, so it is not repeated.
+  const safeName = /^[A-Za-z]+(?:[_-][A-Za-z]+)*$/.test(name) ? name : '*'
+  return path === '' ? safeName : `${path}.${safeName}`
 }

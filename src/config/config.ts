@@ -1,7 +1,7 @@
 /**
- * Configuration: YAML file, then environment on top, checked and frozen. docs/configuration.md is the reference. The
- * only reader of the environment, but for the variable in which server/http.ts gives the HTTP library a limit. The
- * door of this room.
+ * Loads the configuration: a YAML file, overridden by the environment, checked and frozen. docs/configuration.md is the
+ * reference. The only code that uses the environment, but for one variable by which server/http.ts sets a limit of the
+ * HTTP library. The door of this room.
  */
 import { readFileSync } from 'node:fs'
 import { Value } from '@sinclair/typebox/value'
@@ -20,7 +20,7 @@ type Values = Record<string, unknown>
 
 const FileSchema = fileSchema(Settings)
 
-/** The process environment, for all who need it. */
+/** The environment of the process. */
 export function processEnvironment(): Environment {
   return process.env
 }
@@ -65,7 +65,7 @@ function readConfigFile(path: string, environment: Environment): Values {
   return substituted as Values
 }
 
-/** The fault and its place, in the parser's code for it: its messages quote the file. */
+/** The parser's code for the fault, and its place. The parser's messages quote the file, so they are not used. */
 function yamlFault(error: unknown): string {
   if (!(error instanceof YAMLParseError)) return 'alias refers to an undefined anchor'
   const fault = error.code.toLowerCase().replaceAll('_', ' ')
@@ -96,7 +96,7 @@ function substitute(value: unknown, environment: Environment, path: string): unk
   return value
 }
 
-/** Puts the environment on top of the file and defaults below it. */
+/** Overrides the file by the environment and adds defaults. */
 function complete(file: Values, environment: Environment): Config {
   for (const setting of SETTINGS) {
     const given = readSetting(environment, setting)
@@ -108,7 +108,7 @@ function complete(file: Values, environment: Environment): Config {
       throw new ConfigError(`${given?.name ?? setting.path.join('.')}: expected ${expected}`)
     }
   }
-  // Its parts were checked one by one, and a test holds that the defaults fit.
+  // File and variables are checked already, and a test checks the defaults.
   const config = Value.Default(Settings, file) as Config
   checkRegions(config.regions)
   return config
@@ -125,7 +125,7 @@ function put(values: Values, [first = '', ...rest]: readonly string[], value: un
 function checkRegions({ europe, us }: Config['regions']): void {
   const names = new Set(europe.map(host => host.toLowerCase()))
   const at = us.findIndex(host => names.has(host.toLowerCase()))
-  if (at !== -1) throw new ConfigError(`regions.us[${at}]: this host is named for europe too`)
+  if (at !== -1) throw new ConfigError(`regions.us[${at}]: this host is in regions.europe too`)
 }
 
 function freeze<T>(value: T): T {

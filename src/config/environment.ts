@@ -7,20 +7,20 @@ import type { Setting } from './setting.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** A value and the name of the variable that gave it. */
+/** A value and the name of its variable. */
 export interface FromEnvironment {
   readonly name: string
   readonly value: unknown
 }
 
-/** The variable's value; null when it is not set. Empty counts as not set: shells and compose files produce that. */
+/** The value of a variable; null if it is not set or empty, as shells and compose files leave it. */
 export function variable(environment: Environment, name: string): string | null {
   const value = environment[name]
   return value === undefined || value === '' ? null : value
 }
 
 /**
- * The value of a setting by its variable, or by the file that `NAME_FILE` names; null when neither is set.
+ * The value of a setting from its variable, or from the file that `NAME_FILE` names; null if neither is set.
  * @throws ConfigError that names the variable.
  */
 export function readSetting(environment: Environment, { schema, notes }: Setting): FromEnvironment | null {
@@ -41,7 +41,7 @@ function textOf(environment: Environment, name: string, secret: boolean) {
   return { name: fileName, text: readSecret(fileName, path) }
 }
 
-/** The path is not repeated: it may be the secret itself in the wrong variable. */
+/** Errors do not contain the path: it may be the secret itself, in the wrong variable. */
 function readSecret(name: string, path: string): string {
   let text: string
   try {
@@ -53,7 +53,7 @@ function readSecret(name: string, path: string): string {
   return text
 }
 
-/** Undefined for a text that is none of the schema's kind. */
+/** The text as a value of the schema's kind; undefined if it is none. */
 function parse(schema: TSchema, text: string): unknown {
   if (KindGuard.IsInteger(schema)) return /^\d+$/.test(text) ? Number(text) : undefined
   if (KindGuard.IsBoolean(schema)) return text === '1' || (text === '0' ? false : undefined)

@@ -1,10 +1,9 @@
 /** The rows of `providers` and `models` in the configuration file. docs/configuration.md lists them. Pure. */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { ABORT_POLICIES, AUTH_SCHEMES, DATA_REGIONS, FORMAT_NAMES, QUIRKS } from '../providers/provider.ts'
-import { closed, oneOf } from './setting.ts'
-import { ModelName, Slug } from './values.ts'
+import { closed, ModelName, oneOf, Slug } from './setting.ts'
 
-/** A value that nothing changes any more, at any depth. */
+/** A value that is readonly at any depth. */
 export type Frozen<T> = T extends readonly (infer Element)[]
   ? readonly Frozen<Element>[]
   : T extends object

@@ -1,26 +1,27 @@
 /**
- * Building blocks of the settings: a TypeBox schema that also carries its default, its meaning and its environment
- * variable. Pure.
+ * Building blocks of the settings: TypeBox schemas with a default, a meaning and an environment variable, and the kinds
+ * of values that several settings share. Pure.
  */
+import { availableParallelism } from 'node:os'
 import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 
 export const closed = { additionalProperties: false } as const
 
 /** Facts about a setting that its schema cannot express. */
 export interface Notes<T> {
-  /** Absent: the file must give the setting when it gives its group. */
+  /** If absent, the file must give the setting when it gives its group. */
   readonly default?: T | (() => T)
-  /** The default in words, for the documentation; for defaults that are computed. */
+  /** The default in words, for the documentation of computed defaults. */
   readonly defaultText?: string
-  /** The environment variable that wins over the file. */
+  /** The environment variable that overrides the file. */
   readonly env?: string
-  /** A secret: `NAME_FILE` may name a file that holds the value of the variable `NAME`. */
+  /** For secrets: `NAME_FILE` may name a file with the value of the variable `NAME`. */
   readonly secret?: true
   /** The file must not give it. */
   readonly environmentOnly?: true
   /** The file must give it when it gives its group, although it has a default. */
   readonly required?: true
-  /** A check beyond the schema. Every value it sees fits the schema. */
+  /** A check beyond the schema, of values that fit the schema. */
   accepts?(value: T): boolean
   /** Completes "expected …" in error messages, in place of the schema's own words. */
   readonly expected?: string
@@ -67,7 +68,7 @@ export function settingsOf(schema: TSchema, path: readonly string[] = []): reado
   return Object.entries(inner.properties).flatMap(([name, entry]) => settingsOf(entry, [...path, name]))
 }
 
-/** The schema of the configuration file: what has a default may be absent, what only the environment sets must be. */
+/** The schema of the file: settings with a default are optional, settings of the environment are left out. */
 export function fileSchema(schema: TSchema): TSchema {
   const inner = givenSchema(schema)
   if (notesOf(schema) !== undefined || !KindGuard.IsObject(inner)) return inner
@@ -87,4 +88,26 @@ function notesOf(schema: TSchema): Notes<unknown> | undefined {
 
 function givenSchema(schema: TSchema): TSchema {
   return (schema['given'] as TSchema | undefined) ?? schema
+}
+
+export const Slug = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)?$', maxLength: 128 })
+export const Address = Type.String({ minLength: 1 })
+export const Host = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.-]*(:\\d{1,5})?$', maxLength: 253 })
+export const Milliseconds = Type.Integer({ minimum: 1, maximum: 86_400_000 })
+export const ModelName = Type.String({ minLength: 1, maxLength: 256 })
+export const Port = Type.Integer({ minimum: 0, maximum: 65_535 })
+export const Threads = Type.Integer({ minimum: 1, maximum: 256 })
+export const PerMinute = Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000_000 })], {
+  expected: 'null or an integer from 1 to 1000000000',
+})
+
+export const coresMinusOne = {
+  default: () => Math.max(1, availableParallelism() - 1),
+  defaultText: 'cores minus one, at least one',
+}
+
+export const redisUrl = {
+  accepts: (url: string | null) =>
+    url === null || (/^rediss?:\/\/[^/\s]+(\/\d+)?$/.test(url) && URL.canParse(url)),
+  expected: 'a URL of the form redis://HOST:PORT or rediss://HOST:PORT',
 }

@@ -1,24 +1,28 @@
 /**
  * All settings: one entry each, with type, default, meaning and environment variable. Types, checks and the tables of
- * docs/configuration.md (`npm run docs:config`) follow. Pure.
+ * docs/configuration.md (`npm run docs:config`) derive from them. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
-import { group, nullable, oneOf, setting, settingsOf } from './setting.ts'
 import {
   Address,
   coresMinusOne,
+  group,
   Host,
   Milliseconds,
   ModelName,
+  nullable,
+  oneOf,
   PerMinute,
   Port,
   redisUrl,
   Slug,
+  setting,
+  settingsOf,
   Threads,
-} from './values.ts'
+} from './setting.ts'
 
 export const Settings = group({
   listen: group({
@@ -297,5 +301,5 @@ export const Settings = group({
 
 export const SETTINGS = settingsOf(Settings)
 
-/** The configuration, complete: every setting has a value. */
+/** The complete configuration: every setting has a value. */
 export interface Config extends Frozen<Static<typeof Settings>> {}

@@ -1,7 +1,4 @@
-/**
- * The wire format of Anthropic's Messages API: what `anthropic-messages` means in the table of formats. The
- * parts are in the files beside this one, all named after it. Pure.
- */
+/** The wire format of Anthropic's Messages API. Its parts are the files in `anthropic-messages/`. Pure. */
 import { MessageDecoder } from './anthropic-messages/decode.ts'
 import { encodeMessages } from './anthropic-messages/encode.ts'
 import { messagesFailure } from './anthropic-messages/failure.ts'

@@ -1,14 +1,14 @@
 /**
- * The contract of a wire format: how one kind of provider API is spoken. Pure: no I/O, no clock, no config.
- * Everything a model says reaches the rest of the gateway as Deltas; `gateway/answer/assemble.ts` alone turns them
- * into items, ids, indexes and events.
+ * The contract of a wire format: how the gateway speaks one kind of provider API. Pure: no I/O, no clock, no config.
+ * A format turns all output of a model into Deltas; `gateway/answer/assemble.ts` alone turns these into items, ids,
+ * indexes and events.
  */
 import type { GatewayError } from '../errors.ts'
 import type { DialectName } from '../protocol/dialect-name.ts'
 import type { Annotation, Logprob } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
-import type { ReasoningFormat } from './reasoning-format.ts'
+import type { ReasoningFormat } from './reasoning.ts'
 
 /** A request as an encoder sees it: validated, routed, and stripped by `outgoingRequest`. */
 export interface ModelRequest {
@@ -18,15 +18,15 @@ export interface ModelRequest {
   readonly endUser: string | null
 }
 
-/** What to send. The path is relative to the provider's base URL and begins with a slash. */
+/** The HTTP request to send. The path is relative to the provider's base URL and begins with a slash. */
 export interface WireRequest {
   readonly path: string
-  /** Headers the format itself needs (a version, a beta flag); authentication is not among them. Absent: none. */
+  /** Headers that the format itself needs (a version, a beta flag), without authentication. Absent: none. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body: Readonly<Record<string, unknown>>
 }
 
-/** How the reply's bytes are cut into frames. */
+/** How the bytes of a reply divide into frames. */
 export type Framing = 'sse' | 'json'
 
 export type FinishReason =
@@ -36,29 +36,29 @@ export type FinishReason =
   | 'length'
   /** The provider's filter, or the model's refusal stop, ended the reply after some output. */
   | 'content_filter'
-  /** A reason we do not know; the reply ended cleanly. */
+  /** An unknown reason; the reply ended cleanly. */
   | 'other'
 
-/** Tokens brought to one meaning, whatever a provider counts where. All counts are integers >= 0. */
+/** Token counts with one meaning for all providers. All are integers >= 0. */
 export interface Usage {
-  /** Everything the model read: cache reads and writes and tool-use prompts included. */
+  /** All tokens that the model read, including cache reads, cache writes and tool-use prompts. */
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly cacheWriteTokens: number
-  /** Everything it wrote, reasoning included. */
+  /** All tokens that the model wrote, including reasoning. */
   readonly outputTokens: number
   readonly reasoningTokens: number
   /** Searches that the provider ran and may bill. */
   readonly webSearchRequests: number
 }
 
-/** An item that a provider executed, as it begins. Without an id of its own it gets one from the assembler. */
+/** A new item of a tool that the provider runs. The assembler makes an id if the item has none. */
 export interface HostedStart {
   readonly type: string
   readonly [field: string]: unknown
 }
 
-/** The beginning of an output item. `id` is the provider's own, kept when it must survive a later turn. */
+/** The start of an output item. `id` is the provider's own where a later turn needs it again, else null. */
 export type ItemStart =
   | { readonly type: 'message'; readonly id: string | null; readonly phase: string | null }
   | { readonly type: 'reasoning'; readonly id: string | null; readonly format: ReasoningFormat | null }
@@ -68,7 +68,7 @@ export type ItemStart =
       /** Null when the provider gives none; the assembler makes one. */
       readonly callId: string | null
       readonly name: string
-      /** Fields kept as they came: `namespace`, `async`, `signature` and the like. */
+      /** Fields that pass unchanged: `namespace`, `async`, `signature` and the like. */
       readonly extra: Readonly<Record<string, unknown>> | null
     }
   | {
@@ -78,15 +78,15 @@ export type ItemStart =
       readonly name: string
       readonly extra: Readonly<Record<string, unknown>> | null
     }
-  /** Any other kind (what a provider executed on its side), as a whole item in its in-progress form. */
+  /** Any other kind (a tool that the provider ran), as a whole item in its in-progress form. */
   | { readonly type: 'hosted'; readonly item: HostedStart }
 
 /**
- * What a model said. `item` is a number the decoder chooses, unique in this reply, in order of appearance;
- * `part` counts content parts (or summary parts) of that item from 0. Several items may be open at once.
+ * A piece of a model's output. `item` is a number that the decoder chooses, unique in this reply, in order of
+ * appearance; `part` counts content parts (or summary parts) of that item from 0. Several items may be open at once.
  */
 export type Delta =
-  /** First sign of life; emitted once, as soon as known. */
+  /** The reply has begun. Emitted once, as soon as known. */
   | { readonly kind: 'start'; readonly upstreamId: string | null; readonly model: string | null }
   | { readonly kind: 'open'; readonly item: number; readonly start: ItemStart }
   | {
@@ -103,7 +103,7 @@ export type Delta =
       readonly part: number
       readonly annotation: Annotation
     }
-  /** `text`: raw thinking; `summary`: what the provider calls a summary. */
+  /** `text`: raw thinking; `summary`: the provider's summary of it. */
   | {
       readonly kind: 'reasoning'
       readonly item: number
@@ -125,17 +125,17 @@ export type Delta =
       readonly fields: Readonly<Record<string, unknown>>
     }
   /**
-   * The item is complete. `fields` are merged into the finished item: `signature`, `encrypted_content`, `phase`,
-   * `status`, or for a hosted item everything in its final form. Items still open at the finish are closed then.
+   * The item is complete. The assembler merges `fields` into the finished item: `signature`, `encrypted_content`,
+   * `phase`, `status`, or for a hosted item everything in its final form. The finish closes items that are still open.
    */
   | {
       readonly kind: 'close'
       readonly item: number
       readonly fields: Readonly<Record<string, unknown>> | null
     }
-  /** Replaces what an earlier usage delta said; never summed. */
+  /** Replaces an earlier usage delta; the two are never summed. */
   | { readonly kind: 'usage'; readonly usage: Usage }
-  /** Emitted at most once, when the end is certain; `native` is the provider's own word. */
+  /** Emitted at most once, when the end is certain. `native` is the provider's own word for the reason. */
   | {
       readonly kind: 'finish'
       readonly reason: FinishReason
@@ -143,37 +143,38 @@ export type Delta =
       readonly serviceTier: string | null
     }
 
-/** The state of one reply; created per attempt, never shared. */
+/** Decodes one reply. Each attempt has its own. */
 export interface Decoder {
   /**
    * Takes one frame: an SSE event (`event` is '' when the stream names none) or the whole JSON body (`event` '').
-   * @throws GatewayError when the frame says that the request failed, or cannot be understood.
+   * @throws GatewayError when the frame reports a failure or has an unknown shape.
    */
   frame(event: string, data: string): void
   /**
-   * The upstream has ended. Emits what was held back (usage, finish).
-   * @throws GatewayError `provider_unavailable` when no finish was seen: a cut reply is never a success.
+   * Call when the upstream has ended. Emits deltas that waited for it (usage, finish).
+   * @throws GatewayError `provider_unavailable` when the reply had no finish: a cut reply is never a success.
    */
   end(): void
 }
 
+/** One wire format. */
 export interface Format {
   readonly name: FormatName
   /**
-   * The client dialect whose stream frames are this format's own: such frames can be relayed as they come, and
-   * unknown fields of such callers go on. Null when no dialect speaks like it.
+   * The client dialect with the same stream frames. The gateway can relay frames to its clients unchanged and sends
+   * their unknown fields to the provider. Null when no dialect matches.
    */
   readonly dialect: DialectName | null
-  /** True when a file may be given by its address; otherwise it has to travel inside the request. */
+  /** True if the provider loads files by URL; otherwise they travel inside the request. */
   readonly filesByLink: boolean
-  /** @throws GatewayError `unprocessable` when the request holds something this format cannot express. */
+  /** @throws GatewayError `unprocessable` when this format cannot express the request. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing
-  /** `endpoint`: where the reply comes from; without it, reasoning is not marked as one vendor's own. */
+  /** `endpoint`: the source of the reply; without it, the decoder marks no reasoning as one vendor's own. */
   decoder(emit: (delta: Delta) => void, endpoint?: Endpoint): Decoder
   /**
-   * What a reply with a status other than 2xx means. The message is the provider's, cut to 500 characters;
-   * the caller scrubs secrets from it. `body` may be anything: JSON, HTML, empty.
+   * The error for a reply with a status other than 2xx. The message is the provider's, cut to 500 characters; the
+   * caller must scrub secrets from it. `body` may be anything: JSON, HTML, empty.
    */
   failure(status: number, body: string): GatewayError
 }

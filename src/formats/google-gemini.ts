@@ -1,6 +1,6 @@
 /**
- * The wire format of the Gemini API and of Gemini on Vertex: `generateContent` and `streamGenerateContent`. Pure.
- * Encoding is in `google-gemini/encode.ts`, decoding in `decode.ts`, errors in `failure.ts`.
+ * The wire format of the Gemini API and of Gemini on Vertex: `generateContent` and `streamGenerateContent`. Its parts
+ * are the files in `google-gemini/`. Pure.
  */
 import type { Format } from './format.ts'
 import { GeminiDecoder } from './google-gemini/decode.ts'

@@ -1,11 +1,11 @@
 /**
- * Careful reading of JSON that others wrote: providers leave fields out, send null, '' or another type, and a
- * field of a wrong type reads like a missing one. `x` gives the value when it is what its name says, else null;
- * `xOrEmpty` gives an empty one instead. Pure. Hot path.
+ * Safe reading of foreign JSON. Providers omit fields, send null, '' or another type; a field of a wrong type reads as
+ * a missing one. `x` returns the value if it has the type in its name, else null; `xOrEmpty` returns an empty value
+ * instead of null. Pure. Hot path.
  */
 import { GatewayError } from '../errors.ts'
 
-/** A JSON object of which nothing is known. */
+/** A JSON object with unknown fields. */
 export type Json = Readonly<Record<string, unknown>>
 
 export function isRecord(value: unknown): value is Json {
@@ -20,7 +20,7 @@ export function recordOrEmpty(value: unknown): Json {
   return isRecord(value) ? value : {}
 }
 
-/** The objects of a list; anything else in it, and anything that is no list, is nothing. */
+/** The objects in a list. Skips other elements; returns none for a value that is no list. */
 export function records(value: unknown): readonly Json[] {
   return Array.isArray(value) ? value.filter(isRecord) : []
 }
@@ -33,7 +33,7 @@ export function listOrEmpty(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? (value as readonly unknown[]) : []
 }
 
-/** A string that says something: '' is how several providers spell "nothing". */
+/** A string that is not empty: several providers send '' for a missing value. */
 export function filled(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null
 }
@@ -42,17 +42,17 @@ export function textOrEmpty(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** The strings of a list that say something. */
+/** The strings of a list that are not empty. */
 export function strings(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.filter(element => filled(element) !== null) : []
 }
 
-/** A whole number from 0, as an index is; a fraction is none. */
+/** A whole number >= 0, such as an index; null for a fraction. */
 export function wholeNumber(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
 }
 
-/** How many there are of something, from 0; a fraction is cut off. */
+/** A number >= 0 without its fraction. */
 export function count(value: unknown): number | null {
   return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER
     ? Math.floor(value)
@@ -63,7 +63,7 @@ export function countOrZero(value: unknown): number {
   return count(value) ?? 0
 }
 
-/** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null when nothing is left. */
+/** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null if the copy is empty. */
 export function remainder(value: Json, without: ReadonlySet<string>, nulls = false): Json | null {
   const kept = Object.entries(value).filter(
     ([key, one]) => (nulls || one !== null) && one !== undefined && key !== '__proto__' && !without.has(key),
@@ -71,8 +71,8 @@ export function remainder(value: Json, without: ReadonlySet<string>, nulls = fal
   return kept.length === 0 ? null : Object.fromEntries(kept)
 }
 
-/** The value that a text is the JSON of; undefined when it is none. */
-export function parsedJson(text: string): unknown {
+/** Parses JSON; undefined for invalid JSON. */
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -81,10 +81,10 @@ export function parsedJson(text: string): unknown {
 }
 
 /**
- * The value of a frame of a reply.
- * @throws GatewayError `provider_unavailable` when it is no JSON
+ * Parses one frame of a reply.
+ * @throws GatewayError `provider_unavailable` for invalid JSON
  */
-export function parsedFrame(data: string): unknown {
+export function parseFrame(data: string): unknown {
   try {
     return JSON.parse(data)
   } catch (cause) {
@@ -93,8 +93,8 @@ export function parsedFrame(data: string): unknown {
 }
 
 /**
- * JSON text of a value that came out of JSON: parsing survives any depth, printing does not.
- * @throws GatewayError `provider_unavailable` when it is nested too deeply to be written again
+ * Writes a value that came from JSON. `JSON.parse` accepts any depth, `JSON.stringify` does not.
+ * @throws GatewayError `provider_unavailable` for a value that is nested too deeply
  */
 export function jsonText(value: unknown): string {
   try {

@@ -1,7 +1,7 @@
 /**
- * The Chat Completions wire format, spoken by OpenAI's chat endpoint and, with deviations, by most other
- * providers. What deviates in requests is a quirk of the provider's row; what deviates in replies the decoder
- * takes from anybody. Pure.
+ * The Chat Completions wire format. OpenAI's chat endpoint speaks it, and most other providers do with deviations: a
+ * quirk in the provider's row adapts requests, and the decoder accepts every known deviation in replies. Its parts are
+ * the files in `openai-chat/`. Pure.
  */
 import type { Format } from './format.ts'
 import { ChatDecoder } from './openai-chat/decode.ts'

@@ -1,12 +1,13 @@
 /**
- * The wire format of OpenAI's Responses API, spoken by a dozen providers: the nearest to our own vocabulary. Pure.
+ * The wire format of OpenAI's Responses API, which a dozen providers speak. The gateway's own vocabulary is nearly the
+ * same. Its parts are the files in `openai-responses/`. Pure.
  */
 import type { Endpoint } from '../providers/provider.ts'
 import type { Delta, Format } from './format.ts'
 import { ResponsesDecoder } from './openai-responses/decode.ts'
 import { encodeResponses } from './openai-responses/encode.ts'
 import { responsesFailure } from './openai-responses/failure.ts'
-import { ownReasoning } from './openai-responses/own-reasoning.ts'
+import { ownReasoning } from './reasoning.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',
@@ -14,7 +15,7 @@ export const openaiResponses = {
   filesByLink: true,
   encode: encodeResponses,
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
-  /** With the endpoint at hand, reasoning that does not say whose it is is named after its provider. */
+  /** Given an endpoint, the decoder names unmarked reasoning after the endpoint's provider. */
   decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint) =>
     new ResponsesDecoder(emit, endpoint === undefined ? null : ownReasoning(endpoint.provider.slug)),
   failure: responsesFailure,

@@ -1,27 +1,36 @@
 /**
- * The request as an encoder may see it: without what means something to this gateway alone, and without unknown
- * fields that only a provider of the caller's own dialect could understand. Pure. Hot path.
+ * The parts of a request that may go out to a provider: its fields, and items of earlier turns. Pure. Hot path.
+ * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
+ * dialect.
  */
+
+import type { GatewayError } from '../errors.ts'
 import type { DialectName } from '../protocol/dialect-name.ts'
+import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
+import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
+import { filled } from './json.ts'
+
+// Fields
 
 /**
- * - `encoded`: an encoder may read it; `model`, `stream` and the like it writes anew;
- * - `gateway`: it never leaves;
- * - `chat`: a sampling field of the chat dialect. No Responses provider documents it, so one gets it only from
- *   callers of that dialect, who sent it as it is.
+ * - `encoded`: encoders may read it;
+ * - `gateway`: it never goes out;
+ * - `chat`: a sampling field of the chat dialect. No Responses provider documents it, so such a provider gets it only
+ *   from a caller who speaks the Responses dialect and sent it anyway.
  */
 type Fate = 'encoded' | 'gateway' | 'chat'
 
-/** Typed over the request, so that no new field can be forgotten. */
+/** The compiler asks for a row for each field of a request. */
 const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   model: 'encoded',
   models: 'gateway',
   input: 'encoded',
   instructions: 'encoded',
   max_output_tokens: 'encoded',
-  // It goes along where the provider runs tools itself; see `goesOut`.
+  // It goes out where the provider runs tools itself; see `goesOut`.
   max_tool_calls: 'encoded',
   temperature: 'encoded',
   top_p: 'encoded',
@@ -40,7 +49,7 @@ const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   stream: 'encoded',
   service_tier: 'encoded',
   session_id: 'gateway',
-  // The end user goes out hashed, beside the request, or not at all.
+  // Encoders get a hash of the end user apart from the request.
   user: 'gateway',
   safety_identifier: 'gateway',
   prompt_cache_key: 'encoded',
@@ -68,7 +77,7 @@ const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   prediction: 'chat',
 }
 
-/** Fields that clients of such gateways send although the request does not declare them. */
+/** Fields that clients of gateways send although no request schema declares them. */
 const UNDECLARED = ['transforms', 'usage', 'conversation'] as const
 
 const FATE_OF: ReadonlyMap<string, Fate> = new Map<string, Fate>([
@@ -86,7 +95,7 @@ export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)
 }
 
-/** The request itself when nothing has to be removed, else a copy without it. */
+/** The request for an encoder: a copy without fields that must not go out, or the request itself if it has none. */
 export function outgoingRequest(
   request: ResponsesRequest,
   format: Pick<Format, 'dialect'>,
@@ -94,7 +103,7 @@ export function outgoingRequest(
 ): ResponsesRequest {
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
-    // A null says nothing, and no encoder writes one.
+    // Encoders skip nulls.
     if (fields[name] == null || goesOut(name, request, format.dialect, callerDialect)) continue
     const kept = Object.entries(request).filter(([each]) =>
       goesOut(each, request, format.dialect, callerDialect),
@@ -121,4 +130,75 @@ function goesOut(
     case undefined:
       return spoken === callerDialect
   }
+}
+
+// Items of earlier turns: an output item that a client sends back, where the format has no form of its own for it. One
+// rule holds for all formats, so that a conversation can go on at another provider:
+// - an encoder omits an item that a provider or the gateway ran by itself (`isSpent`);
+// - the time that the gateway reported becomes a function call and its output, because later turns may ask for it;
+// - an encoder refuses any other item with its path. The client or its tools said or did something there, or it is
+//   sealed history, and omitting it would change the conversation.
+// Reasoning is neither: each encoder sends back reasoning that its provider can verify and omits the rest.
+
+const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
+
+/** Both prefixes of tools and items that run on the gateway. */
+const OURS = /^(gateway|openrouter):/
+
+/** Prefixes of ids that the gateway or Anthropic gives to hosted items. */
+const IDS_OF_OTHERS = /^(st|srvtoolu|mcptoolu)_/
+
+/** True for a type of tool or item that runs on the gateway; no provider knows it. */
+export function isOurs(type: string): boolean {
+  return OURS.test(type)
+}
+
+/**
+ * True if an encoder may omit an item of this type where its format has no form for it: a provider or the gateway ran
+ * the tool, and the model's own words after it hold the result.
+ */
+export function isSpent(type: string): boolean {
+  return SPENT.has(type) || isOurs(type)
+}
+
+/**
+ * True for a spent item that has the form of the Responses format but comes from another provider. A Responses provider
+ * would look up its id, or miss fields that only its own items have. Gemini signs its items.
+ */
+export function isSpentElsewhere(type: string, id: unknown, signature: unknown): boolean {
+  return (
+    SPENT.has(type) && (typeof signature === 'string' || (typeof id === 'string' && IDS_OF_OTHERS.test(id)))
+  )
+}
+
+type Call = Extract<InputItem, { type: 'function_call' }>
+type Output = Extract<InputItem, { type: 'function_call_output' }>
+
+/** The fields of a replayed item that this file reads. */
+interface Replayed {
+  readonly type?: unknown
+  readonly id?: unknown
+  readonly datetime?: unknown
+  readonly timezone?: unknown
+}
+
+/** A replayed `datetime` item as a function call and its output, which every format can express; null for others. */
+export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
+  if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
+  const { datetime, timezone } = item
+  const call_id = callIdOf(item, index)
+  return [
+    { type: 'function_call', call_id, name: 'datetime', arguments: JSON.stringify({ timezone }) },
+    { type: 'function_call_output', call_id, output: JSON.stringify({ datetime, timezone }) },
+  ]
+}
+
+/** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */
+export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unknown }, index: number): string {
+  return filled(item.call_id) ?? filled(item.id) ?? `call_${index}`
+}
+
+/** The error for an item that an encoder must not omit. */
+export function refuseItem(type: string, path: string): GatewayError {
+  return inexpressible(`${path}.type`, `an item ${type} cannot be sent to this provider`)
 }

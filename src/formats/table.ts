@@ -1,4 +1,4 @@
-/** The wire formats by name. A new name in `FormatName` makes the compiler ask for its line here. */
+/** The wire formats by name. The compiler asks for a line here for each `FormatName`. */
 import type { FormatName } from '../providers/provider.ts'
 import { anthropicMessages } from './anthropic-messages.ts'
 import type { Format } from './format.ts'

@@ -12,7 +12,7 @@ import type { Endpoint, FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
+import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
 import type { CallFigures } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
@@ -44,7 +44,7 @@ export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
 }
 
 export interface AttemptDeps {
-  readonly client: UpstreamClient
+  readonly client: Transport
   readonly requests: ProviderRequests
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock

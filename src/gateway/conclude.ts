@@ -1,7 +1,7 @@
 /** The end of an exchange: its error, its charge, and the last event or the metadata that the caller gets. */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { shownTimes } from '../metrics/stages.ts'
+import { roundedTimes } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import { isStoppedHere, toResponseUsage } from './accounting/account.ts'
 import type { Ending, Outcome } from './answer/answer.ts'
@@ -164,6 +164,6 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
       })),
     },
     ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
-    timings_ms: shownTimes(exchange.watch),
+    timings_ms: roundedTimes(exchange.watch),
   }
 }

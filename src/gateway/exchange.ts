@@ -3,11 +3,12 @@ import type { GatewayError } from '../errors.ts'
 import type { FinishReason } from '../formats/format.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { DialectName } from '../protocol/dialect-name.ts'
+import type { DataRegion } from '../protocol/guardrails.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
-import type { DataRegion, Endpoint, OutgoingKey } from '../providers/provider.ts'
+import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { Bill } from './bill.ts'
 
 /** The request of a client as its door hands it in, before anything was decided. */

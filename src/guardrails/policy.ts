@@ -2,7 +2,7 @@
  * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule comes from. Pure.
  * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
-import type { BuiltinSlug, DataRegion, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
+import type { AllowedRegion, BuiltinSlug, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
 import {
   type BuiltinRule,
   type CustomRule,
@@ -37,7 +37,7 @@ export interface GuardrailRules {
   readonly enableFreeModelTraining: boolean | null
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
-  readonly allowedDataRegions: readonly DataRegion[] | null
+  readonly allowedDataRegions: readonly AllowedRegion[] | null
   readonly contentFilterBuiltins: readonly Filter[]
   readonly contentFilters: readonly CustomRule[]
   readonly output: {
@@ -61,7 +61,7 @@ export interface PolicyRestrictions {
   readonly allowedProviders: readonly string[] | null
   readonly ignoredProviders: readonly string[]
   readonly zdr: Readonly<Record<ZdrGroup, boolean>>
-  readonly regions: readonly DataRegion[] | null
+  readonly regions: readonly AllowedRegion[] | null
   /** False if any guardrail forbids it; null: no guardrail has a rule. */
   readonly freeModelTraining: boolean | null
   readonly freeModelPublication: boolean | null

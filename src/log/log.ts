@@ -1,13 +1,13 @@
 /**
- * The log: lines of JSON by pino, with an allow-list of fields. There is deliberately no way to log an object as it
- * is: redaction of named paths is not a defence, not accepting the field is. The only door of this folder. Leaf.
+ * The log: JSON lines by pino, with an allow-list of fields. It deliberately logs no whole objects: redacting named
+ * paths is no defence, refusing the field is. The only door of this folder. Leaf.
  */
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
 import type { FailureCode } from '../errors.ts'
 import { LogOutput } from './output.ts'
 
-/** One line per exchange, written at its end. No bodies, prompts, header values or keys. */
+/** The line of one exchange, written at its end. No bodies, prompts, header values or keys. */
 export interface ExchangeLine {
   readonly id: string
   readonly method: string
@@ -16,7 +16,7 @@ export interface ExchangeLine {
   readonly status: number
   readonly outcome: string
   readonly durationMs: number
-  // Fields that are undefined are left out of the line.
+  // The line omits undefined fields.
   readonly firstTokenMs?: number | null | undefined
   readonly model?: string | null | undefined
   readonly provider?: string | null | undefined
@@ -27,14 +27,15 @@ export interface ExchangeLine {
   readonly error?: FailureCode | null | undefined
 }
 
+/** The log as other code sees it. */
 export interface Log {
   exchange(line: ExchangeLine): void
   listening(url: string, adminUrl: string): void
-  /** A change of state that operators want to see; `message` is a constant. */
+  /** Logs a change of state for operators; `message` is a constant. */
   notice(message: string, fields?: Readonly<Record<string, string | number | boolean>>): void
   /**
-   * An unexpected failure. Only class and code of the error are written, and the stack's function names at debug
-   * level: messages may carry text of callers or providers.
+   * Logs an unexpected failure, by class and code only and with function names of the stack at debug level: messages
+   * may contain text of callers or providers.
    */
   fault(message: string, error: unknown): void
 }
@@ -44,17 +45,17 @@ export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** A log that must be closed before its thread ends. */
 export interface ClosableLog extends Log {
-  /** Writes the lines in memory, as far as that can be done within half a second. */
+  /** Writes the lines in memory, for at most half a second. */
   close(): Promise<void>
 }
 
 /**
- * The log of a thread that must not block on a disk or a pipe. Lines of exchanges are written in batches, by another
- * thread; notices and faults are written at once. `file` is an open file descriptor.
+ * Creates a log that never blocks its thread on a disk or a pipe. Lines of exchanges are written in batches, notices
+ * and faults at once. `file` is an open file descriptor.
  */
 export function createBufferedLog(level: LogLevel, file = 1): ClosableLog {
   const output = new LogOutput(file, lines => {
-    log.notice('log lines were lost, they could not be written in time', { lines })
+    log.notice('log lines were lost because they could not be written in time', { lines })
     output.flush()
   })
   const log = createLog(level, output)
@@ -73,7 +74,7 @@ export function createBufferedLog(level: LogLevel, file = 1): ClosableLog {
   }
 }
 
-/** A log for people: writes `12:00:01 info listening url=…` instead of JSON. */
+/** Creates a log for people, with lines such as `12:00:01 info listening url=…` in place of JSON. */
 export function createTerminalLog(level: LogLevel, out: { write(text: string): unknown }): Log {
   const terminal = {
     // pino sets these before each write.
@@ -93,6 +94,7 @@ export function createTerminalLog(level: LogLevel, out: { write(text: string): u
   return createLog(level, terminal)
 }
 
+/** Creates a log that writes to `destination`. */
 export function createLog(level: LogLevel, destination: DestinationStream): Log {
   const options = {
     level,
@@ -102,7 +104,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Log 
   }
   const logger = pino(options, destination)
   const wanted = logger.isLevelEnabled('info')
-  // Whoever starts the gateway needs this one line at any level but silence.
+  // The `listening` line appears at every level but `silent`.
   const always = wanted || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
   return {
     exchange(line) {
@@ -114,7 +116,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Log 
   }
 }
 
-/** Copies the fields of the line, so that no other field of the object can be written. Hot path. */
+/** Copies the fields of the line, so that no other field of the object is written. Hot path. */
 function exchangeFields(line: ExchangeLine): ExchangeLine {
   return {
     id: line.id,
@@ -143,10 +145,10 @@ function faultFields(error: unknown, level: LogLevel): Record<string, string> {
   return fields
 }
 
-/** The frames of the stack alone: the text before them repeats the message, which may have several lines. */
+/** Only the frames of the stack: the text before them repeats the message, which may have several lines. */
 function stackFrames({ stack = '', message }: Error): string {
   const at = stack.indexOf(message)
-  // The message was changed since, so its end cannot be found.
+  // The message was changed later, so its end cannot be found.
   if (at === -1) return ''
   return stack
     .slice(at + message.length)

@@ -1,24 +1,25 @@
 /**
- * An open file for the lines of a log, written by a thread of the runtime's pool. Lines that cannot be written stay
- * in memory, up to a bound, and are tried again: a full disk does not stop the gateway. Leaf.
+ * The output of a log: writes lines to an open file, by a thread of libuv's pool. Lines that cannot be written stay in
+ * memory, up to a limit, and are tried again: a full disk does not stop the gateway. Leaf.
  */
 import { fstatSync, write } from 'node:fs'
 
-/** Writes to a pipe are whole up to this size (PIPE_BUF), so that lines of several threads never mix. */
+/** Writes to a pipe are atomic up to this size (PIPE_BUF), so that lines of several threads never mix. */
 const PIPE_WRITE_MAX_BYTES = 4096
-/** Appending to a file is whole at any size; this much is written at once. */
+/** Size of one write to a file, which is atomic at any size. */
 const FILE_WRITE_MAX_BYTES = 8 * 1024
-/** How long a line may wait for others. No reader needs it sooner. */
+/** Longest wait of a line for others. */
 const FLUSH_MS = 100
-/** Bound on unwritten lines, some 25,000; more are dropped and counted. */
+/** Limit for unwritten lines, some 25,000; further ones are dropped and counted. */
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
-/** Wait before the next try when the reader was too slow. */
+/** Delay before the next try after a slow reader. */
 const SLOW_READER_MS = 100
-/** Wait before the next try after any other error, such as a full disk. */
+/** Delay before the next try after any other error, such as a full disk. */
 const FAILED_MS = 1_000
-/** How long closing waits for a reader that does not read. */
+/** Longest wait of `close` for a reader that does not read. */
 const CLOSE_MS = 500
 
+/** Writes lines to one file, in batches. */
 export class LogOutput {
   readonly #file: number
   readonly #writeMaxBytes: number
@@ -28,11 +29,11 @@ export class LogOutput {
   #lines = ''
   #linesBytes = 0
   #lineCount = 0
-  /** Batches that are written one after the other. */
+  /** Batches, written one after the other. */
   readonly #waiting: Buffer[] = []
   #waitingBytes = 0
   #lost = 0
-  /** A batch is being written, or will be tried again. */
+  /** True while a batch is being written or waits for another try. */
   #busy = false
   #retry: NodeJS.Timeout | undefined
   #closing: PromiseWithResolvers<void> | null = null
@@ -68,7 +69,7 @@ export class LogOutput {
     if (!this.#busy) this.#next()
   }
 
-  /** Resolves when all is written, after half a second, or at once if writing fails; never rejects. */
+  /** Resolves when all lines are written, after half a second, or at once if writing fails. Never rejects. */
   close(): Promise<void> {
     if (this.#closing !== null) return this.#closing.promise
     clearInterval(this.#flushing)
@@ -112,7 +113,7 @@ export class LogOutput {
   #failed(error: NodeJS.ErrnoException): void {
     const slowReader = error.code === 'EAGAIN'
     if (!slowReader) this.#closing?.resolve()
-    // This timer does not keep the process alive: `close` waits for it.
+    // The timer does not keep the process alive; `close` waits for it.
     this.#retry = setTimeout(() => this.#next(), slowReader ? SLOW_READER_MS : FAILED_MS).unref()
   }
 }

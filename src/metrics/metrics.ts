@@ -1,28 +1,28 @@
 /**
- * The metrics of one thread, built from the rows of table.ts on a registry of prom-client. Label values without a
- * bound, models and providers, have series of their own up to a limit; the rest is counted as `other`. The door of
- * this folder. Leaf.
+ * The metrics of one thread, built from the rows of table.ts on a registry of prom-client. Models and providers have
+ * their own series up to a limit; the others count as `other`. Exchanges look their series up once and not for each
+ * value. The door of this folder. Leaf.
  */
 import { Gauge, Registry } from 'prom-client'
-import { bounded, modelSeries, providerSeries, stageSeries } from './exchange-series.ts'
-import { Counter, Histogram } from './series.ts'
+import { type Count, Counter, type Distribution, Histogram } from './series.ts'
+import { STAGES, type Stopwatch } from './stages.ts'
 import { type Declaration, METRICS } from './table.ts'
 
 export { CREDENTIAL_EVICTIONS, type GuardrailAction } from './table.ts'
 
-/** At most this many models have series of their own: two each, so that thousands of rows do not fill a scrape. */
+/** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
 const MODELS_MAX = 200
-/** At most this many providers: some fifty series each. */
+/** Providers with their own series, about fifty each. */
 const PROVIDERS_MAX = 100
 
 export type Metrics = ReturnType<typeof createMetrics>
 
 export interface MetricLabels {
-  /** Names the thread in series that are not summed; the same again after a restart. */
+  /** Name of the thread in series that are not summed; stays the same after a restart. */
   readonly thread: string
-  /** Model ids of the catalogue; the first 200 have series of their own. */
+  /** Model ids of the catalogue; the first 200 have their own series. */
   readonly models: Iterable<string>
-  /** Provider slugs with an endpoint in the catalogue; the first 100 have series of their own. */
+  /** Provider slugs with an endpoint in the catalogue; the first 100 have their own series. */
   readonly providers: Iterable<string>
 }
 
@@ -38,7 +38,7 @@ type MetricsOf<Table extends Readonly<Record<string, Declaration>>> = {
   readonly [Name in keyof Table]: MetricOf<Table[Name]>
 }
 
-/** Builds the metrics of one thread on a registry of their own. */
+/** Creates the metrics of one thread on a new registry. */
 export function createMetrics(labels: MetricLabels = NO_LABELS) {
   const registry = new Registry()
   const metrics = declare(METRICS, registry, labels.thread)
@@ -46,9 +46,9 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
     ...metrics,
     registry,
     /** The series of a model, by its id. */
-    ofModel: bounded(labels.models, MODELS_MAX, model => modelSeries(model, metrics)),
+    ofModel: lookupUpTo(labels.models, MODELS_MAX, model => modelSeries(model, metrics)),
     /** The series of a provider, by its slug. */
-    ofProvider: bounded(labels.providers, PROVIDERS_MAX, provider => providerSeries(provider, metrics)),
+    ofProvider: lookupUpTo(labels.providers, PROVIDERS_MAX, provider => providerSeries(provider, metrics)),
     stages: stageSeries(metrics.overhead),
   }
 }
@@ -86,7 +86,7 @@ function create(row: Declaration, registry: Registry, thread: string): object {
   }
 }
 
-/** Every combination of the values of each label; none for no labels. */
+/** Every combination of the values of all labels; empty without labels. */
 function combinations(values: Readonly<Record<string, readonly string[]>>): Record<string, string>[] {
   const names = Object.entries(values)
   if (names.length === 0) return []
@@ -95,3 +95,95 @@ function combinations(values: Readonly<Record<string, readonly string[]>>): Reco
     [{}],
   )
 }
+
+/** The series of one model. */
+export interface ModelSeries {
+  readonly inputTokens: Count
+  readonly outputTokens: Count
+  /** USD. */
+  readonly cost: Count
+}
+
+/** The series of one provider. */
+export interface ProviderSeries {
+  /** Attempts that it answered. */
+  readonly answered: Count
+  /** Attempts that failed with this code. */
+  failed(code: string): Count
+  /** Seconds to its response head. */
+  readonly latency: Distribution
+}
+
+/** The series of the stages, with a buffer for the times of one exchange. */
+export interface StageSeries {
+  /** In the order of `STAGES`. */
+  readonly durations: readonly Distribution[]
+  readonly spentMs: Float64Array
+}
+
+export function modelSeries(
+  model: string,
+  { tokens, cost }: { readonly tokens: Counter<'direction' | 'model'>; readonly cost: Counter<'model'> },
+): ModelSeries {
+  return {
+    inputTokens: tokens.of('input', model),
+    outputTokens: tokens.of('output', model),
+    cost: cost.of(model),
+  }
+}
+
+export function providerSeries(
+  provider: string,
+  {
+    upstreamRequests,
+    upstreamLatency,
+  }: {
+    readonly upstreamRequests: Counter<'provider' | 'outcome'>
+    readonly upstreamLatency: Histogram<'provider'>
+  },
+): ProviderSeries {
+  return {
+    answered: upstreamRequests.of(provider, 'ok'),
+    failed: code => upstreamRequests.of(provider, code),
+    latency: upstreamLatency.of(provider),
+  }
+}
+
+export function stageSeries(overhead: Histogram<'stage'>): StageSeries {
+  return {
+    durations: STAGES.map(stage => overhead.of(stage)),
+    spentMs: new Float64Array(STAGES.length),
+  }
+}
+
+/** Observes the stages of an ended exchange. Does nothing for a request that never became an exchange. */
+export function observeStages(
+  { stages: { durations, spentMs } }: { readonly stages: StageSeries },
+  watch: Stopwatch,
+  endedMs: number,
+): void {
+  if (!watch.isExchange) return
+  watch.read(endedMs, spentMs)
+  for (let stage = 0; stage < durations.length; stage++) {
+    const ms = spentMs[stage] ?? Number.NaN
+    if (!Number.isNaN(ms)) durations[stage]?.observe(ms / 1000)
+  }
+}
+
+/** Creates a lookup with an entry for each of the first `limit` values; all others share the entry for `other`. */
+export function lookupUpTo<One>(
+  values: Iterable<string>,
+  limit: number,
+  make: (label: string) => One,
+): (value: string) => One {
+  const known = new Map<string, One>()
+  for (const value of values) {
+    if (known.size === limit) break
+    known.set(value, make(value))
+  }
+  const others = make(OTHER)
+  return value => known.get(value) ?? others
+}
+
+/** The label value beyond the limits. */
+const OTHER = 'other'

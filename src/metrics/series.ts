@@ -1,54 +1,54 @@
 /**
- * Counters and histograms that cost nearly nothing to add to. prom-client looks the series up anew for each value,
- * by a text built from its labels, and checks the labels each time; here a caller on the hot path gets its series
- * once, and adding is a sum. A registry of prom-client takes them like its own. Leaf. Hot path.
+ * Counters and histograms that are very cheap to add to. prom-client builds a key from the labels for each value and
+ * checks them; here a caller on the hot path looks its series up once, and adding is a sum. A registry of prom-client
+ * accepts them like its own. Leaf. Hot path.
  */
 import type { Metric, Registry } from 'prom-client'
 
 type Labels<Label extends string> = Readonly<Record<Label, string>>
 
-export interface FamilySettings<Label extends string> {
+export interface FamilyOptions<Label extends string> {
   readonly name: string
   readonly help: string
-  /** At most three. Without any there is one series, which is told from the start. */
+  /** At most three. Without labels there is one series, which is reported from the start. */
   readonly labelNames?: readonly Label[]
   readonly registry: Registry
 }
 
-/** One sample, as prom-client tells it. */
-interface Told<Label extends string> {
+/** One sample in the form of prom-client. */
+interface Sample<Label extends string> {
   readonly value: number
   readonly labels: Labels<Label> | (Labels<Label> & { readonly le: string | number })
   readonly metricName?: string
 }
 
 interface Series {
-  /** Something was added since it was made; before that it is not told. */
-  readonly told: boolean
+  /** True once something was added; before that the series is not reported. */
+  readonly isReported: boolean
   clear(): void
 }
 
-/** The series of one name, by their label values. */
+/** All series of one metric, by their label values. */
 abstract class Family<Label extends string, One extends Series> {
   readonly name: string
   readonly help: string
   readonly labelNames: readonly Label[]
   readonly aggregator = 'sum'
   abstract readonly type: string
-  /** By the first label value, then by the others. */
+  /** Keyed by the first label value, then by the others. */
   readonly #byFirst = new Map<string, Map<string, One>>()
   readonly #all: { readonly labels: Labels<Label>; readonly series: One }[] = []
 
-  protected constructor({ name, help, labelNames = [] }: FamilySettings<Label>) {
+  protected constructor({ name, help, labelNames = [] }: FamilyOptions<Label>) {
     this.name = name
     this.help = help
     this.labelNames = labelNames
   }
 
   protected abstract make(): One
-  protected abstract samples(labels: Labels<Label>, series: One, into: Told<Label>[]): void
+  protected abstract samples(labels: Labels<Label>, series: One, into: Sample<Label>[]): void
 
-  /** The series of these label values, in the order of the label names; the same one for ever. */
+  /** The series of these label values, in the order of the label names; always the same object. */
   of(first = '', second = '', third = ''): One {
     let others = this.#byFirst.get(first)
     if (others === undefined) {
@@ -57,31 +57,31 @@ abstract class Family<Label extends string, One extends Series> {
     }
     // No label value of ours has a line break.
     const rest = third === '' ? second : `${second}\n${third}`
-    return others.get(rest) ?? this.#added(others, rest, [first, second, third])
+    return others.get(rest) ?? this.#add(others, rest, [first, second, third])
   }
 
-  /** The same by name, for whoever is not in a hurry. */
+  /** The series of these labels by name, for callers off the hot path. */
   labels(labels: Labels<Label>): One {
     const [first, second, third] = this.labelNames
     return this.of(labelOf(labels, first), labelOf(labels, second), labelOf(labels, third))
   }
 
-  /** What prom-client asks for a scrape. */
+  /** The samples of a scrape, for prom-client. */
   async get() {
-    const values: Told<Label>[] = []
+    const values: Sample<Label>[] = []
     for (const { labels, series } of this.#all) {
-      if (series.told || this.labelNames.length === 0) this.samples(labels, series, values)
+      if (series.isReported || this.labelNames.length === 0) this.samples(labels, series, values)
     }
     const { name, help, type, aggregator } = this
     return { name, help, type, values, aggregator }
   }
 
-  /** Everything is zero again; series that callers hold go on. */
+  /** Sets all series to zero; callers may keep using theirs. */
   reset(): void {
     for (const { series } of this.#all) series.clear()
   }
 
-  #added(others: Map<string, One>, rest: string, values: readonly string[]): One {
+  #add(others: Map<string, One>, rest: string, values: readonly string[]): One {
     const series = this.make()
     const labels = Object.fromEntries(this.labelNames.map((name, at) => [name, values[at] ?? '']))
     others.set(rest, series)
@@ -94,7 +94,7 @@ function labelOf<Label extends string>(labels: Labels<Label>, name: Label | unde
   return name === undefined ? '' : labels[name]
 }
 
-/** The library's type for what it registers is a union of its own classes; at work it needs what a family has. */
+/** Registers a family. The library's type is a union of its own classes, but it only uses members of a family. */
 function register(registry: Registry, family: object): void {
   registry.registerMetric(family as Metric)
 }
@@ -102,32 +102,33 @@ function register(registry: Registry, family: object): void {
 /** One series of a counter. */
 export class Count implements Series {
   value = 0
-  told = false
+  isReported = false
 
-  /** @throws RangeError when `by` is negative or not finite. */
+  /** @throws RangeError if `by` is negative or not finite. */
   inc(by = 1): void {
     if (!(by >= 0 && by < Number.POSITIVE_INFINITY)) throw new RangeError(`cannot count ${by}`)
     this.value += by
-    this.told = true
+    this.isReported = true
   }
 
   clear(): void {
     this.value = 0
-    this.told = false
+    this.isReported = false
   }
 }
 
+/** A counter with all its series. */
 export class Counter<Label extends string = never> extends Family<Label, Count> {
   readonly type = 'counter'
   readonly #unlabelled: Count | null
 
-  constructor(settings: FamilySettings<Label>) {
+  constructor(settings: FamilyOptions<Label>) {
     super(settings)
     this.#unlabelled = this.labelNames.length === 0 ? this.of() : null
     register(settings.registry, this)
   }
 
-  /** Adds to the series of these labels; of a counter without labels, to its only one. */
+  /** Adds to the series of these labels; without labels, to the only series. */
   inc(labels: Labels<Label> | number = 1, by = 1): void {
     if (typeof labels === 'number') this.#unlabelled?.inc(labels)
     else this.labels(labels).inc(by)
@@ -137,7 +138,7 @@ export class Counter<Label extends string = never> extends Family<Label, Count> 
     return new Count()
   }
 
-  protected samples(labels: Labels<Label>, { value }: Count, into: Told<Label>[]): void {
+  protected samples(labels: Labels<Label>, { value }: Count, into: Sample<Label>[]): void {
     into.push({ value, labels })
   }
 }
@@ -145,7 +146,7 @@ export class Counter<Label extends string = never> extends Family<Label, Count> 
 /** One series of a histogram. */
 export class Distribution implements Series {
   readonly #bounds: readonly number[]
-  /** How many fell into each bucket alone; the last one has no bound. */
+  /** Count of each bucket alone; the last bucket has no bound. */
   readonly counts: Float64Array
   sum = 0
   count = 0
@@ -155,11 +156,11 @@ export class Distribution implements Series {
     this.counts = new Float64Array(bounds.length + 1)
   }
 
-  get told(): boolean {
+  get isReported(): boolean {
     return this.count > 0
   }
 
-  /** @throws RangeError when the value is not finite. */
+  /** @throws RangeError if the value is not finite. */
   observe(value: number): void {
     if (!Number.isFinite(value)) throw new RangeError(`cannot observe ${value}`)
     const bounds = this.#bounds
@@ -177,24 +178,25 @@ export class Distribution implements Series {
   }
 }
 
-export interface HistogramSettings<Label extends string> extends FamilySettings<Label> {
-  /** Upper bounds, rising; one without a bound comes on top. */
+export interface HistogramOptions<Label extends string> extends FamilyOptions<Label> {
+  /** Ascending upper bounds; a last bucket without a bound is added. */
   readonly buckets: readonly number[]
 }
 
+/** A histogram with all its series. */
 export class Histogram<Label extends string = never> extends Family<Label, Distribution> {
   readonly type = 'histogram'
   readonly #bounds: readonly number[]
   readonly #unlabelled: Distribution | null
 
-  constructor(settings: HistogramSettings<Label>) {
+  constructor(settings: HistogramOptions<Label>) {
     super(settings)
     this.#bounds = settings.buckets
     this.#unlabelled = this.labelNames.length === 0 ? this.of() : null
     register(settings.registry, this)
   }
 
-  /** Adds to the series of these labels; of a histogram without labels, to its only one. */
+  /** Adds to the series of these labels; without labels, to the only series. */
   observe(labels: Labels<Label> | number, value = 0): void {
     if (typeof labels === 'number') this.#unlabelled?.observe(labels)
     else this.labels(labels).observe(value)
@@ -204,7 +206,7 @@ export class Histogram<Label extends string = never> extends Family<Label, Distr
     return new Distribution(this.#bounds)
   }
 
-  protected samples(labels: Labels<Label>, series: Distribution, into: Told<Label>[]): void {
+  protected samples(labels: Labels<Label>, series: Distribution, into: Sample<Label>[]): void {
     const bucketName = `${this.name}_bucket`
     let upTo = 0
     for (const [at, le] of this.#bounds.entries()) {

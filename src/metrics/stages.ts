@@ -1,6 +1,6 @@
 /**
- * Stages of an exchange and the stopwatch that times them. Leaf. Pure: callers pass the time in.
- * The stopwatch is always in one stage, so all stages of an exchange add up to its duration.
+ * The stages of an exchange, and the stopwatch that times them. The stopwatch is always in exactly one stage, so the
+ * stages add up to the duration of the exchange. Leaf. Pure: callers pass the time in.
  */
 
 /** In the usual order of an exchange; the label values of `gateway_overhead_seconds`. */
@@ -22,21 +22,21 @@ export const STAGES = [
 ] as const
 export type Stage = (typeof STAGES)[number]
 
-/** By number, because every exchange passes all of them. */
+/** The place of each stage in `STAGES`. */
 const AT = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonly<Record<Stage, number>>
-/** Stages that did not happen when they took no time. */
+/** Stages that count as not entered if they took no time. */
 const OPTIONAL: ReadonlySet<Stage> = new Set(['guard', 'admit', 'failover', 'judge', 'tools'])
 const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 
-/** Stages of one attempt: together they are failover once the attempt is replaced. */
+/** The stages of one attempt; their times become failover once another attempt replaces it. */
 const ATTEMPT_FROM = AT.encode
 const ATTEMPT_UNTIL = AT.stream
 
-/** Times one request, from its head to its end. Hot path: allocates nothing after its construction. */
+/** Times one request from its head to its end. Hot path: allocates nothing after construction. */
 export class Stopwatch {
-  /** Monotonic milliseconds at which the head of the request was read. */
+  /** Monotonic milliseconds when the head of the request was read. */
   readonly startedMs: number
-  /** Milliseconds by the place in `STAGES`; NaN where the stage was not entered. */
+  /** Milliseconds by the place in `STAGES`; NaN for stages that were not entered. */
   readonly #spentMs = new Float64Array(STAGES.length).fill(Number.NaN)
   /** The stages of an attempt before the running attempt. */
   readonly #beforeAttemptMs = new Float64Array(ATTEMPT_UNTIL - ATTEMPT_FROM + 1)
@@ -51,7 +51,7 @@ export class Stopwatch {
     this.#enteredMs = startedMs
   }
 
-  /** True once the request was understood and handed to the gateway. */
+  /** True once the request was parsed and passed to the gateway. */
   get isExchange(): boolean {
     return this.#isExchange
   }
@@ -64,12 +64,12 @@ export class Stopwatch {
     if (stage === 'guard') this.#isExchange = true
   }
 
-  /** The stage just entered had nothing to do: its time belongs to the one before it. */
+  /** Leaves a stage that had nothing to do: its time counts for the stage before it. */
   skip(): void {
     this.#stage = this.#previous
   }
 
-  /** Begins an attempt. The time of the `replaced` one before it, if there is one, counts as failover. */
+  /** Begins an attempt. With `replaced`, the time of the attempt before it counts as failover. */
   beginAttempt(nowMs: number, replaced: boolean): void {
     const spent = this.#spentMs
     if (replaced) {
@@ -89,8 +89,8 @@ export class Stopwatch {
   }
 
   /**
-   * Writes the milliseconds of each stage into `spentMs`, NaN where there was none. With `endedMs` the exchange is
-   * over and its last stage lasts until then; without, only stages that it has left are told.
+   * Writes the milliseconds of each stage into `spentMs`, NaN for stages that were not entered. With `endedMs`, the
+   * last stage lasts until then; without it, only stages that have ended are included.
    */
   read(endedMs: number | null, spentMs: Float64Array): void {
     spentMs.set(this.#spentMs)
@@ -104,7 +104,7 @@ export class Stopwatch {
     }
   }
 
-  /** The same as a map of the stages there were, in the order of `STAGES`. */
+  /** The times as a map of the entered stages, in the order of `STAGES`. */
   times(endedMs: number | null): ReadonlyMap<Stage, number> {
     const spentMs = new Float64Array(STAGES.length)
     this.read(endedMs, spentMs)
@@ -127,16 +127,16 @@ export class Stopwatch {
   }
 }
 
-/** Milliseconds with three decimals of the stages left so far, for people and for JSON. */
-export function shownTimes(watch: Stopwatch): Readonly<Partial<Record<Stage, number>>> {
-  const shown: Partial<Record<Stage, number>> = {}
-  for (const [stage, ms] of watch.times(null)) shown[stage] = Math.round(ms * 1000) / 1000
-  return shown
+/** The times of the ended stages in milliseconds with three decimals, for JSON and for people. */
+export function roundedTimes(watch: Stopwatch): Readonly<Partial<Record<Stage, number>>> {
+  const rounded: Partial<Record<Stage, number>> = {}
+  for (const [stage, ms] of watch.times(null)) rounded[stage] = Math.round(ms * 1000) / 1000
+  return rounded
 }
 
-/** The same as the value of a `Server-Timing` header. */
+/** The times of the ended stages as the value of a `Server-Timing` header. */
 export function serverTiming(watch: Stopwatch): string {
-  return Object.entries(shownTimes(watch))
+  return Object.entries(roundedTimes(watch))
     .map(([stage, ms]) => `${stage};dur=${ms}`)
     .join(', ')
 }

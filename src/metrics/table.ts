@@ -1,6 +1,6 @@
 /**
- * Every metric that threads count: one row each. Labels come from closed sets only: route templates, configured
- * providers and models, enumerations. docs/metrics.md has the same rows; a test holds the two equal. Leaf.
+ * The table of all metrics of threads, one row each. Label values come from closed sets only: route templates,
+ * configured providers and models, enumerations. A test keeps docs/metrics.md equal to the table. Leaf.
  */
 import { getHeapStatistics } from 'node:v8'
 
@@ -13,7 +13,7 @@ interface DeclarationOf<Kind> {
 }
 
 interface CounterDeclaration extends DeclarationOf<'counter'> {
-  /** All values of each label, in the order of `labels`: their series start at zero, so that a first event shows. */
+  /** All values of each label, in the order of `labels`. Their series start at zero, so that a first event shows. */
   readonly fromZero?: Readonly<Record<string, readonly string[]>>
 }
 
@@ -23,22 +23,22 @@ interface GaugeDeclaration extends DeclarationOf<'gauge'> {
 }
 
 interface HistogramDeclaration extends DeclarationOf<'histogram'> {
-  /** Upper bounds, rising. */
+  /** Ascending upper bounds. */
   readonly buckets: readonly number[]
 }
 
 export type Declaration = CounterDeclaration | GaugeDeclaration | HistogramDeclaration
 
-/** Seconds. Fine at the low end, where the gateway's own work is; up to the ten minutes a request may take. */
+/** Seconds. Fine at the low end for the gateway's own work; up to the ten minutes that a request may take. */
 const DURATION_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ]
-/** Seconds. Stages of the gateway take microseconds; those that wait for a provider or a reader, up to minutes. */
+/** Seconds. Stages of the gateway take microseconds; stages that wait for a provider or a reader take minutes. */
 const STAGE_BUCKETS = [
   0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
   0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ]
-/** Seconds; a key is kept for five minutes at most. */
+/** Seconds; a key is cached for at most five minutes. */
 const CREDENTIAL_AGE_BUCKETS = [1, 5, 15, 30, 60, 120, 180, 240, 300, 330]
 /** Seconds. A short task takes microseconds; a document, seconds. */
 const TASK_BUCKETS = [
@@ -50,12 +50,13 @@ const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
 const SHED_REASONS = ['in_flight', 'lag', 'buffered']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
-/** Reasons for which an opened provider key leaves the cache. */
+/** Reasons why an opened provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
 
 /** Decisions of a guardrail, as the label `action` of `gateway_guardrail_decisions_total`. */
 export type GuardrailAction = 'blocked' | 'redacted' | 'flagged' | 'passed_unchecked' | 'refused_unchecked'
 
+/** The metrics by their name in code. */
 export const METRICS = {
   requests: {
     kind: 'counter',

@@ -9,8 +9,8 @@ import type { Metrics } from '../metrics/metrics.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../protocol/limits.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'
-import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import { TaskError } from '../tasks/task.ts'
 import {
   askAgain,
   askEvaluator,

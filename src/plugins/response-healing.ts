@@ -4,8 +4,8 @@
  */
 import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
-import { TaskError } from '../tasks/failure.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import { TaskError } from '../tasks/task.ts'
 import { withTextParts } from './answer-text.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'
 

@@ -43,7 +43,10 @@ export type FilterAction = 'redact' | 'block' | 'flag'
 export type ScanScope = 'user_only' | 'all_messages'
 /** Days begin at midnight UTC, weeks on Monday. */
 export type ResetInterval = 'daily' | 'weekly' | 'monthly'
-export type DataRegion = 'global' | 'europe' | 'us'
+/** A region in which data can be required to stay. */
+export type DataRegion = 'europe' | 'us'
+/** A region that a guardrail can allow; `global` stands for hosts that promise none. */
+export type AllowedRegion = 'global' | DataRegion
 export type FailMode = 'open' | 'closed'
 
 const slugs = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]

@@ -1,6 +1,6 @@
 /**
- * Providers and models of this gateway: the built-in table with the configuration's rows on top. Pure; built
- * once at start, read on the hot path by one Map lookup.
+ * The catalogue of providers and models: the built-in table with the configuration's rows on top. Built once at start;
+ * the hot path reads it with one Map lookup. Pure.
  */
 import type { EndpointRow, ModelRow, PricingRow, ProviderRow } from '../config/config.ts'
 import { type PicoUsd, parseUsd } from '../money.ts'
@@ -19,13 +19,13 @@ import { displayName, PROVIDERS } from './table.ts'
 export interface CatalogConfig {
   readonly providers: readonly ProviderRow[]
   readonly models: readonly ModelRow[]
-  /** What a provider does that says nothing of its own. Default `cancel`. */
+  /** The policy of providers without one of their own. Default `cancel`. */
   readonly onAbort?: AbortPolicy
-  /** Unix seconds that models without a date of their own carry. Default 0. */
+  /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
 }
 
-/** Rows that do not fit together; the message begins with the path of the field. */
+/** An error in the rows; its message begins with the path of the field. */
 export class CatalogError extends Error {
   override readonly name = 'CatalogError'
   readonly path: string
@@ -37,7 +37,7 @@ export class CatalogError extends Error {
 }
 
 export interface Catalog {
-  /** The model of exactly this id. */
+  /** The model with exactly this id. */
   model(id: string): Model | undefined
   /** In the order of the configuration. */
   models(): readonly Model[]
@@ -46,13 +46,13 @@ export interface Catalog {
   providers(): readonly Provider[]
 }
 
-/** @throws CatalogError that names the field at fault. */
+/** @throws CatalogError that names the wrong field. */
 export function createCatalog(config: CatalogConfig): Catalog {
   const providers = allProviders(config)
   const models = new Map<string, Model>()
   for (const [index, row] of config.models.entries()) {
     const path = `models[${index}]`
-    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `duplicate id ${quoted(row.id)}`)
+    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `duplicate id ${quote(row.id)}`)
     models.set(row.id, modelOf(row, path, providers, config.created ?? 0))
   }
   const modelList = [...models.values()]
@@ -71,7 +71,7 @@ function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
   const seen = new Set<string>()
   for (const [index, row] of config.providers.entries()) {
     const path = `providers[${index}]`
-    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quoted(row.slug)}`)
+    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
     seen.add(row.slug)
     providers.set(row.slug, providerOf(row, path, providers.get(row.slug), onAbort))
   }
@@ -148,10 +148,9 @@ function endpointOf(
   providers: ReadonlyMap<string, Provider>,
 ): Endpoint {
   const provider = providers.get(row.provider)
-  if (provider === undefined)
-    throw new CatalogError(`${path}.provider`, `no provider ${quoted(row.provider)}`)
+  if (provider === undefined) throw new CatalogError(`${path}.provider`, `no provider ${quote(row.provider)}`)
   if (provider.baseUrl === null) {
-    throw new CatalogError(`${path}.provider`, `${quoted(row.provider)} needs a baseUrl under providers`)
+    throw new CatalogError(`${path}.provider`, `${quote(row.provider)} needs a baseUrl under providers`)
   }
   return {
     modelId: model.id,
@@ -178,7 +177,10 @@ function pricingOf(row: PricingRow, path: string): Pricing {
     try {
       return parseUsd(text)
     } catch (error) {
-      throw new CatalogError(`${path}.${name}`, error instanceof RangeError ? error.message : 'is no price')
+      throw new CatalogError(
+        `${path}.${name}`,
+        error instanceof RangeError ? error.message : 'is not a price',
+      )
     }
   }
   return {
@@ -190,6 +192,6 @@ function pricingOf(row: PricingRow, path: string): Pricing {
   }
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)
 }

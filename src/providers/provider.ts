@@ -1,8 +1,9 @@
 /**
- * Providers, models and endpoints as rows of data. Pure.
- * A vendor never appears in code as an `if`: what is special about it is a field or a named quirk here.
+ * Types of the catalogue's rows: providers, models and endpoints. Pure.
+ * No code asks for a vendor by name: each peculiarity of a vendor is a field or a named quirk here.
  */
 import type { PicoUsd } from '../money.ts'
+import type { DataRegion } from '../protocol/guardrails.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
 export const FORMAT_NAMES = [
@@ -13,12 +14,12 @@ export const FORMAT_NAMES = [
 ] as const
 export type FormatName = (typeof FORMAT_NAMES)[number]
 
-/** How the outgoing request carries the provider's key; `upstream/auth.ts` holds one implementation for each. */
+/** Ways for a request to carry the provider's key; `upstream/auth.ts` holds one implementation for each. */
 export const AUTH_SCHEMES = ['bearer', 'x-api-key', 'x-goog-api-key', 'none'] as const
 export type AuthScheme = (typeof AUTH_SCHEMES)[number]
 
 /**
- * Named deviations that a format's encoder must respect, each seen at some provider.
+ * Named deviations of providers from a format, which its encoder must respect.
  * - `max-tokens`: wants `max_tokens` where OpenAI wants `max_completion_tokens`
  * - `no-stream-usage`: refuses `stream_options`
  * - `system-role`: knows `system` but not `developer` messages
@@ -31,7 +32,7 @@ export type AuthScheme = (typeof AUTH_SCHEMES)[number]
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
- * - `no-relay`: its stream is always decoded and written anew, even where its bytes could be passed on as they are
+ * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
  */
 export const QUIRKS = [
   'max-tokens',
@@ -49,11 +50,11 @@ export const QUIRKS = [
 ] as const
 export type Quirk = (typeof QUIRKS)[number]
 
-/** What happens to the upstream request when the client goes away. */
+/** Ways to end an upstream request whose client has disconnected. */
 export const ABORT_POLICIES = ['cancel', 'drain'] as const
 export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
-/** Where a format's API expects its key, for providers that do not say. */
+/** The auth scheme of a format, for providers without one of their own. */
 export const AUTH_OF_FORMAT: Readonly<Record<FormatName, AuthScheme>> = {
   'openai-responses': 'bearer',
   'openai-chat': 'bearer',
@@ -67,10 +68,10 @@ export interface Provider {
   /** Display name, as `gateway_metadata` and listings show it. */
   readonly name: string
   readonly format: FormatName
-  /** Without a trailing slash; null when the operator has to configure it. */
+  /** Without a trailing slash; null if the operator must configure it. */
   readonly baseUrl: string | null
   readonly auth: AuthScheme
-  /** The service's own (shared) key; null when none is configured. */
+  /** The service's own (shared) key; null if none is configured. */
   readonly apiKey: string | null
   readonly quirks: readonly Quirk[]
   /** Fixed extra headers, e.g. a version header; never secrets. */
@@ -88,15 +89,14 @@ export interface Pricing {
   readonly inputCacheWrite: PicoUsd | null
 }
 
-/** The regions in which data can be required to stay. */
-export const DATA_REGIONS = ['europe', 'us'] as const
-export type DataRegion = (typeof DATA_REGIONS)[number]
+/** Every region that an endpoint can promise. */
+export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
 
 /** One model at one provider. */
 export interface Endpoint {
   /** Catalogue id of the model, `vendor/model`. */
   readonly modelId: string
-  /** What the provider calls the model. */
+  /** The provider's name of the model. */
   readonly upstreamModel: string
   readonly provider: Provider
   readonly format: FormatName
@@ -106,34 +106,34 @@ export interface Endpoint {
   readonly region: DataRegion | null
   readonly zdr: boolean
   readonly quantization: string
-  /** Whether it draws: its events may then carry whole images. */
+  /** True if the model makes images: its events may then carry whole images. */
   readonly drawsImages: boolean
-  /** Names of request parameters it honours; null means all. */
+  /** Names of supported request parameters; null for all. */
   readonly supportedParameters: ReadonlySet<string> | null
 }
 
 export interface Model {
   readonly id: string
   readonly name: string
-  /** Unix seconds; when the catalogue learned of it. */
+  /** Unix seconds of its entry into the catalogue. */
   readonly created: number
   readonly contextLength: number | null
   readonly maxOutputTokens: number | null
   readonly inputModalities: readonly string[]
   readonly outputModalities: readonly string[]
-  /** In the order in which they are tried. Never empty. */
+  /** In the order of attempts. Never empty. */
   readonly endpoints: readonly Endpoint[]
 }
 
-/** A key of a workspace's own credential, opened for one attempt. */
+/** The decrypted key of a workspace's own credential for one attempt. */
 export interface OutgoingKey {
   /** The text that the provider's auth header carries. */
   readonly text: string
-  /** Every part of it that must not reach anybody else; scrubbed from the provider's replies. */
+  /** Every secret part of it; the gateway scrubs them from the provider's replies. */
   readonly secrets: readonly string[]
 }
 
-/** Where an own key goes: a provider that the service itself calls without one still takes the caller's. */
+/** The auth scheme for a caller's own key. A provider without auth for the service's requests still accepts one. */
 export function ownKeyScheme({ format, provider }: Endpoint): AuthScheme {
   return provider.auth === 'none' ? AUTH_OF_FORMAT[format] : provider.auth
 }

@@ -1,19 +1,18 @@
 /**
- * The providers known without configuration. Data: a provider is a row, what is special about it a field. The
- * compiler asks for a row of each slug of the public enumeration. Pure.
+ * The built-in providers, one row each. The compiler asks for a row for each slug of the public enumeration. Pure.
  */
 import type { ProviderSlug } from '../protocol/provider-slugs.ts'
 import { AUTH_OF_FORMAT, type Provider } from './provider.ts'
 
-/** Servers that run beside the gateway. The enumeration lacks them, so no credential can be stored for them. */
+/** Servers beside the gateway. The enumeration lacks them, so the gateway stores no credentials for them. */
 type LocalSlug = 'llamacpp' | 'vllm'
 
-/** A provider that serves once the operator gives it a format and a base URL. Stored credentials wait for that. */
+/** A provider that serves only after the operator has configured its format and base URL. */
 interface NamedRow {
   readonly name: string
 }
 
-/** A provider that serves with nothing but a key. The format tells how requests carry it, unless the row does. */
+/** A provider that needs only a key. Its format sets the auth scheme, unless the row does. */
 interface ServingRow
   extends Pick<Provider, 'name' | 'format' | 'baseUrl'>,
     Partial<Pick<Provider, 'auth' | 'quirks' | 'headers'>> {}
@@ -192,12 +191,12 @@ const NAMES: ReadonlyMap<string, string> = new Map(
   Object.entries(ROWS).map(([slug, { name }]) => [slug, name]),
 )
 
-/** The providers that serve with nothing but a key. */
+/** The providers that need only a key. */
 export const PROVIDERS: readonly Provider[] = Object.entries(ROWS).flatMap(([slug, row]) =>
   'format' in row ? [providerOf(slug, row)] : [],
 )
 
-/** The display name of a slug of the table. */
+/** The display name of a slug in the table; undefined for others. */
 export function displayName(slug: string): string | undefined {
   return NAMES.get(slug)
 }

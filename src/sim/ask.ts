@@ -1,36 +1,35 @@
-/** What a request asks for, read from any of the four formats. Pure. */
-import { type Fields, fieldsOf, listOf, numberOf, textOf } from './loose.ts'
+/** Reads requests to the simulated provider in any of the four formats into one form. Pure. */
 
 /** The formats the simulated provider speaks, named as in the configuration. */
 export type SimFormat = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'
 
-export interface AskedTool {
+interface AskedTool {
   readonly name: string
   /** JSON schema of the arguments; without fields for a custom tool. */
-  readonly schema: Fields
+  readonly schema: SimFields
   /** Takes free text instead of JSON. */
   readonly custom: boolean
 }
 
-/** A request without its dress. */
-export interface Ask {
+/** A request in a form that is the same for all formats. */
+export interface SimAsk {
   readonly model: string
   readonly stream: boolean
-  /** Everything said by system, developer or instructions. */
+  /** Text of all instructions, system and developer messages. */
   readonly system: string
   readonly lastUser: string
   /** Outputs of tools that came after the last user text. */
   readonly toolOutputs: readonly string[]
-  /** The tools that may be called: none when the choice forbids it, one when it names one. */
+  /** The tools that the tool choice allows: none, one, or all. */
   readonly tools: readonly AskedTool[]
-  /** The JSON document that is wanted; an empty schema for any object, null for plain text. */
-  readonly json: { readonly name: string; readonly schema: Fields } | null
+  /** The wanted JSON document; an empty schema for any object, null for plain text. */
+  readonly json: { readonly name: string; readonly schema: SimFields } | null
   readonly maxTokens: number | null
-  /** Words in everything the request says. */
+  /** Number of words in the request. */
   readonly inputTokens: number
-  /** Chat only: whether a last chunk with usage was asked for. */
+  /** Chat only: true if the client wants a last chunk with usage. */
   readonly streamUsage: boolean
-  readonly body: Fields
+  readonly body: SimFields
 }
 
 /** One step of the conversation, in one vocabulary. */
@@ -46,14 +45,14 @@ export function countWords(text: string): number {
   return count
 }
 
-/** Reads a body of a format. `path` gives the model and the streaming where the format puts them there. */
-export const READERS: Readonly<Record<SimFormat, (body: Fields, path: PathFacts) => Ask>> = {
+/** Readers of bodies by format. `path`: model and streaming, for the format that has them in the URL. */
+export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFacts) => SimAsk>> = {
   'openai-responses': body =>
     ask(body, {
       model: textOf(body['model']),
       stream: body['stream'] === true,
       said: [{ by: 'system', text: textOf(body['instructions']) }, ...responsesInput(body['input'])],
-      tools: chosen(listOf(body['tools']).flatMap(responsesTool), body['tool_choice']),
+      tools: choose(listOf(body['tools']).flatMap(responsesTool), body['tool_choice']),
       json: jsonFormat(fieldsOf(fieldsOf(body['text'])['format'])),
       maxTokens: numberOf(body['max_output_tokens']),
     }),
@@ -62,7 +61,7 @@ export const READERS: Readonly<Record<SimFormat, (body: Fields, path: PathFacts)
       model: textOf(body['model']),
       stream: body['stream'] === true,
       said: listOf(body['messages']).map(chatMessage),
-      tools: chosen(listOf(body['tools']).flatMap(chatTool), body['tool_choice']),
+      tools: choose(listOf(body['tools']).flatMap(chatTool), body['tool_choice']),
       json: chatJson(fieldsOf(body['response_format'])),
       maxTokens: numberOf(body['max_completion_tokens']) ?? numberOf(body['max_tokens']),
     }),
@@ -74,7 +73,7 @@ export const READERS: Readonly<Record<SimFormat, (body: Fields, path: PathFacts)
         { by: 'system', text: partsText(body['system']) },
         ...listOf(body['messages']).flatMap(anthropicMessage),
       ],
-      tools: chosen(listOf(body['tools']).flatMap(anthropicTool), body['tool_choice']),
+      tools: choose(listOf(body['tools']).flatMap(anthropicTool), body['tool_choice']),
       json: jsonFormat(anthropicFormat(body)),
       maxTokens: numberOf(body['max_tokens']),
     }),
@@ -95,17 +94,17 @@ export const READERS: Readonly<Record<SimFormat, (body: Fields, path: PathFacts)
     }),
 }
 
-/** What the URL says; only one format uses it. */
-export interface PathFacts {
+/** Model and streaming from the URL; only one format uses them. */
+interface PathFacts {
   readonly model: string
   readonly stream: boolean
 }
 
-type Parsed = Pick<Ask, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
+type Parsed = Pick<SimAsk, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
   readonly said: readonly Said[]
 }
 
-function ask(body: Fields, { said, ...rest }: Parsed): Ask {
+function ask(body: SimFields, { said, ...rest }: Parsed): SimAsk {
   const lastUserAt = said.findLastIndex(step => step.by === 'user')
   return {
     ...rest,
@@ -180,7 +179,7 @@ function geminiContent(raw: unknown): Said[] {
   return said
 }
 
-function geminiOutput(response: Fields): string {
+function geminiOutput(response: SimFields): string {
   const only = response['output'] ?? response['result'] ?? response['content']
   return typeof only === 'string' ? only : JSON.stringify(response)
 }
@@ -209,7 +208,7 @@ function anthropicTool(raw: unknown): AskedTool[] {
     : []
 }
 
-function geminiTools(body: Fields): readonly AskedTool[] {
+function geminiTools(body: SimFields): readonly AskedTool[] {
   const declared = listOf(body['tools'])
     .flatMap(tool =>
       listOf(fieldsOf(tool)['functionDeclarations'] ?? fieldsOf(tool)['function_declarations']),
@@ -226,32 +225,58 @@ function geminiTools(body: Fields): readonly AskedTool[] {
   return allowed.length === 0 ? declared : declared.filter(tool => allowed.includes(tool.name))
 }
 
-function chosen(tools: readonly AskedTool[], choice: unknown): readonly AskedTool[] {
+function choose(tools: readonly AskedTool[], choice: unknown): readonly AskedTool[] {
   const fields = fieldsOf(choice)
   if (choice === 'none' || fields['type'] === 'none') return []
   const name = fields['name'] ?? fieldsOf(fields['function'])['name'] ?? fieldsOf(fields['custom'])['name']
   return typeof name === 'string' ? tools.filter(tool => tool.name === name) : tools
 }
 
-function jsonFormat(format: Fields): Ask['json'] {
+function jsonFormat(format: SimFields): SimAsk['json'] {
   if (format['type'] === 'json_object') return { name: '', schema: {} }
   if (format['type'] !== 'json_schema') return null
   return { name: textOf(format['name']), schema: fieldsOf(format['schema']) }
 }
 
-function chatJson(format: Fields): Ask['json'] {
+function chatJson(format: SimFields): SimAsk['json'] {
   return jsonFormat(
     format['type'] === 'json_schema' ? { ...fieldsOf(format['json_schema']), type: 'json_schema' } : format,
   )
 }
 
-function anthropicFormat(body: Fields): Fields {
+function anthropicFormat(body: SimFields): SimFields {
   const settings = fieldsOf(body['output_config'])
   return fieldsOf(settings['format'] ?? body['output_format'])
 }
 
-function geminiJson(settings: Fields): Ask['json'] {
+function geminiJson(settings: SimFields): SimAsk['json'] {
   if (settings['responseMimeType'] !== 'application/json') return null
   const schema = fieldsOf(settings['responseJsonSchema'] ?? settings['responseSchema'])
   return { name: textOf(schema['title']), schema }
+}
+
+// Safe reading of JSON: a missing field, or one of another type, reads as empty
+
+export type SimFields = Readonly<Record<string, unknown>>
+
+const NOTHING: SimFields = Object.freeze(Object.create(null))
+
+/** The object, or one without fields. */
+export function fieldsOf(value: unknown): SimFields {
+  return value !== null && typeof value === 'object' && !Array.isArray(value) ? (value as SimFields) : NOTHING
+}
+
+/** The array, or an empty one. */
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+/** The string, or an empty one. */
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}
+
+/** The number, or null. */
+export function numberOf(value: unknown): number | null {
+  return typeof value === 'number' && Number.isFinite(value) ? value : null
 }

@@ -1,16 +1,16 @@
 /**
- * How the models of the simulated provider answer. The behaviour is chosen by the model's name, its numbers
- * follow after dashes: `write-200-20` writes 200 tokens, one each 20 ms. Pure. SIM_MODELS lists them all.
+ * Behaviours of the simulated provider's models. The name of a model chooses its behaviour, with numbers after dashes:
+ * `write-200-20` writes 200 tokens, one each 20 ms. SIM_MODELS lists all models but `embed-<dimensions>`. Pure.
  */
-import type { Ask } from './ask.ts'
-import { exampleOf } from './example.ts'
-import { probabilities, VERDICT_SCHEMA } from './judge.ts'
-import { piecesOf, type Reply, type ReplyPart, saying, writtenPieces } from './reply.ts'
 
-export interface SimModel {
+import { createHash } from 'node:crypto'
+import { countWords, fieldsOf, listOf, numberOf, type SimAsk, type SimFields, textOf } from './ask.ts'
+import { piecesOf, type ReplyPart, type SimReply, saying, writtenPieces } from './reply.ts'
+
+interface SimModel {
   /** The name before any number. */
   readonly name: string
-  /** Numbers that may follow, in order, with what they are when left out. */
+  /** Numbers that may follow, in order, with their defaults. */
   readonly numbers: readonly { readonly name: string; readonly byDefault: number; readonly max: number }[]
   readonly does: string
 }
@@ -34,23 +34,23 @@ export const SIM_MODELS = [
   { name: 'reason-summary', numbers: [PACE], does: 'shows a summary of its thinking, then answers' },
   { name: 'refuse', numbers: [], does: 'refuses' },
   { name: 'json', numbers: [], does: 'answers with a document that fits the JSON schema asked for' },
-  { name: 'judge', numbers: [], does: 'answers an alignment verdict (see judge.ts)' },
+  { name: 'judge', numbers: [], does: 'answers an alignment verdict (see `probabilities`)' },
   { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose around it' },
   { name: 'judge-short', numbers: [], does: 'a verdict with one number too few' },
 ] as const satisfies readonly SimModel[]
 
-export type SimModelName = (typeof SIM_MODELS)[number]['name']
+type SimModelName = (typeof SIM_MODELS)[number]['name']
 
-const ANSWERS: Readonly<Record<SimModelName, (ask: Ask, numbers: readonly number[]) => Reply>> = {
-  echo: (ask, [paceMs = 0]) => saying(heard(ask), paceMs),
+const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly number[]) => SimReply>> = {
+  echo: (ask, [paceMs = 0]) => saying(lastText(ask), paceMs),
   write: (_, [tokens = 0, paceMs = 0]) => ({
     parts: [{ kind: 'text', pieces: writtenPieces(tokens) }],
     finish: 'stop',
     paceMs,
   }),
-  call: (ask, [calls = 1]) => called(ask, calls),
-  reason: (ask, [paceMs = 0]) => reasoned(ask, 'text', paceMs),
-  'reason-summary': (ask, [paceMs = 0]) => reasoned(ask, 'summary', paceMs),
+  call: (ask, [calls = 1]) => callTool(ask, calls),
+  reason: (ask, [paceMs = 0]) => reason(ask, 'text', paceMs),
+  'reason-summary': (ask, [paceMs = 0]) => reason(ask, 'summary', paceMs),
   refuse: () => ({
     parts: [{ kind: 'refusal', pieces: piecesOf('I cannot help with that request.') }],
     finish: 'refusal',
@@ -63,8 +63,8 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: Ask, numbers: readonly number
   'judge-short': ask => saying(verdict(ask, all => all.slice(1))),
 }
 
-/** Finds the behaviour of a model name; null when there is none of that name. */
-export function behaviourOf(model: string): ((ask: Ask) => Reply) | null {
+/** The behaviour of a model name; null for an unknown name. */
+export function behaviourOf(model: string): ((ask: SimAsk) => SimReply) | null {
   const match = /^([a-z]+(?:-[a-z]+)*)((?:-\d{1,8})*)$/.exec(model)
   if (match === null) return null
   const known = SIM_MODELS.find(row => row.name === match[1])
@@ -75,7 +75,7 @@ export function behaviourOf(model: string): ((ask: Ask) => Reply) | null {
   return ask => ANSWERS[known.name](ask, numbers)
 }
 
-function heard(ask: Ask): string {
+function lastText(ask: SimAsk): string {
   return ask.lastUser === '' ? '(nothing was said)' : ask.lastUser
 }
 
@@ -83,35 +83,244 @@ function firstWord(text: string): string {
   return /[\p{L}\p{N}]+/u.exec(text)?.[0] ?? 'something'
 }
 
-function called(ask: Ask, calls: number): Reply {
+function callTool(ask: SimAsk, calls: number): SimReply {
   const tool = ask.tools[0]
   if (ask.toolOutputs.length > 0) return saying(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
   if (tool === undefined) return saying('There is no tool that may be called.')
-  const input = tool.custom ? heard(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
+  const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }
   return { parts: Array.from({ length: calls }, () => call), finish: 'calls', paceMs: 0 }
 }
 
-function reasoned(ask: Ask, form: 'text' | 'summary', paceMs: number): Reply {
+function reason(ask: SimAsk, form: 'text' | 'summary', paceMs: number): SimReply {
   const thought = `They said something of ${ask.lastUser.length} characters. Repeating it is the right answer.`
   return {
     parts: [
       { kind: 'reasoning', form, pieces: piecesOf(thought) },
-      { kind: 'text', pieces: piecesOf(heard(ask)) },
+      { kind: 'text', pieces: piecesOf(lastText(ask)) },
     ],
     finish: 'stop',
     paceMs,
   }
 }
 
-function document(ask: Ask): string {
+function document(ask: SimAsk): string {
   if (ask.json === null || Object.keys(ask.json.schema).length === 0)
-    return JSON.stringify({ answer: heard(ask) })
+    return JSON.stringify({ answer: lastText(ask) })
   return JSON.stringify(exampleOf(ask.json.schema, firstWord(ask.lastUser)))
 }
 
-function verdict(ask: Ask, pick: (all: readonly number[]) => readonly number[]): string {
+function verdict(ask: SimAsk, pick: (all: readonly number[]) => readonly number[]): string {
   // A format without named schemas still asks for a document; anything else was not meant for a judge.
   if (ask.json === null || (ask.json.name !== VERDICT_SCHEMA && ask.json.name !== '')) return document(ask)
   return JSON.stringify({ probabilities: pick(probabilities(ask.system, ask.lastUser)) })
+}
+
+// Documents that fit a schema, bounded in depth and size
+
+/** Deeper than any real schema; ends recursive ones. */
+const MAX_DEPTH = 12
+/** Longest array for `minItems`. */
+const MAX_ITEMS = 64
+/** Most values in a document: nested arrays would multiply to millions. */
+const MAX_VALUES = 10_000
+
+const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
+  date: '2026-01-31',
+  time: '12:00:00Z',
+  'date-time': '2026-01-31T12:00:00Z',
+  email: 'someone@example.com',
+  uri: 'https://example.com/',
+  uuid: '00000000-0000-4000-8000-000000000000',
+}
+
+/** A value that roughly fits a JSON schema: only required properties, filled by type. `word` fills free strings. */
+export function exampleOf(schema: SimFields, word: string): unknown {
+  return example(schema, { root: schema, word, left: MAX_VALUES }, 0)
+}
+
+interface Setting {
+  readonly root: SimFields
+  readonly word: string
+  /** Values that may still be made. */
+  left: number
+}
+
+function example(schema: SimFields, setting: Setting, depth: number): unknown {
+  if (depth > MAX_DEPTH || setting.left-- <= 0) return null
+  if ('$ref' in schema) return example(target(schema, setting.root), setting, depth + 1)
+  if ('const' in schema) return schema['const']
+  if ('default' in schema) return schema['default']
+  const values = listOf(schema['enum'])
+  if (values.length > 0) return values[0]
+  const first = listOf(schema['anyOf'] ?? schema['oneOf'] ?? schema['allOf'])[0]
+  if (first !== undefined) return example(fieldsOf(first), setting, depth + 1)
+  switch (typeName(schema)) {
+    case 'object':
+      return objectExample(schema, setting, depth)
+    case 'array':
+      return arrayExample(schema, setting, depth)
+    case 'string':
+      return stringExample(schema, setting.word)
+    case 'integer':
+      return Math.ceil(boundedNumber(schema))
+    case 'number':
+      return boundedNumber(schema)
+    case 'boolean':
+      return true
+    default:
+      return null
+  }
+}
+
+function target(schema: SimFields, root: SimFields): SimFields {
+  const reference = textOf(schema['$ref'])
+  if (!reference.startsWith('#/')) return reference === '#' ? root : {}
+  return reference
+    .slice(2)
+    .split('/')
+    .map(step => step.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .reduce<SimFields>((at, step) => (Object.hasOwn(at, step) ? fieldsOf(at[step]) : {}), root)
+}
+
+function typeName(schema: SimFields): string {
+  const type = Array.isArray(schema['type']) ? schema['type'].find(name => name !== 'null') : schema['type']
+  if (typeof type === 'string') return type.toLowerCase()
+  if ('items' in schema) return 'array'
+  return 'properties' in schema || Object.keys(schema).length === 0 ? 'object' : 'null'
+}
+
+function objectExample(schema: SimFields, setting: Setting, depth: number): unknown {
+  const properties = fieldsOf(schema['properties'])
+  const required = listOf(schema['required']).filter(name => typeof name === 'string')
+  // fromEntries defines own properties, so a property called __proto__ stays one.
+  return Object.fromEntries(
+    required.map(name => [
+      name,
+      example(Object.hasOwn(properties, name) ? fieldsOf(properties[name]) : {}, setting, depth + 1),
+    ]),
+  )
+}
+
+function arrayExample(schema: SimFields, setting: Setting, depth: number): unknown {
+  // Below depth 3 only what is demanded, so that nested arrays do not multiply.
+  const wanted = Math.max(numberOf(schema['minItems']) ?? 0, depth < 3 ? 1 : 0)
+  const length = Math.min(wanted, numberOf(schema['maxItems']) ?? MAX_ITEMS, depth < 4 ? MAX_ITEMS : 1)
+  return Array.from({ length }, () => example(fieldsOf(schema['items']), setting, depth + 1))
+}
+
+function stringExample(schema: SimFields, word: string): string {
+  const byFormat = Object.hasOwn(TEXT_BY_FORMAT, textOf(schema['format']))
+    ? TEXT_BY_FORMAT[textOf(schema['format'])]
+    : undefined
+  if (byFormat !== undefined) return byFormat
+  const longEnough = word.padEnd(Math.min(numberOf(schema['minLength']) ?? 0, 1000), '.')
+  return longEnough.slice(0, numberOf(schema['maxLength']) ?? undefined).toWellFormed()
+}
+
+function boundedNumber(schema: SimFields): number {
+  const low = numberOf(schema['minimum']) ?? numberOf(schema['exclusiveMinimum'])
+  const high = numberOf(schema['maximum']) ?? numberOf(schema['exclusiveMaximum'])
+  if (low !== null) return 'exclusiveMinimum' in schema && high === null ? low + 1 : low
+  return high !== null && high < 1 ? high : 1
+}
+
+// Verdicts of the simulated evaluator of alignment, which reads numbered rules and a message. A rule has probability
+// 0.95 if the message contains a word that the rule quotes, the number of a marker `[[p=0.42]]` in the rule, or else
+// 0.02.
+
+const BROKEN = 0.95
+const KEPT = 0.02
+const NUMBERED = /^\s*(\d{1,3})\s*[.):]\s*(.*)$/
+const MARKER = /\[\[p=(\d(?:\.\d+)?)\]\]/
+const QUOTED = /"([^"]+)"|“([^”]+)”|'([^']+)'(?!\w)|`([^`]+)`/gu
+
+/** Name of the JSON schema of a verdict. */
+const VERDICT_SCHEMA = 'alignment_verdict'
+
+/** Probabilities in the order of the rules. Rules in the system text leave the whole user text as the message. */
+function probabilities(system: string, user: string): number[] {
+  const inSystem = numberedRun(system)
+  const found = inSystem.rules.length > 0 ? { rules: inSystem.rules, rest: user } : numberedRun(user)
+  const message = found.rest.toLowerCase()
+  return found.rules.map(rule => probability(rule, message))
+}
+
+/** The first run of lines numbered 1, 2, 3, … and the text around it. */
+function numberedRun(text: string): { readonly rules: readonly string[]; readonly rest: string } {
+  const rules: string[] = []
+  const rest: string[] = []
+  let ended = false
+  for (const line of text.split('\n')) {
+    const match = ended ? null : NUMBERED.exec(line)
+    if (match !== null && Number(match[1]) === rules.length + 1) {
+      rules.push(match[2] ?? '')
+      continue
+    }
+    // A numbered list in the message must not be taken for more rules.
+    ended ||= rules.length > 0 && line.trim() !== ''
+    rest.push(line)
+  }
+  return { rules, rest: rest.join('\n') }
+}
+
+function probability(rule: string, message: string): number {
+  const marker = MARKER.exec(rule)
+  if (marker !== null) return Math.min(1, Number(marker[1]))
+  for (const match of rule.matchAll(QUOTED)) {
+    const word = match[1] ?? match[2] ?? match[3] ?? match[4] ?? ''
+    if (message.includes(word.toLowerCase())) return BROKEN
+  }
+  return KEPT
+}
+
+// Embeddings: they depend only on the text, so equal texts give equal vectors of length one
+
+const DEFAULT_DIMENSIONS = 8
+const MAX_DIMENSIONS = 4096
+
+/** The reply to a request of the OpenAI shape; null if `model` is not `embed` or `embed-<dimensions>`. */
+export function embeddingsReply(model: string, body: SimFields): unknown {
+  const match = /^embed(?:-(\d{1,4}))?$/.exec(model)
+  if (match === null) return null
+  const asked = numberOf(body['dimensions']) ?? Number(match[1] ?? DEFAULT_DIMENSIONS)
+  const dimensions = Math.min(Math.max(1, Math.floor(asked)), MAX_DIMENSIONS)
+  const input: unknown = body['input']
+  // A list of numbers is one text given as tokens.
+  const texts = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
+  const words = texts.map(text =>
+    typeof text === 'string' ? countWords(text) : Array.isArray(text) ? text.length : 0,
+  )
+  const total = words.reduce((sum, count) => sum + count, 0)
+  return {
+    object: 'list',
+    model,
+    data: texts.map((text, index) => ({
+      object: 'embedding',
+      index,
+      embedding: encodeVector(
+        vectorOf(typeof text === 'string' ? text : JSON.stringify(text), dimensions),
+        body,
+      ),
+    })),
+    usage: { prompt_tokens: total, total_tokens: total },
+  }
+}
+
+function encodeVector(vector: Float32Array, body: SimFields): unknown {
+  return body['encoding_format'] === 'base64'
+    ? Buffer.from(vector.buffer).toString('base64')
+    : Array.from(vector)
+}
+
+function vectorOf(text: string, dimensions: number): Float32Array {
+  const vector = new Float32Array(dimensions)
+  let squares = 0
+  for (let at = 0; at < dimensions; at++) {
+    const value = createHash('sha256').update(`${at}:${text}`).digest().readInt32LE(0) / 2 ** 31
+    vector[at] = value
+    squares += value * value
+  }
+  const length = Math.sqrt(squares)
+  return vector.map(value => value / length)
 }

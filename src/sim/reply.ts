@@ -1,40 +1,44 @@
-/** What the simulated model says, before any format. Pure; long texts are made while they are sent. */
+/**
+ * Replies of simulated models before any format, and the contract of a speaker, which writes a reply in one format.
+ * Long texts come from generators while the provider sends them. Pure.
+ */
+import type { SimAsk } from './ask.ts'
 
-/** Text in the pieces in which it is streamed. */
+/** Text in the pieces of its stream. */
 export interface Pieces {
   /** Number of pieces; each counts as one token. */
   readonly tokens: number
-  /** The pieces from the first on; may be asked for again. */
+  /** All pieces from the first on; callers may iterate again. */
   each(): Iterable<string>
 }
 
 export type ReplyPart =
   | { readonly kind: 'text'; readonly pieces: Pieces }
   | { readonly kind: 'refusal'; readonly pieces: Pieces }
-  /** `text` is raw thinking, `summary` what the provider calls a summary of it. */
+  /** `text`: raw thinking; `summary`: the provider's summary of it. */
   | { readonly kind: 'reasoning'; readonly form: 'text' | 'summary'; readonly pieces: Pieces }
   /** `pieces` are the arguments (JSON), or the input of a custom tool. */
   | { readonly kind: 'call'; readonly name: string; readonly custom: boolean; readonly pieces: Pieces }
 
-export type ReplyFinish = 'stop' | 'calls' | 'length' | 'refusal'
+type ReplyFinish = 'stop' | 'calls' | 'length' | 'refusal'
 
-export interface Reply {
+export interface SimReply {
   readonly parts: readonly ReplyPart[]
   readonly finish: ReplyFinish
   /** Milliseconds before each token. */
   readonly paceMs: number
 }
 
-export interface Tally {
+interface Tally {
   readonly input: number
   readonly output: number
   readonly reasoning: number
 }
 
-/** Longest piece in code points: texts without spaces are streamed in parts too. */
+/** Longest piece in code points; splits texts without spaces. */
 const PIECE_CODE_POINTS = 24
 
-/** Cuts a text into word-sized pieces that join to it again; never inside a code point. */
+/** Cuts a text into word-sized pieces, never inside a code point. */
 export function piecesOf(text: string): Pieces {
   const words = text === '' ? [] : text.split(/(?<=\s)(?=\S)/u).flatMap(cutLong)
   return { tokens: words.length, each: () => words }
@@ -54,7 +58,7 @@ const VOCABULARY = 'the stream runs on over stones and under bridges past mills 
   ' ',
 )
 
-/** `tokens` words of text, made as they are taken. */
+/** A text of `tokens` words, generated on demand. */
 export function writtenPieces(tokens: number): Pieces {
   return {
     tokens,
@@ -74,20 +78,20 @@ export function wholeText(pieces: Pieces): string {
   return text
 }
 
-/** The reply cut after `maxTokens` tokens, with the finish that says so. A call is not cut in the middle. */
-export function limited(reply: Reply, maxTokens: number | null): Reply {
+/** Cuts a reply after `maxTokens` tokens and sets its finish. Does not cut inside a call. */
+export function limitReply(reply: SimReply, maxTokens: number | null): SimReply {
   if (maxTokens === null || tokensOf(reply) <= maxTokens) return reply
   const parts: ReplyPart[] = []
   let left = maxTokens
   for (const part of reply.parts) {
     if (left <= 0 || (part.kind === 'call' && part.pieces.tokens > left)) break
-    parts.push(part.pieces.tokens <= left ? part : { ...part, pieces: taken(part.pieces, left) })
+    parts.push(part.pieces.tokens <= left ? part : { ...part, pieces: takePieces(part.pieces, left) })
     left -= part.pieces.tokens
   }
   return { ...reply, parts, finish: 'length' }
 }
 
-function taken(pieces: Pieces, tokens: number): Pieces {
+function takePieces(pieces: Pieces, tokens: number): Pieces {
   return {
     tokens,
     *each() {
@@ -100,12 +104,12 @@ function taken(pieces: Pieces, tokens: number): Pieces {
   }
 }
 
-function tokensOf(reply: Reply): number {
+function tokensOf(reply: SimReply): number {
   return reply.parts.reduce((sum, part) => sum + part.pieces.tokens, 0)
 }
 
-/** Token counts as they are billed. */
-export function tallyOf(reply: Reply, inputTokens: number): Tally {
+/** Token counts of a reply for its usage. */
+export function tallyOf(reply: SimReply, inputTokens: number): Tally {
   const reasoning = reply.parts
     .filter(part => part.kind === 'reasoning')
     .reduce((sum, part) => sum + part.pieces.tokens, 0)
@@ -113,6 +117,72 @@ export function tallyOf(reply: Reply, inputTokens: number): Tally {
 }
 
 /** A reply of one text. */
-export function saying(text: string, paceMs = 0): Reply {
+export function saying(text: string, paceMs = 0): SimReply {
   return { parts: [{ kind: 'text', pieces: piecesOf(text) }], finish: 'stop', paceMs }
+}
+
+// Speakers: one file for each format implements the contract
+
+/** `token`: one piece of content; `finish`: the finish reason; `open`, `close`: frames around content. */
+export interface Frame {
+  readonly kind: 'open' | 'token' | 'close' | 'finish'
+  /** The bytes with line ends and the closing blank line. */
+  readonly text: string
+}
+
+/** A reply with the facts that its frames need. */
+export interface Speech {
+  readonly ask: SimAsk
+  readonly reply: SimReply
+  readonly tally: Tally
+  /** Random part of the reply's ids. */
+  readonly id: string
+  readonly createdSeconds: number
+}
+
+/** A failure to write in a format. */
+export interface Trouble {
+  /** HTTP status; inside a stream, the status that an HTTP reply would have. */
+  readonly status: number
+  readonly message: string
+}
+
+/** Writes replies and failures in one format. */
+export interface Speaker {
+  frames(speech: Speech): Iterable<Frame>
+  whole(speech: Speech): unknown
+  /** The document without a finish reason. */
+  unfinished(speech: Speech): unknown
+  failure(trouble: Trouble): unknown
+  /** `framesBefore`: number of frames so far, for formats that number their events. */
+  failureFrame(trouble: Trouble, framesBefore: number): string
+}
+
+/** An event with a name. */
+export function namedFrame(kind: Frame['kind'], event: string, data: unknown): Frame {
+  return { kind, text: `event: ${event}\ndata: ${JSON.stringify(data)}\n\n` }
+}
+
+/** An event without a name. */
+export function plainFrame(kind: Frame['kind'], data: unknown): Frame {
+  return { kind, text: `data: ${JSON.stringify(data)}\n\n` }
+}
+
+/** An error in OpenAI's shape. */
+export function openaiError({ status, message }: Trouble): { error: Record<string, unknown> } {
+  const { type, code } = OPENAI_ERRORS[status] ?? {
+    type: status < 500 ? 'invalid_request_error' : 'server_error',
+    code: null,
+  }
+  return { error: { message, type, param: null, code } }
+}
+
+const OPENAI_ERRORS: Readonly<Record<number, { type: string; code: string | null }>> = {
+  401: { type: 'invalid_request_error', code: 'invalid_api_key' },
+  403: { type: 'permission_error', code: null },
+  404: { type: 'invalid_request_error', code: 'model_not_found' },
+  429: { type: 'requests', code: 'rate_limit_exceeded' },
+  500: { type: 'server_error', code: 'server_error' },
+  503: { type: 'server_error', code: 'service_unavailable' },
+  529: { type: 'server_error', code: 'overloaded' },
 }

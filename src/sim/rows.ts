@@ -1,6 +1,6 @@
 /**
- * The simulated provider and its models as rows for the catalogue: plain data in the shape of the configuration
- * file. A model's id says the format it is reached through: `sim/echo` (Responses), `sim/chat-echo`,
+ * Catalogue rows of the simulated provider and its models: plain data in the shape of the configuration file. A model's
+ * id names its format: `sim/echo` (Responses), `sim/chat-echo`,
  * `sim/messages-echo`, `sim/gemini-echo`.
  */
 import type { SimFormat } from './ask.ts'
@@ -30,7 +30,7 @@ export interface SimModelRow {
 
 export const SIM_SLUG = 'sim'
 
-/** What stands before the model's name in the id, by format. */
+/** Prefix of the model's name in the id, by format. */
 const PREFIXES: Readonly<Record<SimFormat, string>> = {
   'openai-responses': '',
   'openai-chat': 'chat-',
@@ -40,7 +40,7 @@ const PREFIXES: Readonly<Record<SimFormat, string>> = {
 
 export const SIM_FORMATS = Object.keys(PREFIXES) as readonly SimFormat[]
 
-/** The provider at the URL that `listen` gave. Its key is no secret: any would do. */
+/** The provider's row for the URL of `listen`. Its key is no secret: the provider accepts any. */
 export function simProvider(url: string): SimProviderRow {
   return { slug: SIM_SLUG, name: 'Simulated', format: 'openai-responses', baseUrl: url, apiKey: 'simulated' }
 }
@@ -52,7 +52,7 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
     name: `Simulated ${upstreamModel} (${format})`,
     contextLength: 1_000_000,
     maxOutputTokens: 10_000_000,
-    // Small, but not nothing: a free model would never show that costs are counted.
+    // Low, but not zero: a free model would not show that the gateway counts costs.
     endpoints: [
       {
         provider: SIM_SLUG,
@@ -65,7 +65,7 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
   }
 }
 
-/** The models a newcomer meets: every proper behaviour in every format, and a slow writer to watch. */
+/** The default models: every behaviour in every format, and a slow writer to watch. */
 export function simModels(): SimModelRow[] {
   const names = [...SIM_MODELS.map(model => model.name), 'write-200-20', 'call-2']
   return SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format)))

@@ -1,7 +1,7 @@
 /**
- * The simulated provider: a real HTTP server on loopback that speaks the four wire formats and embeddings.
- * It is the provider of a gateway without configured ones, and the upstream of many tests. The model's name
- * chooses its behaviour: SIM_MODELS (behaviours.ts) and `embed-<dimensions>`. Any key is accepted.
+ * The simulated provider: an HTTP server on loopback that speaks the four wire formats and embeddings. A gateway
+ * without configured providers uses it, and so do many tests. The model's name chooses the behaviour: SIM_MODELS
+ * (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
  */
 import {
   createServer,
@@ -13,17 +13,13 @@ import {
 import type { AddressInfo, Socket } from 'node:net'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import { type Ask, READERS, type SimFormat } from './ask.ts'
-import { behaviourOf } from './behaviours.ts'
-import { embeddingsReply } from './embeddings.ts'
-import { hasKey, parsedObject, readBody, targetOf } from './incoming.ts'
-import { type Fields, textOf } from './loose.ts'
-import { limited, type Reply, saying, tallyOf } from './reply.ts'
+import { fieldsOf, READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
+import { behaviourOf, embeddingsReply } from './behaviours.ts'
+import { limitReply, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
 import { chatSpeaker } from './speak-chat.ts'
 import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
 import { responsesSpeaker } from './speak-responses.ts'
-import type { Speaker } from './speaker.ts'
 import { Transmission } from './transmission.ts'
 
 export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
@@ -36,24 +32,24 @@ export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
 export interface SimOptions {
   /** Paces replies and dates them. */
   readonly clock?: Clock
-  /** How many of the last requests are kept for looking at; bodies and headers included. Default 100. */
+  /** Number of last requests to keep, with bodies and headers. Default 100. */
   readonly keepRequests?: number
-  /** Models that misbehave; null for a name that is none of them. Default: there are none. */
+  /** The fault of a model; null for a model without one. Default: no faults. */
   readonly faultOf?: (model: string) => SimFault | null
 }
 
-/** A way to misbehave. */
+/** A fault in place of a proper reply. */
 export interface SimFault {
-  /** The proper reply, as far as any of it is sent. */
-  readonly reply: Reply
+  /** The proper reply, of which the fault may send a part. */
+  readonly reply: SimReply
   run(transmission: Transmission): Promise<void> | void
 }
 
-/** A request as it came. */
+/** A received request. */
 export interface SimRequest {
   /** Counted from 1. */
   readonly number: number
-  /** Monotonic milliseconds of the clock, when the body was complete. */
+  /** Monotonic milliseconds of the clock at the end of the body. */
   readonly atMs: number
   readonly path: string
   /** Null for embeddings and unknown paths. */
@@ -61,24 +57,24 @@ export interface SimRequest {
   readonly model: string
   readonly stream: boolean
   readonly headers: IncomingHttpHeaders
-  readonly body: Fields
+  readonly body: SimFields
 }
 
-/** A reply whose client went away before its end. */
-export interface Disconnect {
+/** A reply whose client disconnected before its end. */
+interface Disconnect {
   readonly atMs: number
   readonly model: string
-  /** The request it belongs to. */
+  /** Number of its request. */
   readonly request: number
 }
 
 export interface SimState {
-  /** Requests whose body came whole, since the start. */
+  /** Requests with a complete body since the start. */
   readonly requests: number
   readonly openConnections: number
-  /** Replies that have begun (or hang) and not ended. */
+  /** Replies that have begun (or hang) and have not ended. */
   readonly openReplies: number
-  /** Replies that the client did not wait for, since the start. */
+  /** Replies since the start whose client disconnected before their end. */
   readonly closedEarly: number
 }
 
@@ -90,9 +86,9 @@ export interface Sim {
   readonly state: SimState
   /** The last requests, oldest first. */
   readonly requests: readonly SimRequest[]
-  /** The last replies whose client went away, oldest first; as many as requests are kept. */
+  /** The last disconnects, oldest first, up to the number of kept requests. */
   readonly disconnects: readonly Disconnect[]
-  /** Resolves as soon as the state is as described; at once when it already is. */
+  /** Resolves as soon as the state meets the condition; at once if it already does. */
   until(described: (state: SimState) => boolean): Promise<SimState>
 }
 
@@ -110,7 +106,7 @@ class Simulation implements Sim {
   readonly #keep: number
   readonly #faultOf: (model: string) => SimFault | null
   readonly #server: Server
-  /** Looks at the state after each change, for those who wait for one. */
+  /** Checks of `until`, which run after each change of state. */
   readonly #waiting = new Set<() => void>()
 
   constructor(options: SimOptions) {
@@ -118,7 +114,7 @@ class Simulation implements Sim {
     this.#keep = options.keepRequests ?? 100
     this.#faultOf = options.faultOf ?? (() => null)
     this.#server = createServer((request, response) => {
-      // A client that goes away while it sends is no failure of ours; the reply's close says the rest.
+      // A client may disconnect while it sends; the reply's close event counts it.
       request.on('error', () => response.destroy())
       response.on('error', () => response.destroy())
       void readBody(request).then(
@@ -126,7 +122,7 @@ class Simulation implements Sim {
         () => response.destroy(),
       )
     })
-    // A provider never closes first while someone waits; how long clients wait is for them to decide.
+    // A provider never closes first while a client waits; clients have their own timeouts.
     this.#server.requestTimeout = 0
     this.#server.headersTimeout = 0
     this.#server.on('connection', (socket: Socket) => {
@@ -175,7 +171,7 @@ class Simulation implements Sim {
   #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
     const path = request.url ?? '/'
     const target = targetOf(request.method ?? '', path)
-    const body = text === null ? null : parsedObject(text)
+    const body = text === null ? null : parseObject(text)
     const ask = target.format === null || body === null ? null : READERS[target.format](body, target)
     const model = ask?.model ?? textOf(body?.['model'])
     const stream = ask?.stream ?? false
@@ -190,7 +186,7 @@ class Simulation implements Sim {
     const speaker = SPEAKERS[target.format ?? 'openai-chat']
     const behaviour = behaviourOf(model)
     const fault = this.#faultOf(model)
-    const proper = ask === null || behaviour === null ? NO_REPLY : limited(behaviour(ask), ask.maxTokens)
+    const proper = ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
     const said = fault?.reply ?? proper
     const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, this.#clock), response, this.#clock)
     this.#watch(reply, noted)
@@ -199,14 +195,14 @@ class Simulation implements Sim {
       reply.json(status, speaker.failure({ status, message }))
     if (text === null) refuse(413, 'The request is too large')
     else if (!hasKey(request.headers)) refuse(401, 'No API key was given')
-    else if (target.format === null && !target.embeddings) refuse(404, 'There is nothing at this path')
-    else if (body === null) refuse(400, 'The request is no JSON object')
+    else if (target.format === null && !target.embeddings) refuse(404, 'Unknown path')
+    else if (body === null) refuse(400, 'The request is not a JSON object')
     else {
       const vectors = ask === null && fault === null ? embeddingsReply(model, body) : null
       if (fault !== null) void fault.run(reply)
       else if (vectors !== null) reply.json(200, vectors)
       else if (ask !== null && behaviour !== null) void reply.send()
-      else refuse(404, 'There is no such model')
+      else refuse(404, 'Unknown model')
     }
   }
 
@@ -216,7 +212,7 @@ class Simulation implements Sim {
     return noted
   }
 
-  /** Counts a reply while it lasts, and notes when its client does not wait for the end. */
+  /** Counts an open reply, and records a disconnect before its end. */
   #watch(reply: Transmission, { number, model }: SimRequest): void {
     reply.response.on('close', () => {
       const early = !reply.response.writableFinished && !reply.endedHere
@@ -229,10 +225,10 @@ class Simulation implements Sim {
   }
 }
 
-const NO_ASK: Ask = READERS['openai-chat']({}, { model: '', stream: false })
-const NO_REPLY: Reply = saying('')
+const NO_ASK: SimAsk = READERS['openai-chat']({}, { model: '', stream: false })
+const NO_REPLY: SimReply = saying('')
 
-function speechOf(ask: Ask, reply: Reply, clock: Clock): Transmission['speech'] {
+function speechOf(ask: SimAsk, reply: SimReply, clock: Clock): Transmission['speech'] {
   return {
     ask,
     reply,
@@ -245,4 +241,71 @@ function speechOf(ask: Ask, reply: Reply, clock: Clock): Transmission['speech'] 
 function remember<T>(list: T[], entry: T, keep: number): void {
   list.push(entry)
   if (list.length > keep) list.shift()
+}
+
+// Incoming requests
+
+/** The server refuses larger bodies with 413. */
+const BODY_MAX_BYTES = 64 * 1024 * 1024
+
+/** The API that a path names; format null for embeddings and unknown paths. */
+type SimTarget =
+  | { readonly format: SimFormat; readonly model: string; readonly stream: boolean }
+  | { readonly format: null; readonly embeddings: boolean }
+
+const GEMINI_PATH = /^\/models\/([^/]+):(generateContent|streamGenerateContent)$/
+const PATHS: ReadonlyMap<string, SimFormat> = new Map([
+  ['/responses', 'openai-responses'],
+  ['/chat/completions', 'openai-chat'],
+  ['/messages', 'anthropic-messages'],
+])
+
+export function targetOf(method: string, path: string): SimTarget {
+  const nothing: SimTarget = { format: null, embeddings: false }
+  if (method !== 'POST') return nothing
+  const [bare = '', query = ''] = path.split('?', 2)
+  // Base URLs end in a version at some providers and in none at others.
+  const route = bare.replace(/^\/v1(?:beta)?(?=\/)/, '')
+  const format = PATHS.get(route)
+  if (format !== undefined) return { format, model: '', stream: false }
+  const match = GEMINI_PATH.exec(route)
+  if (match === null) return { format: null, embeddings: route === '/embeddings' }
+  const stream = match[2] === 'streamGenerateContent'
+  if (stream && !query.split('&').includes('alt=sse')) return nothing
+  return { format: 'google-gemini', model: decodeSegment(match[1] ?? ''), stream }
+}
+
+function decodeSegment(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function hasKey(headers: IncomingHttpHeaders): boolean {
+  return [headers.authorization, headers['x-api-key'], headers['x-goog-api-key']].some(
+    key => key !== undefined,
+  )
+}
+
+/** The body as text; null if it is too large. */
+export async function readBody(request: IncomingMessage): Promise<string | null> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk)
+  }
+  return bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
+}
+
+/** Parses a JSON object; null for anything else. */
+export function parseObject(text: string): SimFields | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return value !== null && typeof value === 'object' && !Array.isArray(value) ? fieldsOf(value) : null
+  } catch {
+    return null
+  }
 }

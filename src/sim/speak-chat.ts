@@ -1,6 +1,13 @@
-/** The Chat Completions format. Pure. */
-import { type ReplyPart, wholeText } from './reply.ts'
-import { type Frame, openaiError, plainFrame, type Speaker, type Speech } from './speaker.ts'
+/** Speaker of the Chat Completions format. Pure. */
+import {
+  type Frame,
+  openaiError,
+  plainFrame,
+  type ReplyPart,
+  type Speaker,
+  type Speech,
+  wholeText,
+} from './reply.ts'
 
 const FINISH = { stop: 'stop', calls: 'tool_calls', length: 'length', refusal: 'stop' } as const
 

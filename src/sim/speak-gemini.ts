@@ -1,6 +1,7 @@
-/** The generateContent format. Pure. Its lines end in CRLF, calls come whole, and thoughts are counted apart. */
-import { type ReplyPart, wholeText } from './reply.ts'
-import type { Frame, Speaker, Speech, Trouble } from './speaker.ts'
+/**
+ * Speaker of the generateContent format: lines end in CRLF, calls come whole, thoughts have a count of their own. Pure.
+ */
+import { type Frame, type ReplyPart, type Speaker, type Speech, type Trouble, wholeText } from './reply.ts'
 
 const FINISH = { stop: 'STOP', calls: 'STOP', length: 'MAX_TOKENS', refusal: 'SAFETY' } as const
 

@@ -1,6 +1,13 @@
-/** The Messages format. Pure. It has one kind of thinking: both forms of reasoning are told as such. */
-import { type ReplyPart, wholeText } from './reply.ts'
-import { type Frame, namedFrame, type Speaker, type Speech, type Trouble } from './speaker.ts'
+/** Speaker of the Messages format, which has one kind of thinking for both forms of reasoning. Pure. */
+import {
+  type Frame,
+  namedFrame,
+  type ReplyPart,
+  type Speaker,
+  type Speech,
+  type Trouble,
+  wholeText,
+} from './reply.ts'
 
 const FINISH = { stop: 'end_turn', calls: 'tool_use', length: 'max_tokens', refusal: 'refusal' } as const
 

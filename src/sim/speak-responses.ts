@@ -1,6 +1,13 @@
-/** The Responses format. Pure. */
-import { type ReplyPart, wholeText } from './reply.ts'
-import { type Frame, namedFrame, openaiError, type Speaker, type Speech } from './speaker.ts'
+/** Speaker of the Responses format. Pure. */
+import {
+  type Frame,
+  namedFrame,
+  openaiError,
+  type ReplyPart,
+  type Speaker,
+  type Speech,
+  wholeText,
+} from './reply.ts'
 
 type Item = Record<string, unknown>
 type Emit = (kind: Frame['kind'], type: string, fields: Record<string, unknown>) => Frame
@@ -22,11 +29,11 @@ export const responsesSpeaker: Speaker = {
     yield emit('open', 'response.in_progress', { response: begun })
     const output: Item[] = []
     for (const plan of plans(speech)) output.push(yield* itemFrames(plan, speech, emit))
-    const ended = finished(speech, output)
+    const ended = finishResource(speech, output)
     yield emit('finish', `response.${ended['status']}`, { response: ended })
   },
   whole: speech =>
-    finished(
+    finishResource(
       speech,
       plans(speech).map(plan => doneItem(plan, speech)),
     ),
@@ -160,7 +167,7 @@ function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech
   }
 }
 
-function finished(speech: Speech, output: readonly Item[]): Item {
+function finishResource(speech: Speech, output: readonly Item[]): Item {
   const { input, output: written, reasoning } = speech.tally
   const cut = speech.reply.finish === 'length'
   return resource(speech, {

@@ -1,12 +1,9 @@
-/**
- * One reply on its way to the client: bytes with back-pressure and pace. Runs in the event loop that created the
- * simulated provider.
- */
+/** Sends one reply of the simulated provider with back-pressure and pace. Runs in the provider's own event loop. */
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../clock.ts'
-import type { Frame, Speaker, Speech } from './speaker.ts'
+import type { Frame, Speaker, Speech } from './reply.ts'
 
-/** Unpaced frames are joined up to this size: a socket write for each would measure the simulation instead. */
+/** Joins unpaced frames up to this size: a socket write for each would distort measurements. */
 const BATCH_CHARACTERS = 16 * 1024
 
 export class Transmission {
@@ -16,7 +13,7 @@ export class Transmission {
   readonly clock: Clock
   /** The connection has ended. */
   over = false
-  /** Set by a fault that ends the connection itself, so that it does not count as the client's doing. */
+  /** True if a fault ended the connection, so that it does not count as a disconnect of the client. */
   endedHere = false
   #wake: (() => void) | null = null
 
@@ -36,7 +33,7 @@ export class Transmission {
     return this.speech.ask.stream
   }
 
-  /** Sends the response headers of a proper reply now. */
+  /** Sends the response headers of a proper reply at once. */
   head(headers: Readonly<Record<string, string | number>> = {}): void {
     const kind = this.stream
       ? { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' }
@@ -58,7 +55,7 @@ export class Transmission {
     this.response.end()
   }
 
-  /** Writes frames: paced ones as they are due, others as fast as the reader takes them. */
+  /** Writes frames: paced ones when they are due, others as fast as the client reads. */
   async pour(frames: Iterable<Frame>, paceMs: number): Promise<void> {
     let batch = ''
     for (const frame of frames) {
@@ -77,13 +74,13 @@ export class Transmission {
     await this.write(batch)
   }
 
-  /** Writes and waits until the reader has room. */
+  /** Writes, and waits while the client is behind. */
   async write(bytes: string | Uint8Array): Promise<void> {
     if (this.over || bytes.length === 0) return
     if (!this.response.write(bytes)) await this.#sleep()
   }
 
-  /** Waits, at most until the client has gone. */
+  /** Waits, but not beyond the end of the connection. */
   async pause(ms: number): Promise<void> {
     if (ms <= 0 || this.over) return
     const timer = this.clock.after(ms, () => this.#wakeUp())

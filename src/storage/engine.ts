@@ -1,21 +1,22 @@
-/** What differs between the databases behind one Store. */
+/** The contract of a database engine: everything that differs between the databases behind the Store. */
 import type { Dialect, QueryExecutorProvider } from 'kysely'
 
 /**
- * Makes callers of the same name take turns, from here to the end of their transactions.
- * @throws what the database threw.
+ * Serializes transactions of the same name: each waits here until the earlier one has ended.
+ * @throws the error of the database.
  */
 export type Serialize = (transaction: QueryExecutorProvider, name: string) => Promise<void>
 
+/** One open database. */
 export interface Engine {
   readonly name: 'sqlite' | 'postgres'
-  /** Its driver brings the schema up when it is first used, again and again until that succeeds. */
+  /** The first use of its driver migrates the schema; later uses try again until that succeeds. */
   readonly dialect: Dialect
   readonly serialize: Serialize
-  /** Whether a statement was refused because a value that has to be unique exists. */
+  /** True if a statement failed because a unique value exists already. */
   isDuplicate(error: unknown): boolean
-  /** After secrets were deleted and that was committed: removes what copies the engine can reach. Never rejects. */
+  /** Removes copies of deleted secrets that the engine can reach. Call after the commit. Never rejects. */
   purge(db: QueryExecutorProvider): Promise<void>
-  /** Lets go of the database. Any number of times. */
+  /** Closes the database. May be called many times. */
   close(): Promise<void>
 }

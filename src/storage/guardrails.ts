@@ -1,34 +1,34 @@
 /**
- * Records of guardrails: stored rule sets for the requests of a workspace, a member or an API key. A field that is null
- * rules nothing. Pure.
+ * Records of guardrails: stored rule sets for the requests of a workspace, a member or an API key. A null field sets no
+ * rule. Pure.
  */
 import { createHash } from 'node:crypto'
 import type { MicroUsd } from '../money.ts'
 import type {
+  AllowedRegion,
   BuiltinSlug,
-  DataRegion,
   FailMode,
   FilterAction,
   ResetInterval,
   ScanScope,
 } from '../protocol/guardrails.ts'
 
-/** A detector of the gateway's own. */
+/** A built-in detector with its action. */
 export interface BuiltinFilter {
   readonly slug: BuiltinSlug
   readonly action: FilterAction
   readonly scanScope: ScanScope
 }
 
-/** A pattern of the user's own. */
+/** A pattern that the user wrote. */
 export interface CustomFilter {
   readonly pattern: string
   readonly action: FilterAction
-  /** What redaction puts in its place, and how records name it; null: the general one. */
+  /** Replaces redacted text and names the pattern in records; null: the general label. */
   readonly label: string | null
 }
 
-/** What is looked for in what a model says, in windows that overlap. */
+/** Rules for the output of models, which is scanned in overlapping windows. */
 export interface OutputRules {
   /** Each slug once. */
   readonly contentFilterBuiltins: readonly BuiltinFilter[]
@@ -37,7 +37,7 @@ export interface OutputRules {
   readonly overlapBytes: number
 }
 
-/** Whether providers have to keep nothing, by the vendor of the model. */
+/** Requirement of zero data retention (ZDR), by the vendor of the model. */
 export interface ZdrRules {
   readonly anthropic: boolean | null
   readonly openai: boolean | null
@@ -46,6 +46,7 @@ export interface ZdrRules {
   readonly other: boolean | null
 }
 
+/** The rules of a guardrail. */
 export interface GuardrailRules {
   readonly allowedModels: readonly string[] | null
   readonly ignoredModels: readonly string[] | null
@@ -55,13 +56,13 @@ export interface GuardrailRules {
   readonly enableFreeModelTraining: boolean | null
   readonly enableFreeModelPublication: boolean | null
   readonly enablePaidModelTraining: boolean | null
-  /** By which hosts requests have to come. */
-  readonly allowedDataRegions: readonly DataRegion[] | null
-  /** Each slug once; like the next it looks at the input. */
+  /** Regions whose hosts may receive the requests. */
+  readonly allowedDataRegions: readonly AllowedRegion[] | null
+  /** For the input, as `contentFilters`; each slug once. */
   readonly contentFilterBuiltins: readonly BuiltinFilter[]
   readonly contentFilters: readonly CustomFilter[]
   readonly output: OutputRules | null
-  /** Whether a request goes on when its content could not be looked at. */
+  /** Decides whether a request continues if its content could not be scanned. */
   readonly failMode: FailMode
 }
 
@@ -71,21 +72,21 @@ export interface GuardrailRecord extends GuardrailRules {
   readonly organizationId: string
   /** Null: of the whole organization. */
   readonly workspaceId: string | null
-  /** Applies to its whole workspace, unassigned, for as long as there is the workspace. */
+  /** True if it applies to its whole workspace, without assignment, as long as the workspace exists. */
   readonly isWorkspaceDefault: boolean
   readonly name: string
   readonly description: string | null
-  /** What each of those it applies to may spend within `resetInterval`; both or neither is null. */
+  /** Spending limit of each assignee within `resetInterval`; both or neither is null. */
   readonly limit: MicroUsd | null
   readonly resetInterval: ResetInterval | null
   readonly includeByokInBudgets: boolean
-  /** From 1, one more with each change: with the id it names what was compiled from the rules. */
+  /** Starts at 1 and grows with each change. Id and revision identify the compiled rules. */
   readonly revision: number
   readonly createdAt: string
   readonly updatedAt: string
 }
 
-/** What may be changed of a guardrail; what is absent stays. */
+/** Changes to a guardrail; absent fields stay. */
 export type GuardrailChange = Partial<
   Omit<
     GuardrailRecord,
@@ -93,16 +94,17 @@ export type GuardrailChange = Partial<
   >
 >
 
-/** By what a guardrail applies, from the broadest to the narrowest. */
+/** Scopes by which a guardrail applies, from the broadest to the narrowest. */
 export const GUARDRAIL_SCOPES = ['workspace', 'member', 'api-key'] as const
 export type GuardrailScope = (typeof GUARDRAIL_SCOPES)[number]
 
+/** A guardrail that applies to a request. */
 export interface AppliedGuardrail {
   readonly scope: GuardrailScope
   readonly guardrail: GuardrailRecord
 }
 
-/** Whom a guardrail is assigned to. A member is whom API keys are made for: their `creatorUserId`. */
+/** Kinds of assignees. A member is the user for whom API keys were created: their `creatorUserId`. */
 export type AssigneeKind = Exclude<GuardrailScope, 'workspace'>
 
 export interface GuardrailAssignment {
@@ -115,11 +117,12 @@ export interface GuardrailAssignment {
   /** Of the API key; null for members. */
   readonly keyName: string | null
   readonly keyLabel: string | null
-  /** Id of the member whose management key did it; null when that is of nobody. */
+  /** Id of the member whose management key made the assignment; null for a key without a member. */
   readonly assignedBy: string | null
   readonly createdAt: string
 }
 
+/** Rules that restrict nothing. */
 export const NO_RULES: GuardrailRules = {
   allowedModels: null,
   ignoredModels: null,
@@ -136,7 +139,7 @@ export const NO_RULES: GuardrailRules = {
   failMode: 'closed',
 }
 
-/** The id of a workspace's default guardrail: a UUID (version 8) made of both ids, the same for ever. */
+/** The id of a workspace's default guardrail: a stable UUID (version 8) derived from both ids. */
 export function defaultGuardrailId(organizationId: string, workspaceId: string): string {
   const digest = createHash('sha256')
     .update(JSON.stringify(['default guardrail', organizationId, workspaceId]))
@@ -149,7 +152,7 @@ export function defaultGuardrailId(organizationId: string, workspaceId: string):
   )
 }
 
-/** The default guardrail that a workspace begins with, which rules nothing. */
+/** The default guardrail of a new workspace, without rules. */
 export function defaultGuardrail(workspace: {
   readonly organizationId: string
   readonly id: string

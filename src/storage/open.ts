@@ -1,34 +1,40 @@
-/** The Store that a URL names. */
+/** Opens the Store that a URL names: one implementation over any engine, with one file per group of verbs. */
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
-import { createKyselyStore } from './kysely-store/kysely-store.ts'
+import { CamelCasePlugin, Kysely } from 'kysely'
+import type { Engine } from './engine.ts'
+import { createCredentialStore } from './kysely-store/credentials.ts'
+import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
+import { createKeyStore } from './kysely-store/keys.ts'
+import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
+import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openPostgres } from './postgres.ts'
 import { openSqlite } from './sqlite.ts'
-import type { Store } from './store.ts'
-import { codeOf, isAway, StoreError } from './store-error.ts'
+import { codeOf, isAway, type Store, StoreError } from './store.ts'
+import type { Tables } from './tables.ts'
 
 export { isAway, StoreError }
 
 export interface OpenOptions {
   /**
-   * Default true: the Store is given when its schema is the newest one. False: a PostgreSQL that is away does not
-   * keep anybody waiting. The Store is given at once; each verb tries to connect, and rejects within about two
-   * seconds while that fails; the first that succeeds brings the schema up. Embedded databases are always waited for.
+   * True, the default: resolves when the schema is the newest one. False: resolves at once, also while PostgreSQL is
+   * unavailable. Each verb then tries to connect and rejects within about two seconds if that fails; the first success
+   * migrates the schema. Embedded databases always behave as with true.
    */
   readonly wait?: boolean
 }
 
 const POSTGRES = /^postgres(?:ql)?:\/\//i
 
-/** Path of an embedded database as it stands in the URL; `:memory:` for one without a file; null for any other URL. */
+/** The path of an embedded database in the URL; `:memory:` for one without a file; null for other URLs. */
 export function sqlitePath(url: string): string | null {
   return url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : null
 }
 
 /**
- * Opens the storage at `sqlite:PATH` or `postgres://...` and brings it to the newest schema. A missing file is made
- * with mode 0600, missing folders with 0700. `sqlite::memory:` is a storage of its own at each call. Parameters of a
- * PostgreSQL URL are those of `pg`, e.g. `sslmode`.
+ * Opens the storage at `sqlite:PATH` or `postgres://...` and migrates it to the newest schema. Creates a missing file
+ * with mode 0600 and missing folders with 0700. `sqlite::memory:` gives a new storage at each call. A PostgreSQL URL
+ * takes the parameters of `pg`, e.g. `sslmode`.
  * @throws StoreError
  */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
@@ -52,7 +58,7 @@ async function openFile(path: string): Promise<Store> {
   }
 }
 
-/** The library would make the file readable for everyone; its side files take after it. */
+/** Creates the file before the library, which would make it readable for everyone. Side files get its mode. */
 function prepareFile(file: string): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   closeSync(openSync(file, 'a', 0o600))
@@ -61,4 +67,31 @@ function prepareFile(file: string): void {
 function reason(error: unknown): string {
   const text: unknown = error instanceof Error ? Reflect.get(error, 'errstr') : undefined
   return typeof text === 'string' ? text : (codeOf(error) ?? 'unknown reason')
+}
+
+/**
+ * Builds the Store. With `wait` it migrates the schema first; otherwise the first verb does, and each later one while
+ * that fails.
+ * @throws the error of the database; the engine is closed then.
+ */
+async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> {
+  const db = new Kysely<Tables>({ dialect: engine.dialect, plugins: [new CamelCasePlugin()] })
+  if (wait) {
+    try {
+      await db.connection().execute(async () => undefined)
+    } catch (error) {
+      await engine.close()
+      throw error
+    }
+  }
+  return {
+    keys: createKeyStore(db),
+    workspaces: createWorkspaceStore(db, engine),
+    endUsers: createEndUserStore(db),
+    credentials: createCredentialStore(db, engine),
+    credits: createCreditStore(db),
+    guardrails: { ...createGuardrailRecords(db, engine), ...createGuardrailAssignments(db, engine) },
+    ledger: createLedgerStore(db),
+    close: () => engine.close(),
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * PostgreSQL through `pg`. Each thread has a small pool. A database that is away costs a verb a short wait and an
- * error, never the process; when it is back the next verb connects anew.
+ * The engine for PostgreSQL, through `pg`. Each thread has a small pool. While the database is unavailable, a verb
+ * waits shortly and rejects; the next verb connects again.
  */
 import {
   PostgresAdapter,
@@ -15,33 +15,33 @@ import {
 import pg, { type PoolClient, type PoolConfig } from 'pg'
 import type { Engine, Serialize } from './engine.ts'
 import { migrate } from './migrations/migrate.ts'
-import { codeOf, StoreError } from './store-error.ts'
+import { codeOf, StoreError } from './store.ts'
 
-/** For each thread. A server takes 100 by default, which is to be enough for a few nodes. */
+/** Connections per thread. A server allows 100 by default, which should suffice for a few nodes. */
 const POOL_CONNECTIONS = 4
-/** Also how long a verb waits for a free connection. */
+/** Timeout of connecting, and of waiting for a free connection. */
 const CONNECT_MS = 2_000
-/** Far above what any query of ours takes; the server gives up then. */
+/** Statement timeout at the server, far above the time of any query. */
 const STATEMENT_MS = 10_000
-/** A bit later we do, without the server: the network may be gone. */
+/** Timeout of the client, slightly later: the network may be gone. */
 const ANSWER_MS = 11_000
-/** A process that stopped in the middle of a transaction must not hold its locks for long. */
+/** Ends the transaction of a process that stopped inside it, so that its locks are released. */
 const IDLE_TRANSACTION_MS = 10_000
-/** Migrations wait for those of other processes. Longer than any of ours takes. */
+/** Migrations wait for those of other processes. Longer than any migration takes. */
 const MIGRATION_MS = 60_000
 const IDLE_MS = 30_000
-/** How long a pool that is closed waits for what runs. */
+/** Time that a closing pool waits for running queries. */
 const END_MS = 1_000
-/** Connections are renewed, so that a database that moved is found where it is now. */
+/** Connections are renewed, so that they follow a database that moved to another address. */
 const LIFETIME_SECONDS = 1_800
 const KEEPALIVE_MS = 10_000
 
-/** States that the server tells and that stay with the connection: it shuts down, or it became a read-only replica. */
+/** SQL states after which a connection is useless: the server shuts down, or became a read-only replica. */
 const LOST = /^(?:08|57P0)|^25006$/
-/** The server gave a statement up, because it took too long or somebody told it to. The connection goes on. */
-const GIVEN_UP = '57014'
+/** The server cancelled a statement, after a timeout or on request. The connection stays usable. */
+const CANCELLED = '57014'
 const DUPLICATE = '23505'
-/** What an operator can do something about, by the server's code. */
+/** Reasons that an operator can act on, by SQL state. */
 const REASONS: Readonly<Record<string, string>> = {
   '28000': 'not allowed to log in',
   '28P01': 'wrong user or password',
@@ -49,16 +49,16 @@ const REASONS: Readonly<Record<string, string>> = {
   '42501': 'missing permissions',
   '53300': 'too many connections',
   '57P03': 'it is starting up',
-  [GIVEN_UP]: 'a statement was given up',
+  [CANCELLED]: 'a statement was cancelled',
 }
 
 /**
- * The engine of a database that is connected to when it is needed.
- * @throws StoreError when the URL is none that `pg` understands.
+ * Creates the engine. It connects when it is first used.
+ * @throws StoreError if `pg` does not understand the URL.
  */
 export function openPostgres(url: string): Engine {
   const everyday: PoolConfig = {
-    ...connecting(url),
+    ...connectionConfig(url),
     max: POOL_CONNECTIONS,
     idleTimeoutMillis: IDLE_MS,
     maxLifetimeSeconds: LIFETIME_SECONDS,
@@ -73,16 +73,16 @@ export function openPostgres(url: string): Engine {
   return {
     name: 'postgres',
     dialect: new PostgresDialect({
-      // Asked again with the next verb when it failed.
+      // After a failure, the next verb calls this again.
       async pool() {
         if (closing !== null) throw new StoreError('storage: is closed')
-        await bringUp(url)
+        await migrateSchema(url)
         return new Leases(pool)
       },
     }),
     serialize,
     isDuplicate: error => codeOf(error) === DUPLICATE,
-    // Old versions of rows are the server's: it overwrites them when it vacuums, and secrets in them are sealed.
+    // The server overwrites old versions of rows when it vacuums; secrets in them are sealed.
     purge: async () => undefined,
     close() {
       closing ??= endPool(pool, clients)
@@ -91,18 +91,18 @@ export function openPostgres(url: string): Engine {
   }
 }
 
-/** Within a transaction, so that it holds behind a connection pooler too. */
+/** Takes the lock within the transaction, so that it works behind a connection pooler too. */
 const serialize: Serialize = async (transaction, name) => {
   await sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`.execute(transaction)
 }
 
-/** Runs migrations on a connection of their own, whose statements may take longer. */
-async function bringUp(url: string): Promise<void> {
-  const pool = poolOf({ ...connecting(url), max: 1, query_timeout: MIGRATION_MS })
+/** Runs migrations on a separate connection, whose statements may take longer. */
+async function migrateSchema(url: string): Promise<void> {
+  const pool = poolOf({ ...connectionConfig(url), max: 1, query_timeout: MIGRATION_MS })
   try {
     await migrate(new MigrationDialect({ pool: new Leases(pool) }), serialize, currentSchema)
   } catch (error) {
-    throw unreachable(error)
+    throw storeErrorFor(error)
   } finally {
     await pool.end()
   }
@@ -117,7 +117,7 @@ async function currentSchema(transaction: QueryExecutorProvider): Promise<string
 }
 
 /** @throws StoreError */
-function connecting(url: string): PoolConfig {
+function connectionConfig(url: string): PoolConfig {
   const config: PoolConfig = {
     connectionString: url,
     application_name: 'sluice',
@@ -127,7 +127,7 @@ function connecting(url: string): PoolConfig {
     keepAliveInitialDelayMillis: KEEPALIVE_MS,
   }
   try {
-    // Reads the URL, and the certificates it names; connects nowhere.
+    // Parses the URL and reads the certificates it names, without connecting.
     new pg.Client(config)
   } catch (error) {
     // Without the cause, which may quote the URL.
@@ -139,16 +139,16 @@ function connecting(url: string): PoolConfig {
 
 function poolOf(config: PoolConfig): pg.Pool {
   const pool = new pg.Pool(config)
-  // Without a listener a broken connection would end the process. Nothing is to be done: the pool drops it when it is
-  // idle, and a query on it fails by itself.
+  // Without a listener a broken connection would end the process. The pool drops a broken idle connection itself, and a
+  // query on one fails.
   const ignore = (): void => undefined
   pool.on('error', ignore)
   pool.on('connect', client => void client.on('error', ignore))
   return pool
 }
 
-/** Without its causes: they may name parts of the URL, which a password with odd characters can end up in. */
-function unreachable(error: unknown): StoreError {
+/** The error without its causes, which may contain parts of the URL and so of a password. */
+function storeErrorFor(error: unknown): StoreError {
   if (error instanceof StoreError) return error
   const code = codeOf(error)
   const reason = code === null ? 'the connection failed' : (REASONS[code] ?? code)
@@ -157,11 +157,11 @@ function unreachable(error: unknown): StoreError {
 
 interface Connection {
   end(): Promise<void>
-  /** It does not keep its thread alive any more. */
+  /** Stops keeping the thread alive. */
   unref(): void
 }
 
-/** Lets what runs finish. A server that hangs must hold up neither the caller nor the end of its thread. */
+/** Lets running queries finish, for a limited time: a hanging server must not delay the end of the thread. */
 async function endPool(pool: pg.Pool, clients: ReadonlySet<pg.PoolClient>): Promise<void> {
   const late = Promise.withResolvers<void>()
   const timer = setTimeout(() => late.resolve(), END_MS)
@@ -170,13 +170,13 @@ async function endPool(pool: pg.Pool, clients: ReadonlySet<pg.PoolClient>): Prom
   for (const client of clients) {
     // The types leave out what every client has.
     const connection = client as unknown as Connection
-    // With a query still under way it is cut off; otherwise goodbye was said, and nobody waits for an answer.
+    // This cuts off a running query. An idle connection has already said goodbye and expects no answer.
     connection.end().catch(() => undefined)
     connection.unref()
   }
 }
 
-/** A pool that does not get back what is broken. */
+/** A pool whose broken connections are discarded. */
 class Leases implements PostgresPool {
   readonly options = {}
   readonly #pool: pg.Pool
@@ -189,7 +189,7 @@ class Leases implements PostgresPool {
     try {
       return new Lease(await this.#pool.connect())
     } catch (error) {
-      throw unreachable(error)
+      throw storeErrorFor(error)
     }
   }
 
@@ -217,14 +217,14 @@ class Lease implements PostgresPoolClient {
   }
 
   async #query<Row>(text: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>> {
-    // A rollback would wait behind the query that gets no answer.
+    // A rollback would wait behind the query that has no answer.
     if (this.#broken !== null) throw this.#broken
     try {
       return (await this.#client.query(text, [...parameters])) as unknown as PostgresQueryResult<Row>
     } catch (error) {
-      if (codeOf(error) === GIVEN_UP) throw unreachable(error)
+      if (codeOf(error) === CANCELLED) throw storeErrorFor(error)
       if (error instanceof pg.DatabaseError && !LOST.test(error.code ?? '')) throw error
-      this.#broken = unreachable(error)
+      this.#broken = storeErrorFor(error)
       throw this.#broken
     }
   }
@@ -234,7 +234,7 @@ class Lease implements PostgresPoolClient {
   }
 }
 
-/** Migrations run in one transaction that holds a lock of ours already. */
+/** A dialect for migrations, which run in one transaction that already holds our lock. */
 class MigrationDialect extends PostgresDialect {
   override createAdapter(): PostgresAdapter {
     return new UnlockedAdapter()
@@ -243,8 +243,7 @@ class MigrationDialect extends PostgresDialect {
 
 class UnlockedAdapter extends PostgresAdapter {
   override async acquireMigrationLock(): Promise<void> {
-    // The lock of the library would have to be released within the transaction, which hides the error of one that
-    // failed.
+    // Kysely would release its lock within the transaction, which hides the error of a failed migration.
   }
 
   override async releaseMigrationLock(): Promise<void> {

@@ -1,7 +1,7 @@
 /**
- * A Redis connection that reconnects by itself. A command without an answer in time rejects, and while commands are
- * not answered the connection counts as lost. Main thread. Errors are logged once per outage, by class and code only,
- * because messages may contain the URL with its password.
+ * A Redis connection that reconnects automatically. A command without an answer in time rejects, and the connection
+ * counts as lost until the next answer. Logs one error per outage, by class and code only, because messages may
+ * contain the URL with its password. Main thread.
  */
 import { createClient } from '@redis/client'
 import type { Clock, Timer } from '../clock.ts'
@@ -17,10 +17,11 @@ export interface RedisOptions {
   readonly channel?: { readonly name: string; readonly onMessage: (text: string) => void }
   readonly onReady?: () => void
   readonly onLost?: () => void
-  /** Silence that counts as an outage while commands wait. Default 50 ms: a normal answer takes a hundredth of it. */
+  /** Silence that counts as an outage while commands wait. Default 50 ms, a hundred times a normal answer. */
   readonly silenceMs?: number
 }
 
+/** The connection. */
 export interface Redis {
   /** True while commands are answered. */
   readonly isReady: boolean
@@ -31,13 +32,14 @@ export interface Redis {
 
 const SILENCE_MS = 50
 const RETRY_MS = 50
-/** So that an outage ends at most a second after Redis is back. */
+/** Longest delay before a retry: an outage ends at most this long after Redis is back. */
 const RETRY_MAX_MS = 1_000
-/** The least time for connecting, or for an overdue answer, before the connection is closed. */
+/** Least time for connecting, or for an overdue answer, before the connection is closed. */
 const GIVE_UP_MS = 1_000
 
 type Client = ReturnType<typeof createClient>
 
+/** Opens a connection, which connects in the background. */
 export function openRedis(options: RedisOptions): Redis {
   return new RedisConnection(options)
 }
@@ -57,7 +59,7 @@ class RedisConnection implements Redis {
   #silenceTimer: Timer | null = null
   /** Monotonic: the last answer, or the first command after a time without open commands. */
   #lastAnswerMs = 0
-  /** Commands without an answer yet, rejected ones included. */
+  /** Commands without an answer, rejected ones included. */
   #unanswered = 0
 
   constructor(options: RedisOptions) {

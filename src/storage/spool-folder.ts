@@ -1,9 +1,9 @@
 /**
- * Whose spool files are whose. Each process has a folder of its own under the spool, and holds a lock beside it
- * for as long as it lives; the kernel lets go of the lock when the process ends in whatever way. So several
- * gateways can share one spool, and what a dead one left is found without asking for process ids, which come back.
+ * Folders of the spool. Each process has its own folder and holds a lock beside it while it lives; the kernel releases
+ * the lock however the process ends. So several gateways can share one spool, and finding the folders of dead ones
+ * needs no process ids, which the kernel reuses.
  *
- * The lock is an exclusive transaction on an empty database: the one kind of file lock the runtime offers.
+ * The lock is an exclusive transaction on an empty database, the only kind of file lock that Node offers.
  */
 import { closeSync, mkdirSync, openSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -14,18 +14,19 @@ import { isBusy } from './sqlite.ts'
 
 const LOCK_SUFFIX = '.lock'
 
+/** A locked folder. */
 export interface SpoolFolder {
   readonly path: string
-  /** Lets the folder go; it is removed when it is empty. */
+  /** Releases the lock, and removes the folder if it is empty. */
   release(): void
 }
 
-/** Of storages without a file, below the working directory. */
+/** Data folder of storages without a file, below the working directory. */
 const DATA_FOLDER = './data'
 
 /**
- * Where the spool of a storage is: `spool` beside the file of an embedded database; for one in memory, and for
- * PostgreSQL, `./data/spool`. It has to be on a disk of this machine that outlives the process.
+ * The spool folder of a storage: `spool` beside the file of an embedded database, `./data/spool` for one in memory and
+ * for PostgreSQL. It must be on a local disk that outlives the process.
  */
 export function spoolRoot(storageUrl: string): string {
   const path = sqlitePath(storageUrl)
@@ -34,21 +35,21 @@ export function spoolRoot(storageUrl: string): string {
 }
 
 /**
- * Makes a folder for this process and locks it.
+ * Creates a folder for this process and locks it.
  * @throws the error of the file system.
  */
 export function claimSpoolFolder(root: string): SpoolFolder {
   mkdirSync(root, { recursive: true, mode: 0o700 })
   const path = join(root, `${process.pid}-${randomText(12)}`)
   closeSync(openSync(path + LOCK_SUFFIX, 'a', 0o600))
-  // Locked before the folder exists, so that nobody ever meets it unlocked.
+  // Locked before the folder exists, so that no process ever finds it unlocked.
   const lock = lockOf(path)
-  if (lock === null) throw new Error('a new lock is taken')
+  if (lock === null) throw new Error('another process holds the new lock')
   mkdirSync(path, { mode: 0o700 })
   return folderOf(path, lock)
 }
 
-/** Takes over the folders whose processes have ended. The caller releases each. */
+/** Locks the folders of processes that have ended. The caller releases each. */
 export function claimAbandoned(root: string): SpoolFolder[] {
   const claimed: SpoolFolder[] = []
   for (const entry of readdirSync(root, { withFileTypes: true })) {
@@ -58,7 +59,7 @@ export function claimAbandoned(root: string): SpoolFolder[] {
       const lock = lockOf(path)
       if (lock !== null) claimed.push(folderOf(path, lock))
     } catch {
-      // Not ours to open; the others must not wait for it.
+      // Not readable for us; go on with the others.
     }
   }
   return claimed
@@ -72,7 +73,7 @@ function folderOf(path: string, lock: DatabaseSync): SpoolFolder {
       try {
         rmdirSync(path)
       } catch {
-        // Files that could not be shipped stay, for whoever comes next.
+        // Files that could not be shipped stay for the next process.
         emptied = false
       }
       if (emptied) unlinkQuietly(path + LOCK_SUFFIX)
@@ -81,11 +82,11 @@ function folderOf(path: string, lock: DatabaseSync): SpoolFolder {
   }
 }
 
-/** Null when another process, or another owner in this one, holds it. */
+/** Null if another process, or another owner in this one, holds the lock. */
 function lockOf(path: string): DatabaseSync | null {
   const lock = new DatabaseSync(path + LOCK_SUFFIX, { timeout: 0 })
   try {
-    // No journal: a killed process would leave it lying about.
+    // No journal file: a killed process would leave it behind.
     lock.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
     return lock
   } catch (error) {
@@ -99,6 +100,6 @@ function unlinkQuietly(path: string): void {
   try {
     unlinkSync(path)
   } catch {
-    // Gone already, or not ours to remove; an empty file harms nobody.
+    // Already gone, or not removable by us; an empty file is harmless.
   }
 }

@@ -1,55 +1,59 @@
 /**
- * The spool of usage records: one file per serve thread to which a record is appended before the caller sees the
- * end of its answer. What `write` has handed to the kernel survives a kill of the process (not a power cut); the
- * supervisor ships it into the Store. Hot path: one JSON text and one system call for each exchange, no sync.
+ * The spool of usage records: each serve thread appends a record to its file before the caller sees the end of the
+ * answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
+ * records into the Store. Hot path: one JSON text and one system call for each exchange, no sync.
  *
- * Files are named `<writer>.<sequence>.jsonl`, each spool with a writer of its own. Once a later sequence exists, an
- * earlier file is never written again; the last one is not once its thread has ended, as the supervisor tells.
+ * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
+ * sequence exists, the last one once its thread has ended.
  */
-import { closeSync, openSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readdirSync, readSync, unlinkSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import type { UsageRecord } from './usage.ts'
 
+/** The writing side, one per serve thread. */
 export interface UsageSpool {
   /**
-   * Keeps the record: it survives a kill from here on. Never throws; a disk that refuses it is tried again later.
-   * Returns it as JSON.
+   * Writes the record, which then survives a kill. Never throws; if the disk refuses the record, it is written later.
+   * Returns the record as JSON.
    */
   append(record: UsageRecord): string
-  /** Writes what still waits, and closes the file. */
+  /** Writes the waiting records and closes the file. */
   close(): void
 }
 
 export interface SpoolOptions {
   readonly clock: Clock
   readonly log: Log
-  /** Called for each record that had to be given up because the disk refused it for too long. */
+  /** Called for each record that is lost because the disk refused it for too long. */
   readonly onLost: (record: UsageRecord) => void
-  /** Letters and digits, of this spool alone: whoever named it can tell its files. Default: a random name. */
+  /** Unique name of letters and digits, by which the caller recognises the files. Default: a random name. */
   readonly writer?: string
-  /** A file is left for a new one at this size, so that shipped ones can be deleted. About 5,000 records. */
+  /** Size at which a new file begins, so that shipped files can be deleted. About 5,000 records. */
   readonly fileMaxBytes?: number
 }
 
 const FILE_MAX_BYTES = 4 * 1024 * 1024
 /** A record is 1 to 4 KB; a larger one takes a buffer of its own. */
 const BUFFER_BYTES = 64 * 1024
-/** Records kept in memory while the disk refuses them: some megabytes at most. */
+/** Maximum of records in memory while the disk refuses them: some megabytes. */
 const WAITING_MAX = 1_000
 const RETRY_MS = 1_000
 const NEWLINE = 10
 
-/** @throws the error of the file system when the first file cannot be made. */
+/**
+ * Opens a spool in the folder.
+ * @throws the error of the file system if the first file cannot be created.
+ */
 export function openSpool(folder: string, options: SpoolOptions): UsageSpool {
   return new FileSpool(folder, options)
 }
 
 interface Waiting {
   readonly record: UsageRecord
-  /** Without its end. */
+  /** Without the line end. */
   readonly line: string
 }
 
@@ -63,9 +67,9 @@ class FileSpool implements UsageSpool {
   #file: number
   #size = 0
   #closed = false
-  /** Part of a line has reached the file; what follows begins with a newline, so that only that part is spoilt. */
+  /** True after a partial write: the next line begins with a newline, so that only the partial line is invalid. */
   #torn = false
-  /** Why the last line was not written. */
+  /** The error of the last failed write. */
   #refusal: unknown = null
   #retry: Timer | null = null
 
@@ -78,7 +82,7 @@ class FileSpool implements UsageSpool {
 
   append(record: UsageRecord): string {
     const line = JSON.stringify(record)
-    // The number of a closed file may stand for another one by now.
+    // The number of a closed file descriptor may belong to another file.
     if (this.#closed) this.#options.onLost(record)
     else {
       if (this.#waiting.length > 0) this.#flush()
@@ -101,9 +105,9 @@ class FileSpool implements UsageSpool {
     return openSync(join(this.#folder, name), 'a', 0o600)
   }
 
-  /** Whether the whole line is in the file. */
+  /** Returns true if the whole line is in the file. */
   #write(line: string): boolean {
-    // A UTF-16 unit takes at most three bytes, and there may be a newline on both ends.
+    // A UTF-16 unit takes at most three bytes, plus a newline on both ends.
     const most = line.length * 3 + 2
     const buffer = most <= BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(most)
     let length = 0
@@ -124,14 +128,14 @@ class FileSpool implements UsageSpool {
     return written === length
   }
 
-  /** The new file exists before the old one is left: that is how the shipper knows that the old one is complete. */
+  /** Begins a new file. It exists before the last write to the old one ends, which marks the old one as complete. */
   #rotate(): void {
     this.#sequence++
     let next: number
     try {
       next = this.#open()
     } catch {
-      // No room for a file more: the old one goes on for as long again.
+      // No room for another file: the old one is used for as long again.
       this.#sequence--
       this.#size = 0
       return
@@ -166,4 +170,106 @@ class FileSpool implements UsageSpool {
       if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
     }
   }
+}
+
+/** Bytes of one read, some hundred records. A record is far smaller, so a piece always holds a whole line. */
+const PIECE_BYTES = 256 * 1024
+const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
+
+/** A file of the spool, for the reading side. */
+export interface SpoolFile {
+  readonly path: string
+  readonly writer: string
+  /** True if its writer has a later file, so that this one no longer grows. */
+  readonly complete: boolean
+}
+
+/** Records of one read. */
+export interface SpoolPiece {
+  readonly records: readonly UsageRecord[]
+  /** Number of invalid lines, which a kill or a full disk left incomplete. */
+  readonly spoilt: number
+  /** Offset of the next read. */
+  readonly offset: number
+  /** True if no complete line follows this piece. */
+  readonly last: boolean
+}
+
+/** The spool files of a folder, oldest first. */
+export function spoolFiles(folder: string): SpoolFile[] {
+  const files: { path: string; writer: string; sequence: number }[] = []
+  const newest = new Map<string, number>()
+  for (const name of readdirSync(folder)) {
+    const match = NAME.exec(name)
+    if (match === null) continue
+    const [, writer = ''] = match
+    const sequence = Number(match[2])
+    files.push({ path: join(folder, name), writer, sequence })
+    newest.set(writer, Math.max(sequence, newest.get(writer) ?? 0))
+  }
+  return files
+    .toSorted((one, other) => one.sequence - other.sequence)
+    .map(({ path, writer, sequence }) => ({ path, writer, complete: sequence < (newest.get(writer) ?? 0) }))
+}
+
+/** Reads complete lines from `offset` on, at most one piece. Null if there are none. */
+export function readSpool(path: string, offset: number): SpoolPiece | null {
+  const file = openSync(path, 'r')
+  try {
+    const size = fstatSync(file).size
+    if (size <= offset) return null
+    const buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, size - offset))
+    const length = readSync(file, buffer, 0, buffer.length, offset)
+    const end = buffer.subarray(0, length).lastIndexOf(NEWLINE) + 1
+    if (end === 0) {
+      // A full piece without a line end is no record; a shorter one may still become one.
+      if (length < PIECE_BYTES) return null
+      return { records: [], spoilt: 1, offset: offset + length, last: false }
+    }
+    const records: UsageRecord[] = []
+    let spoilt = 0
+    for (const line of buffer.toString('utf8', 0, end).split('\n')) {
+      if (line === '') continue
+      const record = recordOf(line)
+      if (record === null) spoilt++
+      else records.push(record)
+    }
+    return { records, spoilt, offset: offset + end, last: offset + end >= size }
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Number of bytes after `offset`. If the writer has ended, they are an incomplete line. */
+export function restBytes(path: string, offset: number): number {
+  const file = openSync(path, 'r')
+  try {
+    return fstatSync(file).size - offset
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Deletes a file of the spool. */
+export function removeSpool(path: string): void {
+  unlinkSync(path)
+}
+
+const REQUIRED_TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
+const REQUIRED_COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
+
+/** Null for a line that the ledger cannot store: one such line would block all later ones. */
+function recordOf(line: string): UsageRecord | null {
+  let value: unknown
+  try {
+    value = JSON.parse(line)
+  } catch {
+    return null
+  }
+  if (typeof value !== 'object' || value === null) return null
+  const fields = value as Record<string, unknown>
+  const isComplete =
+    REQUIRED_TEXTS.every(name => typeof fields[name] === 'string') &&
+    REQUIRED_COUNTS.every(name => Number.isSafeInteger(fields[name]))
+  return isComplete ? (value as UsageRecord) : null
 }

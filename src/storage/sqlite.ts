@@ -1,7 +1,7 @@
 /**
- * SQLite through the runtime's own `node:sqlite`. One handle per thread. Statements are synchronous and take
- * microseconds; waiting for another writer is not, so a busy database is asked again later instead of letting
- * the library block the thread.
+ * The engine for SQLite, through `node:sqlite`. One handle per thread. Statements are synchronous and take
+ * microseconds. Waiting for another writer may take long, so a statement on a busy database is tried again later and
+ * never blocks the thread.
  */
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -21,19 +21,19 @@ import type { Engine } from './engine.ts'
 import { migrate } from './migrations/migrate.ts'
 
 const SQLITE_BUSY = 5
-/** Of a UNIQUE constraint or of a primary key. */
+/** Error codes of a violated UNIQUE constraint or primary key. */
 const SQLITE_DUPLICATES: readonly unknown[] = [2067, 1555]
-/** How long a statement is asked again while another process writes. Longer than any write of ours by far. */
+/** Limit for retries of a statement while another process writes; far longer than any write. */
 const BUSY_LIMIT_MS = 10_000
 const BUSY_INTERVAL_MS = 5
-/** Opening happens at start, where blocking harms nobody. */
+/** Busy timeout while opening: at the start of the process, blocking is harmless. */
 const OPEN_BUSY_TIMEOUT_MS = 5000
-/** More than there are queries in the code; generated lists of parameters may exceed it, which only costs time. */
+/** Cached statements: more than the code has queries. Generated parameter lists may exceed it, at a cost in time. */
 const MAX_STATEMENTS = 256
 
 /**
- * Opens (creates) the database at the path, or an own one in memory for `:memory:`.
- * @throws the error of `node:sqlite`, with `errcode` when the library reported one.
+ * Opens or creates the database at the path, or a new one in memory for `:memory:`.
+ * @throws the error of `node:sqlite`, with `errcode` if the library reported one.
  */
 export function openSqlite(path: string): Engine {
   const database = new DatabaseSync(path, {
@@ -42,7 +42,7 @@ export function openSqlite(path: string): Engine {
   })
   try {
     // FULL: an answer that promises durability must survive a power cut. WAL: readers never wait for a writer.
-    // Deleted key material is overwritten with zeros, not only given free.
+    // secure_delete overwrites deleted key material with zeros.
     database.exec(
       'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA busy_timeout = 0',
     )
@@ -53,17 +53,17 @@ export function openSqlite(path: string): Engine {
   return {
     name: 'sqlite',
     dialect: sqliteDialect(database),
-    // Each transaction of ours begins as the only writer.
+    // Each transaction begins as the only writer.
     serialize: async () => undefined,
     isDuplicate: error => SQLITE_DUPLICATES.includes(errorCode(error)),
     async purge(db) {
       if (path === ':memory:') return
       try {
-        // The write-ahead log still has the pages as they were. Whoever reads or writes meanwhile makes this do less;
-        // then a later run, or the end of the last handle, empties it.
+        // The write-ahead log still has the old pages. Concurrent readers or writers make this do less; then a later
+        // run, or closing the last handle, empties it.
         await sql`pragma wal_checkpoint(truncate)`.execute(db)
       } catch {
-        // What was to be done is done; a disk that fails is told by what comes next.
+        // The deletion itself is done. If the disk fails, the next statement reports it.
       }
     },
     async close() {
@@ -72,7 +72,7 @@ export function openSqlite(path: string): Engine {
   }
 }
 
-/** Whether the library found the database locked by someone else. */
+/** True if another connection has locked the database. */
 export function isBusy(error: unknown): boolean {
   const code = errorCode(error)
   // Extended codes keep the kind in the low byte.
@@ -83,7 +83,7 @@ function errorCode(error: unknown): unknown {
   return error instanceof Error ? Reflect.get(error, 'errcode') : undefined
 }
 
-/** `upToDate`: for the migrations themselves. */
+/** With `upToDate`, the driver runs no migrations: for the migrations themselves. */
 function sqliteDialect(database: DatabaseSync, upToDate = false): Dialect {
   return {
     createAdapter: () => new TransactionalAdapter(),
@@ -100,7 +100,7 @@ class TransactionalAdapter extends SqliteAdapter {
   }
 }
 
-/** Kysely itself lets only one caller at a time have the one connection. */
+/** A driver with one connection, which Kysely gives to one caller at a time. */
 class SqliteHandleDriver implements Driver {
   readonly #database: DatabaseSync
   readonly #connection: SqliteHandle
@@ -113,7 +113,7 @@ class SqliteHandleDriver implements Driver {
   }
 
   async init(): Promise<void> {
-    // Opened before, so that a bad path fails where it is named.
+    // The database is open already, so that a bad path fails in `openSqlite`.
     if (!this.#upToDate) await migrate(sqliteDialect(this.#database, true), async () => undefined)
   }
 
@@ -122,9 +122,9 @@ class SqliteHandleDriver implements Driver {
   }
 
   async beginTransaction(connection: DatabaseConnection): Promise<void> {
-    // One that could not be rolled back would lock everybody out, this handle too.
+    // An old transaction that was never rolled back would lock out all handles.
     this.#rollback()
-    // A transaction that begins as a reader cannot wait for its turn to write: it fails at once.
+    // A transaction that begins as a reader cannot wait to become a writer: it fails at once.
     await connection.executeQuery(CompiledQuery.raw('begin immediate'))
   }
 
@@ -145,7 +145,7 @@ class SqliteHandleDriver implements Driver {
   }
 
   #rollback(): void {
-    // A full disk may have rolled back already; a second time would hide the first error.
+    // A full disk may have rolled back already; a second rollback would hide the first error.
     if (this.#database.isTransaction) this.#database.exec('rollback')
   }
 }
@@ -169,7 +169,7 @@ class SqliteHandle implements DatabaseConnection {
       try {
         return this.#run<R>(query)
       } catch (error) {
-        // Inside a transaction a lone statement must not be repeated; there the lock is ours anyway.
+        // Inside a transaction a statement must not be repeated; the transaction holds the lock anyway.
         if (!isBusy(error) || this.#database.isTransaction || performance.now() > giveUpMs) throw error
       }
       await delay(BUSY_INTERVAL_MS)
@@ -190,8 +190,8 @@ class SqliteHandle implements DatabaseConnection {
   }
 
   #prepare(sql: string): Prepared {
-    const known = this.#prepared.get(sql)
-    if (known !== undefined) return known
+    const cached = this.#prepared.get(sql)
+    if (cached !== undefined) return cached
     const statement = this.#database.prepare(sql)
     const prepared = { statement, returnsRows: statement.columns().length > 0 }
     this.#prepared.set(sql, prepared)
@@ -199,7 +199,7 @@ class SqliteHandle implements DatabaseConnection {
   }
 }
 
-/** What the columns of tables.ts can hold is what SQLite takes. */
+/** The columns of tables.ts only hold values that SQLite accepts. */
 function parametersOf(query: CompiledQuery): SQLInputValue[] {
   return [...query.parameters] as SQLInputValue[]
 }

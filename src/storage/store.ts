@@ -1,6 +1,6 @@
 /**
- * The storage contract: domain records and the verbs on them. Rows and SQL never leave `storage/`.
- * Text may be any well-formed Unicode without NUL, which no engine keeps faithfully: callers refuse it before.
+ * The storage contract: domain records, the verbs on them, and their errors. Rows and SQL never leave `storage/`.
+ * Text may be any well-formed Unicode without NUL, which not every engine can store: callers must refuse it first.
  */
 import type { MicroUsd } from '../money.ts'
 import type {
@@ -14,38 +14,38 @@ import type { ActivityFilter, ActivityRow, UsageFilter, UsageRecord, UsageTotals
 
 export type KeyKind = 'inference' | 'management'
 
-/** An API key as it is stored: never the key itself, only its SHA-256. */
+/** A stored API key: its SHA-256, never the key itself. */
 export interface KeyRecord {
   /** SHA-256 of the key, 64 lowercase hexadecimal characters. */
   readonly hash: string
   readonly kind: KeyKind
   readonly name: string
-  /** Masked form for people, e.g. `sk-gw-v1-abc...123`. */
+  /** Masked form for display, e.g. `sk-gw-v1-abc...123`. */
   readonly label: string
   readonly organizationId: string
   readonly workspaceId: string | null
   readonly disabled: boolean
   /** ISO 8601 UTC; null: never. */
   readonly expiresAt: string | null
-  /** What it may spend within one period of `limitReset`, or ever; null: no limit of its own. */
+  /** Spending limit for each period of `limitReset`, or in total; null: no limit. */
   readonly limit: MicroUsd | null
   readonly limitReset: LimitReset | null
-  /** Whether what runs on own provider credentials counts towards the limit. */
+  /** True if requests on own provider credentials count towards the limit. */
   readonly includeByokInLimit: boolean
   readonly creatorUserId: string | null
   readonly createdAt: string
   readonly updatedAt: string
 }
 
-/** Days begin at midnight UTC, weeks on Monday. */
+/** Period of a spending limit. Days begin at midnight UTC, weeks on Monday. */
 export type LimitReset = 'daily' | 'weekly' | 'monthly'
 
-/** What may be changed of a key; what is absent stays. */
+/** Changes to a key; absent fields stay. */
 export type KeyChange = Partial<
   Pick<KeyRecord, 'name' | 'disabled' | 'expiresAt' | 'limit' | 'limitReset' | 'includeByokInLimit'>
 >
 
-/** A part of a list, and how many there are in all. */
+/** A part of a list, with the length of the whole list. */
 export interface Page<Item> {
   readonly items: readonly Item[]
   readonly total: number
@@ -56,16 +56,17 @@ export interface PageRequest {
   readonly limit: number
 }
 
+/** API keys of all organizations, for authentication and start-up. */
 export interface KeyStore {
   find(hash: string): Promise<KeyRecord | null>
-  /** Adds the key; a hash that exists already is left as it is. Returns whether it was added. */
+  /** Adds the key. Returns false if its hash exists already; that key stays unchanged. */
   add(record: KeyRecord): Promise<boolean>
   /** Newest first. */
   list(organizationId: string): Promise<readonly KeyRecord[]>
   count(): Promise<number>
 }
 
-/** Every verb is bound to an organization: what belongs to another one is as unknown as what never was. */
+/** Administration of the keys of one organization; keys of other organizations count as unknown. */
 export interface KeyAdministration {
   page(
     filter: {
@@ -76,16 +77,16 @@ export interface KeyAdministration {
     page: PageRequest,
   ): Promise<Page<KeyRecord>>
   findIn(organizationId: string, hash: string): Promise<KeyRecord | null>
-  /** The changed record; null when there is none. */
+  /** Returns the changed record; null if there is none. */
   change(
     organizationId: string,
     hash: string,
     change: KeyChange,
     updatedAt: string,
   ): Promise<KeyRecord | null>
-  /** Whether there was one. What it used stays in the ledger. */
+  /** Returns true if there was one. Its usage stays in the ledger. */
   remove(organizationId: string, hash: string): Promise<boolean>
-  /** Which of these hashes are keys of the organization, and of the workspace when one is named. */
+  /** The hashes that are keys of the organization, and of the workspace if given. */
   known(organizationId: string, hashes: readonly string[], workspaceId?: string): Promise<ReadonlySet<string>>
 }
 
@@ -105,7 +106,7 @@ export interface WorkspaceStore {
   page(organizationId: string, page: PageRequest): Promise<Page<WorkspaceRecord>>
   find(organizationId: string, id: string): Promise<WorkspaceRecord | null>
   findBySlug(organizationId: string, slug: string): Promise<WorkspaceRecord | null>
-  /** Added with its default guardrail. @throws ConflictError `slug` when the organization has one of that slug. */
+  /** Adds the workspace and its default guardrail. @throws ConflictError `slug` if the slug exists. */
   add(record: WorkspaceRecord): Promise<void>
   /** @throws ConflictError `slug` */
   change(
@@ -115,9 +116,9 @@ export interface WorkspaceStore {
     updatedAt: string,
   ): Promise<WorkspaceRecord | null>
   /**
-   * Whether there was one. Its inference keys are disabled, its credentials wiped and its guardrails removed in the
-   * same transaction; hashes and ids of the first two are told so that caches can drop them. Management keys belong to
-   * the organization and go on.
+   * Removes the workspace; null if there is none. One transaction also disables its inference keys, wipes its
+   * credentials and removes its guardrails. Returns the hashes and credential ids, for cache invalidation. Management
+   * keys belong to the organization and stay valid.
    */
   remove(
     organizationId: string,
@@ -141,7 +142,7 @@ export interface EndUserStore {
     page: PageRequest,
   ): Promise<Page<EndUserRecord>>
   find(organizationId: string, user: string): Promise<EndUserRecord | null>
-  /** Whether it was added; false when registered already, active or not. */
+  /** Returns false if the user is registered already, active or not. */
   add(record: EndUserRecord): Promise<boolean>
   setActive(
     organizationId: string,
@@ -153,7 +154,7 @@ export interface EndUserStore {
 
 export type DeclaredRegion = 'global' | 'europe' | 'us'
 
-/** A provider credential as it is stored: the key itself only sealed (credentials/vault.ts). */
+/** A stored provider credential; its key is sealed (credentials/vault.ts). */
 export interface CredentialRecord {
   /** UUID. */
   readonly id: string
@@ -162,7 +163,7 @@ export interface CredentialRecord {
   /** Slug. */
   readonly provider: string
   readonly name: string | null
-  /** Masked form for people. */
+  /** Masked form for display. */
   readonly label: string
   /** Sealed key material. */
   readonly sealed: SealedSecret
@@ -170,7 +171,7 @@ export interface CredentialRecord {
   readonly isRequired: boolean
   readonly isFallback: boolean
   readonly isByokOnly: boolean
-  /** Ascending order of trying within workspace and provider. */
+  /** Credentials of a workspace and provider are tried in ascending order. */
   readonly sortOrder: number
   /** Null: no restriction. */
   readonly allowedApiKeyHashes: readonly string[] | null
@@ -182,7 +183,7 @@ export interface CredentialRecord {
   readonly updatedAt: string
 }
 
-/** Envelope encryption: a data key of its own, wrapped by a master key of the ring. All binary parts base64. */
+/** Envelope encryption: a data key for each secret, wrapped by a master key. Binary parts are base64. */
 export interface SealedSecret {
   /** Version of the form; 1. */
   readonly v: number
@@ -194,7 +195,7 @@ export interface SealedSecret {
   readonly box: string
 }
 
-/** What may be changed of a credential; what is absent stays. `sealed` and `label` change together. */
+/** Changes to a credential; absent fields stay. `sealed` and `label` change together. */
 export type CredentialChange = Partial<
   Omit<CredentialRecord, 'id' | 'organizationId' | 'workspaceId' | 'provider' | 'createdAt' | 'updatedAt'>
 >
@@ -206,11 +207,11 @@ export interface CredentialStore {
     page: PageRequest,
   ): Promise<Page<CredentialRecord>>
   find(organizationId: string, id: string): Promise<CredentialRecord | null>
-  /** Stored with the next sort order of its workspace and provider, which it returns; the one given is ignored. */
+  /** Adds the credential with the next sort order of its workspace and provider. Ignores the given order. */
   add(record: CredentialRecord): Promise<CredentialRecord>
   /**
-   * The changed record; null when there is none, or when it no longer has what it is `seen` with: what may be said
-   * together has been checked against that.
+   * Returns the changed record; null if there is none, or if it differs from `seen`, against which the caller has
+   * validated the change.
    */
   change(
     organizationId: string,
@@ -219,19 +220,19 @@ export interface CredentialStore {
     updatedAt: string,
     seen?: Pick<CredentialRecord, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion'>,
   ): Promise<CredentialRecord | null>
-  /** Whether there was one; its key material is overwritten before the row goes. */
+  /** Returns true if there was one. Its key material is overwritten before the row is deleted. */
   remove(organizationId: string, id: string): Promise<boolean>
-  /** All of a workspace, disabled ones too, by provider and sort order: what routing works with. */
+  /** All credentials of a workspace, disabled ones too, by provider and sort order: for routing. */
   ofWorkspace(organizationId: string, workspaceId: string): Promise<readonly CredentialRecord[]>
-  /** How many credentials each master key wraps; ids of keys that are gone too. */
+  /** Number of credentials by the master key that wraps them, removed keys included. */
   countByKeyId(): Promise<ReadonlyMap<string, number>>
-  /** Up to `limit` credentials that other keys than this wrap. */
+  /** Up to `limit` credentials that another master key wraps. */
   notWrappedBy(keyId: string, limit: number): Promise<readonly CredentialRecord[]>
-  /** Replaces the sealed form when it still is `before`; whether it did. */
+  /** Replaces the sealed form if it still is `before`. Returns true if it did. */
   reseal(id: string, before: SealedSecret, after: SealedSecret): Promise<boolean>
 }
 
-/** An entry of the account's credits: bought, granted or taken back. */
+/** An entry in the credits of an account: bought, granted or taken back. */
 export interface CreditEntry {
   /** Unique within the organization. */
   readonly id: string
@@ -242,14 +243,14 @@ export interface CreditEntry {
 }
 
 export interface CreditStore {
-  /** Adds the entry; one whose id is there already is left as it is. Returns whether it was added. */
+  /** Adds the entry. Returns false if its id exists already; that entry stays unchanged. */
   add(entry: CreditEntry): Promise<boolean>
   find(organizationId: string, id: string): Promise<CreditEntry | null>
-  /** Sum of all entries; 0 for an organization without any. */
+  /** The sum of all entries; 0 without entries. */
   total(organizationId: string): Promise<MicroUsd>
 }
 
-/** Every verb is bound to an organization, as those of keys. */
+/** Guardrails of one organization; guardrails of other organizations count as unknown. */
 export interface GuardrailAdministration {
   /** Oldest first, default ones too. */
   page(
@@ -257,22 +258,22 @@ export interface GuardrailAdministration {
     page: PageRequest,
   ): Promise<Page<GuardrailRecord>>
   find(organizationId: string, id: string): Promise<GuardrailRecord | null>
-  /** Whether it was added; false when its workspace is not there. */
+  /** Returns false if its workspace does not exist. */
   add(record: GuardrailRecord): Promise<boolean>
   /**
-   * Changes the guardrail as it was read; null when it is there no more.
-   * @throws ConflictError `revision` when it was changed since.
+   * Changes the guardrail `current`; null if it no longer exists.
+   * @throws ConflictError `revision` if it was changed after it was read.
    */
   change(
     current: GuardrailRecord,
     change: GuardrailChange,
     updatedAt: string,
   ): Promise<GuardrailRecord | null>
-  /** Whether there was one, not the default of a workspace. Its assignments go with it. */
+  /** Removes the guardrail and its assignments. False if there is none, or it is the default of a workspace. */
   remove(organizationId: string, id: string): Promise<boolean>
   /**
-   * What holds for a request, from the broadest scope to the narrowest: the default of the workspace, and what is
-   * assigned to the member and the key. One that belongs to another workspace does not apply.
+   * The guardrails for a request, from the broadest scope to the narrowest: the default of the workspace, then those
+   * assigned to the member and to the key. A guardrail of another workspace does not apply.
    */
   applying(
     organizationId: string,
@@ -282,9 +283,9 @@ export interface GuardrailAdministration {
   ): Promise<readonly AppliedGuardrail[]>
 }
 
-/** What is assigned to whom: one guardrail at most to each API key and each member. With a key its assignment goes. */
+/** Assignments of guardrails: at most one per API key and member. Removing a key removes its assignment. */
 export interface GuardrailAssignments {
-  /** Oldest first; of one guardrail or of all. */
+  /** Assignments of one guardrail or of all, oldest first. */
   assignments(
     filter: {
       readonly organizationId: string
@@ -294,25 +295,27 @@ export interface GuardrailAssignments {
     page: PageRequest,
   ): Promise<Page<GuardrailAssignment>>
   /**
-   * Assigns the guardrail in place of what they had. How many of them have it now: what is no key of the organization
-   * and of the guardrail's workspace is passed over. Null when there is no such guardrail, or it is a default one.
+   * Assigns the guardrail and replaces earlier assignments. Returns the number of assignees that have it now; keys
+   * outside of the organization or of the guardrail's workspace are skipped. Null if there is no such guardrail, or it
+   * is a default one.
    */
   assign(
     to: AssignmentPlace,
     assignees: readonly string[],
     by: Pick<GuardrailAssignment, 'assignedBy' | 'createdAt'>,
   ): Promise<number | null>
-  /** How many of them had it. */
+  /** Returns the number of assignees that had the guardrail. */
   unassign(from: AssignmentPlace, assignees: readonly string[]): Promise<number>
 }
 
+/** A guardrail and a kind of assignees. */
 export interface AssignmentPlace {
   readonly organizationId: string
   readonly guardrailId: string
   readonly kind: AssigneeKind
 }
 
-/** A value that has to be unique exists already, or what was to be changed is not as it was read. */
+/** A unique value exists already, or a record was changed since it was read. */
 export class ConflictError extends Error {
   override readonly name = 'ConflictError'
   readonly field: string
@@ -324,12 +327,12 @@ export class ConflictError extends Error {
 }
 
 export interface LedgerStore {
-  /** Adds the records; one whose id is there already is left as it is. Returns how many were added. */
+  /** Adds the records whose ids are new. Returns their number. */
   add(records: readonly UsageRecord[]): Promise<number>
-  /** Null when there is none of that id in that organization. */
+  /** Null if the organization has no record of that id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
   usageSince(filter: UsageFilter): Promise<UsageTotals>
-  /** One row per day (UTC), model and provider, newest day first; what GET /activity shows. */
+  /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
   activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>
 }
 
@@ -347,3 +350,29 @@ export interface Store {
 /** The organization of the embedded mode, which has exactly one. */
 export const DEFAULT_ORGANIZATION_ID = 'org_default'
 export const DEFAULT_WORKSPACE_ID = 'ws_default'
+
+/** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
+export class StoreError extends Error {
+  override readonly name = 'StoreError'
+  /** The code of the system or the database, or `schema` for an unsuitable schema; null without a code. */
+  readonly code: string | null
+
+  constructor(message: string, code: string | null = null, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}
+
+/** Codes of faults that stay when the database is back: wrong login, name or permissions, and a foreign schema. */
+const LASTING = new Set(['28000', '28P01', '3D000', '42501', 'schema'])
+
+/** True if the storage is unavailable now and may recover without a change of configuration. */
+export function isAway(error: unknown): error is StoreError {
+  return error instanceof StoreError && !LASTING.has(error.code ?? '')
+}
+
+/** The `code` of an error of the system or of a database. */
+export function codeOf(error: unknown): string | null {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  return typeof code === 'string' ? code : null
+}

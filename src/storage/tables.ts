@@ -1,12 +1,12 @@
-/** The tables as queries see them. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
+/** The tables, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
 import type { ResetInterval } from '../protocol/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
-/** 64-bit: PostgreSQL gives them as text. What single rows hold are safe integers, sums are not. */
+/** 64 bits, which PostgreSQL returns as text. Values of single rows are safe integers, sums are not. */
 type BigInteger = number | string
-/** A truth value, 0 or 1: one engine has no boolean type. */
+/** A boolean as 0 or 1, because SQLite has no boolean type. */
 type Flag = number
 
 /** Times are ISO 8601 UTC, so they sort as text. */
@@ -99,7 +99,7 @@ export interface GuardrailsTable {
   updatedAt: string
 }
 
-/** Of `keyHash` and `memberId` one is null. */
+/** Either `keyHash` or `memberId` is null. */
 export interface GuardrailAssignmentsTable {
   id: string
   organizationId: string
@@ -110,14 +110,14 @@ export interface GuardrailAssignmentsTable {
   createdAt: string
 }
 
-/** What is searched or summed has a column; the rest of a record is JSON in `details`. */
+/** Fields that queries filter or sum have a column; the rest of a record is JSON in `details`. */
 export interface UsageTable {
   id: string
   createdAt: string
   organizationId: string
   workspaceId: string | null
   keyHash: string
-  /** Whom the key was made for: found when the record came in, because keys go and their records stay. */
+  /** The member of the key when the record was stored: records outlive their keys. */
   memberId: string | null
   model: string | null
   provider: string | null

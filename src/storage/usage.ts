@@ -1,13 +1,13 @@
-/** Usage records: what one admitted request used and cost, however it ended. Types, and one name. */
+/** Types of usage records: usage and cost of one admitted request, however it ended. */
 import type { PicoUsd } from '../money.ts'
 import type { Accounting } from '../protocol/records.ts'
 
-/** How the exchange ended for its caller. `incomplete`: cut by a limit or a filter; `aborted`: the caller left. */
+/** The end of an exchange for its caller. `incomplete`: cut by a limit or a filter; `aborted`: the caller left. */
 export type UsageOutcome = 'completed' | 'incomplete' | 'failed' | 'aborted'
 
 /**
- * The organization of what the gateway asks on its own behalf, such as the evaluator of a plugin: nobody's limits,
- * balances or listings know it, and its sums are there like anybody's.
+ * The organization of requests that the gateway makes for itself, such as those of a plugin's evaluator. They count in
+ * no customer's limits, balances or listings; their sums are stored as usual.
  */
 export const SERVICE_ORGANIZATION_ID = 'service'
 
@@ -17,14 +17,14 @@ export interface UsageAttempt {
   readonly provider: string
   readonly providerName: string
   readonly model: string
-  /** HTTP status of the provider, null when none arrived. */
+  /** HTTP status of the provider; null without a reply. */
   readonly status: number | null
-  /** Our failure code, null when it answered. */
+  /** Our failure code; null if the provider answered. */
   readonly error: string | null
   readonly isByok: boolean
 }
 
-/** Exactly one for each admitted request. Texts from outside are cut and free of NUL; counts are safe integers. */
+/** Exactly one record for each admitted request. External text is cut and free of NUL; counts are safe integers. */
 export interface UsageRecord {
   /** Generation id. */
   readonly id: string
@@ -34,11 +34,11 @@ export interface UsageRecord {
   readonly workspaceId: string | null
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
-  /** The member whose key it was; absent: nobody's. */
+  /** The member whose key it was; absent for a key without a member. */
   readonly memberId?: string
-  /** Generation id of the exchange for which the gateway itself asked; absent for what a client asked. */
+  /** Generation id of the exchange for which the gateway made this request; absent for a client's request. */
   readonly parent?: string
-  /** Catalogue id of the model that answered or failed last; null when nothing could be routed. */
+  /** Catalogue id of the model that answered or failed last; null if routing failed. */
   readonly model: string | null
   /** Slug of its provider. */
   readonly provider: string | null
@@ -47,9 +47,9 @@ export interface UsageRecord {
   readonly upstreamId: string | null
   readonly streamed: boolean
   readonly outcome: UsageOutcome
-  /** The caller left before the end. */
+  /** True if the caller left before the end. */
   readonly cancelled: boolean
-  /** Our failure code; null when the reply ended well. */
+  /** Our failure code; null after a successful reply. */
   readonly error: string | null
   readonly finishReason: string | null
   readonly nativeFinishReason: string | null
@@ -64,28 +64,28 @@ export interface UsageRecord {
   readonly isByok: boolean
   readonly serviceTier: string | null
   readonly dataRegion: string | null
-  /** The caller's own name for its end user: customer data, stored for attribution, never logged. */
+  /** The caller's name for its end user: customer data, stored for attribution, never logged. */
   readonly endUser: string | null
   readonly sessionId: string | null
   /** From the acceptance of the request to the end of the reply. */
   readonly latencyMs: number
-  /** From the first content to the end; null when there was none. */
+  /** From the first content to the end; null without content. */
   readonly generationMs: number | null
   readonly attempts: readonly UsageAttempt[]
 }
 
-/** Sums over usage records. Exact: money is never added as a fraction, nor beyond what a number can hold. */
+/** Exact sums over usage records: money is added in whole units, as bigint. */
 export interface UsageTotals {
   readonly requests: number
   readonly inputTokens: bigint
   readonly outputTokens: bigint
   /** In units of 1e-12 USD. */
   readonly cost: bigint
-  /** The part of it that ran on own credentials. */
+  /** The part of the cost that ran on own credentials. */
   readonly byokCost: bigint
 }
 
-/** Which days to list, within one organization. */
+/** Selects days of one organization. */
 export interface ActivityFilter {
   readonly organizationId: string
   /** ISO 8601 UTC; inclusive and exclusive. */
@@ -97,6 +97,7 @@ export interface ActivityFilter {
   readonly byWorkspace: boolean
 }
 
+/** Usage of one day, model and provider. */
 export interface ActivityRow {
   /** YYYY-MM-DD. */
   readonly date: string
@@ -110,18 +111,18 @@ export interface ActivityRow {
   readonly reasoningTokens: bigint
   /** In units of 1e-12 USD. */
   readonly cost: bigint
-  /** The part of it that ran on own credentials. */
+  /** The part of the cost that ran on own credentials. */
   readonly byokCost: bigint
 }
 
-/** Which records to sum, within one organization. */
+/** Selects records of one organization. */
 export interface UsageFilter {
   readonly organizationId: string
   /** ISO 8601 UTC, inclusive. */
   readonly since: string
   readonly workspaceId?: string
   readonly keyHash?: string
-  /** Whose the API keys were when the records came in. */
+  /** The member of the API keys when the records were stored. */
   readonly memberId?: string
   readonly endUser?: string
 }

@@ -1,35 +1,35 @@
 /**
- * Middle-out: makes a conversation fit a model's context by leaving out what stands in its middle. Models attend to
- * the start and the end most. Pure and inline: it costs a walk over the items and an estimate of each.
+ * Middle-out compression: makes a conversation fit a model's context. It drops items from the middle, because models
+ * attend to the start and the end most, and then cuts the longest texts. Pure and inline: one walk over the items and
+ * a token estimate of each.
  */
 import type { InputItem } from '../protocol/items.ts'
-import { cutTexts } from './cut-texts.ts'
 
 export interface CompressContextInput {
   readonly items: readonly InputItem[]
-  /** What the items may come to. */
+  /** Limit for the tokens of all items. */
   readonly tokensMax: number
-  /** An estimate for one item; asked again for an item whose text was cut. */
+  /** Estimates one item; called again for an item whose text was cut. */
   readonly tokensOf: (item: InputItem) => number
-  /** Some providers bound how many items there are. */
+  /** Limit for the number of items; some providers have one. */
   readonly itemsMax?: number
 }
 
 export interface CompressContextOutput {
-  /** As they came when nothing had to be done, or when it cannot be done. */
+  /** The original items if they already fit or cannot be made to fit. */
   readonly items: readonly InputItem[]
   readonly fits: boolean
   readonly changed: boolean
 }
 
-/** Items that are left out together or not at all. */
+/** Items that are dropped together or not at all. */
 interface Group {
   readonly places: number[]
-  /** Stays whatever happens. */
+  /** Never dropped. */
   pinned: boolean
 }
 
-/** Items that steer the conversation rather than being part of it. */
+/** Items that steer the conversation and are no part of it. */
 const STEERING = new Set(['additional_tools', 'configuration_update', 'compaction', 'context_compaction'])
 
 export function compressContext(input: CompressContextInput): CompressContextOutput {
@@ -59,7 +59,7 @@ export function compressContext(input: CompressContextInput): CompressContextOut
   return cut === null ? { items, fits: false, changed: false } : { items: cut, fits: true, changed: true }
 }
 
-/** Those that may go, from the centre outward; of two that are equally far from it, the earlier one. */
+/** The groups that may be dropped, from the centre outward; of two at the same distance, the earlier one first. */
 function middleFirst(groups: readonly Group[], length: number): Group[] {
   const centre = (length - 1) / 2
   const distance = ({ places }: Group) => {
@@ -72,7 +72,7 @@ function middleFirst(groups: readonly Group[], length: number): Group[] {
     .toSorted((a, b) => distance(a) - distance(b) || first(a) - first(b))
 }
 
-/** A call goes with its result, the reasoning before an item with that item: providers refuse one without the other. */
+/** Groups a call with its result, and reasoning with the item after it: providers refuse one without the other. */
 function groupsOf(items: readonly InputItem[]): Group[] {
   const groups: Group[] = []
   const byCall = new Map<string, Group>()
@@ -113,4 +113,101 @@ function isSystem(item: InputItem): boolean {
 function roleOf(item: InputItem): string | null {
   const isMessage = item.type === undefined || item.type === 'message'
   return isMessage && 'role' in item && typeof item.role === 'string' ? item.role : null
+}
+
+interface CutTextsInput {
+  /** Texts of `fixed` items are not cut. */
+  readonly items: readonly { readonly item: InputItem; readonly fixed: boolean }[]
+  readonly tokensMax: number
+  readonly tokensOf: (item: InputItem) => number
+}
+
+/** Replaces the text that was cut out. */
+export const CUT_MARK = '\n[...]\n'
+/** Least UTF-16 units that remain of a text; shorter texts are not cut. */
+const KEPT_MIN = 200
+
+/** The place of a text: its item and the path of fields to it. */
+interface Spot {
+  readonly place: number
+  readonly path: readonly (string | number)[]
+  readonly text: string
+}
+
+/** Cuts the middle out of the longest texts until the items fit. Null if they still do not. */
+function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | null {
+  const result = items.map(({ item }) => item)
+  const tokens = result.map(tokensOf)
+  let total = tokens.reduce((sum, each) => sum + each, 0)
+  const spots = items
+    .flatMap(({ item, fixed }, place) => (fixed ? [] : spotsOf(item, place)))
+    .toSorted((a, b) => b.text.length - a.text.length || a.place - b.place)
+  for (const spot of spots) {
+    const item = result[spot.place]
+    if (item === undefined || spot.text.length <= KEPT_MIN + CUT_MARK.length) break
+    const others = total - (tokens[spot.place] ?? 0)
+    const shorter = shorten(item, spot, cut => others + tokensOf(cut) <= tokensMax)
+    result[spot.place] = shorter
+    tokens[spot.place] = tokensOf(shorter)
+    total = others + (tokens[spot.place] ?? 0)
+    if (total <= tokensMax) return result
+  }
+  return null
+}
+
+/** The item with as much of the text as fits, or with the least that may remain. */
+function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) => boolean): InputItem {
+  const withKept = (kept: number) => replaceAt(item, path, middleCut(text, kept)) as InputItem
+  let least = KEPT_MIN
+  let most = text.length - CUT_MARK.length - 1
+  let best = withKept(least)
+  if (!fits(best)) return best
+  while (least < most) {
+    const kept = Math.ceil((least + most) / 2)
+    const cut = withKept(kept)
+    if (fits(cut)) {
+      best = cut
+      least = kept
+    } else most = kept - 1
+  }
+  return best
+}
+
+/** Keeps half of `kept` at each end and never splits a character. */
+function middleCut(text: string, kept: number): string {
+  let head = Math.ceil(kept / 2)
+  let tail = text.length - Math.floor(kept / 2)
+  if (isLow(text.charCodeAt(head))) head--
+  if (isLow(text.charCodeAt(tail))) tail++
+  return text.slice(0, head) + CUT_MARK + text.slice(tail)
+}
+
+/** True for the second half of a surrogate pair. */
+function isLow(unit: number): boolean {
+  return unit >= 0xdc00 && unit <= 0xdfff
+}
+
+/** The texts of messages and results. Arguments of calls must stay JSON, so they are no candidates. */
+function spotsOf(item: InputItem, place: number): Spot[] {
+  const spots: Spot[] = []
+  for (const field of ['content', 'output']) {
+    const value = Object.hasOwn(item, field) ? (item as Record<string, unknown>)[field] : undefined
+    if (typeof value === 'string') spots.push({ place, path: [field], text: value })
+    if (!Array.isArray(value)) continue
+    for (const [index, part] of value.entries()) {
+      const text: unknown = typeof part === 'object' && part !== null ? part.text : undefined
+      if (typeof text === 'string') spots.push({ place, path: [field, index, 'text'], text })
+    }
+  }
+  return spots
+}
+
+/** A copy with another text at the end of the path. */
+function replaceAt(value: unknown, path: readonly (string | number)[], text: string): unknown {
+  const [field, ...rest] = path
+  if (field === undefined) return text
+  if (Array.isArray(value))
+    return value.map((each, at) => (at === field ? replaceAt(each, rest, text) : each))
+  const object = value as Record<string, unknown>
+  return { ...object, [field]: replaceAt(object[field], rest, text) }
 }

@@ -1,6 +1,6 @@
 /**
- * What a guardrail's rules find in texts that are too long to look at on a serve thread. Compiled rules are remembered
- * by their key, so that a worker compiles a rule set once and not for each request. Pure but for that; task worker.
+ * Scans texts with the rules of a guardrail, for texts that are too long for a serve thread. Each worker caches
+ * compiled rules by their key, so that it compiles a rule set once. Pure but for that; task worker.
  */
 import { LRUCache } from 'lru-cache'
 import {
@@ -12,24 +12,24 @@ import {
   type RuleSet,
   type Scanner,
 } from '../guardrails/rules.ts'
-import { TaskFailure } from './failure.ts'
+import { TaskFailure } from './task.ts'
 
 export interface EvaluateTextsInput {
   readonly rules: RuleSet
-  /** Stands for the rules: a hash of them. Equal keys are taken for equal rules. */
+  /** A hash of the rules. Equal keys mean equal rules. */
   readonly key: string
-  /** Where a body has the patterns, for what is told of one that cannot be run; absent: `content_filters`. */
+  /** The body's field with the patterns, for the message about an invalid one. Default `content_filters`. */
   readonly field?: FilterField
   readonly texts: readonly { readonly text: string; readonly who: Author }[]
 }
 
-/** Of each text, in its place. */
+/** The findings of each text, in the order of the texts. */
 export type EvaluateTextsOutput = readonly (readonly Finding[])[]
 
-/** Rule sets that stay compiled; a large one holds some megabytes. */
+/** Compiled rule sets in the cache; a large one takes some megabytes. */
 const COMPILED_MAX = 64
 
-/** The task with a memory of its own. It throws TaskFailure `bad_rules`. */
+/** Makes the task function, with a cache of its own. The function throws TaskFailure `bad_rules`. */
 export function createEvaluator(): (input: EvaluateTextsInput) => EvaluateTextsOutput {
   const compiled = new LRUCache<string, Scanner>({ max: COMPILED_MAX })
   return ({ rules, key, field, texts }) => {

@@ -1,38 +1,38 @@
 /**
- * Finds the verdict in what an evaluator has answered: `{"probabilities":[…]}`, one number of 0 to 1 for each rule.
- * Fences and prose around it are common and do no harm. Pure. Task worker, or inline for a short answer.
+ * Finds the verdict in an evaluator's answer: `{"probabilities":[…]}`, one number from 0 to 1 for each rule. Fences
+ * and prose around it are common and harmless. Pure. Task worker, or inline for a short answer.
  */
 
 export interface JudgeAnswer {
   readonly text: string
-  /** How many numbers there have to be. */
+  /** Number of rules, and so of probabilities. */
   readonly rules: number
 }
 
-/** A verdict on 128 rules has two thousand characters; an evaluator that writes this much has not answered. */
+/** Longest answer that is searched. A verdict on 128 rules has two thousand characters. */
 export const ANSWER_MAX_CHARS = 32_768
-/** Objects that are looked at: prose has few braces. */
+/** Objects that are tried: prose has few braces. */
 const OBJECTS_MAX = 64
 
-/** Null when there is no verdict, or several that differ: a message may have talked the evaluator into quoting one. */
+/** The verdict. Null if there is none, or several that differ: a message may have made the evaluator quote one. */
 export function judgeAnswer({ text, rules }: JudgeAnswer): readonly number[] | null {
   if (text.length > ANSWER_MAX_CHARS) return null
-  let found: readonly number[] | null = null
+  let verdict: readonly number[] | null = null
   let at = text.indexOf('{')
   for (let seen = 0; at !== -1; seen++) {
     if (seen === OBJECTS_MAX) return null
     const end = objectEnd(text, at)
-    const value = end === -1 ? undefined : parsed(text.slice(at, end))
+    const value = end === -1 ? undefined : parse(text.slice(at, end))
     if (isVerdict(value)) {
       const probabilities = numbers(value.probabilities, rules)
       if (probabilities === null) return null
-      if (found?.some((one, index) => one !== probabilities[index])) return null
-      found = probabilities
+      if (verdict?.some((one, index) => one !== probabilities[index])) return null
+      verdict = probabilities
     }
-    // What is no JSON may still hold some.
+    // Text that is not JSON may contain JSON.
     at = text.indexOf('{', value === undefined ? at + 1 : end)
   }
-  return found
+  return verdict
 }
 
 function isVerdict(value: unknown): value is { readonly probabilities: unknown } {
@@ -45,7 +45,7 @@ function numbers(value: unknown, count: number): readonly number[] | null {
   return value.every(fits) ? value : null
 }
 
-function parsed(text: string): unknown {
+function parse(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -53,7 +53,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Where the object that begins at `start` ends; -1: it does not. */
+/** The end of the object that begins at `start`; -1 if it has none. */
 function objectEnd(text: string, start: number): number {
   let depth = 0
   let quoted = false

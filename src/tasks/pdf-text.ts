@@ -1,28 +1,27 @@
 /**
- * The text of a PDF, page by page. Documents are hostile until shown otherwise: size, pages and length of the text are
- * bounded, no code in them runs, and what takes too long ends by the deadline of the pool. Pure; task worker, bulk.
+ * Extracts the text of a PDF, page by page. Documents may be hostile: size, pages, memory and length of the text are
+ * bounded, no code in them runs, and the deadline of the pool ends slow work. Pure; task worker, bulk.
  */
 import { getDocumentProxy } from 'unpdf'
-import { type BufferLimits, withBoundedBuffers } from './bounded-buffers.ts'
-import { TaskFailure } from './failure.ts'
+import { TaskFailure } from './task.ts'
 
 export interface PdfTextInput {
   readonly bytes: Uint8Array
-  /** At most 2,000, which is the default. */
+  /** At most 2,000, the default. */
   readonly pagesMax?: number
 }
 
 export interface PdfTextOutput {
-  /** One for each page; a page of pictures has an empty one. */
+  /** One text per page; empty for a page of pictures. */
   readonly pages: readonly string[]
 }
 
 const BYTES_MAX = 50 * 1024 * 1024
 const PAGES_MAX = 2_000
-/** Of all pages together: more than any model reads. */
+/** Limit for all pages together: more than any model reads. */
 const CHARS_MAX = 16 * 1024 * 1024
 
-/** A page holds some hundred kilobytes, a large drawing some megabytes; and the whole document has to fit as well. */
+/** A page takes some hundred kilobytes, a large drawing some megabytes, and the whole document must fit as well. */
 const BUFFERS: BufferLimits = {
   singleBytes: 64 * 1024 * 1024,
   countedBytes: 1024 * 1024,
@@ -80,7 +79,7 @@ async function readPage(document: Document, number: number): Promise<string> {
 
 async function open(bytes: Uint8Array): Promise<Document> {
   try {
-    // The parser takes its input over, so it gets bytes of its own. Errors only: it would print remarks.
+    // The parser takes ownership of its input, so it gets a copy. `verbosity` 0: errors only, no warnings.
     return await getDocumentProxy(bytes.slice(), {
       verbosity: 0,
       stopAtErrors: false,
@@ -96,7 +95,97 @@ async function open(bytes: Uint8Array): Promise<Document> {
   }
 }
 
-/** Readers accept some bytes of something else before it. */
+/** Readers accept some foreign bytes before the header. */
 function hasHeader(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).includes('%PDF-')
+}
+
+/**
+ * Limits for the memory that a library allocates. The heap limit of a worker does not count buffers, so a small
+ * document could fill the machine. While the work runs, counting constructors replace those of large buffers.
+ */
+interface BufferLimits {
+  /** Limit for one buffer. */
+  readonly singleBytes: number
+  /** Limit for all buffers larger than `countedBytes`, from the beginning of the work. */
+  readonly totalBytes: number
+  readonly countedBytes: number
+}
+
+/** Counts buffers and keeps that there were too many, because libraries swallow errors. */
+class BufferCount {
+  readonly #limits: BufferLimits
+  #bytes = 0
+  exceeded = false
+
+  constructor(limits: BufferLimits) {
+    this.#limits = limits
+  }
+
+  /**
+   * A buffer of `bytes`, of which `added` are new.
+   * @throws RangeError as for a buffer that does not fit in memory.
+   */
+  take(bytes: number, added = bytes): void {
+    if (bytes > this.#limits.countedBytes) this.#bytes += added
+    if (bytes <= this.#limits.singleBytes && this.#bytes <= this.#limits.totalBytes) return
+    this.exceeded = true
+    throw new RangeError('the buffer does not fit')
+  }
+}
+
+/**
+ * Runs the work with counted buffers; `check` throws once there were too many. A worker of this pool does one job at a
+ * time, so no other job counts.
+ * @throws TaskFailure `too_large`, also if the work swallowed the error.
+ */
+async function withBoundedBuffers<Output>(
+  limits: BufferLimits,
+  work: (check: () => void) => Promise<Output>,
+): Promise<Output> {
+  const count = new BufferCount(limits)
+  const check = (): void => {
+    if (count.exceeded) throw new TaskFailure('too_large', 'the document expands to too many bytes')
+  }
+  const { Uint8Array: usualArray, DecompressionStream: usualStream } = globalThis
+  globalThis.Uint8Array = countArrays(usualArray, count)
+  globalThis.DecompressionStream = countStreams(usualStream, count)
+  try {
+    const output = await work(check)
+    check()
+    return output
+  } catch (error) {
+    check()
+    throw error
+  } finally {
+    globalThis.Uint8Array = usualArray
+    globalThis.DecompressionStream = usualStream
+  }
+}
+
+function countArrays(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
+  const counted: Uint8ArrayConstructor = new Proxy(usual, {
+    construct(target, made: readonly unknown[], newTarget) {
+      if (typeof made[0] === 'number') count.take(made[0])
+      return Reflect.construct(target, made, newTarget === counted ? target : newTarget) as object
+    },
+  })
+  return counted
+}
+
+function countStreams(usual: typeof DecompressionStream, count: BufferCount): typeof DecompressionStream {
+  return new Proxy(usual, {
+    construct(target, made: ConstructorParameters<typeof DecompressionStream>) {
+      const { readable, writable } = new target(...made)
+      let bytes = 0
+      const counting = new TransformStream<Uint8Array, Uint8Array>({
+        transform(chunk, controller) {
+          bytes += chunk.byteLength
+          count.take(bytes, chunk.byteLength)
+          controller.enqueue(chunk)
+        },
+      })
+      return { readable: readable.pipeThrough(counting), writable }
+    },
+  })
 }

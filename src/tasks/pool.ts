@@ -1,42 +1,48 @@
 /**
- * The pools of task workers: a task gives its output or a TaskError within its deadline. Small work may run inline.
+ * The pools of task workers. A task resolves or rejects within its deadline; small tasks may run inline.
  * Serve threads.
  */
 import type { Clock } from '../clock.ts'
-import { TaskError, toPlain } from './failure.ts'
-import { TaskQueue } from './queue.ts'
+import { TaskQueue, type TaskSeries } from './queue.ts'
 import { TASKS } from './table.ts'
-import type { InputOf, OutputOf, PoolName, TaskFunction, TaskTable } from './task.ts'
-import type { TaskSeries } from './task-metrics.ts'
+import {
+  type InputOf,
+  type OutputOf,
+  type PoolName,
+  TaskError,
+  type TaskFunction,
+  type TaskTable,
+  toPlain,
+} from './task.ts'
 import { PiscinaWorkers } from './worker-set.ts'
 
 /** The production entry; unbuilt sources and the built ones have different endings. */
 const WORKER_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url)
 
 interface PoolSettings {
-  /** Jobs that may wait for each worker. */
+  /** Maximum of waiting jobs per worker. */
   readonly waitingPerWorker: number
-  /** Ends the worker of a cancelled job. */
+  /** True ends the worker of a cancelled job. */
   readonly endCancelled: boolean
-  /** Heap of one worker; beyond it the worker dies alone. */
+  /** Heap limit of one worker; a worker that exceeds it dies without the process. */
   readonly heapMb: number
 }
 
 /** docs/decisions/0011-task-pool.md has the reasons. */
 const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
-  // A job that waits longer than its deadline is of no use, so few wait.
+  // A job that waits past its deadline is useless, so the queue is short.
   evaluation: { waitingPerWorker: 32, endCancelled: false, heapMb: 192 },
   bulk: { waitingPerWorker: 16, endCancelled: true, heapMb: 384 },
 }
 
 /**
- * `small`: takes less than some 50 µs, whatever the input. Handing it over costs the pool's thread more than that;
+ * `small`: takes less than about 50 µs for every input. Sending it to a worker costs more than that;
  * `bench/micro/tasks.ts` measures the crossover.
  */
-export type Cost = 'small' | 'large'
+export type TaskSize = 'small' | 'large'
 
 export interface RunOptions {
-  /** Milliseconds from now until the outcome; waiting counts. */
+  /** Milliseconds until the outcome, waiting included. */
   readonly deadlineMs: number
   readonly signal?: AbortSignal
 }
@@ -52,36 +58,36 @@ export interface TaskPool<Table extends TaskTable> {
   runInlineOr<Name extends keyof Table & string>(
     name: Name,
     input: InputOf<Table[Name]>,
-    cost: Cost,
+    size: TaskSize,
     options: RunOptions,
   ): Promise<OutputOf<Table[Name]>>
-  /** Tasks that no worker has yet. */
+  /** Number of tasks that wait for a worker. */
   waiting(pool: PoolName): number
-  /** Lets tasks finish within the grace time, cancels the rest; resolves when all workers have ended. */
+  /** Lets tasks finish within the grace time and cancels the rest. Resolves when all workers have ended. */
   close(graceMs?: number): Promise<void>
 }
 
 export interface TaskPoolOptions {
-  /** Workers of the evaluation pool. Those of a pool start with its first task. */
+  /** Workers of the evaluation pool. They start with the first task. */
   readonly threads: number
-  /** Default 1: documents are rare, and requests with documents can wait. */
+  /** Workers of the bulk pool. Default 1: documents are rare, and requests with documents can wait. */
   readonly bulkThreads?: number
   readonly clock: Clock
   readonly metrics: TaskSeries
-  /** Tasks that may wait in each pool. Default: by the pool, for each worker. */
+  /** Maximum of waiting tasks in each pool. Default: depends on the pool, per worker. */
   readonly waitingMax?: number
-  /** Heap of each worker. Default: by the pool. */
+  /** Heap limit of each worker. Default: depends on the pool. */
   readonly heapMb?: number
 }
 
-/** The pools with the gateway's own tasks. */
+/** The task pool with the gateway's own table. */
 export type GatewayTasks = TaskPool<typeof TASKS>
 
 export function createTaskPool(options: TaskPoolOptions): GatewayTasks {
   return createPoolOf(TASKS, WORKER_ENTRY, options)
 }
 
-/** @param entry exports `run`, made by createRunner of the same table */
+/** @param entry module that exports `run`, which createRunner made from the same table */
 export function createPoolOf<Table extends TaskTable>(
   table: Table,
   entry: URL,
@@ -103,22 +109,22 @@ export function createPoolOf<Table extends TaskTable>(
   }
   const inline = new Map<string, Promise<TaskFunction<unknown, unknown>>>()
   const functionOf = (name: string) => {
-    let found = inline.get(name)
-    if (found === undefined) {
-      found = rowOf(name).load() as Promise<TaskFunction<unknown, unknown>>
-      inline.set(name, found)
+    let loading = inline.get(name)
+    if (loading === undefined) {
+      loading = rowOf(name).load() as Promise<TaskFunction<unknown, unknown>>
+      inline.set(name, loading)
     }
-    return found
+    return loading
   }
 
-  // Outputs travel as data; the table says that they are those of the named task.
+  // Outputs travel as plain data; the table guarantees that they have the type of the named task.
   const run: TaskPool<Table>['run'] = (name, input, { deadlineMs, signal }) =>
     queues[rowOf(name).pool].run(name, input, deadlineMs, signal) as Promise<never>
 
   return {
     run,
-    async runInlineOr(name, input, cost, options) {
-      if (cost === 'large') return run(name, input, options)
+    async runInlineOr(name, input, size, options) {
+      if (size === 'large') return run(name, input, options)
       const work = await functionOf(name)
       try {
         return (await work(input)) as never

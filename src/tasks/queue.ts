@@ -3,21 +3,20 @@
  * before they began, exactly one outcome for each job. Each worker has one job at a time. Serve threads.
  */
 import type { Clock, Timer } from '../clock.ts'
-import { fromPlain, TaskError, type TaskOutcome } from './failure.ts'
-import type { PoolName, TaskReply } from './task.ts'
-import { TaskMetrics, type TaskSeries } from './task-metrics.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import { fromPlain, type PoolName, TaskError, type TaskOutcome, type TaskReply } from './task.ts'
 import type { WorkerSet, WorkerSlot } from './worker-set.ts'
 
-/** A job past its deadline may be about to end; its worker keeps this long. Starting another takes longer. */
+/** A job past its deadline may be about to end, so its worker gets this long. Starting another worker takes longer. */
 const GRACE_MS = 25
 
 export interface TaskQueueOptions {
   readonly pool: PoolName
   readonly clock: Clock
   readonly metrics: TaskSeries
-  /** Jobs that may wait when all workers are busy; more are refused. */
+  /** Jobs that may wait while all workers are busy; further ones are refused. */
   readonly waitingMax: number
-  /** Ends the worker of a cancelled job at once. For long jobs; short ones run to their end or their deadline. */
+  /** True ends the worker of a cancelled job at once: for long jobs. Short jobs run to their end or deadline. */
   readonly endCancelled: boolean
 }
 
@@ -29,9 +28,9 @@ interface Job {
   readonly resolve: (output: unknown) => void
   readonly reject: (error: TaskError) => void
   settled: boolean
-  /** The worker that has it; null: it waits. */
+  /** The worker that runs the job; null while it waits. */
   worker: WorkerSlot | null
-  /** It was tried again after the death of a worker. */
+  /** True after the job was queued again because its worker died. */
   retried: boolean
   timer: Timer | null
   removeListener: () => void
@@ -44,15 +43,15 @@ export class TaskQueue {
   readonly #clock: Clock
   readonly #workers: WorkerSet
   readonly #waiting: Job[] = []
-  /** Jobs by the worker that has not answered them, settled ones included. */
+  /** Unanswered jobs by worker, settled ones included. */
   readonly #running = new Map<WorkerSlot, Job>()
   readonly #metrics: TaskMetrics
-  /** Jobs without an outcome. */
+  /** Number of jobs without an outcome. */
   #open = 0
   #closed = false
   #whenIdle: () => void = nothing
 
-  /** @param createWorkers is given a function that the workers call whenever one of them becomes ready */
+  /** @param createWorkers gets the function to call whenever a worker becomes ready */
   constructor(options: TaskQueueOptions, createWorkers: (onReady: () => void) => WorkerSet) {
     this.#options = options
     this.#clock = options.clock
@@ -60,7 +59,7 @@ export class TaskQueue {
     this.#workers = createWorkers(() => this.#dispatch())
   }
 
-  /** Jobs that no worker has. */
+  /** Number of jobs that wait for a worker. */
   get waiting(): number {
     return this.#waiting.length
   }
@@ -94,7 +93,7 @@ export class TaskQueue {
     return promise
   }
 
-  /** Takes no more jobs, lets the others finish within the grace time, cancels the rest, ends the workers. */
+  /** Refuses new jobs, lets running ones finish within the grace time, cancels the rest and ends the workers. */
   async close(graceMs: number): Promise<void> {
     this.#closed = true
     if (graceMs > 0 && this.#open > 0) {
@@ -108,7 +107,7 @@ export class TaskQueue {
     await this.#workers.close()
   }
 
-  /** Jobs that may wait now: each worker that is still starting will take one at once. */
+  /** Jobs that may wait now. Each worker that is still starting adds one, because it takes a job at once. */
   #room(): number {
     let room = this.#options.waitingMax
     for (const { state } of this.#workers.slots()) if (state === 'starting') room++
@@ -123,7 +122,7 @@ export class TaskQueue {
     job.removeListener = () => signal.removeEventListener('abort', abort)
   }
 
-  /** Rejects the job at once, and ends its worker if that does not finish the job in time. */
+  /** Rejects the job at once, and ends its worker if the job keeps running. */
   #giveUp(job: Job, outcome: 'timeout' | 'cancelled'): void {
     if (job.settled) return
     this.#fail(job, outcome)
@@ -176,7 +175,7 @@ export class TaskQueue {
       job.reject(fromPlain(reply.failure))
     } else if (worker.state !== 'dead') {
       this.#settle(job, 'failed')
-      job.reject(fromPlain({ code: 'uncopyable', message: 'the input cannot go to another thread' }))
+      job.reject(fromPlain({ code: 'uncopyable', message: 'the input cannot be copied to another thread' }))
     } else if (worker.begun || job.retried) {
       this.#fail(job, 'crashed')
     } else {
@@ -206,5 +205,34 @@ export class TaskQueue {
       this.#metrics.setDepth(this.waiting)
     }
     this.#metrics.record(job.task, outcome, this.#clock.monotonicMs() - job.admittedMs, ranMs)
+  }
+}
+
+/** The metrics that a pool adds to. */
+export type TaskSeries = Pick<Metrics, 'taskQueueDepth' | 'taskWait' | 'taskRun' | 'taskOutcomes'>
+
+/** The metrics of one pool. */
+export class TaskMetrics {
+  readonly #series: TaskSeries
+  readonly #depth: ReturnType<TaskSeries['taskQueueDepth']['labels']>
+  readonly #wait: ReturnType<TaskSeries['taskWait']['labels']>
+
+  constructor(series: TaskSeries, pool: PoolName) {
+    this.#series = series
+    this.#depth = series.taskQueueDepth.labels({ pool })
+    this.#wait = series.taskWait.labels({ pool })
+    this.setDepth(0)
+  }
+
+  setDepth(jobs: number): void {
+    this.#depth.set(jobs)
+  }
+
+  /** @param ranMs null for a job that did not run to its end */
+  record(task: string, outcome: TaskOutcome, tookMs: number, ranMs: number | null): void {
+    this.#series.taskOutcomes.inc({ task, outcome })
+    // A job that is refused at once has not waited.
+    if (outcome !== 'overloaded') this.#wait.observe(Math.max(0, tookMs - (ranMs ?? 0)) / 1000)
+    if (ranMs !== null) this.#series.taskRun.observe({ task }, ranMs / 1000)
   }
 }

@@ -1,36 +1,36 @@
 /**
- * Healing of a reply that should have been JSON and nearly is: fences, prose around it, missing ends, trailing commas,
- * bare keys. Text for text: numbers keep their digits, and what is JSON already stays as it is. Pure; task worker.
+ * Repairs a reply that is nearly JSON: fences, prose around it, missing ends, trailing commas, bare keys. It works on
+ * the text, so numbers keep their digits, and valid JSON stays unchanged. Pure; task worker.
  */
 import { jsonrepair } from 'jsonrepair'
 
 export interface RepairJsonInput {
   readonly text: string
-  /** The model was cut off by its token limit: what is missing is content, and closing brackets would hide that. */
+  /** The token limit cut the reply: content is missing, and closing brackets would hide that. */
   readonly truncated: boolean
 }
 
 export interface RepairJsonOutput {
-  /** JSON, or the text as it came when it cannot be made into any. */
+  /** JSON, or the original text if the repair failed. */
   readonly text: string
   readonly valid: boolean
-  /** It was not JSON and now is. */
+  /** True if the repair made it JSON. */
   readonly improved: boolean
 }
 
-/** Beyond this a reply is left alone; models write a hundredth of it. */
+/** Longest text to repair; models write a hundredth of it. */
 const TEXT_MAX = 4 * 1024 * 1024
-/** Places at which JSON may begin in prose with many brackets. */
+/** Brackets in prose that are tried as the beginning of JSON. */
 const STARTS_MAX = 16
 
 const FENCE = /```[^\n`]*\n([\s\S]*?)(?:\n?[ \t]*```|$)/
 
 export function repairJson({ text, truncated }: RepairJsonInput): RepairJsonOutput {
   if (isJson(text)) return { text, valid: true, improved: false }
-  const asItCame = { text, valid: false, improved: false }
-  if (truncated || text.length > TEXT_MAX) return asItCame
+  const unchanged = { text, valid: false, improved: false }
+  if (truncated || text.length > TEXT_MAX) return unchanged
   const healed = heal(text)
-  return healed === null ? asItCame : { text: healed, valid: true, improved: true }
+  return healed === null ? unchanged : { text: healed, valid: true, improved: true }
 }
 
 function heal(text: string): string | null {
@@ -68,24 +68,24 @@ function longestSpan(text: string): string | null {
     } else {
       from = start + 1
       // A broken structure is not to be passed over for a whole one inside of it.
-      if (span !== null && span.length > 2 && looksMeant(span)) return null
+      if (span !== null && span.length > 2 && looksIntended(span)) return null
     }
   }
   return best
 }
 
-/** In prose `[1]` points to a source. */
+/** True for `[1]`, which refers to a source in prose. */
 function isReference(span: string): boolean {
   return /^\[[^"'{,[\]]+\]$/.test(span)
 }
 
-/** An object is more likely to be the answer than a list; length decides among the rest. */
+/** Prefers objects, which are more often the answer than lists; then the longer one. */
 function rank(span: string): number {
   return span.length + (span.startsWith('{') ? 1_000 : 0)
 }
 
-/** Keys with colons, or quotes: somebody meant to write JSON. */
-function looksMeant(span: string): boolean {
+/** True for keys with colons, or quotes: the model meant to write JSON. */
+function looksIntended(span: string): boolean {
   return span.startsWith('{') ? /[:"']/.test(span) : /["'{,]/.test(span)
 }
 
@@ -96,7 +96,7 @@ function repairFrom(text: string): string | null {
     if (start === -1) return null
     const end = endOf(text, start)
     const span = end === -1 ? text.slice(start) : text.slice(start, end)
-    if (looksMeant(span) || end === -1) {
+    if (looksIntended(span) || end === -1) {
       const repaired = tryRepair(span)
       if (repaired !== null) return repaired
     }
@@ -124,7 +124,7 @@ function nextStart(text: string, from: number): number {
   return -1
 }
 
-/** Past the bracket that closes the one at `start`, strings minded; -1 when it is never closed. */
+/** The place after the bracket that closes the one at `start`, outside of strings; -1 if there is none. */
 function endOf(text: string, start: number): number {
   let depth = 0
   let inString = false

@@ -1,12 +1,18 @@
-/** The worker's side of a pool: runs the function of each job and answers in plain data. Task worker. */
-import { toPlain } from './failure.ts'
-import type { TaskFunction, TaskMessage, TaskReply, TaskTable, WorkerSetup } from './task.ts'
+/** The worker side of a pool: runs the function of each job and answers with plain data. Task worker. */
+import {
+  type TaskFunction,
+  type TaskMessage,
+  type TaskReply,
+  type TaskTable,
+  toPlain,
+  type WorkerSetup,
+} from './task.ts'
 
 type AnyFunction = TaskFunction<unknown, unknown>
 
 /**
  * Makes the function that Piscina calls for each job, one after the other. A worker is ready once this has resolved,
- * so the code of short tasks is loaded before; that of bulk tasks, which is large, by the first job that needs it.
+ * so the code of short tasks loads first. The first job loads the code of a bulk task, which is large.
  */
 export async function createRunner(
   table: TaskTable,
@@ -18,15 +24,15 @@ export async function createRunner(
   const load = async (name: string): Promise<AnyFunction> => {
     const task = Object.hasOwn(table, name) ? table[name] : undefined
     if (task === undefined) throw new Error('no such task')
-    // The pool's types have matched names and inputs; here they are only names and data.
-    const found = (await task.load()) as AnyFunction
-    loaded.set(name, found)
-    return found
+    // The types of the pool have matched names and inputs; this side sees only names and data.
+    const run = (await task.load()) as AnyFunction
+    loaded.set(name, run)
+    return run
   }
 
   if (setup.pool === 'evaluation') {
     const short = Object.keys(table).filter(name => table[name]?.pool === setup.pool)
-    // A task that cannot be loaded fails when it is asked for, and alone.
+    // A task that cannot be loaded fails alone, when a job asks for it.
     await Promise.allSettled(short.map(load))
   }
 

@@ -1,4 +1,4 @@
-/** Every task that a pool can be asked for. A new one is a file and a row here. */
+/** The table of all tasks. A new task is a file and a row here. */
 import type { Task, TaskFunction } from './task.ts'
 
 function evaluation<Input, Output>(load: () => Promise<TaskFunction<Input, Output>>): Task<Input, Output> {

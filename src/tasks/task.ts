@@ -1,7 +1,10 @@
-/** The type of a task, and the messages between a pool and its workers. Pure. */
-import type { PlainFailure } from './failure.ts'
+/**
+ * The types of tasks, the messages between a pool and its workers, and the closed set of ways in which a task can
+ * fail. Only plain data travels between threads, because a copied error loses its class and fields: `toPlain` and
+ * `fromPlain` convert. Pure.
+ */
 
-/** Evaluation is short and a request waits for it; bulk work is long and never stands in its way. */
+/** Evaluation tasks are short and requests wait for them; bulk tasks are long and have a pool of their own. */
 export const POOLS = ['evaluation', 'bulk'] as const
 export type PoolName = (typeof POOLS)[number]
 
@@ -15,7 +18,7 @@ export interface Task<Input, Output> {
   readonly load: () => Promise<TaskFunction<Input, Output>>
 }
 
-/** `never`, so that tasks of any input fit. */
+/** The input is `never`, so that every task fits. */
 export type TaskTable = Readonly<Record<string, Task<never, unknown>>>
 export type InputOf<Row> = Row extends Task<infer Input, unknown> ? Input : never
 export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : never
@@ -23,7 +26,7 @@ export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : nev
 export interface TaskMessage {
   readonly task: string
   readonly input: unknown
-  /** Shared memory in which the worker notes that it has begun a job; until its first answer, then it knows. */
+  /** Shared memory in which the worker marks that it has begun a job. Sent until its first answer, null after it. */
   readonly begun: Int32Array | null
 }
 
@@ -34,4 +37,61 @@ export type TaskReply =
 /** Given to each worker at its start. */
 export interface WorkerSetup {
   readonly pool: PoolName
+}
+
+/** How a task ended for its caller. */
+export const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed', 'cancelled'] as const
+export type TaskOutcome = (typeof TASK_OUTCOMES)[number]
+
+/** A TaskFailure as plain data, the form in which it travels between threads. */
+export interface PlainFailure {
+  /** For code to match on. `internal`: the function threw anything but a TaskFailure. */
+  readonly code: string
+  /** Contains nothing of the input. */
+  readonly message: string
+}
+
+/** A task function throws this for an input that it cannot process. The message contains nothing of the input. */
+export class TaskFailure extends Error {
+  override readonly name = 'TaskFailure'
+  readonly code: string
+
+  constructor(code: string, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+const MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
+  overloaded: 'the task pool has no room',
+  timeout: 'the task took too long',
+  crashed: 'the worker of the task died',
+  failed: 'the task failed',
+  cancelled: 'the task was cancelled',
+}
+
+/** The task gave no output; `outcome` says why. */
+export class TaskError extends Error {
+  override readonly name = 'TaskError'
+  readonly outcome: Exclude<TaskOutcome, 'ok'>
+  /** Set only when the outcome is `failed`. */
+  readonly failure: PlainFailure | null
+
+  constructor(outcome: Exclude<TaskOutcome, 'ok'>, failure: PlainFailure | null = null) {
+    super(failure === null ? MESSAGES[outcome] : failure.message)
+    this.outcome = outcome
+    this.failure = failure
+  }
+}
+
+/** Converts anything thrown to plain data. An unexpected error may quote the input, so only its class is kept. */
+export function toPlain(thrown: unknown): PlainFailure {
+  if (thrown instanceof TaskFailure) return { code: thrown.code, message: thrown.message }
+  const kind = thrown instanceof Error ? thrown.constructor.name : typeof thrown
+  return { code: 'internal', message: `${MESSAGES.failed}: ${kind}` }
+}
+
+/** The error that a worker's plain failure stands for. */
+export function fromPlain(failure: PlainFailure): TaskError {
+  return new TaskError('failed', failure)
 }

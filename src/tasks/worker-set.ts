@@ -1,6 +1,6 @@
 /**
- * The workers of one pool: one slot for each, which takes one job at a time. The only file that knows Piscina, which
- * starts, feeds, limits and replaces the workers. Serve threads.
+ * The workers of one pool, one slot each; a slot takes one job at a time. The only importer of Piscina, which starts,
+ * limits and replaces the workers. Serve threads.
  */
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
@@ -10,18 +10,18 @@ import type { PoolName, TaskMessage, TaskReply, WorkerSetup } from './task.ts'
 /** The place of one worker. */
 export interface WorkerSlot {
   readonly state: 'starting' | 'ready' | 'dead'
-  /** The worker has begun the last job that was posted. */
+  /** True if the worker has begun the last job that was posted. */
   readonly begun: boolean
-  /** Rejects when the worker died, or when the input cannot be copied. One job at a time, and only when ready. */
+  /** Rejects if the worker dies or the input cannot be copied. Call only when ready, for one job at a time. */
   post(task: string, input: unknown): Promise<TaskReply>
-  /** Ends the worker at once, whatever it does. */
+  /** Terminates the worker at once. */
   end(): void
 }
 
 export interface WorkerSet {
-  /** The slots of the workers that live; starts workers when there are none. */
+  /** The slots of the living workers. Starts workers if there are none. */
   slots(): ReadonlySet<WorkerSlot>
-  /** Keeps the thread alive while jobs have no outcome, also between the death of a worker and the next. */
+  /** Keeps the thread alive while jobs have no outcome, also between the death of a worker and its replacement. */
   keepAlive(needed: boolean): void
   close(): Promise<void>
 }
@@ -33,24 +33,24 @@ export interface WorkerSetOptions {
   readonly threads: number
   readonly heapMb: number
   readonly clock: Clock
-  /** Called whenever a worker becomes ready, and some time after one died. */
+  /** Called whenever a worker becomes ready, and some time after a worker died. */
   readonly onReady: () => void
 }
 
-/** A pool whose workers do not come up is started anew at most this often. */
+/** Least time between two starts of a pool whose workers fail to start. */
 const RESTART_MS = 500
-/** A worker that is not ready by then is replaced. On an idle machine, starting takes a tenth of a second. */
+/** A worker that is not ready after this long is replaced. Starting takes 0.1 s on an idle machine. */
 const START_MAX_MS = 30_000
-/** About as long as a timer can be. */
+/** The longest delay of a timer. */
 const LONG_MS = 2 ** 31 - 1
 
 export class PiscinaWorkers implements WorkerSet {
   readonly #options: WorkerSetOptions
   readonly #slots = new Set<PiscinaSlot>()
   readonly #known = new WeakSet<Worker>()
-  /** Does nothing but keep the thread alive. */
+  /** A timer that only keeps the thread alive. */
   #awake: NodeJS.Timeout | null = null
-  /** Thread id of the worker that the next job is for. */
+  /** Thread id of the worker that gets the next job. */
   #chosen = -1
   #piscina: Piscina | null = null
   #startedMs = Number.NEGATIVE_INFINITY
@@ -95,7 +95,7 @@ export class PiscinaWorkers implements WorkerSet {
       recordTiming: false,
       // Workers compute; they have no use for the environment and its secrets.
       env: {},
-      // Nor for what the process was told to load before its own code.
+      // Nor for modules that the process preloads.
       execArgv: ['--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
       workerData,
@@ -147,7 +147,7 @@ export class PiscinaWorkers implements WorkerSet {
 class PiscinaSlot implements WorkerSlot {
   state: WorkerSlot['state'] = 'starting'
   readonly #begun = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
-  /** The worker has answered, so it knows `#begun`. */
+  /** True after the first answer: the worker has `#begun` then. */
   #answered = false
   readonly #worker: Worker
   readonly #run: (message: TaskMessage) => Promise<TaskReply>
@@ -170,8 +170,8 @@ class PiscinaSlot implements WorkerSlot {
 
   end(): void {
     this.state = 'dead'
-    // Piscina replaces it when it hears that it has ended. A task's AbortSignal would do the same, but Piscina keeps
-    // tasks that have one out of its bound.
+    // Piscina replaces a worker that has ended. A task's AbortSignal would end it too, but Piscina does not count
+    // tasks that have one towards `maxQueue`.
     void this.#worker.terminate()
   }
 }

@@ -1,4 +1,4 @@
-/** Entry of a task worker. Piscina waits for the promise before it counts the worker as ready. */
+/** Entry of a task worker. Piscina treats the worker as ready once the promise resolves. */
 import { workerData } from 'node:worker_threads'
 import { createRunner } from './runner.ts'
 import { TASKS } from './table.ts'

@@ -34,10 +34,10 @@ import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
+import { createDirectTransport } from '../upstream/direct-transport.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
-import { createHttpClient } from '../upstream/http-client.ts'
 import { createOcr } from '../upstream/ocr.ts'
-import type { UpstreamClient } from '../upstream/transport.ts'
+import type { Transport } from '../upstream/transport.ts'
 import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-catalog.ts'
 
 export interface GatewayOptions {
@@ -86,7 +86,7 @@ interface Base {
   readonly metrics: Metrics
   readonly store: Store
   readonly vault: Vault
-  readonly client: UpstreamClient
+  readonly client: Transport
   readonly tasks: ReturnType<typeof createTaskPool>
 }
 
@@ -150,7 +150,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     metrics,
     store: await openStore(config.storage.url, { wait: false }),
     vault: createVault(parseVaultKeys(options.vaultKeys)),
-    client: createHttpClient({ clock, log }),
+    client: createDirectTransport({ clock, log }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
   }
 }

@@ -5,8 +5,8 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { openStore } from '../storage/open.ts'
+import { readSpool, removeSpool, restBytes, spoolFiles } from '../storage/spool.ts'
 import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '../storage/spool-folder.ts'
-import { readSpool, removeSpool, restBytes, spoolFiles } from '../storage/spool-reader.ts'
 import type { Store } from '../storage/store.ts'
 
 export interface LedgerShipper {

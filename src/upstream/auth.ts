@@ -1,4 +1,4 @@
-/** The header that carries a provider's key. Keys travel in headers only, never in URLs. Pure. */
+/** The request header with a provider's key. Keys travel in headers only, never in URLs. Pure. */
 import { GatewayError } from '../errors.ts'
 import type { AuthScheme } from '../providers/provider.ts'
 
@@ -12,9 +12,8 @@ const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, strin
 }
 
 /**
- * Headers of a scheme for one key.
- * @throws GatewayError `provider_unavailable`, without echoing the key, when it is missing or has bytes that no
- * header may carry.
+ * The headers of an authentication scheme for one key.
+ * @throws GatewayError `provider_unavailable`, without the key, if the key is missing or not allowed in a header.
  */
 export function authHeaders(scheme: AuthScheme, key: string | null): Record<string, string> {
   if (scheme === 'none') return HEADERS.none('')

@@ -1,15 +1,16 @@
 /**
- * A bounded body as text: a JSON reply or an error page. Invalid UTF-8 is replaced, as in event streams: a model
- * that was cut inside a character must not cost the caller the whole reply.
+ * Collects a bounded body as text: a JSON reply or an error page. Invalid UTF-8 is replaced, as in event streams, so
+ * that a model cut inside a character does not cost the caller the whole reply.
  */
 import { GatewayError } from '../errors.ts'
 
-/** Most replies fit into it, and pieces of this size come from Node's pool. */
+/** First buffer size. Most replies fit, and Node allocates this size from its pool. */
 const START_BYTES = 2 * 1024
 
+/** The body of one reply. */
 export class TextBody {
   readonly #limitBytes: number
-  /** Grown by doubling: a body that drips in single bytes must not cost an object for each. */
+  /** Grows by doubling, so that a body in single bytes does not cost an object for each. */
   #bytes: Buffer = Buffer.alloc(0)
   #length = 0
 
@@ -19,7 +20,7 @@ export class TextBody {
 
   /**
    * Copies the chunk.
-   * @throws GatewayError `provider_unavailable` when the body grows past the limit.
+   * @throws GatewayError `provider_unavailable` if the body exceeds the limit.
    */
   push(chunk: Buffer): void {
     if (!this.tryPush(chunk, this.#limitBytes)) {
@@ -27,7 +28,7 @@ export class TextBody {
     }
   }
 
-  /** Copies what fits under `limitBytes`; false when the body is larger than that and its rest is of no use. */
+  /** Copies the part that fits under `limitBytes`. Returns false if the body is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
     const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.#length))
     this.#reserve(this.#length + taken)

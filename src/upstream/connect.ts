@@ -1,44 +1,46 @@
 /**
- * Opens the TCP or TLS socket under a connection to a provider. It is in our hands before it is connected: only then
- * can an abort close it at once.
+ * Opens the TCP or TLS socket of a connection to a provider. The caller gets the socket before it is connected, so that
+ * an abort can close it at once.
  */
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { type ConnectionOptions, connect as connectTls } from 'node:tls'
 
-export interface Target {
+/** The host that a socket connects to. */
+export interface SocketTarget {
   readonly secure: boolean
   /** Without the brackets of an IPv6 literal. */
   readonly hostname: string
   readonly port: number
 }
 
-/** Where received bytes are put, and who is told how many they were. The memory is used again by the next read. */
+/** The buffer for received bytes and the callback after each read. The next read overwrites the buffer. */
 export interface Reading {
   readonly buffer: Buffer
   callback(length: number): boolean
 }
 
-/** Remembers one origin's TLS session, so that the next handshake is the short one. */
+/** Keeps the TLS session of one origin, which makes the next handshake shorter. */
 export interface SessionMemory {
   session: Buffer | undefined
 }
 
-/** A dead peer behind a silent network is noticed by the kernel after this long. */
+/** The kernel probes a silent connection after this long, to detect a dead peer. */
 const TCP_KEEP_ALIVE_MS = 60_000
 
-export function targetOf(url: URL): Target {
+/** The target of a URL's origin. */
+export function targetOf(url: URL): SocketTarget {
   const secure = url.protocol === 'https:'
   const hostname = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
   return { secure, hostname, port: url.port === '' ? (secure ? 443 : 80) : Number(url.port) }
 }
 
 /**
- * Begins to connect and calls back once: with null when the socket can be used, else with the error.
- * Destroying the returned socket cancels the attempt without a call back.
- * @param ca PEM certificates that replace the system's, or undefined
+ * Begins to connect and calls `done` once: with null when the socket is ready, or with the error.
+ * Destroying the returned socket cancels the attempt without a callback.
+ * @param ca PEM certificates that replace those of the system
  */
 export function openSocket(
-  target: Target,
+  target: SocketTarget,
   ca: string | undefined,
   memory: SessionMemory,
   onread: Reading,
@@ -57,14 +59,14 @@ export function openSocket(
     done(error)
   }
   socket.once(target.secure ? 'secureConnect' : 'connect', () => settle(null))
-  // Stays for the socket's life: an error that nobody listens to would end the process.
+  // This listener stays: an error without a listener would end the process.
   socket.on('error', settle)
   return socket
 }
 
-/** What `connect` of TLS takes; the types do not know that it hands `onread` on to its socket. */
+/** Options of a TLS connection. The types of Node lack `onread`, which it passes on to its socket. */
 function secureOptions(
-  { hostname, port }: Target,
+  { hostname, port }: SocketTarget,
   ca: string | undefined,
   { session }: SessionMemory,
   onread: Reading,

@@ -1,68 +1,68 @@
 /**
- * Connections to providers, pooled per origin and isolation. One carries one call at a time; the newest idle one is
- * taken first. A connection whose call did not end cleanly is never used again. Hot path: what is read goes from the
- * one buffer of the thread through the parser to the call, without a stream in between.
+ * Connections to providers, pooled per origin and isolation. A connection carries one call at a time; the newest idle
+ * one goes first. A connection whose call did not end cleanly is never reused. Hot path: bytes go from the one buffer
+ * of the thread through the parser to the call, without a stream in between.
  */
 import type { Socket } from 'node:net'
 import type { Clock, Timer } from '../clock.ts'
-import { openSocket, type SessionMemory, type Target, targetOf } from './connect.ts'
+import { openSocket, type SessionMemory, type SocketTarget, targetOf } from './connect.ts'
 import { ReadTurns } from './read-turns.ts'
 import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
   readonly clock: Clock
-  /** How long an unused connection is kept; below the usual 5 s of servers, which would close it under our hands. */
+  /** How long an idle connection is kept. Less than the usual 5 s of servers, so that we close it first. */
   readonly keepAliveMs: number
-  /** Bytes of status line and headers of one reply. */
+  /** Limit for status line and headers of one reply. */
   readonly maxHeaderBytes: number
   readonly maxResponseBytes: number
   /** Idle connections kept in one pool. */
   readonly maxIdle: number
-  /** Pools (origin and isolation) kept at once; the least recently used gives way. */
+  /** Pools kept at once, one per origin and isolation; the least recently used is evicted. */
   readonly maxPools: number
   /** PEM certificates to trust instead of the system's. */
   readonly ca: string | undefined
 }
 
-/** Who sends a request on a connection and is told what becomes of it. */
-export interface Caller {
-  /** The request has been handed to the connected socket. Never from inside `send`. */
+/** The sender of a request on a connection, with callbacks for its reply. */
+export interface ConnectionUser {
+  /** The request was written to the connected socket. Never called from inside `send`. */
   onSent(): void
   onHead(head: ReplyHead): void
   /** The bytes are only valid during the call. */
   onBody(bytes: Buffer): void
-  /** The reply is whole. The connection has already gone back to its pool, or was closed. */
+  /** The reply is complete. The connection is already back in its pool, or closed. */
   onDone(): void
   /**
-   * There will be no reply, or no more of it. Never from inside `send`. `unsent` is the request when a kept connection
-   * broke before anything was written to it: not a failed request, only a stale connection.
+   * The reply will not come, or no more of it. Never called from inside `send`. `unsent` is the request if a kept
+   * connection broke before anything was written to it: the connection was stale, the request did not fail.
    */
   onLost(error: unknown, unsent: string | null): void
 }
 
-/** What one read may bring; the kernel seldom has more for us. */
+/** Largest read; the kernel seldom has more. */
 const READ_BYTES = 64 * 1024
-/** After one as large as this more is likely to lie ready. */
+/** After a read of this size, more bytes are likely to be ready. */
 const FULL_READ_BYTES = 16 * 1024
-/** Of what lies ready on one connection, before the others get their turn; the library reads up to 32 times as much. */
+/** Bytes read from one connection before the others get their turn; Node reads up to 32 times as much. */
 const TURN_BYTES = 64 * 1024
-/** What a provider says it keeps a connection for is cut by this, so that ours is the shorter time. */
+/** Subtracted from a provider's keep-alive hint, so that we close first. */
 const HINT_MARGIN_MS = 1_000
 
 export class Connection implements ReplyReceiver {
-  /** Monotonic; when an idle one has been unused for too long. */
+  /** Monotonic time at which an idle connection is closed. */
   expiresMs = 0
   readonly #pool: Pool
   readonly #parser: ReplyParser
   readonly #socket: Socket
-  #caller: Caller | null = null
-  /** Until the socket is connected: what is to be written then. A certificate is checked before anything leaves. */
+  #user: ConnectionUser | null = null
+  /** The request until the socket is connected. Nothing is written before the certificate is checked. */
   #waiting: string | null = null
   #isOpen = false
   #isUsed = false
   #isGone = false
   #isPaused = false
-  /** Bytes of full reads, one after the other. */
+  /** Bytes of consecutive full reads. */
   #turnBytes = 0
   #keepMs: number
   #error: unknown = null
@@ -87,49 +87,49 @@ export class Connection implements ReplyReceiver {
     pool.track(this.#socket)
   }
 
-  /** Writes one request as soon as the connection stands. The caller ends it early with `discard`. */
-  send(request: string, caller: Caller): void {
-    this.#caller = caller
+  /** Writes one request as soon as the socket is connected. `discard` ends it early. */
+  send(request: string, user: ConnectionUser): void {
+    this.#user = user
     this.#waiting = request
-    // A kept connection is looked at once more: what the provider has sent or closed meanwhile is seen before that.
+    // A kept connection waits for one turn of the event loop, which shows whether the provider has closed it.
     if (this.#isOpen) setImmediate(writeTo, this)
   }
 
-  /** Of `send`, in its own time. */
+  /** Only for `send`: writes the waiting request. */
   write(): void {
     const request = this.#waiting
     if (request === null) return
     this.#waiting = null
     this.#parser.begin()
     this.#socket.write(request)
-    this.#caller?.onSent()
+    this.#user?.onSent()
   }
 
-  /** Stops reading. What has been read and not yet decrypted may still come. */
+  /** Stops reading. Bytes that are read but not yet decrypted may still come. */
   pause(): void {
     this.#isPaused = true
     this.#socket.pause()
   }
 
-  /** Reads on; nothing is handed over from inside. */
+  /** Resumes reading; never calls back from inside. */
   resume(): void {
     if (!this.#isPaused || this.#isGone) return
     this.#isPaused = false
     this.#socket.resume()
   }
 
-  /** Closes the socket at once, connected or not; the caller is told nothing more. */
+  /** Closes the socket at once, connected or not; no callback follows. */
   discard(): void {
     if (this.#isGone) return
     this.#isGone = true
-    this.#caller = null
+    this.#user = null
     this.#waiting = null
     this.#parser.stop()
     this.#pool.forget(this)
     this.#socket.destroy()
   }
 
-  /** Closes the socket at once; the caller is told. */
+  /** Closes the socket at once and calls `onLost`. */
   close(): void {
     this.#lose(new Error('closed by the gateway'))
   }
@@ -138,36 +138,36 @@ export class Connection implements ReplyReceiver {
     const hint = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(head.headers['keep-alive'] ?? '')
     // A server's own hint may shorten the time, never lengthen it.
     if (hint !== null) this.#keepMs = Math.min(this.#keepMs, Number(hint[1]) * 1000 - HINT_MARGIN_MS)
-    this.#caller?.onHead(head)
+    this.#user?.onHead(head)
   }
 
   onBody(bytes: Buffer): void {
-    this.#caller?.onBody(bytes)
+    this.#user?.onBody(bytes)
   }
 
   onDone(isReusable: boolean): void {
-    const caller = this.#caller
-    this.#caller = null
+    const user = this.#user
+    this.#user = null
     this.#isUsed = true
-    // A reply that overtook its request leaves bytes of the old request in front of the next one.
+    // After a reply that came before its request was fully sent, the rest of that request would precede the next one.
     if (!isReusable || this.#keepMs <= 0 || this.#socket.writableLength > 0) this.discard()
     else {
       this.resume()
       if (!this.#pool.keep(this, this.#keepMs)) this.discard()
     }
-    caller?.onDone()
+    user?.onDone()
   }
 
   #opened(error: Error | null): void {
-    // An error is followed by the closing of the socket.
+    // The socket closes after an error.
     if (error !== null || this.#isGone) return
     this.#isOpen = true
     this.write()
   }
 
   #read(buffer: Buffer, length: number): void {
-    if (this.#caller === null || this.#waiting !== null) {
-      // Nobody asked: it would be taken for the reply to the next request.
+    if (this.#user === null || this.#waiting !== null) {
+      // Unexpected bytes would be read as the reply to the next request.
       this.close()
       return
     }
@@ -178,7 +178,7 @@ export class Connection implements ReplyReceiver {
     }
   }
 
-  /** False: reading stops until the others have had their turn. */
+  /** False stops reading until the other connections had their turn. */
   #mayGoOn(length: number): boolean {
     this.#turnBytes = length < FULL_READ_BYTES ? 0 : this.#turnBytes + length
     if (this.#turnBytes < TURN_BYTES) return true
@@ -187,22 +187,22 @@ export class Connection implements ReplyReceiver {
     return false
   }
 
-  /** Of `ReadTurns`. */
+  /** Called by `ReadTurns`. */
   readOn(): void {
     if (!this.#isPaused && !this.#isGone) this.#socket.resume()
   }
 
-  /** By the provider, by an error, or by us, in which case nobody has to be told any more. */
+  /** Handles a close by the provider, by an error, or by us; after our own close there is no user to inform. */
   #closed(): void {
-    if (this.#isGone || (this.#caller !== null && this.#parser.end())) return
+    if (this.#isGone || (this.#user !== null && this.#parser.end())) return
     this.#lose(this.#error ?? new Error('closed by the provider'))
   }
 
   #lose(error: unknown): void {
-    const caller = this.#caller
+    const user = this.#user
     const unsent = this.#isUsed ? this.#waiting : null
     this.discard()
-    caller?.onLost(error, unsent)
+    user?.onLost(error, unsent)
   }
 }
 
@@ -211,18 +211,18 @@ function writeTo(connection: Connection): void {
 }
 
 class Pool {
-  readonly target: Target
+  readonly target: SocketTarget
   readonly memory: SessionMemory = { session: undefined }
   readonly #limits: ConnectionLimits
-  readonly #house: Connections
+  readonly #connections: Connections
   readonly #idle: Connection[] = []
   readonly #all = new Set<Connection>()
   #retired = false
 
-  constructor(url: URL, limits: ConnectionLimits, house: Connections) {
+  constructor(url: URL, limits: ConnectionLimits, connections: Connections) {
     this.target = targetOf(url)
     this.#limits = limits
-    this.#house = house
+    this.#connections = connections
   }
 
   take(): Connection {
@@ -230,21 +230,21 @@ class Pool {
   }
 
   fresh(): Connection {
-    const connection = new Connection(this, this.#limits, this.#house.buffer)
+    const connection = new Connection(this, this.#limits, this.#connections.buffer)
     this.#all.add(connection)
     return connection
   }
 
-  /** False when there is no place for one more idle connection. */
+  /** Returns false if the pool has no room for another idle connection. */
   keep(connection: Connection, keepMs: number): boolean {
     if (this.#retired || this.#idle.length >= this.#limits.maxIdle) return false
     connection.expiresMs = this.#limits.clock.monotonicMs() + keepMs
     this.#idle.push(connection)
-    this.#house.sweepAt(connection.expiresMs)
+    this.#connections.sweepAt(connection.expiresMs)
     return true
   }
 
-  /** Closes what has been idle for too long; returns when the next one will have been. */
+  /** Closes expired connections; returns when the next one expires. */
   sweep(nowMs: number): number {
     let next = Number.POSITIVE_INFINITY
     for (const connection of [...this.#idle]) {
@@ -261,14 +261,14 @@ class Pool {
   }
 
   get readTurns(): ReadTurns {
-    return this.#house.readTurns
+    return this.#connections.readTurns
   }
 
   track(socket: Socket): void {
-    this.#house.watch(socket)
+    this.#connections.watch(socket)
   }
 
-  /** Closes what is idle; what is busy is closed when its call ends. */
+  /** Closes idle connections; busy ones close when their call ends. */
   retire(): void {
     this.#retired = true
     for (const connection of [...this.#idle]) connection.discard()
@@ -280,8 +280,9 @@ class Pool {
   }
 }
 
+/** All connections of one transport, in pools. */
 export class Connections {
-  /** Of every read of this thread: what a read brings is dealt with before the next one begins. */
+  /** Shared by all reads of the thread: each read is processed before the next one begins. */
   readonly buffer = Buffer.allocUnsafeSlow(READ_BYTES)
   readonly readTurns = new ReadTurns()
   readonly #limits: ConnectionLimits
@@ -297,13 +298,13 @@ export class Connections {
     this.#limits = limits
   }
 
-  /** @param fresh true for a connection that no call has used before */
+  /** @param fresh true for a new connection that no call has used */
   take(url: URL, isolation: string | undefined, fresh = false): Connection {
     const pool = this.#pool(url, isolation)
     return fresh ? pool.fresh() : pool.take()
   }
 
-  /** One timer for all idle connections: set anew only when it would fire too late. */
+  /** One timer serves all idle connections; it is reset only if it would fire too late. */
   sweepAt(atMs: number): void {
     if (this.#sweeping !== null && this.#sweepsAtMs <= atMs) return
     this.#sweeping?.cancel()
@@ -320,7 +321,7 @@ export class Connections {
     })
   }
 
-  /** Resolves when the last socket is closed; calls that are still running fail. */
+  /** Closes all sockets and resolves when the last one is closed; running calls fail. */
   close(): Promise<void> {
     this.#closing ??= this.#closeAll()
     return this.#closing
@@ -332,7 +333,7 @@ export class Connections {
     this.#pools.clear()
     return new Promise(resolve => {
       this.#drained = resolve
-      // Busy connections of evicted pools are only known by their sockets.
+      // Busy connections of evicted pools are in no pool, only in the set of sockets.
       for (const socket of this.#sockets) socket.destroy()
       if (this.#sockets.size === 0) resolve()
     })

@@ -1,23 +1,22 @@
 /**
- * A provider's refusal as our error: what the format understands of it, with `Retry-After`, the provider's name and
- * scrubbed text. The only ways by which text of a failure may reach a client. Pure.
+ * Converts a provider's failure to a GatewayError: its meaning from the format, `Retry-After`, the provider's name and
+ * scrubbed text. Text of a provider's failure reaches clients only through this file. Pure.
  */
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
+import { providerFailure } from '../formats/failure.ts'
 import type { Format } from '../formats/format.ts'
-import { providerFailure } from '../formats/provider-failure.ts'
-import { retryAfterSeconds } from './retry-after.ts'
 import { scrub } from './scrub.ts'
 
-export { retryAfterSeconds } from './retry-after.ts'
 export { holdsSecret, scrub } from './scrub.ts'
 
+/** An error reply of a provider. */
 export interface Refusal {
   readonly format: Pick<Format, 'failure'>
   readonly status: number
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>
-  /** Text of the body as far as it was read. */
+  /** The text of the body that was read. */
   readonly body: string
   /** Every key that was sent with the request. */
   readonly secrets: readonly string[]
@@ -26,45 +25,49 @@ export interface Refusal {
   readonly clock: Clock
 }
 
-/** Failures for which waiting helps; elsewhere a `Retry-After` would only mislead. */
+/** Failures that waiting may cure; for others `Retry-After` would mislead. */
 const WAITING_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'rate_limit_exceeded',
   'service_unavailable',
   'upstream_overloaded',
 ])
 
-/** Formats write flat metadata; deeper than this is not ours. */
+/** Greatest depth of metadata. Formats write flat metadata. */
 const METADATA_DEPTH = 4
 
-/**
- * A failure that the provider told inside a reply, as a decoder understood it: scrubbed, with the provider's name.
- */
+/** Scrubs a failure that a decoder found inside a reply, and adds the provider's name. */
 export function failureInReply(
-  told: GatewayError,
+  failure: GatewayError,
   provider: Pick<Refusal, 'secrets' | 'providerName'>,
 ): GatewayError {
-  const metadata = scrubbed(told.metadata ?? {}, provider.secrets, METADATA_DEPTH) as Record<string, unknown>
+  const metadata = scrubIn(failure.metadata ?? {}, provider.secrets, METADATA_DEPTH) as Record<
+    string,
+    unknown
+  >
   metadata['provider_name'] = provider.providerName
-  return new GatewayError(told.code, scrub(told.message, provider.secrets), {
+  return new GatewayError(failure.code, scrub(failure.message, provider.secrets), {
     metadata,
-    ...(told.retryAfterSeconds === undefined ? undefined : { retryAfterSeconds: told.retryAfterSeconds }),
-    ...(told.cause === undefined ? undefined : { cause: told.cause }),
+    ...(failure.retryAfterSeconds === undefined
+      ? undefined
+      : { retryAfterSeconds: failure.retryAfterSeconds }),
+    ...(failure.cause === undefined ? undefined : { cause: failure.cause }),
   })
 }
 
+/** The error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
-  const told = understood(refusal)
-  const { code, message, metadata = {} } = failureInReply(told, refusal)
+  const failure = interpret(refusal)
+  const { code, message, metadata = {} } = failureInReply(failure, refusal)
   if (!WAITING_HELPS.has(code)) return new GatewayError(code, message, { metadata })
-  const seconds = told.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
+  const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
   return new GatewayError(code, message, {
     metadata,
     ...(seconds === null ? undefined : { retryAfterSeconds: seconds }),
   })
 }
 
-function understood({ format, status, headers, body }: Refusal): GatewayError {
-  // We ask for no compression; where it comes anyway, the bytes are not text.
+function interpret({ format, status, headers, body }: Refusal): GatewayError {
+  // We ask for no compression; compressed bytes that come anyway are not text.
   const encoding = headers['content-encoding'] ?? 'identity'
   try {
     return format.failure(status, encoding.toLowerCase() === 'identity' || encoding === '' ? body : '')
@@ -73,14 +76,91 @@ function understood({ format, status, headers, body }: Refusal): GatewayError {
   }
 }
 
-function scrubbed(value: unknown, secrets: readonly string[], depth: number): unknown {
+function scrubIn(value: unknown, secrets: readonly string[], depth: number): unknown {
   if (typeof value === 'string') return scrub(value, secrets)
   if (typeof value !== 'object' || value === null) return value
   if (depth === 0) return null
-  if (Array.isArray(value)) return value.map(item => scrubbed(item, secrets, depth - 1))
+  if (Array.isArray(value)) return value.map(item => scrubIn(item, secrets, depth - 1))
   const fields = Object.entries(value).map(([name, item]) => [
     scrub(name, secrets),
-    scrubbed(item, secrets, depth - 1),
+    scrubIn(item, secrets, depth - 1),
   ])
   return Object.fromEntries(fields)
+}
+
+/** A day: a longer wait is a mistake, or useless to a caller. */
+const MAX_SECONDS = 86_400
+
+const DECIMAL = /^\d{1,15}(?:\.\d{1,9})?$/
+/** The three forms of an HTTP date. `Date.parse` accepts more. */
+const HTTP_DATES = [
+  /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/,
+  /^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/,
+  /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/,
+]
+const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/
+/** `1s`, `6m0s`, `12ms`, `1h2m3.5s`. */
+const DURATION =
+  /^(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?$/
+
+/** Header pairs: remaining budget and time of its reset. A reset counts only if its budget is used up. */
+const BUDGETS = [
+  ['x-ratelimit-remaining-requests', 'x-ratelimit-reset-requests'],
+  ['x-ratelimit-remaining-tokens', 'x-ratelimit-reset-tokens'],
+  ['anthropic-ratelimit-requests-remaining', 'anthropic-ratelimit-requests-reset'],
+  ['anthropic-ratelimit-tokens-remaining', 'anthropic-ratelimit-tokens-reset'],
+  ['anthropic-ratelimit-input-tokens-remaining', 'anthropic-ratelimit-input-tokens-reset'],
+  ['anthropic-ratelimit-output-tokens-remaining', 'anthropic-ratelimit-output-tokens-reset'],
+  ['x-ratelimit-remaining', 'x-ratelimit-reset'],
+] as const
+
+/** A plain number from here on is a point in time, below it a delay. */
+const EPOCH_SECONDS_MIN = 1_000_000_000
+const EPOCH_MS_MIN = 1_000_000_000_000
+
+/** The delay from the provider's headers: whole seconds in 0..86400, rounded up; null if none is valid. */
+export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
+  const ms = headers['retry-after-ms']?.trim() ?? ''
+  if (DECIMAL.test(ms)) return clamp(Number(ms) / 1000)
+  const plain = headers['retry-after']?.trim() ?? ''
+  if (DECIMAL.test(plain)) return clamp(Number(plain))
+  if (HTTP_DATES.some(form => form.test(plain))) {
+    // The oldest form names no zone; all of them mean GMT.
+    const at = Date.parse(plain.endsWith('GMT') ? plain : `${plain} GMT`)
+    if (!Number.isNaN(at)) return clamp((at - clock.nowMs()) / 1000)
+  }
+  return budgetReset(headers, clock)
+}
+
+function budgetReset(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
+  let latest: number | null = null
+  for (const [remaining, reset] of BUDGETS) {
+    if (headers[remaining]?.trim() !== '0') continue
+    const seconds = resetSeconds(headers[reset]?.trim() ?? '', clock)
+    if (seconds !== null && (latest === null || seconds > latest)) latest = seconds
+  }
+  return latest === null ? null : clamp(latest)
+}
+
+/** Seconds from now; null if the value is invalid, in the past or more than a day away. */
+function resetSeconds(value: string, clock: Clock): number | null {
+  let seconds: number
+  if (DECIMAL.test(value)) {
+    const number = Number(value)
+    if (number >= EPOCH_MS_MIN) seconds = (number - clock.nowMs()) / 1000
+    else if (number >= EPOCH_SECONDS_MIN) seconds = number - clock.nowMs() / 1000
+    else seconds = number
+  } else if (RFC3339.test(value)) {
+    seconds = (Date.parse(value) - clock.nowMs()) / 1000
+  } else {
+    const parts = DURATION.exec(value)
+    if (parts === null) return null
+    const [, hours = '0', minutes = '0', whole = '0', milliseconds = '0'] = parts
+    seconds = Number(hours) * 3600 + Number(minutes) * 60 + Number(whole) + Number(milliseconds) / 1000
+  }
+  return seconds >= 0 && seconds <= MAX_SECONDS ? seconds : null
+}
+
+function clamp(seconds: number): number {
+  return Math.min(MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
 }

@@ -1,25 +1,25 @@
 /**
- * Gets what a link of a caller leads to, without being led into our own network: the name is resolved once, every
- * address of it has to be public, the connection goes to the addresses that were checked, and each redirect begins
- * anew. Bounded in bytes, time, hops and number. Serve threads.
+ * Fetches a caller's link without reaching into our own network. The name is resolved once, every address of it must be
+ * public, the connection goes to a checked address, and each redirect is checked again. Bounded in bytes, time, hops
+ * and concurrent fetches. Serve threads.
  */
 import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../clock.ts'
-import { isPublicAddress } from './public-address.ts'
 import {
   type Address,
   createServerLookup,
   createSystemLookup,
-  LineError,
+  isPublicAddress,
+  QueueTimeout,
   type ResolveName,
 } from './resolve-name.ts'
 
-/** Why a link was not followed; `busy` is the only one that is not its own fault. */
+/** The reason why a link was not fetched. Only `busy` is no fault of the link. */
 export type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
 
-/** The message is about "the link", repeats nothing of it, and is fit for the caller. */
+/** A link was not fetched. The message is fit for the caller and contains nothing of the link. */
 export class PageError extends Error {
   override readonly name = 'PageError'
   readonly fault: PageFault
@@ -30,56 +30,56 @@ export class PageError extends Error {
   }
 }
 
-export interface Page {
+/** The document behind a link. */
+export interface FetchedPage {
   readonly bytes: Uint8Array
   /** Media type without parameters, in lower case. */
   readonly type: string
 }
 
 export interface PageTerms {
-  /** Media types that are of use. */
+  /** Accepted media types. */
   readonly types: readonly string[]
   readonly signal: AbortSignal
 }
 
-/** Rejects with a PageError, or with the reason of the signal. */
-export type FetchPage = (address: string, terms: PageTerms) => Promise<Page>
+/** Fetches a link. Rejects with a PageError, or with the reason of the signal. */
+export type FetchPage = (address: string, terms: PageTerms) => Promise<FetchedPage>
 
-export interface PageFetcherParts {
+export interface PageFetcherDeps {
   readonly clock: Clock
-  /** Also plain HTTP, to public addresses. */
+  /** Allows plain HTTP to public addresses. */
   readonly allowHttp: boolean
-  /** Any address, any port and plain HTTP: for installations whose documents lie in their own network. */
+  /** Allows any address, any port and plain HTTP: for installations with documents in their own network. */
   readonly allowPrivate: boolean
   readonly maxBytes: number
-  /** For all of a link: names, redirects and bytes. */
+  /** Limit for the whole fetch: names, redirects and bytes. */
   readonly timeoutMs: number
   /**
-   * All addresses of a name; may never answer. Default: what the DNS servers say, and where private addresses are
-   * allowed, what this machine says.
+   * Resolves to all addresses of a name; may never answer. Default: the DNS servers, or the resolver of this machine
+   * if private addresses are allowed.
    */
   readonly resolve?: (name: string) => Promise<readonly Address[]>
-  /** Which addresses may be asked. Default: public ones. */
+  /** True for addresses that may be reached. Default: public ones. */
   readonly isPublic?: (address: string) => boolean
-  /** Which ports, as a URL writes them. Default: 80 and 443. */
+  /** Allowed ports, as a URL writes them. Default: 80 and 443. */
   readonly ports?: ReadonlySet<string>
 }
 
-/** What a thread fetches at once; what it holds is this times `maxBytes`. */
+/** Concurrent fetches of a thread, which holds at most this times `maxBytes`. */
 const RUNNING_MAX = 16
 const REDIRECTS_MAX = 3
 const LINK_MAX_CHARS = 2_048
 const HEAD_MAX_BYTES = 16 * 1024
-/** A client that tries one after the other needs no more. */
+/** Addresses of a name that are tried, one after the other. */
 const ADDRESSES_MAX = 4
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 
-export function createPageFetcher(parts: PageFetcherParts): FetchPage {
+/** Creates the fetcher of one thread. */
+export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve =
-    parts.resolve === undefined && !parts.allowPrivate
-      ? createServerLookup()
-      : createSystemLookup(parts.resolve)
+    deps.resolve === undefined && !deps.allowPrivate ? createServerLookup() : createSystemLookup(deps.resolve)
   let running = 0
   return async (address, { types, signal }) => {
     signal.throwIfAborted()
@@ -88,15 +88,15 @@ export function createPageFetcher(parts: PageFetcherParts): FetchPage {
     const ending = new AbortController()
     const leave = (): void => ending.abort(signal.reason)
     signal.addEventListener('abort', leave, { once: true })
-    const timer = parts.clock.after(parts.timeoutMs, () =>
+    const timer = deps.clock.after(deps.timeoutMs, () =>
       ending.abort(new PageError('timeout', 'the link takes too long')),
     )
     try {
-      return await follow(parts, resolve, address, types, ending.signal)
+      return await follow(deps, resolve, address, types, ending.signal)
     } catch (thrown) {
       signal.throwIfAborted()
-      if (thrown instanceof LineError) throw new PageError('busy', 'too many names are being looked up')
-      // Whatever broke then broke because of it.
+      if (thrown instanceof QueueTimeout) throw new PageError('busy', 'too many names are being looked up')
+      // A failure after the deadline is its consequence.
       ending.signal.throwIfAborted()
       throw thrown instanceof PageError ? thrown : unreachable()
     } finally {
@@ -108,59 +108,59 @@ export function createPageFetcher(parts: PageFetcherParts): FetchPage {
 }
 
 async function follow(
-  parts: PageFetcherParts,
+  deps: PageFetcherDeps,
   resolve: ResolveName,
   address: string,
   types: readonly string[],
   signal: AbortSignal,
-): Promise<Page> {
-  let url = checkedUrl(parts, address)
+): Promise<FetchedPage> {
+  let url = checkUrl(deps, address)
   for (let hops = 0; ; hops++) {
-    const answer = await ask(parts, url, await addressesOf(parts, resolve, url, signal), signal)
+    const answer = await ask(deps, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
       const status = answer.statusCode ?? 0
       const { location } = answer.headers
-      if (!REDIRECTS.has(status) || location === undefined) return await read(parts, answer, types)
-      if (hops === REDIRECTS_MAX) throw refused('leads on more than three times')
-      url = checkedUrl(parts, location, url)
+      if (!REDIRECTS.has(status) || location === undefined) return await read(deps, answer, types)
+      if (hops === REDIRECTS_MAX) throw refusal('leads on more than three times')
+      url = checkUrl(deps, location, url)
     } finally {
       answer.destroy()
     }
   }
 }
 
-function checkedUrl(
-  { allowHttp, allowPrivate, ports = PORTS }: PageFetcherParts,
+function checkUrl(
+  { allowHttp, allowPrivate, ports = PORTS }: PageFetcherDeps,
   link: string,
   base?: URL,
 ): URL {
-  if (link.length > LINK_MAX_CHARS) throw refused('is longer than 2,048 characters')
-  if (!URL.canParse(link, base?.href)) throw refused('is no URL')
+  if (link.length > LINK_MAX_CHARS) throw refusal('is longer than 2,048 characters')
+  if (!URL.canParse(link, base?.href)) throw refusal('is no URL')
   const url = new URL(link, base)
   const isHttp = url.protocol === 'http:'
-  if (!isHttp && url.protocol !== 'https:') throw refused('does not begin with https://')
-  if (isHttp && !allowHttp && !allowPrivate) throw refused('leads to plain HTTP; only HTTPS is followed')
-  if (url.username !== '' || url.password !== '') throw refused('holds a name or a password')
-  if (!allowPrivate && !ports.has(url.port)) throw refused('leads to a port other than 80 and 443')
+  if (!isHttp && url.protocol !== 'https:') throw refusal('does not begin with https://')
+  if (isHttp && !allowHttp && !allowPrivate) throw refusal('leads to plain HTTP; only HTTPS is followed')
+  if (url.username !== '' || url.password !== '') throw refusal('holds a name or a password')
+  if (!allowPrivate && !ports.has(url.port)) throw refusal('leads to a port other than 80 and 443')
   return url
 }
 
-/** @throws PageError the same for a name that is not there, and one of an address that nobody may know of. */
+/** @throws PageError, the same for an unknown name and for a private address, which must stay unknown */
 async function addressesOf(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherParts,
+  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
   resolve: ResolveName,
   url: URL,
   signal: AbortSignal,
 ): Promise<readonly Address[]> {
   const host = bareHost(url)
   const family = isIP(host)
-  const found = family === 0 ? await addressesBy(resolve, host, signal) : [{ address: host, family }]
-  const usable = allowPrivate || found.every(({ address }) => isPublic(address))
-  if (found.length === 0 || !usable) throw refused('leads to no public address')
-  return found.slice(0, ADDRESSES_MAX)
+  const addresses = family === 0 ? await addressesBy(resolve, host, signal) : [{ address: host, family }]
+  const usable = allowPrivate || addresses.every(({ address }) => isPublic(address))
+  if (addresses.length === 0 || !usable) throw refusal('leads to no public address')
+  return addresses.slice(0, ADDRESSES_MAX)
 }
 
-/** None of a name that is not there. */
+/** The addresses of a name; empty for an unknown name. */
 async function addressesBy(
   resolve: ResolveName,
   name: string,
@@ -169,14 +169,14 @@ async function addressesBy(
   try {
     return await resolve(name, signal)
   } catch (thrown) {
-    if (thrown instanceof LineError) throw thrown
+    if (thrown instanceof QueueTimeout) throw thrown
     signal.throwIfAborted()
     return []
   }
 }
 
 function ask(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherParts,
+  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
   url: URL,
   addresses: readonly Address[],
   signal: AbortSignal,
@@ -187,9 +187,9 @@ function ask(
     port: url.port,
     path: `${url.pathname}${url.search}`,
     headers: { accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' },
-    // A connection of its own, which nobody uses again.
+    // One connection per request, never reused.
     agent: false,
-    lookup: pinned(addresses),
+    lookup: pinTo(addresses),
     maxHeaderSize: HEAD_MAX_BYTES,
     signal,
   }
@@ -197,9 +197,9 @@ function ask(
     const request = url.protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
     request.on('socket', socket => {
       socket.once('connect', () => {
-        // Of what was checked only the effect counts.
+        // Checks the address that was really connected.
         if (!allowPrivate && !isPublic(socket.remoteAddress ?? ''))
-          request.destroy(refused('leads to no public address'))
+          request.destroy(refusal('leads to no public address'))
       })
     })
     request.on('response', resolve)
@@ -209,8 +209,8 @@ function ask(
   })
 }
 
-/** The connection goes where the check looked, whatever the name means by now. */
-function pinned(addresses: readonly Address[]): LookupFunction {
+/** A lookup that gives the checked addresses, even if the name has changed since. */
+function pinTo(addresses: readonly Address[]): LookupFunction {
   return (_name, { all }, callback) => {
     const [first] = addresses
     process.nextTick(() => {
@@ -221,15 +221,15 @@ function pinned(addresses: readonly Address[]): LookupFunction {
 }
 
 async function read(
-  { maxBytes }: PageFetcherParts,
+  { maxBytes }: PageFetcherDeps,
   answer: IncomingMessage,
   types: readonly string[],
-): Promise<Page> {
+): Promise<FetchedPage> {
   const { statusCode, headers } = answer
   if (statusCode !== 200) throw new PageError('unreachable', `the link is answered with ${statusCode}`)
   const type = (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type)) throw new PageError('wrong_type', `the link leads to no ${types[0]}`)
-  // None was asked for, and what it would unfold to nobody knows.
+  // We asked for no compression, and the decompressed size is unknown.
   if ((headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity')
     throw new PageError('wrong_type', 'the link is answered in a compressed form')
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
@@ -254,7 +254,7 @@ function bareHost({ hostname }: URL): string {
   return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
 }
 
-function refused(why: string): PageError {
+function refusal(why: string): PageError {
   return new PageError('refused', `the link ${why}`)
 }
 

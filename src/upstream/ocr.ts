@@ -1,13 +1,14 @@
 /**
- * Asks a provider to read a document from its pages as they look: POST /ocr as Mistral has it. Of its answer only text
- * and pictures are used; what it says of failures reaches nobody. Serve threads.
+ * Optical character recognition (OCR) by a provider: POST /ocr as Mistral defines it. Only text and pictures of the
+ * reply are used; clients never see the provider's error text. Serve threads.
  */
 import { GatewayError } from '../errors.ts'
 import type { Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
 import { TextBody } from './body.ts'
-import type { UpstreamClient } from './transport.ts'
+import type { Transport } from './transport.ts'
 
+/** One page of a document. */
 export interface OcrPage {
   readonly markdown: string
   /** Data URLs. */
@@ -15,28 +16,29 @@ export interface OcrPage {
 }
 
 /**
- * The pages of a document, which is given as a data URL.
- * Rejects with the reason of the signal, or a GatewayError: `invalid_request` when the document is at fault.
+ * Resolves to the pages of a document, given as a data URL.
+ * Rejects with the reason of the signal, or a GatewayError: `invalid_request` if the document is at fault.
  */
 export type Ocr = (document: string, signal: AbortSignal) => Promise<readonly OcrPage[]>
 
-export interface OcrParts {
-  readonly client: UpstreamClient
+export interface OcrDeps {
+  readonly client: Transport
   readonly provider: Provider
   readonly model: string
-  /** Until the answer begins, and between two pieces of it. */
+  /** Limit until the reply begins, and between two chunks of it. */
   readonly timeoutMs: number
 }
 
 /** Eight pictures of a few megabytes in base64, and the text of some thousand pages. */
 const ANSWER_MAX_BYTES = 48 * 1024 * 1024
-/** Of a document; the documented number. */
+/** Pictures of one document; the documented number. */
 const IMAGES_MAX = 8
 const IMAGE_URL = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$/
-/** These tell of the key, the address or the load; the document is not at fault. */
+/** Statuses about the key, the address or the load; the document is not at fault. */
 const NOT_THE_DOCUMENT: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 408, 429])
 
-export function createOcr({ client, provider, model, timeoutMs }: OcrParts): Ocr {
+/** Creates the OCR function for one provider and model. */
+export function createOcr({ client, provider, model, timeoutMs }: OcrDeps): Ocr {
   return async (document, signal) => {
     signal.throwIfAborted()
     const { status, text } = await new Promise<{ status: number; text: string }>((resolve, reject) => {
@@ -75,7 +77,7 @@ export function createOcr({ client, provider, model, timeoutMs }: OcrParts): Ocr
           },
           onError(error) {
             over()
-            reject(failed(provider, error))
+            reject(ocrFailure(provider, error))
           },
         },
       )
@@ -84,7 +86,7 @@ export function createOcr({ client, provider, model, timeoutMs }: OcrParts): Ocr
     if (status >= 200 && status <= 299) return pagesIn(provider, text)
     if (status < 400 || status > 499 || NOT_THE_DOCUMENT.has(status)) {
       const cause = new Error(`the OCR provider answered with ${status}`)
-      throw failed(
+      throw ocrFailure(
         provider,
         new GatewayError(status === 429 ? 'service_unavailable' : 'provider_unavailable', '', { cause }),
       )
@@ -93,8 +95,8 @@ export function createOcr({ client, provider, model, timeoutMs }: OcrParts): Ocr
   }
 }
 
-/** With our words: those of the provider may repeat the document. */
-function failed({ name }: Provider, cause: GatewayError): GatewayError {
+/** The error in our own words, because the provider's text may quote the document. */
+function ocrFailure({ name }: Provider, cause: GatewayError): GatewayError {
   const code =
     cause.code === 'upstream_timeout' || cause.code === 'service_unavailable'
       ? cause.code
@@ -111,7 +113,7 @@ function pagesIn(provider: Provider, text: string): OcrPage[] {
   }
   const pages = field(answer, 'pages')
   if (!Array.isArray(pages))
-    throw failed(provider, new GatewayError('provider_unavailable', 'The OCR provider sent no pages'))
+    throw ocrFailure(provider, new GatewayError('provider_unavailable', 'The OCR provider sent no pages'))
   let room = IMAGES_MAX
   return pages.map(page => {
     const markdown = field(page, 'markdown')
@@ -121,7 +123,7 @@ function pagesIn(provider: Provider, text: string): OcrPage[] {
   })
 }
 
-/** Some answers have bare base64 where others have a data URL. */
+/** The pictures of a page. Some replies have bare base64 in place of a data URL. */
 function imagesIn(page: unknown): string[] {
   const images = field(page, 'images')
   if (!Array.isArray(images)) return []

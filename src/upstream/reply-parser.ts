@@ -1,34 +1,34 @@
 /**
- * One HTTP/1.1 reply from bytes, strict and bounded: what could be read in two ways is refused. Pure. Hot path: the
- * body is handed on where it lies, all of one read in one piece, and nothing else is made of it.
+ * Parser of HTTP/1.1 replies, strict and bounded: it refuses bytes that could be read in two ways. Pure. Hot path: it
+ * passes the body of each read on in one piece, without a copy to other memory.
  * Grammar: RFC 9112; lines end in CRLF, no folded headers, one framing only.
  */
-import { unavailable } from './transport-error.ts'
+import { unavailable } from './transport.ts'
 
 export interface ReplyLimits {
-  /** Bytes of status line and headers, and again of what accompanies the chunks of a body. */
+  /** Limit for status line and headers, and a second time for everything around the chunks of a body. */
   readonly maxHeaderBytes: number
-  /** Bytes of one reply's body. */
+  /** Limit for the body of one reply. */
   readonly maxResponseBytes: number
 }
 
 export interface ReplyHead {
   readonly status: number
-  /** Lower-case names; the last of repeated ones. No prototype. */
+  /** Lower-case names; a repeated header has its last value. No prototype. */
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Called from inside `push` and `end`. Each callback may call `stop`, and `onDone` may call `begin`. */
+/** Callbacks of a parser, called from inside `push` and `end`. Each may call `stop`, and `onDone` may call `begin`. */
 export interface ReplyReceiver {
-  /** Interim replies (103 and the like) are passed over. */
+  /** Not called for interim replies such as 103. */
   onHead(head: ReplyHead): void
-  /** Valid during the call. */
+  /** The bytes are only valid during the call. */
   onBody(bytes: Buffer): void
-  /** `reusable`: the connection is where a next request may begin. */
+  /** `reusable`: the connection can carry another request. */
   onDone(reusable: boolean): void
 }
 
-/** What the next byte belongs to. */
+/** States of the parser: the part to which the next byte belongs. */
 const HEAD = 0
 const SIZED = 1
 const UNSIZED = 2
@@ -41,7 +41,7 @@ const CHUNK_CR = 8
 const CHUNK_LF = 9
 const TRAILER = 10
 const TRAILER_LF = 11
-/** To nothing: no reply is due, or it is whole, or it was refused. */
+/** No reply is expected, or it is complete, or it was refused. */
 const OVER = 12
 
 const TAB = 9
@@ -59,26 +59,27 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 /** Control characters, and line ends that are not CRLF. */
 const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/
 const LENGTH = /^\d{1,15}$/
-/** Four gigabytes in one chunk are more than any reply may have. */
+/** Enough for 4 GiB in one chunk, more than any reply may have. */
 const SIZE_DIGITS = 8
-/** Value of a hexadecimal digit, -1 for every other byte. */
+/** The value of a hexadecimal digit by its byte; -1 for every other byte. */
 const HEX = Int8Array.from({ length: 256 }, (_, byte) => {
   const digit = Number.parseInt(String.fromCharCode(byte), 16)
   return Number.isNaN(digit) ? -1 : digit
 })
 
+/** Parses the replies of one connection, one after the other. */
 export class ReplyParser {
   readonly #receiver: ReplyReceiver
   readonly #limits: ReplyLimits
   #state = OVER
-  /** Of a head or of trailers that are not whole yet. */
+  /** Text of an incomplete head or trailer. */
   #head = ''
-  /** Bytes of the sized body or chunk still to come. */
+  /** Bytes of the sized body or chunk that are still missing. */
   #missing = 0
   #digits = 0
   /** Bytes beside the body: interim heads, chunk extensions, trailers. */
   #beside = 0
-  /** In the line of a trailer; -1 when the empty one has been read. */
+  /** Bytes in the line of a trailer; -1 after the empty line. */
   #lineBytes = 0
   #bodyBytes = 0
   #reusable = false
@@ -88,7 +89,7 @@ export class ReplyParser {
     this.#limits = limits
   }
 
-  /** Makes ready for the reply to the next request. */
+  /** Prepares for the reply to the next request. */
   begin(): void {
     this.#state = HEAD
     this.#head = ''
@@ -96,14 +97,14 @@ export class ReplyParser {
     this.#bodyBytes = 0
   }
 
-  /** Whatever comes from now on is dropped. */
+  /** Drops all later bytes. */
   stop(): void {
     this.#state = OVER
   }
 
   /**
-   * Takes the first `length` bytes; they are not kept, and those before the end of the body may be moved about.
-   * @throws GatewayError `provider_unavailable`; the parser is stopped then, and what came before was handed on
+   * Parses the first `length` bytes. It keeps none of them and may move those of the body within the buffer.
+   * @throws GatewayError `provider_unavailable`; the parser has stopped then, and earlier bytes were passed on
    */
   push(bytes: Buffer, length: number): void {
     try {
@@ -118,7 +119,7 @@ export class ReplyParser {
     }
   }
 
-  /** The connection was closed. False when that cuts the reply. */
+  /** Call when the connection was closed. Returns false if that cuts the reply. */
   end(): boolean {
     if (this.#state !== UNSIZED) return false
     this.#done(false)
@@ -134,7 +135,7 @@ export class ReplyParser {
     if (isLast && this.#state !== OVER) this.#done(to === length)
   }
 
-  /** The data of all chunks is moved together, so that what came in one read leaves in one piece. */
+  /** Moves the data of all chunks of a read together, so that the receiver gets one piece. */
   #chunked(bytes: Buffer, from: number, length: number): void {
     let [at, start, end] = [from, from, from]
     let fault: unknown = null
@@ -156,25 +157,25 @@ export class ReplyParser {
         } else {
           this.#beyond(bytes[at] ?? 0)
           at++
-          if (this.#isWhole) break
+          if (this.#isComplete) break
         }
       }
     } catch (thrown) {
       fault = thrown
     }
-    const isWhole = this.#isWhole
+    const isWhole = this.#isComplete
     if (end > start) this.#receiver.onBody(bytes.subarray(start, end))
     if (this.#state === OVER) return
     if (fault !== null) throw fault
     if (isWhole) this.#done(at === length)
   }
 
-  /** The empty line after the last chunk has been read. */
-  get #isWhole(): boolean {
+  /** True after the empty line that follows the last chunk. */
+  get #isComplete(): boolean {
     return this.#state === TRAILER_LF && this.#lineBytes === -1
   }
 
-  /** One byte of what surrounds the data of chunks. */
+  /** Parses one byte around the data of chunks. */
   #beyond(byte: number): void {
     switch (this.#state) {
       case SIZE:
@@ -217,7 +218,7 @@ export class ReplyParser {
     }
   }
 
-  /** Trailers say nothing we use, but what is not one is not the end of a reply either. */
+  /** Checks the form of a trailer; its content is not used. */
   #endTrailer(): void {
     if (this.#lineBytes > 0) {
       if (!FIELD.test(this.#head)) throw invalid()
@@ -262,10 +263,10 @@ export class ReplyParser {
     this.#receiver.onDone(this.#reusable && isReusable)
   }
 
-  /** Reads as much of the head as there is; returns where the body begins, or `length`. */
+  /** Reads the available part of the head; returns where the body begins, or `length`. */
   #readHead(bytes: Buffer, from: number, length: number): number {
     const had = this.#head.length
-    // One byte more than allowed shows that there are too many.
+    // Reads one byte more than allowed, which shows that the head is too large.
     const to = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
     const text = this.#head + bytes.toString('latin1', from, to)
     if (!text.startsWith(START.slice(0, text.length))) throw invalid()
@@ -283,7 +284,7 @@ export class ReplyParser {
   #takeHead(text: string, size: number): void {
     const head = parseHead(text)
     const { status, minor, headers, length, encoding, isClosing } = head
-    // Nobody asked for these two.
+    // The request asked for neither.
     if (status === 100 || status === 101) throw unavailable('The connection to the provider was lost')
     if (status < 200) {
       this.#beside += size

@@ -117,14 +117,15 @@ class Places {
   }
 }
 
+/** The pattern of one kind of frame. */
 export class FramePattern {
-  /** Of the event line; empty: there is none. */
+  /** Name in the event line; empty: there is none. */
   readonly event: string
-  /** The pieces between the slots; the first begins the frame, the last ends it with its blank line. */
+  /** The bytes between the slots; the first piece begins the frame, the last ends with its blank line. */
   readonly #fixed: readonly Buffer[]
   readonly #slots: readonly Slot[]
   readonly #takesEmpty: boolean
-  /** Place of the text in the last matching frame, quotes left out. */
+  /** Place of the text in the last matching frame, without quotes. */
   deltaStart = 0
   deltaEnd = 0
 
@@ -139,7 +140,7 @@ export class FramePattern {
     this.#slots = slots.map(({ slot }) => slot)
   }
 
-  /** The data of a frame of this kind that says `delta`: the text between the quotes, as it stands in JSON. */
+  /** The data of such a frame with `delta` as its text, in JSON without the quotes. */
   tell(delta: string): string {
     let frame = ''
     this.#fixed.forEach((piece, index) => {
@@ -158,7 +159,7 @@ export class FramePattern {
     return frame.toString('utf8', this.deltaStart, this.deltaEnd)
   }
 
-  /** Where the frame at `at` ends, if it is of this kind and numbered `sequence`; -1 otherwise, and when it is cut. */
+  /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; else -1. */
   match(bytes: Buffer, at: number, sequence: number): number {
     const fixed = this.#fixed
     const slots = this.#slots
@@ -185,7 +186,7 @@ export class FramePattern {
     return end
   }
 
-  /** Where the bytes of the delta end that stand at `at` once more; -1 if they do not. */
+  /** The end of the bytes at `at`, if they repeat the delta; else -1. */
   #copyEnd(bytes: Buffer, at: number): number {
     const length = this.deltaEnd - this.deltaStart
     for (let offset = 0; offset < length; offset++) {
@@ -211,14 +212,14 @@ function headOf(event: string): string {
   return event === '' ? 'data: ' : `event: ${event}\ndata: `
 }
 
-/** Where the digits at `at` end, when they are this number; -1 otherwise. */
+/** The end of the digits at `at`, if they are the expected number; else -1. */
 function numberEnd(bytes: Buffer, at: number, expected: number): number {
   let value = 0
   let end = at
   for (;;) {
     const byte = bytes[end] ?? 0
     if (byte < DIGIT_0 || byte > DIGIT_9) break
-    // A zero before other digits is no JSON; more digits than a number holds are none of ours.
+    // JSON allows no leading zero; more digits than a safe number has are never ours.
     if ((value === 0 && end > at) || end - at > 15) return -1
     value = value * 10 + byte - DIGIT_0
     end++
@@ -227,8 +228,8 @@ function numberEnd(bytes: Buffer, at: number, expected: number): number {
 }
 
 /**
- * Where the quote stands that closes the JSON string whose content begins at `at`; -1 when it is none, or cut, or no
- * UTF-8.
+ * The place of the quote that closes the JSON string whose content begins at `at`; -1 if the string is invalid, cut or
+ * no UTF-8.
  */
 function stringEnd(bytes: Buffer, at: number): number {
   const { length } = bytes
@@ -253,11 +254,11 @@ function stringEnd(bytes: Buffer, at: number): number {
   return -1
 }
 
-/** How many bytes follow the first of a character, given the second; 0 when the two begin none (RFC 3629). */
+/** Number of bytes after the first of a character, from its first two; 0 if they begin none (RFC 3629). */
 function continuation(first: number, second: number): number {
   if (!isContinuing(second)) return 0
   if (first >= 0xc2 && first <= 0xdf) return 1
-  // Overlong forms, surrogates, and what lies beyond the last character.
+  // Excludes overlong forms, surrogates, and codes beyond the last character.
   if (first === 0xe0) return second >= 0xa0 ? 2 : 0
   if (first === 0xed) return second <= 0x9f ? 2 : 0
   if (first >= 0xe1 && first <= 0xef) return 2

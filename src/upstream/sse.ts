@@ -1,12 +1,12 @@
 /**
- * Server-sent events from bytes: incremental, bounded, correct for any split of the input.
+ * Parser of server-sent events: incremental, bounded, correct for any split of the input.
  * Follows the event-stream grammar of the HTML standard (LF, CR, CRLF; BOM; comments; several data lines),
  * except that a last frame without its blank line is still delivered: several providers end that way.
- * Hot path: a line inside one chunk is read where it lies; comments and unknown fields never become strings.
+ * Hot path: a line inside one chunk is read in place; comments and unknown fields never become strings.
  */
 import { GatewayError } from '../errors.ts'
 
-/** One event may not be larger: more than any provider sends (inline images are a few hundred KiB). */
+/** Limit for one event, more than any provider sends (inline images take a few hundred KiB). */
 export const FRAME_MAX_BYTES = 1024 * 1024
 
 const LF = 10
@@ -21,41 +21,43 @@ const BOM = [0xef, 0xbb, 0xbf]
 const SHORT_CHUNK = 24
 
 const CARRY_START_BYTES = 512
-/** A carry grown past this by one big frame is given back after it. */
+/** A larger carry buffer is released after its frame. */
 const CARRY_KEPT_BYTES = 16 * 1024
 
 const EMPTY = Buffer.alloc(0)
 
+/** Gets each frame. */
 export type FrameHandler = (event: string, data: string) => void
 
+/** Parses one event stream. */
 export class SseParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
   /** The beginning of a line whose end has not arrived: the first `#carried` bytes. */
   #carry: Buffer = EMPTY
   #carried = 0
-  /** Whether a line is begun (it may be one that is skipped and so not carried). */
+  /** True inside a line, also inside one that is skipped and so not carried. */
   #open = false
   #skipping = false
-  /** Bytes of the data and event lines of the frame so far. */
+  /** Bytes in the data and event lines of the current frame. */
   #frameBytes = 0
   #event = ''
   #data = ''
   #hasData = false
-  /** Bytes of a byte order mark seen so far; past its length when the start of the stream lies behind. */
+  /** Bytes of a byte order mark seen so far; greater than its length after the start of the stream. */
   #mark = 0
   #skipLf = false
 
-  /** `onFrame` gets the event name ('' when none was given) and the data lines joined by LF. */
+  /** `onFrame` gets the event name ('' if there is none) and the data lines joined by LF. */
   constructor(onFrame: FrameHandler, maxBytes: number = FRAME_MAX_BYTES) {
     this.#onFrame = onFrame
     this.#maxBytes = maxBytes
   }
 
   /**
-   * Takes the next bytes; they are not kept.
-   * @throws GatewayError `provider_unavailable` when a frame grows past the limit; whatever `onFrame` throws.
-   * After a throw the parser is of no further use.
+   * Parses the next bytes and keeps no reference to them.
+   * @throws GatewayError `provider_unavailable` if a frame exceeds the limit, and the errors of `onFrame`. Do not use
+   * the parser after a throw.
    */
   push(chunk: Buffer): void {
     const length = chunk.length
@@ -94,18 +96,18 @@ export class SseParser {
     }
   }
 
-  /** Nothing of a frame has been seen since the last one ended: the next byte begins a line that begins one. */
+  /** True between two frames: the next byte begins the first line of a frame. */
   get atBorder(): boolean {
     return !this.#open && !this.#hasData && this.#event === '' && !this.#skipLf && this.#mark > BOM.length
   }
 
-  /** The input has ended; delivers a frame that lacked its closing blank line. */
+  /** Call at the end of the input; delivers a frame without its closing blank line. */
   end(): void {
     if (this.#open) this.#close(EMPTY, 0, 0)
     this.#dispatch()
   }
 
-  /** Passes over a byte order mark at the very start; returns where the lines begin in this chunk. */
+  /** Skips a byte order mark at the very start; returns where the lines begin in this chunk. */
   #begin(chunk: Buffer): number {
     let at = 0
     while (at < chunk.length && this.#mark < BOM.length && chunk[at] === BOM[this.#mark]) {
@@ -123,7 +125,7 @@ export class SseParser {
     return at
   }
 
-  /** Carries a piece of a line that is not whole in one chunk. */
+  /** Carries a part of a line that spans chunks. */
   #keep(chunk: Buffer, at: number, end: number): void {
     if (!this.#open) {
       this.#open = true
@@ -146,7 +148,7 @@ export class SseParser {
     this.#carry = grown
   }
 
-  /** The begun line ends at `end` of this chunk. */
+  /** Ends the current line at `end` of this chunk. */
   #close(chunk: Buffer, at: number, end: number): void {
     if (end > at) this.#keep(chunk, at, end)
     this.#open = false
@@ -162,7 +164,7 @@ export class SseParser {
     }
   }
 
-  /** One whole line, not blank. Comments, `id`, `retry` and unknown fields carry nothing for us. */
+  /** Parses one whole line that is not blank. Comments, `id`, `retry` and unknown fields are ignored. */
   #line(line: Buffer, start: number, end: number): void {
     const first = line[start]
     if (first === LOWER_D) {
@@ -204,7 +206,7 @@ function maybeField(byte: number | undefined): boolean {
   return byte === LOWER_D || byte === LOWER_E
 }
 
-/** Index of the byte at or after `from`; the chunk's length when there is none. */
+/** Index of the byte at or after `from`; the length of the chunk if there is none. */
 function find(chunk: Buffer, byte: number, from: number): number {
   const length = chunk.length
   if (length > SHORT_CHUNK) {
@@ -217,7 +219,7 @@ function find(chunk: Buffer, byte: number, from: number): number {
   return length
 }
 
-/** Where a field's value begins when its name has `nameLength` bytes; -1 when the name is longer or shorter. */
+/** Start of a field's value if its name has `nameLength` bytes; else -1. */
 function valueStart(line: Buffer, start: number, end: number, nameLength: number): number {
   const colon = start + nameLength
   if (end < colon) return -1

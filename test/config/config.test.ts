@@ -119,9 +119,11 @@ accounting: { onAbort: cancel }
   t.same(config.moderation, { model: 'acme/judge-1' })
 })
 
-t.test('the example of the documentation loads', async t => {
+t.test('the examples of the documentation load, and the long one shows every setting', async t => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/configuration.md'), 'utf8')
-  const [, yaml = ''] = /```yaml\n(.*?)```/s.exec(page) ?? []
+  const examples = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, yaml = '']) => yaml)
+  const [short = '', yaml = ''] = examples
+  t.equal(load(short, { OPENAI_API_KEY: 'secret' }).models.length, 1)
   const config = load(yaml, { ACME_API_KEY: 'secret' })
   t.equal(config.models[0]?.endpoints[0]?.provider, 'acme')
   const file = parse(yaml) as Record<string, unknown>
@@ -263,7 +265,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'regions: { europe: ["http://eu"] }', says: 'regions.europe[0]: ' },
   {
     yaml: 'regions: { europe: [a.b], us: [c, A.B] }',
-    says: 'regions.us[1]: this host is named for europe too',
+    says: 'regions.us[1]: this host is in regions.europe too',
   },
   { yaml: 'a: [', says: 'invalid YAML' },
   { yaml: '- a', says: '(root): ' },

@@ -1,5 +1,7 @@
 /** GET /generation and the ledger behind it: one record for each admitted request, however it ended. */
-import t, { type Test } from 'tap'
+
+import type { Test } from 'tap'
+import t from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'

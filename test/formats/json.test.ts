@@ -9,8 +9,8 @@ import {
   jsonText,
   list,
   listOrEmpty,
-  parsedFrame,
-  parsedJson,
+  parseFrame,
+  parseJson,
   record,
   recordOrEmpty,
   records,
@@ -77,12 +77,12 @@ t.test('what remains of an object', async t => {
 })
 
 t.test('JSON text, there and back', async t => {
-  t.strictSame(parsedJson('{"a":[1]}'), { a: [1] })
-  t.equal(parsedJson('null'), null, 'null is a value')
-  t.equal(parsedJson(''), undefined)
-  t.equal(parsedJson('{'), undefined)
-  t.strictSame(parsedFrame('[1]'), [1])
-  t.throws(() => parsedFrame('<html>'), { name: 'GatewayError', code: 'provider_unavailable' })
+  t.strictSame(parseJson('{"a":[1]}'), { a: [1] })
+  t.equal(parseJson('null'), null, 'null is a value')
+  t.equal(parseJson(''), undefined)
+  t.equal(parseJson('{'), undefined)
+  t.strictSame(parseFrame('[1]'), [1])
+  t.throws(() => parseFrame('<html>'), { name: 'GatewayError', code: 'provider_unavailable' })
   t.equal(jsonText({ a: 1 }), '{"a":1}')
   const deep: unknown = JSON.parse('['.repeat(200_000) + ']'.repeat(200_000))
   t.throws(() => jsonText(deep), GatewayError)

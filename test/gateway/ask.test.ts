@@ -14,7 +14,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { Caller } from '../../src/protocol/records.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
-import { createHttpClient } from '../../src/upstream/http-client.ts'
+import { createDirectTransport } from '../../src/upstream/direct-transport.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -26,7 +26,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
   provider.script('side', replies)
   const clock = new TestClock()
   const log = createLog('silent', { write: () => undefined })
-  const client = createHttpClient({ clock: systemClock, log })
+  const client = createDirectTransport({ clock: systemClock, log })
   const records: UsageRecord[] = []
   const endpoint = { provider: 'acme', upstreamModel: 'side', pricing: { prompt: '1', completion: '1' } }
   const world: { restrictions: Restrictions | null } = { restrictions: null }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { STAGES, type Stage, Stopwatch, serverTiming, shownTimes } from '../../src/metrics/stages.ts'
+import { roundedTimes, STAGES, type Stage, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
 
 const STARTED_MS = 1000
 const ENDED_MS = 3051
@@ -192,6 +192,6 @@ t.test('it times an exchange once the request was understood', async t => {
 
 t.test('shown times have three decimals, as an object and as a header', async t => {
   const watch = watchAfter([enter('auth', 0.123456), enter('upload', 0.2)], 0)
-  t.same(shownTimes(watch), { parse: 0.123, auth: 0.077 })
+  t.same(roundedTimes(watch), { parse: 0.123, auth: 0.077 })
   t.equal(serverTiming(watch), 'parse;dur=0.123, auth;dur=0.077')
 })

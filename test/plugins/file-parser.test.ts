@@ -2,7 +2,7 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { createFileParser, type FileParserDeps } from '../../src/plugins/file-parser.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
+import { TaskError } from '../../src/tasks/task.ts'
 import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
 
 type Run = FileParserDeps['tasks']['run']

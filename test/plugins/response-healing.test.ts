@@ -4,8 +4,8 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Turn } from '../../src/gateway/exchange.ts'
 import { createResponseHealing, type ResponseHealingDeps } from '../../src/plugins/response-healing.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
 import { repairJson } from '../../src/tasks/repair-json.ts'
+import { TaskError } from '../../src/tasks/task.ts'
 import { scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
 
 const attempt = scriptedRecord()

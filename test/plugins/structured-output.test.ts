@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Turn } from '../../src/gateway/exchange.ts'
 import { createStructuredOutput, type StructuredOutputDeps } from '../../src/plugins/structured-output.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
+import { TaskError } from '../../src/tasks/task.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
 
 type Run = StructuredOutputDeps['tasks']['run']

@@ -1,6 +1,6 @@
 /** A canary in every string of rich requests: what the encoders let out to a provider must have been looked at. */
 import t from 'tap'
-import { sealCompaction } from '../../src/formats/anthropic-messages/compaction.ts'
+import { sealCompaction } from '../../src/formats/anthropic-messages/blocks.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { mapTexts } from '../../src/guardrails/texts/request-texts.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../src/protocol/request.ts'

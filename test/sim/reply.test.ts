@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { limited, piecesOf, saying, tallyOf, wholeText, writtenPieces } from '../../src/sim/reply.ts'
+import { limitReply, piecesOf, saying, tallyOf, wholeText, writtenPieces } from '../../src/sim/reply.ts'
 import { search } from '../support/property.ts'
 
 t.test('pieces join to the text and split no character', async t => {
@@ -27,9 +27,9 @@ t.test('a written text has exactly its tokens, each time it is asked for', async
 
 t.test('a limit cuts text and keeps calls whole', async t => {
   const text = saying('one two three four')
-  t.equal(limited(text, null), text)
-  t.equal(limited(text, 4), text)
-  const cut = limited(text, 2)
+  t.equal(limitReply(text, null), text)
+  t.equal(limitReply(text, 4), text)
+  const cut = limitReply(text, 2)
   t.equal(cut.finish, 'length')
   t.equal(cut.parts.map(part => wholeText(part.pieces)).join(''), 'one two ')
   const call = {
@@ -37,6 +37,6 @@ t.test('a limit cuts text and keeps calls whole', async t => {
     finish: 'calls',
     paceMs: 0,
   } as const
-  t.same(limited(call, 2).parts, [])
-  t.same(tallyOf(limited(text, 3), 7), { input: 7, output: 3, reasoning: 0 })
+  t.same(limitReply(call, 2).parts, [])
+  t.same(tallyOf(limitReply(text, 3), 7), { input: 7, output: 3, reasoning: 0 })
 })

@@ -1,8 +1,7 @@
 /** Records for storage tests, each unlike all others. */
 import { randomUUID } from 'node:crypto'
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
 import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
 import type {
   CredentialRecord,
   CreditEntry,
@@ -98,13 +97,9 @@ export function someCredit(fields: Partial<CreditEntry> = {}): CreditEntry {
   }
 }
 
-/** Names of all migrations, in order: each has a file of its name. */
-export function migrationFiles(): readonly string[] {
-  const files = readdirSync(join(import.meta.dirname, '../../src/storage/migrations'))
-  return files
-    .filter(file => /^\d{4}-/.test(file))
-    .map(file => file.slice(0, -'.ts'.length))
-    .sort()
+/** Names of all migrations, in order. */
+export function migrationNames(): readonly string[] {
+  return Object.keys(MIGRATIONS).sort()
 }
 
 /** Of the whole organization; it rules nothing. */

@@ -13,9 +13,8 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log/log.ts'
-import { openSpool, type SpoolOptions } from '../../src/storage/spool.ts'
+import { openSpool, readSpool, type SpoolOptions, spoolFiles } from '../../src/storage/spool.ts'
 import { claimAbandoned, claimSpoolFolder, spoolRoot } from '../../src/storage/spool-folder.ts'
-import { readSpool, spoolFiles } from '../../src/storage/spool-reader.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { someUsage } from './usage.ts'
@@ -115,8 +114,7 @@ t.test(
     const folder = t.testdir({})
     const script = `
     import { createLog } from ${source('../log/log.ts')}
-    import { openSpool } from ${source('spool.ts')}
-    import { spoolFiles } from ${source('spool-reader.ts')}
+    import { openSpool, spoolFiles } from ${source('spool.ts')}
     import { copyFileSync, truncateSync } from 'node:fs'
     process.on('SIGXFSZ', () => {})
     let retry

@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
+import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
 import { openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
 import { openSqlite } from '../../src/storage/sqlite.ts'
 import {
@@ -14,7 +15,7 @@ import {
   DEFAULT_WORKSPACE_ID,
 } from '../../src/storage/store.ts'
 import { storeContract } from './contract.ts'
-import { migrationFiles, someCredential, someKey, someSeal, someWorkspace } from './records.ts'
+import { migrationNames, someCredential, someKey, someSeal, someWorkspace } from './records.ts'
 import { someUsage } from './usage.ts'
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777
@@ -155,8 +156,19 @@ t.test('processes that start at once on a new file all find the newest schema', 
       .prepare('SELECT name FROM kysely_migration')
       .all()
       .map(row => row['name']),
-    migrationFiles(),
+    migrationNames(),
   )
+})
+
+t.test('every migration of the folder stands in the table', async t => {
+  const folder = join(import.meta.dirname, '../../src/storage/migrations')
+  const files = readdirSync(folder).filter(file => file !== 'migrate.ts')
+  const modules = await Promise.all(
+    files.map(async file => (await import(join(folder, file))) as Readonly<Record<string, unknown>>),
+  )
+  const exported = modules.flatMap(module => Object.values(module))
+  t.equal(exported.length, migrationNames().length)
+  t.same(new Set(exported), new Set(Object.values(MIGRATIONS)))
 })
 
 t.test('key material that was removed or replaced is nowhere in the files', async t => {

@@ -1,6 +1,6 @@
 /** Ways in which a fault breaks a reply of the simulated provider: parts of it, silence, and ended connections. */
 import { once } from 'node:events'
-import type { Frame } from '../../src/sim/speaker.ts'
+import type { Frame } from '../../src/sim/reply.ts'
 import type { Transmission } from '../../src/sim/transmission.ts'
 
 /** The reply in frames; a document comes as its two halves, so that faults can strike in its middle. */

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { codeOf } from '../../src/storage/store-error.ts'
+import { codeOf } from '../../src/storage/store.ts'
 import { freePort } from './free-port.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/main.ts')

@@ -1,8 +1,7 @@
 /** Tasks that misbehave in every way a worker can; the table and the worker entry of the pool's tests. */
 import { workerData } from 'node:worker_threads'
-import { TaskFailure } from '../../src/tasks/failure.ts'
 import { createRunner } from '../../src/tasks/runner.ts'
-import type { Task, TaskFunction, WorkerSetup } from '../../src/tasks/task.ts'
+import { type Task, TaskFailure, type TaskFunction, type WorkerSetup } from '../../src/tasks/task.ts'
 
 const task = <Input, Output>(run: TaskFunction<Input, Output>): Task<Input, Output> => ({
   pool: 'evaluation',

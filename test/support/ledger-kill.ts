@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { readSpool, spoolFiles } from '../../src/storage/spool-reader.ts'
+import { readSpool, spoolFiles } from '../../src/storage/spool.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
 
 const ENTRY = join(import.meta.dirname, '../../src/main.ts')

@@ -10,7 +10,7 @@ import type { FilterAction } from '../../src/protocol/guardrails.ts'
 import type { Logprob } from '../../src/protocol/items.ts'
 import { defaultGuardrail, type GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { createEvaluator } from '../../src/tasks/evaluate-texts.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
+import { TaskError } from '../../src/tasks/task.ts'
 import { CUSTOM_PATTERNS } from './guardrail-texts.ts'
 import { scriptedExchange } from './scripted-attempt.ts'
 

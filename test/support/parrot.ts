@@ -7,9 +7,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Config } from '../../src/config/config.ts'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
-import { parsedObject, readBody, targetOf } from '../../src/sim/incoming.ts'
 import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
-import { SPEAKERS } from '../../src/sim/sim.ts'
+import { parseObject, readBody, SPEAKERS, targetOf } from '../../src/sim/sim.ts'
 
 export const FORMATS: readonly SimFormat[] = [
   'openai-responses',
@@ -70,7 +69,7 @@ export async function startParrot(): Promise<Parrot> {
     void readBody(request).then(async text => {
       parrot.bodies.push(text ?? '')
       const target = targetOf('POST', request.url ?? '')
-      const body = parsedObject(text ?? '')
+      const body = parseObject(text ?? '')
       if (target.format === null || body === null) throw new Error('the parrot was asked nonsense')
       const ask = READERS[target.format](body, target)
       const reply = { parts: parrot.parts, finish: 'stop', paceMs: 0 } as const

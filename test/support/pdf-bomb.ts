@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
 import { createTaskPool } from '../../src/tasks/pool.ts'
+import { TaskError } from '../../src/tasks/task.ts'
 import { writePdf } from './pdf.ts'
 
 export interface Exploded {

@@ -7,11 +7,9 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { READERS, type SimFormat } from '../../src/sim/ask.ts'
-import { fieldsOf } from '../../src/sim/loose.ts'
-import type { Pieces } from '../../src/sim/reply.ts'
+import { fieldsOf, READERS, type SimFormat } from '../../src/sim/ask.ts'
+import type { Frame, Pieces } from '../../src/sim/reply.ts'
 import { SPEAKERS } from '../../src/sim/sim.ts'
-import type { Frame } from '../../src/sim/speaker.ts'
 import { createFaultySim } from './sim-faults.ts'
 
 const BATCH_CHARACTERS = 16 * 1024

@@ -15,10 +15,10 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
 import { parseResponsesRequest } from '../../src/protocol/request.ts'
 import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamHandler } from '../../src/upstream/transport.ts'
+import type { Transport, UpstreamCall, UpstreamHandler } from '../../src/upstream/transport.ts'
 
 /** A client whose calls do nothing by themselves: the test plays the socket, through `handler`. */
-export class ScriptedClient implements UpstreamClient {
+export class ScriptedClient implements Transport {
   handler: UpstreamHandler | null = null
   pauses = 0
   aborted = false

@@ -4,10 +4,9 @@
  * half.
  */
 import { gzipSync } from 'node:zlib'
-import { saying } from '../../src/sim/reply.ts'
+import { type Frame, saying } from '../../src/sim/reply.ts'
 import { SIM_FORMATS, type SimModelRow, simModel } from '../../src/sim/rows.ts'
 import { createSim, type Sim, type SimFault, type SimOptions } from '../../src/sim/sim.ts'
-import type { Frame } from '../../src/sim/speaker.ts'
 import type { Transmission } from '../../src/sim/transmission.ts'
 import { bodyOf, close, framesOf, hang, raw, reset, textOf } from './broken-transmission.ts'
 

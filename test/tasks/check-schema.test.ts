@@ -4,8 +4,8 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
-import { TaskError, TaskFailure } from '../../src/tasks/failure.ts'
 import { createTaskPool } from '../../src/tasks/pool.ts'
+import { TaskError, TaskFailure } from '../../src/tasks/task.ts'
 import { hostileSchemas } from '../support/hostile-schemas.ts'
 
 const check = (schema: unknown, value: unknown) => checkSchema({ schema, text: JSON.stringify(value) })

@@ -2,8 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { InputItem } from '../../src/protocol/items.ts'
-import { compressContext } from '../../src/tasks/compress-context.ts'
-import { CUT_MARK } from '../../src/tasks/cut-texts.ts'
+import { CUT_MARK, compressContext } from '../../src/tasks/compress-context.ts'
 import { search } from '../support/property.ts'
 
 const message = (role: 'user' | 'system' | 'assistant', content: string): InputItem => ({

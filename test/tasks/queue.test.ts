@@ -1,9 +1,8 @@
 /** The queue of a pool with scripted workers: cases that real workers reach only by a race. */
 import t, { type Test } from 'tap'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { TaskError } from '../../src/tasks/failure.ts'
 import { TaskQueue } from '../../src/tasks/queue.ts'
-import type { TaskReply } from '../../src/tasks/task.ts'
+import { TaskError, type TaskReply } from '../../src/tasks/task.ts'
 import type { WorkerSlot } from '../../src/tasks/worker-set.ts'
 import { TestClock } from '../support/test-clock.ts'
 

@@ -1,7 +1,7 @@
 /** What the tests of the upstream client share: a client whose clock stands still, and a handler that takes notes. */
 import type { Test } from 'tap'
 import type { GatewayError } from '../../src/errors.ts'
-import { createHttpClient, type HttpClientOptions } from '../../src/upstream/http-client.ts'
+import { createDirectTransport, type DirectTransportOptions } from '../../src/upstream/direct-transport.ts'
 import type { UpstreamHandler, UpstreamHead, UpstreamRequest } from '../../src/upstream/transport.ts'
 import { type Answering, FaultServer } from '../support/fault-server.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -55,10 +55,10 @@ export async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn++) await new Promise(resolve => setImmediate(resolve))
 }
 
-export function setUp(t: Test, options: Partial<HttpClientOptions> = {}) {
+export function setUp(t: Test, options: Partial<DirectTransportOptions> = {}) {
   const clock = new TestClock()
   const faults: unknown[] = []
-  const client = createHttpClient({
+  const client = createDirectTransport({
     clock,
     log: { fault: (_message, error) => faults.push(error) },
     ...options,

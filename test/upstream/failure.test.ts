@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { providerFailure } from '../../src/formats/provider-failure.ts'
+import { providerFailure } from '../../src/formats/failure.ts'
 import { type Refusal, upstreamFailure } from '../../src/upstream/failure.ts'
 import { TestClock } from '../support/test-clock.ts'
 

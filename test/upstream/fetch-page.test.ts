@@ -5,13 +5,13 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
-import { createPageFetcher, PageError, type PageFetcherParts } from '../../src/upstream/fetch-page.ts'
+import { createPageFetcher, PageError, type PageFetcherDeps } from '../../src/upstream/fetch-page.ts'
 import type { Address } from '../../src/upstream/resolve-name.ts'
 import { FaultServer, reply } from '../support/fault-server.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { selfSigned } from './self-signed.ts'
 
-const STRICT: PageFetcherParts = {
+const STRICT: PageFetcherDeps = {
   clock: systemClock,
   allowHttp: true,
   allowPrivate: false,
@@ -21,7 +21,7 @@ const STRICT: PageFetcherParts = {
 const TYPES = ['application/pdf', 'application/octet-stream']
 const live = () => new AbortController().signal
 
-async function outcome(link: string, parts: PageFetcherParts, signal = live()): Promise<string> {
+async function outcome(link: string, parts: PageFetcherDeps, signal = live()): Promise<string> {
   try {
     const { bytes, type } = await createPageFetcher(parts)(link, { types: TYPES, signal })
     return `${type} ${bytes.length}`
@@ -216,7 +216,7 @@ t.test('redirects lead nowhere that the link itself could not', async t => {
     if (location === undefined) return pdf(request, response)
     response.writeHead(request.url === '/one' ? 307 : 302, { location }).end('moved')
   })
-  const parts: PageFetcherParts = {
+  const parts: PageFetcherDeps = {
     ...STRICT,
     isPublic: isOutside,
     ports: new Set([outside.port, canary.port]),

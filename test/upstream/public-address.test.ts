@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isPublicAddress } from '../../src/upstream/public-address.ts'
+import { isPublicAddress } from '../../src/upstream/resolve-name.ts'
 
 const PUBLIC = [
   '1.1.1.1',

@@ -6,7 +6,7 @@ import {
   type Address,
   createServerLookup,
   createSystemLookup,
-  LineError,
+  QueueTimeout,
 } from '../../src/upstream/resolve-name.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -66,7 +66,7 @@ t.test(
     const second = resolve('second.test', late.signal)
     const third = resolve('third.test', live())
     late.abort()
-    await t.rejects(second, LineError)
+    await t.rejects(second, QueueTimeout)
     t.same(asked, ['slow.test'])
     answers[0]?.([])
     while (asked.length < 2) await new Promise(setImmediate)

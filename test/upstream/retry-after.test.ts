@@ -1,5 +1,5 @@
 import t from 'tap'
-import { retryAfterSeconds } from '../../src/upstream/retry-after.ts'
+import { retryAfterSeconds } from '../../src/upstream/failure.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 // Fri, 02 Jan 2026 03:04:05 GMT

@@ -13,7 +13,7 @@ import type {
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 
-export type Fields = Record<string, unknown>
+export type ChatFields = Record<string, unknown>
 
 export type ChatFinish = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'error'
 
@@ -37,7 +37,7 @@ export function inputOf(item: CallItem): string {
 }
 
 /** A call of the client's; `said`: its arguments or input so far. */
-export function chatCall(item: CallItem, index: number, said: string): Fields {
+export function chatCall(item: CallItem, index: number, said: string): ChatFields {
   const { call_id: id, name } = item
   return item.type === 'custom_tool_call'
     ? { index, id, type: 'custom', custom: { name, input: said } }
@@ -53,7 +53,7 @@ export function finishOf(response: ResponseResource): ChatFinish {
   return response.output.some(isCall) ? 'tool_calls' : 'stop'
 }
 
-export function chatLogprob({ token, logprob, bytes, top_logprobs: top }: Logprob): Fields {
+export function chatLogprob({ token, logprob, bytes, top_logprobs: top }: Logprob): ChatFields {
   return {
     token,
     logprob,
@@ -63,10 +63,10 @@ export function chatLogprob({ token, logprob, bytes, top_logprobs: top }: Logpro
 }
 
 /** `offset`: characters of the content before the text that the annotation belongs to. */
-export function chatAnnotation(annotation: Annotation, offset: number): Fields {
+export function chatAnnotation(annotation: Annotation, offset: number): ChatFields {
   if (annotation.type === 'file') return { type: 'file', file: annotation.file }
   const { type, ...fields } = annotation
-  const placed: Fields = { ...fields }
+  const placed: ChatFields = { ...fields }
   for (const name of ['start_index', 'end_index']) {
     const place = placed[name]
     if (typeof place === 'number') placed[name] = place + offset
@@ -77,12 +77,15 @@ export function chatAnnotation(annotation: Annotation, offset: number): Fields {
 // Reasoning
 
 /** Of which item an entry is. */
-export function detailOrigin(item: ReasoningItem): Fields {
+export function detailOrigin(item: ReasoningItem): ChatFields {
   return { id: item.id, format: item.format ?? 'unknown' }
 }
 
 /** What an item says at its end. The signature stands with the item's last text, which is not in here. */
-export function reasoningSeals(item: ReasoningItem): { signature: Fields | null; encrypted: Fields | null } {
+export function reasoningSeals(item: ReasoningItem): {
+  signature: ChatFields | null
+  encrypted: ChatFields | null
+} {
   const {
     signature,
     encrypted_content: data,
@@ -99,7 +102,7 @@ export function reasoningSeals(item: ReasoningItem): { signature: Fields | null;
 }
 
 /** Signature of a call, under the id of the call; null where it has none. */
-export function callSignature(item: CallItem): Fields | null {
+export function callSignature(item: CallItem): ChatFields | null {
   const { signature } = item as { signature?: unknown }
   if (typeof signature !== 'string') return null
   return { type: 'reasoning.encrypted', data: signature, id: item.call_id, format: 'google-gemini-v1' }
@@ -145,12 +148,12 @@ const NEITHER: ReadonlySet<string> = new Set([
 ])
 
 /** A tool that the gateway or the provider ran, as an entry of `reasoning_details`; null where there is none. */
-export function serverToolCall(item: HostedItem): Fields | null {
+export function serverToolCall(item: HostedItem): ChatFields | null {
   const ours = OURS.exec(item.type)
   if (ours === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
   if (ours?.[1] === 'image_generation') return null
-  const asked: Fields = {}
-  const gave: Fields = {}
+  const asked: ChatFields = {}
+  const gave: ChatFields = {}
   for (const [name, value] of Object.entries(item)) {
     if (NEITHER.has(name) || value === undefined || value === null) continue
     if (ASKED.has(name)) asked[name] = value
@@ -183,7 +186,7 @@ const DRAWN: ReadonlySet<string> = new Set([
 ])
 
 /** The image that an item holds; null where it holds none. */
-export function chatImage(item: OutputItem): Fields | null {
+export function chatImage(item: OutputItem): ChatFields | null {
   if (!DRAWN.has(item.type)) return null
   const { imageUrl, imageB64, result } = item as { imageUrl?: unknown; imageB64?: unknown; result?: unknown }
   const image = [result, imageB64, imageUrl].find(each => typeof each === 'string' && each !== '')
@@ -201,7 +204,7 @@ function dataUrl(base64: string): string {
 const NO_TOOL_USE = { tool_calls_executed: 0, tool_calls_requested: 0, web_search_requests: 0 }
 
 /** What nobody counts apart is 0. */
-export function chatUsage(usage: ResponseUsage): Fields {
+export function chatUsage(usage: ResponseUsage): ChatFields {
   const { cost, cost_details: details, is_byok: isByok } = usage
   const toolUse = usage.server_tool_use_details ?? NO_TOOL_USE
   return {
@@ -228,7 +231,7 @@ export function chatUsage(usage: ResponseUsage): Fields {
   }
 }
 
-function chatCost(details: NonNullable<ResponseUsage['cost_details']>): Fields {
+function chatCost(details: NonNullable<ResponseUsage['cost_details']>): ChatFields {
   const {
     upstream_inference_cost: whole,
     upstream_inference_input_cost: prompt,

@@ -2,6 +2,7 @@
 import type { MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import {
+  type ChatFields,
   callSignature,
   chatAnnotation,
   chatCall,
@@ -9,7 +10,6 @@ import {
   chatLogprob,
   chatUsage,
   detailOrigin,
-  type Fields,
   finishOf,
   inputOf,
   REASONING_BREAK,
@@ -18,7 +18,7 @@ import {
 } from './answer.ts'
 
 /** `withReasoning`: false leaves out what the model thought, not what it needs again to go on. */
-export function chatBody(response: ResponseResource, withReasoning: boolean): Fields {
+export function chatBody(response: ResponseResource, withReasoning: boolean): ChatFields {
   const message = new Message(withReasoning)
   for (const item of response.output) message.add(item)
   const { alignment, gateway_metadata: metadata, usage } = response
@@ -51,17 +51,17 @@ export class Message {
   #content = ''
   #refusal: string | null = null
   readonly #reasoning: string[] = []
-  readonly #details: Fields[] = []
-  readonly #calls: Fields[] = []
-  readonly #images: Fields[] = []
-  readonly #annotations: Fields[] = []
-  readonly #logprobs: Fields[] = []
+  readonly #details: ChatFields[] = []
+  readonly #calls: ChatFields[] = []
+  readonly #images: ChatFields[] = []
+  readonly #annotations: ChatFields[] = []
+  readonly #logprobs: ChatFields[] = []
 
   constructor(withReasoning: boolean) {
     this.#withReasoning = withReasoning
   }
 
-  get logprobs(): Fields | null {
+  get logprobs(): ChatFields | null {
     return this.#logprobs.length === 0 ? null : { content: this.#logprobs, refusal: null }
   }
 
@@ -88,7 +88,7 @@ export class Message {
   }
 
   /** Text is a string; null only beside calls or a refusal. */
-  fields(): Fields {
+  fields(): ChatFields {
     const nothing = this.#calls.length > 0 || this.#refusal !== null ? null : ''
     return {
       role: 'assistant',
@@ -118,7 +118,7 @@ export class Message {
   /** Raw thinking before its summary, as streams have it. */
   #think(item: ReasoningItem): void {
     const origin = detailOrigin(item)
-    let last: Fields | null = null
+    let last: ChatFields | null = null
     for (const { text } of item.content ?? []) {
       if (text === '') continue
       this.#reasoning.push(text)
@@ -136,7 +136,7 @@ export class Message {
     this.#detail(encrypted)
   }
 
-  #detail(detail: Fields | null): void {
+  #detail(detail: ChatFields | null): void {
     if (detail === null) return
     detail['index'] = this.#details.length
     this.#details.push(detail)

@@ -5,17 +5,17 @@ import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { isObject } from '../../protocol/schema.ts'
 import type { FailureDetails } from '../dialect.ts'
-import { chatUsage, type Fields, statusOf } from './answer.ts'
+import { type ChatFields, chatUsage, statusOf } from './answer.ts'
 import { Message } from './body.ts'
 
 /** The public client reads `code`, `type` and `param`. */
-export interface ChatError extends Fields {
+export interface ChatError extends ChatFields {
   /** HTTP status, also where another one has left. */
   readonly code: number
   readonly message: string
   readonly type: string
   readonly param: string | null
-  readonly metadata: Fields & { readonly error_type: string }
+  readonly metadata: ChatFields & { readonly error_type: string }
 }
 
 /** A message of ours that begins with the path of a field. */
@@ -48,7 +48,7 @@ export function failureOf(response: ResponseResource): ChatError {
 }
 
 /** The body of a failure. */
-export function chatFailure(error: GatewayError, { id, metadata, usage }: FailureDetails): Fields {
+export function chatFailure(error: GatewayError, { id, metadata, usage }: FailureDetails): ChatFields {
   const { error: _, ...rest } = errorEnvelope(error, metadata)
   return {
     ...(usage === null ? {} : { id }),

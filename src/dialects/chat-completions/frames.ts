@@ -7,26 +7,29 @@
  */
 import type { GatewayError } from '../../errors.ts'
 import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
-import type { OutputItem } from '../../protocol/items.ts'
+import type { OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { FailureDetails, FrameWriter } from '../dialect.ts'
 import {
   type CallItem,
+  type ChatFields,
   callSignature,
   chatAnnotation,
   chatCall,
   chatImage,
   chatLogprob,
+  chatUsage,
+  detailOrigin,
   excludesReasoning,
-  type Fields,
+  finishOf,
   inputOf,
   isCall,
+  REASONING_BREAK,
+  reasoningSeals,
   serverToolCall,
 } from './answer.ts'
-import { chunk, commonOf, endChunks, type FailedEnding, failureChunks } from './chunks.ts'
 import { type ChatError, chatError, failureOf } from './failure.ts'
-import { ReasoningFrames } from './reasoning-frames.ts'
 
 /** Of every delta chunk after its delta. */
 const TAIL = '},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}\n\n'
@@ -36,13 +39,13 @@ export class ChatFrames implements FrameWriter {
   readonly #withReasoning: boolean
   readonly #reasoning = new ReasoningFrames()
   /** The same in all chunks; null before the response began. */
-  #common: Fields | null = null
+  #common: ChatFields | null = null
   /** All of a delta chunk before its delta. */
   #head = ''
   /** Goes with the first delta. */
   #role = '"role":"assistant",'
   /** What came before the response began: nobody knew its id. */
-  #debug: Fields[] = []
+  #debug: ChatFields[] = []
   readonly #items: OutputItem[] = []
   /** Number of the call by output index. */
   readonly #calls = new Map<number, number>()
@@ -213,7 +216,7 @@ export class ChatFrames implements FrameWriter {
     return text
   }
 
-  #detail(detail: Fields | null): string {
+  #detail(detail: ChatFields | null): string {
     return detail === null ? '' : this.#fields({ reasoning_details: [this.#reasoning.numbered(detail)] })
   }
 
@@ -231,7 +234,7 @@ export class ChatFrames implements FrameWriter {
   }
 
   /** An answer that said nothing has an empty text. */
-  #lastDelta(withContent: boolean): Fields {
+  #lastDelta(withContent: boolean): ChatFields {
     const role = this.#once() === '' ? {} : { role: 'assistant' }
     return withContent ? { ...role, content: '' } : role
   }
@@ -246,7 +249,149 @@ export class ChatFrames implements FrameWriter {
     return this.#head + this.#once() + json + TAIL
   }
 
-  #fields(delta: Fields): string {
+  #fields(delta: ChatFields): string {
     return this.#delta(JSON.stringify(delta).slice(1, -1))
+  }
+}
+
+// Reasoning: `reasoning` and entries of `reasoning_details`, numbered in the order in which they begin. Entries with
+// the same index are one.
+
+interface Entry {
+  readonly item: OutputItem | undefined
+  readonly kind: 'text' | 'summary'
+  readonly part: number
+  readonly index: number
+  /** JSON around the text. */
+  readonly before: string
+  readonly after: string
+}
+
+class ReasoningFrames {
+  #entries = 0
+  #spoke = false
+  #current: Entry | null = null
+  /** The last text of each item: where its signature goes. */
+  readonly #lastText = new Map<OutputItem, number>()
+
+  /** Members of a delta as JSON, without braces. */
+  piece(item: OutputItem | undefined, kind: Entry['kind'], part: number, delta: string): string {
+    let entry = this.#current
+    let told = delta
+    if (entry === null || entry.item !== item || entry.kind !== kind || entry.part !== part) {
+      entry = this.#open(item, kind, part)
+      if (this.#spoke) told = REASONING_BREAK + delta
+      this.#spoke = true
+    }
+    return `"reasoning":${JSON.stringify(told)},"reasoning_details":[${entry.before}${JSON.stringify(delta)}${entry.after}]`
+  }
+
+  /** The entry with the next number. */
+  numbered(detail: ChatFields): ChatFields {
+    return { ...detail, index: this.#entries++ }
+  }
+
+  /** What a reasoning item says at its end: signature and encrypted part. `begun`: the item as it was announced. */
+  seals(begun: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
+    const { signature, encrypted } = reasoningSeals(item)
+    const details: ChatFields[] = []
+    if (signature !== null) {
+      const index = begun === undefined ? undefined : this.#lastText.get(begun)
+      details.push(index === undefined ? this.numbered(signature) : { ...signature, index })
+    }
+    if (encrypted !== null) details.push(this.numbered(encrypted))
+    return details
+  }
+
+  #open(item: OutputItem | undefined, kind: Entry['kind'], part: number): Entry {
+    const index = this.#entries++
+    const origin = item?.type === 'reasoning' ? detailOrigin(item) : { format: 'unknown' }
+    const entry: Entry = {
+      item,
+      kind,
+      part,
+      index,
+      before: `{"type":"reasoning.${kind}","${kind}":`,
+      after: `,${JSON.stringify({ ...origin, index }).slice(1)}`,
+    }
+    this.#current = entry
+    if (kind === 'text' && item !== undefined) this.#lastText.set(item, index)
+    return entry
+  }
+}
+
+// Other chunks: the end of a choice, usage, errors
+
+/** What is known of an answer that failed. */
+type FailedEnding = Partial<Pick<ResponseResource, 'usage' | 'alignment' | 'gateway_metadata'>>
+
+/** What all chunks of a stream have in common. */
+function commonOf(response: Pick<ResponseResource, 'id' | 'created_at' | 'model' | 'provider'>): ChatFields {
+  return {
+    id: response.id,
+    object: 'chat.completion.chunk',
+    created: response.created_at,
+    model: response.model,
+    provider: response.provider ?? null,
+  }
+}
+
+/** A chunk as a frame. */
+function chunk(common: ChatFields, fields: ChatFields): string {
+  return `data: ${JSON.stringify({ ...common, ...fields })}\n\n`
+}
+
+/** The finish of the choice, and usage with what else is known only at the end. */
+function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFields): string {
+  const { usage } = response
+  const last = {
+    provider: response.provider ?? common['provider'],
+    service_tier: response.service_tier,
+    system_fingerprint: null,
+  }
+  const finish = {
+    index: 0,
+    delta,
+    finish_reason: finishOf(response),
+    native_finish_reason: response.native_finish_reason ?? null,
+    logprobs: null,
+  }
+  return (
+    chunk(common, { ...last, choices: [finish] }) +
+    chunk(common, {
+      ...last,
+      choices: [],
+      usage: usage === null ? null : chatUsage(usage),
+      ...reports(response),
+    })
+  )
+}
+
+/**
+ * An error that ends the choice. Usage of calls that count follows in a chunk of its own. A fault of ours says nothing
+ * of the routing.
+ */
+function failureChunks(
+  common: ChatFields,
+  error: ChatError,
+  delta: ChatFields,
+  ending: FailedEnding,
+): string {
+  const finish = { index: 0, delta, finish_reason: 'error', native_finish_reason: null, logprobs: null }
+  const { usage = null, gateway_metadata: metadata, ...rest } = ending
+  const last = reports(
+    error.code === 500 || metadata === undefined ? rest : { ...rest, gateway_metadata: metadata },
+  )
+  if (usage === null) return chunk(common, { error, choices: [finish], ...last })
+  return (
+    chunk(common, { error, choices: [finish] }) +
+    chunk(common, { choices: [], usage: chatUsage(usage), ...last })
+  )
+}
+
+function reports({ alignment, gateway_metadata: metadata }: FailedEnding): ChatFields {
+  return {
+    ...(alignment === undefined ? {} : { alignment }),
+    ...(metadata === undefined ? {} : { gateway_metadata: metadata }),
   }
 }

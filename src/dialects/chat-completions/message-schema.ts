@@ -152,7 +152,7 @@ const Image = Type.Object({ image_url: Type.Object({ url: Type.String() }) })
 
 // Messages
 
-const AssistantMessage = Type.Object({
+const ChatAssistantMessage = Type.Object({
   role: Type.Literal('assistant'),
   content: maybe(Type.Union([Type.String(), Type.Array(AssistantPart)])),
   name,
@@ -165,14 +165,14 @@ const AssistantMessage = Type.Object({
   annotations: maybe(Type.Array(ChatAnnotation)),
   images: maybe(Type.Array(Image)),
 })
-export type AssistantMessage = Static<typeof AssistantMessage>
+export type ChatAssistantMessage = Static<typeof ChatAssistantMessage>
 
 export const ChatMessage = variants(
   {
     system: Type.Object({ role: Type.Literal('system'), content: instructions, name }),
     developer: Type.Object({ role: Type.Literal('developer'), content: instructions, name }),
     user: Type.Object({ role: Type.Literal('user'), content, name }),
-    assistant: AssistantMessage,
+    assistant: ChatAssistantMessage,
     tool: Type.Object({ role: Type.Literal('tool'), content, tool_call_id: filled, name }),
   },
   { noun: 'message role', tag: 'role' },

@@ -5,8 +5,8 @@
 import { GatewayError } from '../../errors.ts'
 import { elementPath } from '../../protocol/paths.ts'
 import type {
-  AssistantMessage,
   ChatAnnotation,
+  ChatAssistantMessage,
   ChatMessage,
   ChatPart,
   ChatToolCall,
@@ -16,7 +16,7 @@ import { reasoningItems } from './reasoning-items.ts'
 type Item = Record<string, unknown>
 
 /** Turns checked messages into items; keeps what later messages need to know of earlier ones. */
-export class Conversation {
+export class ChatConversation {
   readonly items: Item[] = []
   /** Calls of custom tools: what they gave back has an item kind of its own. */
   #custom: Set<string> | null = null
@@ -46,7 +46,7 @@ export class Conversation {
     }
   }
 
-  #assistant(message: AssistantMessage, index: number): void {
+  #assistant(message: ChatAssistantMessage, index: number): void {
     refuseLegacy(message, index)
     const { items } = this
     const before = items.length
@@ -78,7 +78,7 @@ export class Conversation {
   }
 }
 
-function refuseLegacy(message: AssistantMessage, index: number): void {
+function refuseLegacy(message: ChatAssistantMessage, index: number): void {
   const { function_call, audio } = message as { function_call?: unknown; audio?: unknown }
   const path = elementPath('messages', index)
   if (function_call != null) throw invalid(`${path}.function_call`, 'must be null: use tool_calls')
@@ -90,7 +90,7 @@ function content(value: string | readonly ChatPart[], index: number): string | I
 }
 
 /** What the model said as text or refusal; null when it said neither. */
-function assistantContent(message: AssistantMessage, index: number): string | Item[] | null {
+function assistantContent(message: ChatAssistantMessage, index: number): string | Item[] | null {
   const value = message.content ?? ''
   const refusal = message.refusal ?? ''
   const annotations = message.annotations ?? []

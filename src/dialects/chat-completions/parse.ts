@@ -4,13 +4,15 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
+import { SERVER_TOOLS_BUILT } from '../../protocol/built.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { elementPath } from '../../protocol/paths.ts'
 import { refusal } from '../../protocol/refusals.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
-import { ChatBody, type ResponseFormat } from './body-schema.ts'
+import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
 import type { ChatMessage } from './message-schema.ts'
-import { Conversation, invalid } from './messages.ts'
-import { hubTool, hubToolChoice } from './tools.ts'
+import { ChatConversation, invalid } from './messages.ts'
 
 /** Fields that have another name or form in a request, or mean nothing there. */
 const TRANSLATED: ReadonlySet<string> = new Set([
@@ -56,7 +58,7 @@ export function parseChat(value: unknown): ResponsesRequest {
   for (const [name, field] of Object.entries(body)) {
     if (field !== null && field !== undefined && !TRANSLATED.has(name)) fields[name] = field
   }
-  const conversation = new Conversation()
+  const conversation = new ChatConversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
   translate(body, fields)
@@ -161,11 +163,77 @@ function withTransforms(
 function inChatNames(refused: string, messages: readonly ChatMessage[]): string {
   const item = /^input\[(\d+)\][^:]*(: .*)$/s.exec(refused)
   if (item === null) return refused
-  const conversation = new Conversation()
+  const conversation = new ChatConversation()
   const wanted = Number(item[1])
   const index = messages.findIndex((message, at) => {
     conversation.add(message, at)
     return conversation.items.length > wanted
   })
   return `${elementPath('messages', index)}${item[2]}`
+}
+
+// Tools
+
+type CustomFormat = Extract<ChatTool, { type: 'custom' }>['custom']['format']
+
+/** Functions and custom tools have their fields in an object of their own; every other tool is the same in both. */
+function hubTool(tool: ChatTool): Tool {
+  switch (tool.type) {
+    case 'function': {
+      const { function: fields, ...rest } = tool
+      const { name, description, parameters, strict } = fields
+      return {
+        ...rest,
+        name,
+        ...(description == null ? {} : { description }),
+        ...(parameters == null ? {} : { parameters }),
+        ...(strict == null ? {} : { strict }),
+      }
+    }
+    case 'custom': {
+      const { custom, ...rest } = tool
+      const { name, description, format } = custom
+      return {
+        ...rest,
+        name,
+        ...(description == null ? {} : { description }),
+        ...(format == null ? {} : { format: hubFormat(format) }),
+      }
+    }
+    default:
+      return tool as Tool
+  }
+}
+
+function hubFormat(format: NonNullable<CustomFormat>) {
+  return format.type === 'text' ? format : { type: format.type, ...format.grammar }
+}
+
+/** @throws GatewayError `invalid_request` for a server tool that is not offered. */
+function hubToolChoice(choice: ChatToolChoice): ToolChoice {
+  if (typeof choice === 'string') return choice
+  switch (choice.type) {
+    case 'function':
+      return { type: 'function', name: choice.function.name }
+    case 'custom':
+      return { type: 'custom', name: choice.custom.name }
+    case 'allowed_tools': {
+      const { mode, tools } = choice.allowed_tools
+      return { type: 'allowed_tools', mode, tools: tools.map(allowed) }
+    }
+    default: {
+      const server = serverToolName(choice.type)
+      if (server !== null && !SERVER_TOOLS_BUILT.has(server))
+        throw invalid('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
+      return choice as ToolChoice
+    }
+  }
+}
+
+function allowed(
+  tool: Extract<ChatToolChoice, { type: 'allowed_tools' }>['allowed_tools']['tools'][number],
+): Record<string, unknown> {
+  if (tool.type === 'function') return { type: 'function', name: tool.function.name }
+  if (tool.type === 'custom') return { type: 'custom', name: tool.custom.name }
+  return tool
 }

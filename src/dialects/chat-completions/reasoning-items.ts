@@ -5,7 +5,7 @@
  */
 import { InputItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/schema.ts'
-import type { AssistantMessage, ChatToolCall, ReasoningDetail } from './message-schema.ts'
+import type { ChatAssistantMessage, ChatToolCall, ReasoningDetail } from './message-schema.ts'
 
 interface Piece {
   readonly type: 'summary_text' | 'reasoning_text'
@@ -32,7 +32,7 @@ const TOOL_NAME = /^[a-z_]{1,64}$/
 
 const isItem = compile(InputItem)
 
-export function reasoningItems(message: AssistantMessage, calls: readonly ChatToolCall[]): Replayed {
+export function reasoningItems(message: ChatAssistantMessage, calls: readonly ChatToolCall[]): Replayed {
   const details = message.reasoning_details
   const words = message.reasoning ?? message.reasoning_content ?? ''
   if (details == null || details.length === 0)

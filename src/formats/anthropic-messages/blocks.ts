@@ -1,20 +1,117 @@
 /**
- * The content blocks that the model itself writes: text with citations, thinking, client tool calls, compaction.
- * Blocks of tools that Anthropic runs are in hosted.ts. A block may come whole (in a JSON
- * reply) or in pieces; both take the same way. Pure. Hot path.
+ * Content blocks that the model writes: text with citations, thinking, client tool calls, compaction. A block comes
+ * whole (in a JSON reply) or in pieces; the code is the same for both. hosted.ts has blocks of Anthropic's own tools.
+ * `Output` turns blocks into items: it numbers them and joins neighbouring text blocks into one message, because the
+ * API cuts a paragraph at every citation. Pure. Hot path.
  */
 import type { Annotation } from '../../protocol/items.ts'
-import { filled, type Json, jsonText, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
-import { sealCompaction } from './compaction.ts'
-import type { Output } from './output.ts'
+import { oneMore } from '../failure.ts'
+import type { Delta, ItemStart } from '../format.ts'
+import {
+  filled,
+  type Json,
+  jsonText,
+  parseJson,
+  record,
+  recordOrEmpty,
+  textOrEmpty,
+  wholeNumber,
+} from '../json.ts'
 
-/** A content block between its start and its stop. `stop` is called exactly once. */
+export class Output {
+  readonly #emit: (delta: Delta) => void
+  #next = 0
+  #message: number | null = null
+  #length = 0
+  #said = false
+  /** The container in which code of this reply runs; null while unknown. */
+  containerId: string | null = null
+  /** The id of the reply, for items that need an id and have none. */
+  replyId = ''
+
+  constructor(emit: (delta: Delta) => void) {
+    this.#emit = emit
+  }
+
+  /** True once the model has produced any output, including reasoning. */
+  get said(): boolean {
+    return this.#said
+  }
+
+  /** The open message item; null when the next text opens another one. */
+  get message(): number | null {
+    return this.#message
+  }
+
+  /** Length of the open message's text in UTF-16 units, the unit of annotations. */
+  get textLength(): number {
+    return this.#message === null ? 0 : this.#length
+  }
+
+  /** Opens an item that is not a message, and completes the open message. */
+  open(start: ItemStart): number {
+    this.endMessage()
+    this.#said = true
+    const item = this.#number()
+    this.#emit({ kind: 'open', item, start })
+    return item
+  }
+
+  emit(delta: Delta): void {
+    this.#emit(delta)
+  }
+
+  text(piece: string): void {
+    if (piece === '') return
+    const item = this.#openMessage()
+    this.#length += piece.length
+    this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null })
+  }
+
+  annotate(item: number, annotation: Annotation): void {
+    this.#emit({ kind: 'annotation', item, part: 0, annotation })
+  }
+
+  /** Adds the provider's explanation of a refusal as the last part of the last message. */
+  refuse(explanation: string): void {
+    const part = this.#message === null ? 0 : 1
+    const item = this.#openMessage()
+    this.#emit({ kind: 'refusal', item, part, text: explanation })
+  }
+
+  endMessage(): void {
+    if (this.#message === null) return
+    const item = this.#message
+    this.#message = null
+    this.#emit({ kind: 'close', item, fields: null })
+  }
+
+  #number(): number {
+    const item = oneMore(this.#next, 'output items')
+    this.#next++
+    return item
+  }
+
+  #openMessage(): number {
+    if (this.#message === null) {
+      this.#message = this.#number()
+      this.#length = 0
+      this.#said = true
+      this.#emit({ kind: 'open', item: this.#message, start: { type: 'message', id: null, phase: null } })
+    }
+    return this.#message
+  }
+}
+
+// Blocks
+
+/** An open content block. Call `stop` exactly once. */
 export interface Block {
   delta(type: string, delta: Json): void
   stop(): void
 }
 
-/** A block of a kind that carries nothing for the caller, or one we do not know. */
+/** Reads a block that is unknown or carries nothing for the caller. */
 export const IGNORED: Block = { delta: () => undefined, stop: () => undefined }
 
 type Opener = (output: Output, block: Json, index: number) => Block
@@ -27,13 +124,13 @@ const OPENERS: ReadonlyMap<string, Opener> = new Map<string, Opener>([
   ['compaction', (output, block, index) => new CompactionBlock(output, block, index)],
 ])
 
-/** What begins where a delta comes for a block that was never started: some intermediaries leave the start out. */
+/** The block type that a delta without a started block implies: some intermediaries omit the start. */
 const IMPLIED: ReadonlyMap<string, string> = new Map([
   ['text_delta', 'text'],
   ['thinking_delta', 'thinking'],
 ])
 
-/** The block's reader; null when the kind is not one of the model's own. */
+/** Opens a block that the model wrote; null for other kinds. */
 export function openBlock(output: Output, block: Json, index: number): Block | null {
   return OPENERS.get(textOrEmpty(block['type']))?.(output, block, index) ?? null
 }
@@ -63,7 +160,7 @@ class TextBlock implements Block {
     else if (type === 'citations_delta') this.#cite(delta['citation'])
   }
 
-  /** Citations come before the text they belong to, so where they end is known only now. */
+  /** Citations come before their text, so their end is known only now. */
   stop(): void {
     if (this.#citations.length === 0) return
     const item = this.#output.message
@@ -180,7 +277,7 @@ class ToolUseBlock implements Block {
     this.#output.emit({ kind: 'arguments', item: this.#item, text: piece })
   }
 
-  /** The start's input counts only when no pieces follow; a call without any input has the empty object. */
+  /** The input of the start event counts only if no pieces follow. A call without input gets the empty object. */
   stop(): void {
     if (!this.#streamed) {
       this.#output.emit({ kind: 'arguments', item: this.#item, text: jsonText(recordOrEmpty(this.#input)) })
@@ -210,4 +307,32 @@ class CompactionBlock implements Block {
     const fields = { encrypted_content: sealCompaction(Object.fromEntries(this.#fields)) }
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
+}
+
+// Compactions: the whole block travels in the `encrypted_content` of a compaction item. A block has several fields that
+// must return unchanged; the item has one that only its maker reads.
+
+/** Marks packed blocks; compactions of other providers lack it, and Anthropic cannot read them. */
+const MARK = 'anthropic-claude-v1:'
+
+/** The fields of a block that go back. */
+const KEPT = ['content', 'encrypted_content', 'signature', 'tool_changes'] as const
+
+/** Packs a compaction block into one string. */
+export function sealCompaction(block: Json): string {
+  return MARK + Buffer.from(jsonText(keptOf(block))).toString('base64url')
+}
+
+function keptOf(block: Json): Json {
+  return Object.fromEntries(
+    KEPT.flatMap(name => (block[name] === undefined ? [] : [[name, block[name]] as const])),
+  )
+}
+
+/** Unpacks a compaction block; null for a compaction of another provider. */
+export function openCompaction(encryptedContent: unknown): Json | null {
+  const sealed = textOrEmpty(encryptedContent)
+  if (!sealed.startsWith(MARK)) return null
+  const found = record(parseJson(Buffer.from(sealed.slice(MARK.length), 'base64url').toString('utf8')))
+  return found === null ? null : { type: 'compaction', ...keptOf(found) }
 }

@@ -1,28 +1,26 @@
 /**
- * One reply of Anthropic's Messages API as Deltas: the life of the message, its usage, its end, and errors told
- * inside it. A JSON reply is one frame and goes the same way. Pure. Hot path.
+ * Decodes one reply of Anthropic's Messages API into Deltas: message, usage, end, and errors inside the stream. A JSON
+ * reply is one frame for the same code. Pure. Hot path.
  *
- * The reply is complete with a `message_stop` that follows a stop reason; the official client wants both too,
- * and no provider was seen to leave one out. Anything less is a cut reply.
+ * A reply is complete with a stop reason and `message_stop`; the official client demands both too, and no known
+ * provider omits one. Any other reply was cut.
  */
 import { GatewayError } from '../../errors.ts'
+import { oneMore, tidyMessage } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import {
   filled,
   type Json,
   listOrEmpty,
-  parsedFrame,
+  parseFrame,
   record,
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
 } from '../json.ts'
-import { tidyMessage } from '../provider-failure.ts'
-import { oneMore } from '../reply-bounds.ts'
-import { type Block, IGNORED, impliedBlock, openBlock } from './blocks.ts'
+import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
-import { Output } from './output.ts'
 import { finishReason, serviceTierOf, UsageCount } from './usage.ts'
 
 export class MessageDecoder implements Decoder {
@@ -46,7 +44,7 @@ export class MessageDecoder implements Decoder {
 
   frame(event: string, data: string): void {
     if (this.#finished || event === 'ping' || data === '' || data === '[DONE]') return
-    const frame = parsed(data)
+    const frame = parseBody(data)
     switch (textOrEmpty(frame['type']) || event) {
       case 'content_block_delta':
         this.#blockDelta(frame)
@@ -119,8 +117,8 @@ export class MessageDecoder implements Decoder {
     this.#count(frame['usage'])
   }
 
-  /** A reply whose first frame was lost on the way has begun all the same. */
-  #begun(): void {
+  /** Starts a reply whose first frame is missing. */
+  #ensureStarted(): void {
     if (!this.#started) this.#start({})
   }
 
@@ -148,14 +146,14 @@ export class MessageDecoder implements Decoder {
   }
 
   #open(index: number, block: Json): void {
-    this.#begun()
+    this.#ensureStarted()
     // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
     this.#lastIndex = index
     this.#begin(index, openBlock(this.#output, block, index) ?? this.#hosted.open(block) ?? IGNORED)
   }
 
-  /** Blocks that carry nothing count too: until they are stopped they are remembered. */
+  /** Counts ignored blocks too, because the map holds them until they stop. */
   #begin(index: number, block: Block): void {
     oneMore(this.#blocks.size, 'content blocks')
     this.#blocks.set(index, block)
@@ -168,7 +166,7 @@ export class MessageDecoder implements Decoder {
     const type = textOrEmpty(delta['type'])
     let block = this.#blocks.get(index)
     if (block === undefined) {
-      this.#begun()
+      this.#ensureStarted()
       block = impliedBlock(this.#output, type, index) ?? IGNORED
       this.#begin(index, block)
       this.#lastIndex = index
@@ -185,9 +183,9 @@ export class MessageDecoder implements Decoder {
 
   #finish(): void {
     const native = this.#stopReason
-    // Without a stop reason nobody has said that the model was done; end() tells.
+    // Without a stop reason the reply is not complete; end() reports that.
     if (native === null) return
-    this.#begun()
+    this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
     this.#hosted.end()
     if (native === 'refusal') this.#refuse()
@@ -197,7 +195,7 @@ export class MessageDecoder implements Decoder {
     this.#emit({ kind: 'finish', reason, native, serviceTier: serviceTierOf(this.#usage.raw) })
   }
 
-  /** Refused before anything was said, the prompt was blocked; refused later, the reply ends with the reason. */
+  /** A refusal without output means a blocked prompt; after output, the reply ends with the reason. */
   #refuse(): void {
     const explanation = filled(this.#stopDetails?.['explanation'])
     if (this.#output.said) {
@@ -213,12 +211,12 @@ export class MessageDecoder implements Decoder {
   }
 }
 
-function parsed(data: string): Json {
-  const value = parsedFrame(data)
+function parseBody(data: string): Json {
+  const value = parseFrame(data)
   const frame = record(value)
   if (frame !== null) return frame
   // A list of errors is how Google's front ends answer; nothing else comes without an object around it.
   const error = bodyError(null, value)
   if (error !== null) throw error
-  throw new GatewayError('provider_unavailable', 'The provider sent an event of an unknown shape')
+  throw new GatewayError('provider_unavailable', 'The provider sent an event with an unknown shape')
 }

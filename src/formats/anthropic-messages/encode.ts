@@ -1,24 +1,22 @@
 /**
- * A Request as the body of POST /messages. The body is built field by field, so that nothing leaves that is not
- * named here: gateway settings, identities, and fields that only other providers know stay. Parameters that this
- * API lacks but that only tune a reply (penalties, log probabilities, verbosity, seeds) are dropped; what would
- * change the meaning of the request is refused with its path. Pure.
+ * Encodes a request as the body of POST /messages. Pure. Only fields named here go out. The encoder drops parameters
+ * that this API lacks if they only tune a reply (penalties, log probabilities, verbosity, seeds), and refuses a field
+ * with its path if dropping it would change the meaning of the request.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { inexpressible } from '../inexpressible.ts'
-import { conversation } from './input.ts'
-import { cacheControl, type WireBlock } from './parts.ts'
-import { generation } from './thinking.ts'
-import { type NamedTool, toolbox } from './tools.ts'
+import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
+import { cacheControl, conversation, type WireBlock, type WireTurn } from './input.ts'
+import { type LocatedTool, toolbox } from './tools.ts'
 
-/** The version of the API this format was written against; there has been no later one since. */
+/** The latest version of the API, which this format implements. */
 const API_VERSION = '2023-06-01'
-/** Compaction blocks in the input are known only with this flag. */
+/** The API accepts compaction blocks in the input only with this flag. */
 const COMPACTION_BETA = 'compact-2026-01-12'
 
-/** What the caller may spend on capacity; tiers that this API does not sell are left to its default. */
+/** Service tiers by the caller's name. The API uses its default for others. */
 const TIERS: ReadonlyMap<string, string> = new Map([
   ['auto', 'auto'],
   ['default', 'standard_only'],
@@ -31,7 +29,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 export function encodeMessages({ request, stream, endUser }: ModelRequest, endpoint: Endpoint): WireRequest {
   refuseUnknownModes(request)
   const { system, turns, tools: added, effort, compacted } = conversation(request)
-  const own = (request.tools ?? []).map((tool, index): NamedTool => ({ tool, path: `tools[${index}]` }))
+  const own = (request.tools ?? []).map((tool, index): LocatedTool => ({ tool, path: `tools[${index}]` }))
   const { quirks } = endpoint.provider
   const { tools, tool_choice, container } = toolbox(
     request,
@@ -53,7 +51,7 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   })
   const last = turns.at(-1)
   const messages =
-    last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimmed(last.content) }] : turns
+    last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimEnd(last.content) }] : turns
 
   const body: WireBlock = { model: endpoint.upstreamModel, max_tokens, messages, ...sampling }
   const put = (name: string, value: unknown): void => {
@@ -83,15 +81,15 @@ function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
 }
 
-/** One plain text is sent as such; blocks are needed only to keep several apart or to mark one for the cache. */
+/** One plain text goes out as a string; only several texts or a cache mark need blocks. */
 function systemPrompt(blocks: readonly WireBlock[]): unknown {
   const [only] = blocks
   if (only === undefined) return null
   return blocks.length === 1 && only['cache_control'] === undefined ? only['text'] : blocks
 }
 
-/** A reply that goes on from given words may not begin after white space. */
-function trimmed(content: readonly WireBlock[]): readonly WireBlock[] {
+/** The API refuses to continue an assistant text that ends in white space. */
+function trimEnd(content: readonly WireBlock[]): readonly WireBlock[] {
   const end = content.at(-1)
   if (end?.['type'] !== 'text') return content
   return [...content.slice(0, -1), { ...end, text: String(end['text']).trimEnd() }]
@@ -108,9 +106,149 @@ function outputConfig(request: ResponsesRequest, effort: string | null): WireBlo
   return effort === null ? schema : { ...schema, effort }
 }
 
-/** An empty sequence would end every reply at once; the API refuses it. */
+/** Skips empty sequences, which the API refuses. */
 function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const given = typeof stop === 'string' ? [stop] : (stop ?? [])
   const sequences = given.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences
+}
+
+// Thinking, length and sampling. Two generations differ:
+// - up to Claude 4.6, thinking has a budget of tokens. With it, temperature and top_k must be absent, and top_p must be
+//   at least 0.95;
+// - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters.
+// Sampling is a wish: the encoder drops it where the model does not take it. A name without a version counts as the
+// older generation.
+
+/**
+ * Output limit in tokens if neither caller nor catalogue sets one. The API requires a limit, and every model of this
+ * family accepts this one.
+ */
+export const DEFAULT_MAX_TOKENS = 4096
+
+const BUDGET_MIN = 1024
+const BUDGET_MAX = 128_000
+/** The lowest top_p that the API accepts together with a thinking budget. */
+const TOP_P_MIN_WHEN_THINKING = 0.95
+/** The API's highest temperature; other providers accept 2. */
+const TEMPERATURE_MAX = 1
+
+/** From this version on: an effort instead of a budget, and no sampling parameters. */
+const EFFORT_SINCE = 4.07
+/** From this version on, temperature and top_p exclude each other. */
+const ONE_SAMPLING_SINCE = 4.01
+
+/** The efforts of the API, weakest first. */
+const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
+
+interface Generation {
+  readonly max_tokens: number
+  readonly thinking: Readonly<Record<string, unknown>> | null
+  readonly effort: string | null
+  /** The sampling parameters that go out: temperature, top_p, top_k. */
+  readonly sampling: Readonly<Record<string, number>>
+}
+
+interface GenerationWishes {
+  readonly request: ResponsesRequest
+  readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
+  readonly upstreamModel: string
+  readonly maxOutputTokens: number | null
+  readonly turns: readonly WireTurn[]
+  /** True if the model must call a tool: it cannot think before that. */
+  readonly toolForced: boolean
+}
+
+function generation(wishes: GenerationWishes): Generation {
+  const { request } = wishes
+  const version = claudeVersion(wishes.upstreamModel)
+  const asked = request.max_output_tokens ?? wishes.maxOutputTokens
+  const wanted = wishes.toolForced ? null : wantedThinking(wishes)
+  if (version !== null && version >= EFFORT_SINCE) {
+    const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+    const effort = wanted === null ? null : effortOf(wanted, max_tokens)
+    // Without the wish for a summary these models keep their thinking to themselves.
+    const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
+    return { max_tokens, thinking, effort, sampling: {} }
+  }
+  const budgeted = wanted === null || thinkingImpossible(wishes.turns) ? null : budget(wanted, asked)
+  return {
+    max_tokens: budgeted?.max_tokens ?? asked ?? DEFAULT_MAX_TOKENS,
+    thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
+    effort: null,
+    sampling: sampling(request, budgeted !== null, version),
+  }
+}
+
+/** The wanted thinking: an effort or a number of tokens; null for none. */
+function wantedThinking({ request, effort }: GenerationWishes): Effort | number | null {
+  const reasoning = request.reasoning
+  const level = effort === undefined ? reasoning?.effort : effort
+  if (reasoning?.enabled === false || level === 'none') return null
+  if (reasoning?.max_tokens != null) return reasoning.max_tokens === 0 ? null : reasoning.max_tokens
+  return level ?? (reasoning?.enabled === true ? 'medium' : null)
+}
+
+/** The thinking budget and the output limit that includes it; null if the limit is too low for thinking. */
+function budget(
+  wanted: Effort | number,
+  asked: number | null,
+): { tokens: number; max_tokens: number } | null {
+  if (asked === null && typeof wanted === 'number') {
+    const tokens = clamp(wanted)
+    return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
+  }
+  const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+  const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * EFFORT_SHARES[wanted]))
+  if (max_tokens <= BUDGET_MIN) return null
+  return { tokens: Math.min(tokens, max_tokens - 1), max_tokens }
+}
+
+function clamp(tokens: number): number {
+  return Math.min(Math.max(tokens, BUDGET_MIN), BUDGET_MAX)
+}
+
+function effortOf(wanted: Effort | number, max_tokens: number): string {
+  if (typeof wanted !== 'number') return wanted === 'minimal' ? 'low' : wanted
+  const share = wanted / max_tokens
+  return LEVELS.find(level => share <= EFFORT_SHARES[level]) ?? 'max'
+}
+
+/**
+ * True if the last turns lack a thinking block that the API demands. With a budget, a reply that continues after tool
+ * results, or continues given words, must begin with its thought. Turns of another provider have none.
+ */
+function thinkingImpossible(turns: readonly WireTurn[]): boolean {
+  let at = turns.length - 1
+  let first: WireTurn | undefined
+  if (turns[at]?.role === 'assistant') first = turns[at--]
+  for (; at > 0 && turns[at]?.content.some(block => block['type'] === 'tool_result') === true; at -= 2) {
+    first = turns[at - 1]
+  }
+  const type = first?.content.find(block => block['type'] !== 'compaction')?.['type']
+  return first !== undefined && type !== 'thinking' && type !== 'redacted_thinking'
+}
+
+function sampling(
+  request: ResponsesRequest,
+  thinking: boolean,
+  version: number | null,
+): Record<string, number> {
+  const wire: Record<string, number> = {}
+  const { temperature, top_p, top_k } = request
+  if (temperature != null && !thinking) wire['temperature'] = Math.min(temperature, TEMPERATURE_MAX)
+  if (top_k != null && top_k > 0 && !thinking) wire['top_k'] = top_k
+  const exclusive = version !== null && version >= ONE_SAMPLING_SINCE && wire['temperature'] !== undefined
+  if (top_p != null && !exclusive && (!thinking || top_p >= TOP_P_MIN_WHEN_THINKING)) wire['top_p'] = top_p
+  return wire
+}
+
+/**
+ * The version in a model's name with the minor part in hundredths (4.05 for 4.5, so that 4.10 follows 4.9); null for a
+ * name without one. Reads `claude-sonnet-4-5-20250929`, `claude-3-5-sonnet-…`, `anthropic/claude-haiku-4.5`.
+ */
+export function claudeVersion(model: string): number | null {
+  const found = /claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?/.exec(model)
+  if (found === null) return null
+  return (Number(found[1]) * 100 + Number(found[2] ?? 0)) / 100
 }

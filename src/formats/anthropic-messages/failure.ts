@@ -1,16 +1,16 @@
 /**
- * Errors of the Messages API, and of what may stand in front of it: Anthropic's envelope, Google's (Vertex),
- * a bare message, HTML, nothing. Pure.
+ * Reads errors of the Messages API and of proxies in front of it: Anthropic's envelope, Google's (Vertex), a bare
+ * message, HTML, an empty body. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
-import { filled, type Json, listOrEmpty, parsedJson, record, textOrEmpty, wholeNumber } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
+import { providerFailure } from '../failure.ts'
+import { filled, type Json, listOrEmpty, parseJson, record, textOrEmpty, wholeNumber } from '../json.ts'
 
-/** A prompt that is too long has no code of its own; these are the words it is told in. */
+/** Messages about a prompt that is too long, which has no code of its own. */
 const TOO_LONG =
   /prompt is too long|exceeds? (the )?(model's )?(maximum )?context (limit|window|length)|input length and `?max_tokens`? exceed/i
 
-/** What a reply with this status and body means; the status is null for an error inside a reply. */
+/** The error in a body; `status` is null for an error inside a reply. */
 export function errorMeaning(status: number | null, body: Json): GatewayError {
   const error = record(body['error'])
   const message =
@@ -25,7 +25,7 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
   })
 }
 
-/** The error a JSON value tells, or null when it tells none. */
+/** The error in a JSON value; null if it holds none. */
 export function bodyError(status: number | null, value: unknown): GatewayError | null {
   const body = record(value) ?? record(listOrEmpty(value)[0])
   if (body === null) return null
@@ -33,15 +33,15 @@ export function bodyError(status: number | null, value: unknown): GatewayError |
   return told ? errorMeaning(status, body) : null
 }
 
-/** The meaning of a reply with a status other than 2xx. */
+/** The error for a reply with a status other than 2xx. */
 export function messagesFailure(status: number, body: string): GatewayError {
-  const value = parsedJson(body) ?? null
+  const value = parseJson(body) ?? null
   const error = bodyError(status, value)
   if (error !== null) return error
   const fields = record(value)
   if (fields !== null) return errorMeaning(status, fields)
   const plain = value === null ? body.trim() : textOrEmpty(value)
-  // A page is written for a browser; none of it helps a caller.
+  // A page is for browsers and helps no caller.
   const message = plain === '' || plain.startsWith('<') ? null : plain
   return providerFailure({ status, code: null, message })
 }

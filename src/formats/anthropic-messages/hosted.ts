@@ -1,7 +1,6 @@
 /**
- * What Anthropic runs on its side: a `server_tool_use` (or `mcp_tool_use`) block and, later in the reply or in
- * the next one, a `*_tool_result` block with the same id. Both together are one item. Which tool becomes which
- * item is the table KINDS. Pure.
+ * Tools that Anthropic runs: a `server_tool_use` (or `mcp_tool_use`) block and, later in this reply or the next, a
+ * `*_tool_result` block with the same id. Both together are one item; the table KINDS maps tools to items. Pure.
  */
 import type { HostedItem } from '../../protocol/items.ts'
 import {
@@ -9,17 +8,16 @@ import {
   type Json,
   jsonText,
   listOrEmpty,
-  parsedJson,
+  parseJson,
   record,
   recordOrEmpty,
   textOrEmpty,
 } from '../json.ts'
-import { type Block, IGNORED } from './blocks.ts'
-import type { Output } from './output.ts'
+import { type Block, IGNORED, type Output } from './blocks.ts'
 
-/** What is known of a call; a missing result is one that this reply does not bring. */
+/** The known parts of a call. */
 interface Call {
-  /** The block that began the call; empty when only its result is in this reply. */
+  /** The block that began the call; empty if this reply has only its result. */
   readonly use: Json
   readonly input: Json
   readonly result: Json | null
@@ -28,14 +26,14 @@ interface Call {
 
 interface Kind {
   readonly type: HostedItem['type']
-  /** Status of a call that went wrong, and of one whose result is not in this reply: each kind has its own words. */
+  /** Status of a failed call and of a call without a result in this reply; the words differ by kind. */
   readonly wrong: 'failed' | 'incomplete'
   readonly pending: 'incomplete' | 'in_progress'
-  /** Progress events: when the call begins, when its input is known, when its result is there. */
+  /** Names of the progress events at the start of a call, after its input, and after its result. */
   readonly begun: string | null
   readonly called: string | null
   readonly done: string | null
-  /** The item's own fields as far as they are known. */
+  /** The known fields of the item. */
   fields(call: Call): Json
 }
 
@@ -117,18 +115,18 @@ const BY_RESULT: ReadonlyMap<string, Kind> = new Map([
   ['mcp_tool_result', KINDS.mcp],
 ])
 
-/** The calls of one reply that Anthropic runs itself. */
+/** Calls of Anthropic's own tools in one reply. */
 export class HostedCalls {
   readonly #output: Output
   readonly #running = new Map<string, HostedCall>()
-  /** Calls that came without an id so far. */
+  /** Number of calls without an id so far. */
   #unnamed = 0
 
   constructor(output: Output) {
     this.#output = output
   }
 
-  /** The block's reader; null when it is neither a hosted call nor a result of one. */
+  /** Opens a block; null if it is neither a hosted call nor a result of one. */
   open(block: Json): Block | null {
     const type = textOrEmpty(block['type'])
     if (type === 'server_tool_use' || type === 'mcp_tool_use') {
@@ -145,7 +143,7 @@ export class HostedCalls {
     return IGNORED
   }
 
-  /** The reply is over: calls without a result were left to the next turn. */
+  /** Call at the end of the reply. Calls without a result go on in the next turn. */
   end(): void {
     for (const call of this.#running.values()) call.finish(null)
     this.#running.clear()
@@ -171,7 +169,7 @@ class HostedCall implements Block {
   readonly #item: number
   #json = ''
   #input: Json
-  /** Whether all of the call is known. A result may overtake the end of its call's block, which then says nothing. */
+  /** True once the whole call is known. A result may come before the end of its call's block. */
   #called = false
 
   constructor(output: Output, kind: Kind, id: string, use: Json) {
@@ -191,7 +189,7 @@ class HostedCall implements Block {
   stop(): void {
     if (this.#called) return
     this.#called = true
-    if (this.#json !== '') this.#input = recordOrEmpty(parsedJson(this.#json))
+    if (this.#json !== '') this.#input = recordOrEmpty(parseJson(this.#json))
     if (this.#kind === CODE) {
       const code = codeOf(this.#input)
       this.#progress('code_interpreter_call_code.delta', { delta: code })
@@ -200,7 +198,7 @@ class HostedCall implements Block {
     this.#progress(this.#kind.called, {})
   }
 
-  /** `result` is the result block; null when the reply ends without one. */
+  /** `result`: the result block; null if the reply ends without one. */
   finish(result: Json | null): void {
     if (this.#use['type'] === undefined) this.#called = true
     this.stop()
@@ -220,7 +218,7 @@ class HostedCall implements Block {
   }
 }
 
-/** Results tell a failure by the type of their content, MCP results by a flag. */
+/** True for a failed call: its content has an error type, or an MCP result has a flag. */
 function isWrong(result: Json): boolean {
   return result['is_error'] === true || textOrEmpty(record(result['content'])?.['type']).endsWith('_error')
 }
@@ -239,18 +237,18 @@ function fetchedUrl(call: Call): string {
   return filled(call.input['url']) ?? textOrEmpty(record(call.result?.['content'])?.['url'])
 }
 
-/** A text editor's command has several fields: it is shown as JSON. */
+/** The code of a call; a text editor's command has several fields and becomes JSON. */
 function codeOf(input: Json): string {
   return (
     filled(input['code']) ?? (input['path'] === undefined ? textOrEmpty(input['command']) : jsonText(input))
   )
 }
 
-/** Null while nothing has come back; afterwards the printed text, then the files that were written. */
+/** The printed text, then the written files; null without a result. */
 function outputsOf(result: Json | null): Json[] | null {
   if (result === null) return null
   const content = recordOrEmpty(result['content'])
-  const logs = printed(content).map(text => ({ type: 'logs', logs: text }))
+  const logs = printedTexts(content).map(text => ({ type: 'logs', logs: text }))
   const files = listOrEmpty(content['content']).flatMap(file => {
     const id = filled(record(file)?.['file_id'])
     return id === null ? [] : [{ type: 'file', id }]
@@ -258,7 +256,7 @@ function outputsOf(result: Json | null): Json[] | null {
   return [...logs, ...files]
 }
 
-function printed(content: Json): string[] {
+function printedTexts(content: Json): string[] {
   const type = textOrEmpty(content['type'])
   if (type.endsWith('_error'))
     return [[content['error_code'], content['error_message']].map(textOrEmpty).filter(Boolean).join(': ')]

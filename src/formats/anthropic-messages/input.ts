@@ -1,61 +1,64 @@
 /**
- * Input items as Anthropic's `system` and its turns. Pure.
+ * Encodes input items and their content parts as Anthropic's `system` and turns. Pure.
  *
- * - Neighbours of one role become one turn; within a user turn tool results come first, as the API wants them.
- * - Later system and developer messages join `system` too, in order: they keep their authority, which a user
- *   turn would not give them, at the price of their place and of the prompt cache behind them.
- * - What a provider ran on its side is left out when replayed (see replayed.ts): the API takes such blocks back
- *   only with the sealed contents that the items do not carry.
- * - Reasoning of other providers is left out: it cannot be verified here.
+ * - Neighbours of one role become one turn; in a user turn tool results come first, as the API demands.
+ * - Later system and developer messages join `system` too, in order. A user turn would take their authority away; they
+ *   lose their place and the prompt cache after it instead.
+ * - The encoder omits items of tools that a provider ran (see outgoing.ts): the API accepts such blocks only with
+ *   sealed contents that the items lack.
+ * - It omits reasoning of other providers, which Anthropic cannot verify.
+ * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
-import type { InputItem } from '../../protocol/items.ts'
+import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
-import { inexpressible } from '../inexpressible.ts'
-import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
-import { openCompaction } from './compaction.ts'
-import { contentBlocks, textBlocks, type WireBlock } from './parts.ts'
+import { inexpressible } from '../failure.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
+import { openCompaction } from './blocks.ts'
 
-export interface Turn {
+export interface WireTurn {
   readonly role: 'user' | 'assistant'
   readonly content: WireBlock[]
 }
 
-export interface Conversation {
+interface WireConversation {
   readonly system: readonly WireBlock[]
-  readonly turns: readonly Turn[]
-  /** Tools that join the request's own, with the path that names them. */
+  readonly turns: readonly WireTurn[]
+  /** Tools in the input, which join the request's own, with their paths. */
   readonly tools: readonly { readonly tool: Tool; readonly path: string }[]
-  /** The last effort that the input itself set; undefined when it set none. */
+  /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
-  /** Whether a compaction is among the turns: the API knows these only by a beta flag. */
+  /** True if a turn holds a compaction, which needs a beta flag. */
   readonly compacted: boolean
 }
 
 type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
 
-/** @throws GatewayError `unprocessable` naming the item that cannot be expressed */
-export function conversation(request: ResponsesRequest): Conversation {
+/**
+ * The system prompt and turns of a request.
+ * @throws GatewayError `unprocessable` that names the item without a form in this API
+ */
+export function conversation(request: ResponsesRequest): WireConversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
   else
     for (const [index, item] of request.input.entries()) {
-      for (const one of replayedCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
+      for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
     }
   if (writer.turns.length === 0)
     throw inexpressible('input', 'must hold at least one message that is not a system message')
-  return { ...writer, turns: writer.turns.map(ordered) }
+  return { ...writer, turns: writer.turns.map(resultsFirst) }
 }
 
 class Writer {
   readonly system: WireBlock[] = []
-  readonly turns: Turn[] = []
+  readonly turns: WireTurn[] = []
   readonly tools: { tool: Tool; path: string }[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
 
-  add(role: Turn['role'], blocks: readonly WireBlock[]): void {
+  add(role: WireTurn['role'], blocks: readonly WireBlock[]): void {
     if (blocks.length === 0) return
     const last = this.turns.at(-1)
     if (last?.role === role) last.content.push(...blocks)
@@ -111,7 +114,7 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    if (!isSpent(item.type)) throw refusedItem(item.type, path)
+    if (!isSpent(item.type)) throw refuseItem(item.type, path)
   }
 
   #message(
@@ -130,7 +133,7 @@ class Writer {
   }
 
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>, path: string): void {
-    this.#call(item.call_id, item.name, parsedArguments(item.arguments, path), callerOf(item))
+    this.#call(item.call_id, item.name, parseArguments(item.arguments, path), callerOf(item))
   }
 
   #call(callId: string, name: string, input: unknown, more: WireBlock = {}): void {
@@ -153,8 +156,8 @@ class Writer {
   }
 }
 
-/** Results answer the calls of the turn before, so nothing may stand between; otherwise the order stays. */
-function ordered(turn: Turn): Turn {
+/** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */
+function resultsFirst(turn: WireTurn): WireTurn {
   if (turn.role === 'assistant') return turn
   const isResult = (block: WireBlock): boolean => block['type'] === 'tool_result'
   return {
@@ -163,12 +166,12 @@ function ordered(turn: Turn): Turn {
   }
 }
 
-/** Ids of other providers may hold characters that this API refuses; a call and its result change alike. */
+/** Replaces characters that this API refuses in ids; a call and its result change alike. */
 function toolUseId(callId: string): string {
   return callId.replace(/[^a-zA-Z0-9_-]/g, '_')
 }
 
-function parsedArguments(json: string, path: string): unknown {
+function parseArguments(json: string, path: string): unknown {
   if (json.trim() === '') return {}
   let value: unknown
   try {
@@ -181,7 +184,7 @@ function parsedArguments(json: string, path: string): unknown {
   return value
 }
 
-/** A call made from inside a code execution says so again. */
+/** The caller of a tool call, if a code execution made the call. */
 function callerOf(item: object): WireBlock {
   const caller = (item as { readonly caller?: unknown }).caller
   return typeof caller === 'object' && caller !== null ? { caller } : {}
@@ -196,7 +199,7 @@ function toolOutput(
 
 type Reasoning = Extract<InputItem, { type: 'reasoning' }>
 
-/** A block goes back only with what proves that Anthropic wrote it. */
+/** A thinking block goes back only with Anthropic's signature or encryption. */
 function thinkingBlocks(item: Reasoning): WireBlock[] {
   const ours = item.format === 'anthropic-claude-v1'
   if (item.signature != null && item.signature !== '' && (ours || item.format == null)) {
@@ -208,4 +211,148 @@ function thinkingBlocks(item: Reasoning): WireBlock[] {
     return [{ type: 'redacted_thinking', data: item.encrypted_content }]
   }
   return []
+}
+
+// Content parts
+
+/** A content block on the wire. */
+export type WireBlock = Record<string, unknown>
+
+const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
+
+/** The beginning of a PDF file (`%PDF`) in base64. */
+const PDF_START = 'JVBERi'
+
+/** A text block; no block for blank text, which the API refuses. */
+function textBlocks(text: string): WireBlock[] {
+  return text.trim() === '' ? [] : [{ type: 'text', text }]
+}
+
+/** Blocks of a message's content or of a tool's output. @throws GatewayError `unprocessable` */
+function contentBlocks(
+  content: string | readonly (InputPart | AssistantPart)[] | null,
+  path: string,
+): WireBlock[] {
+  if (content === null) return []
+  if (typeof content === 'string') return textBlocks(content)
+  return content.flatMap((part, index) => partBlocks(part, `${path}[${index}]`))
+}
+
+function partBlocks(part: InputPart | AssistantPart, path: string): WireBlock[] {
+  switch (part.type) {
+    case 'input_text':
+    case 'output_text':
+      return textBlocks(part.text).map(block => markBlock(block, part))
+    case 'refusal':
+      return textBlocks(part.refusal)
+    case 'input_image':
+      return [markBlock(imageBlock(part, path), part)]
+    case 'input_file':
+      return [markBlock(fileBlock(part, path), part)]
+    case 'input_audio':
+      throw inexpressible(path, 'this provider takes no audio')
+    case 'input_video':
+      throw inexpressible(path, 'this provider takes no video')
+    default:
+      throw inexpressible(path, 'this provider takes no content of this type')
+  }
+}
+
+interface CacheMarks {
+  readonly cache_control?:
+    | { readonly type: 'ephemeral'; readonly ttl?: '5m' | '1h' | null }
+    | null
+    | undefined
+  readonly prompt_cache_breakpoint?: unknown
+}
+
+/** Adds the cache breakpoint of the part. */
+function markBlock(block: WireBlock, part: CacheMarks): WireBlock {
+  const cache = cacheControl(part.cache_control)
+  if (cache !== null) return { ...block, cache_control: cache }
+  if (part.prompt_cache_breakpoint == null) return block
+  return { ...block, cache_control: { type: 'ephemeral' } }
+}
+
+/** `cache_control` on the wire; null if there is none. */
+export function cacheControl(given: CacheMarks['cache_control']): Record<string, unknown> | null {
+  if (given == null) return null
+  return given.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: given.ttl }
+}
+
+function imageBlock(part: InputImage, path: string): WireBlock {
+  const url = part.image_url
+  if (url == null || url === '')
+    throw inexpressible(`${path}.file_id`, 'this provider takes images by URL or inline only')
+  return { type: 'image', source: imageSource(url, `${path}.image_url`) }
+}
+
+function imageSource(url: string, path: string): WireBlock {
+  const inline = dataUrl(url)
+  if (inline === null) return { type: 'url', url: webUrl(url, path) }
+  const media_type = inline.mediaType === 'image/jpg' ? 'image/jpeg' : inline.mediaType
+  if (!inline.base64 || !IMAGE_TYPES.has(media_type)) {
+    throw inexpressible(path, 'must be a JPEG, PNG, GIF or WebP image in base64')
+  }
+  return { type: 'base64', media_type, data: inline.data }
+}
+
+function fileBlock(part: InputFile, path: string): WireBlock {
+  const title = part.filename == null || part.filename === '' ? {} : { title: part.filename }
+  if (part.file_data != null && part.file_data !== '') {
+    const source = fileSource(part.file_data, `${path}.file_data`)
+    return source['media_type'] === undefined || !IMAGE_TYPES.has(String(source['media_type']))
+      ? { type: 'document', source, ...title }
+      : { type: 'image', source }
+  }
+  if (part.file_url != null && part.file_url !== '') {
+    return {
+      type: 'document',
+      source: { type: 'url', url: webUrl(part.file_url, `${path}.file_url`) },
+      ...title,
+    }
+  }
+  throw inexpressible(`${path}.file_id`, 'this provider takes files by URL or inline only')
+}
+
+function fileSource(file: string, path: string): WireBlock {
+  const inline = dataUrl(file)
+  if (inline === null) {
+    if (file.startsWith(PDF_START)) return { type: 'base64', media_type: 'application/pdf', data: file }
+    throw inexpressible(path, 'must be a data URL that tells the type of the file, or a PDF file in base64')
+  }
+  if (inline.mediaType.startsWith('image/')) return imageSource(file, path)
+  if (inline.mediaType === 'application/pdf' && inline.base64) {
+    return { type: 'base64', media_type: 'application/pdf', data: inline.data }
+  }
+  if (inline.mediaType.startsWith('text/') && inline.base64) {
+    return {
+      type: 'text',
+      media_type: 'text/plain',
+      data: Buffer.from(inline.data, 'base64').toString('utf8'),
+    }
+  }
+  throw inexpressible(path, 'must be a PDF, text or image file in base64')
+}
+
+interface DataUrl {
+  /** Lower case, without parameters. */
+  readonly mediaType: string
+  readonly base64: boolean
+  readonly data: string
+}
+
+/** The pieces of a data URL; null for anything else. Does not scan the data, which may have many megabytes. */
+function dataUrl(url: string): DataUrl | null {
+  if (url.slice(0, 5).toLowerCase() !== 'data:') return null
+  const comma = url.indexOf(',')
+  if (comma === -1) return { mediaType: '', base64: false, data: '' }
+  const [mediaType = '', ...parameters] = url.slice(5, comma).toLowerCase().split(';')
+  const base64 = parameters.at(-1)?.trim() === 'base64'
+  return { mediaType: mediaType.trim(), base64, data: url.slice(comma + 1) }
+}
+
+function webUrl(url: string, path: string): string {
+  if (!/^https?:\/\//i.test(url)) throw inexpressible(path, 'must be an http(s) URL or a data URL')
+  return url
 }

@@ -1,25 +1,26 @@
 /**
- * Tools and the choice among them. Pure.
+ * Encodes tools and the tool choice. Pure.
  *
- * Functions become client tools. Of the tools that run at a provider, web search, web fetch, code execution and
- * tool search have counterparts here. Everything else is refused with its path: a custom tool's free-form input
- * would come back as a function call, MCP servers need approvals that this API does not know.
+ * Functions become client tools. Web search, web fetch, code execution and tool search become Anthropic's own tools.
+ * The encoder refuses all others with their path: a custom tool's free-form input would come back as a function call,
+ * and MCP servers need approvals, which this API lacks.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
-import type { WireBlock } from './parts.ts'
+import type { WireBlock } from './input.ts'
 
+/** The tool fields of a body. */
 export interface Toolbox {
   readonly tools: readonly WireBlock[]
   readonly tool_choice: WireBlock | null
-  /** A container that code is to run in; null for a new one. */
+  /** The container for code; null for a new one. */
   readonly container: string | null
 }
 
-/** A tool of the request, and how errors name it. */
-export interface NamedTool {
+/** A tool of the request with its path for errors. */
+export interface LocatedTool {
   readonly tool: Tool
   readonly path: string
 }
@@ -31,7 +32,7 @@ interface Translated {
 
 type Translator = (tool: Json, path: string) => Translated
 
-/** By what follows the prefix of a gateway spelling, or by the plain type. */
+/** By tool type without the gateway's prefix. */
 const HOSTED: ReadonlyMap<string, Translator> = new Map([
   ['web_search', webSearch],
   ['web_search_2025_08_26', webSearch],
@@ -42,8 +43,11 @@ const HOSTED: ReadonlyMap<string, Translator> = new Map([
   ['tool_search', toolSearch],
 ])
 
-/** @throws GatewayError `unprocessable` naming the tool that cannot be expressed */
-export function toolbox(request: ResponsesRequest, given: readonly NamedTool[], strict: boolean): Toolbox {
+/**
+ * The tools that the tool choice allows, and the choice.
+ * @throws GatewayError `unprocessable` that names the tool without a form in this API
+ */
+export function toolbox(request: ResponsesRequest, given: readonly LocatedTool[], strict: boolean): Toolbox {
   const choice = request.tool_choice
   const allowed =
     typeof choice === 'object' && choice.type === 'allowed_tools' ? listOrEmpty(choice.tools) : null
@@ -96,7 +100,7 @@ function webFetch(tool: Json, path: string): Translated {
   return { wire }
 }
 
-/** How often a tool may be used, and where it may look. */
+/** Limits on the uses and domains of a tool. */
 function limits(tool: Json, path: string): WireBlock {
   const filters = recordOrEmpty(tool['filters'])
   const domains = (...names: string[]): readonly string[] =>
@@ -122,7 +126,7 @@ function userLocation(location: Json): WireBlock {
   return { type: 'approximate', ...Object.fromEntries(known) }
 }
 
-/** Memory limits are the provider's affair there; files would have to be its own. */
+/** The API has no memory limits, and reads only its own files. */
 function codeExecution(tool: Json, path: string): Translated {
   const wire = { type: 'code_execution_20250825', name: 'code_execution' }
   const container = tool['container']
@@ -137,7 +141,7 @@ function toolSearch(): Translated {
   return { wire: { type: 'tool_search_tool_regex_20251119', name: 'tool_search_tool_regex' } }
 }
 
-/** Whether an entry of `allowed_tools` means this tool. */
+/** True if an entry of `allowed_tools` names this tool. */
 function names(entry: Json, tool: Tool): boolean {
   if (entry['type'] !== tool.type) return false
   const { name } = tool as { readonly name?: unknown }

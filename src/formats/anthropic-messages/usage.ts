@@ -1,18 +1,17 @@
 /**
- * The tail of a Messages reply: token counts brought to the gateway's meaning, and how it ended. Pure. Hot path.
+ * Token counts, finish reason and service tier of a Messages reply in the gateway's vocabulary. Pure. Hot path.
  *
- * Counts are cumulative: what a later event says replaces what an earlier one said, and what it leaves out stays.
- * `input_tokens` there are only the tokens that no cache had a part in, so cache reads and writes are added.
- * A compaction is a sampling step of the same model that the totals leave out (they are in `iterations` alone)
- * although it is billed: it is added. Steps of other models (an advisor, a declined fallback) are not ours to
- * price and are left out.
+ * Counts are cumulative: a field of a later event replaces the earlier value, and a missing field keeps it.
+ * `input_tokens` excludes cache reads and writes, so this file adds them. The totals exclude a compaction, a sampling
+ * of the same model that only `iterations` has; Anthropic bills it, so this file adds it. It skips iterations of other
+ * models (an advisor, a declined fallback), because their prices are unknown.
  */
 import type { FinishReason, Usage } from '../format.ts'
 import { type Json, listOrEmpty, record, textOrEmpty, wholeNumber } from '../json.ts'
 
 /**
- * Every other word is `other`. `pause_turn` is among them: the provider stopped a long run of its own tools,
- * and the caller goes on by sending the reply back.
+ * Any other word is `other`. One of these is `pause_turn`: the provider paused a long run of its own tools, and the
+ * caller continues it by sending the reply back.
  */
 const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ['end_turn', 'stop'],
@@ -23,6 +22,7 @@ const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>(
   ['refusal', 'content_filter'],
 ])
 
+/** The gateway's finish reason for Anthropic's stop reason. */
 export function finishReason(native: string): FinishReason {
   return FINISH.get(native) ?? 'other'
 }
@@ -32,16 +32,17 @@ const TIERS: ReadonlyMap<string, string> = new Map([
   ['priority', 'priority'],
 ])
 
-/** The tier that served the reply in the gateway's words; null when unknown. */
+/** The service tier of the reply in the gateway's words; null if unknown. */
 export function serviceTierOf(usage: Json): string | null {
   return usage['speed'] === 'fast' ? 'priority' : (TIERS.get(textOrEmpty(usage['service_tier'])) ?? null)
 }
 
+/** Merges the usage objects of one reply. */
 export class UsageCount {
-  /** The fields as last told. */
+  /** The latest value of each field. */
   raw: Json = {}
 
-  /** Takes one usage object of the stream; returns all that is known now. */
+  /** Takes one usage object of the stream; returns the merged counts. */
   take(usage: Json): Usage {
     const told = Object.entries(usage).filter(([, value]) => value !== null)
     this.raw = { ...this.raw, ...Object.fromEntries(told) }
@@ -83,7 +84,7 @@ function step(usage: Json): Step {
   }
 }
 
-/** Some intermediaries send only the split by lifetime. */
+/** Cache writes from the split by lifetime: some intermediaries send only that. */
 function writesByLifetime(usage: Json): number {
   const split = record(usage['cache_creation'])
   return (

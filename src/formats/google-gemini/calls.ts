@@ -1,13 +1,17 @@
-/** Function calls of one Gemini reply: whole, or with arguments that come in pieces over several chunks. Hot path. */
-import type { Delta, ItemStart } from '../format.ts'
-import { filled, type Json, jsonText, record } from '../json.ts'
-import { PartialArguments } from './partial-arguments.ts'
+/**
+ * Decodes function calls of one Gemini reply: whole ones, and ones whose arguments come in several chunks. Hot path.
+ */
 
+import { GatewayError } from '../../errors.ts'
+import type { Delta, ItemStart } from '../format.ts'
+import { filled, type Json, jsonText, record, records } from '../json.ts'
+
+/** The function calls of one reply. */
 export class GeminiCalls {
   readonly #emit: (delta: Delta) => void
-  /** Ends what was being said, and gives the call its item. */
+  /** Ends the open item and opens one for the call. */
   readonly #open: (start: ItemStart) => number
-  /** The call whose arguments still come. */
+  /** The call with incomplete arguments. */
   #partial: { readonly item: number; readonly args: PartialArguments } | null = null
   #any = false
 
@@ -42,7 +46,7 @@ export class GeminiCalls {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
-  /** Ends a call whose arguments were still to come. */
+  /** Ends a call with incomplete arguments. */
   close(status: 'completed' | 'incomplete'): void {
     if (this.#partial === null) return
     const { item, args } = this.#partial
@@ -55,4 +59,98 @@ export class GeminiCalls {
     args.pieces(call['partialArgs'])
     if (call['willContinue'] !== true) this.close('completed')
   }
+}
+
+// Arguments in pieces: each piece names a place (`$.recipe.steps[0]`) and a value for it, and pieces of one string are
+// joined. Places are foreign input: they are bounded and cannot touch a prototype.
+
+/** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
+const DEPTH_MAX = 64
+
+type Container = Record<string, unknown> | unknown[]
+
+export class PartialArguments {
+  readonly #root: Record<string, unknown> = Object.create(null)
+
+  /** Takes arguments that came whole. */
+  whole(args: Json): void {
+    for (const [key, value] of Object.entries(args)) this.#root[key] = value
+  }
+
+  /** @throws GatewayError when a piece has no place: a call must not run with incomplete arguments. */
+  pieces(partialArgs: unknown): void {
+    for (const piece of records(partialArgs)) {
+      const path = pathOf(filled(piece['jsonPath']))
+      if (path === null || !place(this.#root, path, piece)) {
+        throw new GatewayError(
+          'provider_unavailable',
+          'The provider sent a function call that cannot be read',
+        )
+      }
+    }
+  }
+
+  toJSON(): Readonly<Record<string, unknown>> {
+    return this.#root
+  }
+}
+
+/** `$.a.b[0]['c d']` as `['a', 'b', 0, 'c d']`; null for any other text. */
+function pathOf(text: string | null): readonly (string | number)[] | null {
+  if (text === null || !text.startsWith('$')) return null
+  const path: (string | number)[] = []
+  const step = /\.([^.[\]]+)|\[(\d{1,6})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]/y
+  step.lastIndex = 1
+  while (step.lastIndex < text.length) {
+    const found = step.exec(text)
+    if (found === null || path.length === DEPTH_MAX) return null
+    const quoted = found[3] ?? found[4]
+    if (found[2] !== undefined) path.push(Number(found[2]))
+    else path.push(quoted === undefined ? (found[1] ?? '') : quoted.replace(/\\(.)/g, '$1'))
+  }
+  return path.length === 0 ? null : path
+}
+
+/** Writes a piece to its place; false if the path does not fit the arguments so far. */
+function place(root: Container, path: readonly (string | number)[], piece: Json): boolean {
+  let at: Container = root
+  for (const [depth, step] of path.entries()) {
+    if (!fits(at, step)) return false
+    const next = path[depth + 1]
+    const present = read(at, step)
+    if (next === undefined) {
+      write(at, step, mergeValue(present, piece))
+      return true
+    }
+    if (typeof present === 'object' && present !== null) {
+      at = present as Container
+    } else {
+      const made: Container = typeof next === 'number' ? [] : Object.create(null)
+      write(at, step, made)
+      at = made
+    }
+  }
+  return false
+}
+
+function fits(at: Container, step: string | number): boolean {
+  return Array.isArray(at) ? typeof step === 'number' && step <= at.length : typeof step === 'string'
+}
+
+function read(at: Container, step: string | number): unknown {
+  return Object.hasOwn(at, step) ? (at as Record<string | number, unknown>)[step] : undefined
+}
+
+function write(at: Container, step: string | number, value: unknown): void {
+  // Also for `__proto__`: an own property, whatever the container is.
+  Object.defineProperty(at, step, { value, writable: true, enumerable: true, configurable: true })
+}
+
+function mergeValue(present: unknown, piece: Json): unknown {
+  if (typeof piece['stringValue'] === 'string') {
+    return typeof present === 'string' ? present + piece['stringValue'] : piece['stringValue']
+  }
+  if (typeof piece['numberValue'] === 'number') return piece['numberValue']
+  if (typeof piece['boolValue'] === 'boolean') return piece['boolValue']
+  return 'nullValue' in piece ? null : present
 }

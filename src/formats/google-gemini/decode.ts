@@ -1,19 +1,26 @@
 /**
- * One reply of the Gemini API as Deltas: SSE chunks, a JSON array of chunks, or one whole body; all are the same
- * message, said in pieces. Hot path.
- * A finish reason in a chunk is not the end (a reply that runs code sends STOP before every run), so the finish
- * waits for the end of the stream, and content after it takes it back.
+ * Decodes one reply of the Gemini API into Deltas: SSE chunks, a JSON array of chunks, or one whole body, which all
+ * have the same shape. Hot path.
+ * A finish reason in a chunk is not the end: a reply that runs code sends STOP before every run. So the finish waits
+ * for the end of the stream, and later content cancels it.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Logprob } from '../../protocol/items.ts'
+import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
-import { filled, type Json, parsedFrame, record } from '../json.ts'
-import { oneMore } from '../reply-bounds.ts'
+import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../json.ts'
 import { GeminiCalls } from './calls.ts'
-import { firstCandidate, readCandidate } from './candidate.ts'
-import { Citations, type SaidText } from './citations.ts'
-import { errorOf, failureOf, promptBlocked } from './failure.ts'
-import { CodeRun, codeBegun, imageBegun, searchBegun, tellImage, tellSearch } from './hosted.ts'
+import { errorOf, failureOf, promptRefusal } from './failure.ts'
+import {
+  Citations,
+  CodeRun,
+  codeItem,
+  imageItem,
+  type SaidText,
+  searchItem,
+  tellImage,
+  tellSearch,
+} from './hosted.ts'
 import { finishReason, tierOf, usageOf } from './usage.ts'
 
 interface OpenMessage extends SaidText {
@@ -29,10 +36,10 @@ export class GeminiDecoder implements Decoder {
   #started = false
   #message: OpenMessage | null = null
   #reasoning: number | null = null
-  /** Signatures of the open message; they follow it as items of their own, so as not to cut it. */
+  /** Signatures of the open message; they follow it as separate items, so as not to cut it. */
   #held: string[] = []
   #code: CodeRun | null = null
-  /** Whether citations for text already said may still come. */
+  /** True if citations for earlier text may still come. */
   #citing = false
   #finish: string | null = null
   #serviceTier: string | null = null
@@ -47,7 +54,7 @@ export class GeminiDecoder implements Decoder {
 
   frame(_event: string, data: string): void {
     if (data.trim() === '[DONE]') return
-    const body = parsedFrame(data)
+    const body = parseFrame(data)
     if (!Array.isArray(body)) this.#chunk(body)
     else for (const chunk of body) this.#chunk(chunk)
   }
@@ -112,13 +119,13 @@ export class GeminiDecoder implements Decoder {
     if (finish !== null) this.#finish = finish
   }
 
-  /** True when the log probabilities of the chunk went out with this part. */
+  /** Returns true if the log probabilities of the chunk went out with this part. */
   #part(part: Json, logprobs: readonly Logprob[] | null): boolean {
     const signature = filled(part['thoughtSignature'])
     const text = part['text']
     if (typeof text === 'string') {
       if (part['thought'] !== true) return this.#text(text, signature, logprobs)
-      this.#thought(text, signature)
+      this.#think(text, signature)
       return false
     }
     const call = record(part['functionCall'])
@@ -144,7 +151,7 @@ export class GeminiDecoder implements Decoder {
     return item
   }
 
-  /** Hosted items get their id from the assembler, unless the provider has one that a later turn needs. */
+  /** The assembler makes the id, unless the item has one that a later turn needs. */
   #openHosted(item: HostedStart): number {
     return this.#open({ type: 'hosted', item })
   }
@@ -175,7 +182,7 @@ export class GeminiDecoder implements Decoder {
     return true
   }
 
-  #thought(text: string, signature: string | null): void {
+  #think(text: string, signature: string | null): void {
     if (text !== '') {
       this.#interrupt('reasoning')
       this.#reasoning ??= this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
@@ -185,7 +192,7 @@ export class GeminiDecoder implements Decoder {
     if (signature !== null) this.#signature(signature)
   }
 
-  /** A signature of text or of nothing: it closes the thoughts before it, or is a reasoning item of its own. */
+  /** Takes a signature of text or of nothing: it closes the open thoughts, or becomes a reasoning item. */
   #signature(signature: string): void {
     if (this.#message !== null) {
       this.#held.push(signature)
@@ -211,7 +218,7 @@ export class GeminiDecoder implements Decoder {
 
   #executableCode(code: Json, signature: string | null): void {
     this.#interrupt('code')
-    this.#code = new CodeRun(this.#emit, this.#openHosted(codeBegun(code)), signature)
+    this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
     this.#code.code(code)
   }
 
@@ -219,7 +226,7 @@ export class GeminiDecoder implements Decoder {
     if (this.#code === null || this.#code.ran) {
       // The result of code that was not shown.
       this.#interrupt('code')
-      this.#code = new CodeRun(this.#emit, this.#openHosted(codeBegun(result)), null)
+      this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(result)), null)
     }
     this.#finish = null
     this.#code.result(result)
@@ -236,10 +243,10 @@ export class GeminiDecoder implements Decoder {
       return
     }
     this.#interrupt('image')
-    tellImage(this.#emit, this.#openHosted(imageBegun()), type, base64, signature)
+    tellImage(this.#emit, this.#openHosted(imageItem()), type, base64, signature)
   }
 
-  /** Another kind of content begins: what was being said before it is complete. */
+  /** Completes the open content before another kind begins. */
   #interrupt(by: 'reasoning' | 'call' | 'code' | 'image'): void {
     this.#calls.close('completed')
     this.#closeCode()
@@ -275,23 +282,99 @@ export class GeminiDecoder implements Decoder {
     }
   }
 
-  /** What was searched and opened on the way, known only from the metadata of the finished reply. */
+  /** Adds the searches and opened pages, which only the metadata of the finished reply names. */
   #searches(): void {
     const queries = this.#citations.queries
     if (queries.length > 0) {
       const sources = this.#citations.sources.map(url => ({ type: 'url', url }))
-      this.#searched({ type: 'search', query: queries[0], queries, sources }, true)
+      this.#addSearch({ type: 'search', query: queries[0], queries, sources }, true)
     }
-    for (const [url, opened] of this.#citations.pages) this.#searched({ type: 'open_page', url }, opened)
+    for (const [url, opened] of this.#citations.pages) this.#addSearch({ type: 'open_page', url }, opened)
   }
 
-  #searched(action: Json, succeeded: boolean): void {
-    tellSearch(this.#emit, this.#openHosted(searchBegun(action)), succeeded)
+  #addSearch(action: Json, succeeded: boolean): void {
+    tellSearch(this.#emit, this.#openHosted(searchItem(action)), succeeded)
   }
 }
 
 function refuseBlocked(feedback: Json): void {
   const reason = filled(feedback['blockReason'])
   const message = filled(feedback['blockReasonMessage'])
-  if (reason !== null || message !== null) throw promptBlocked(reason, message)
+  if (reason !== null || message !== null) throw promptRefusal(reason, message)
+}
+
+// The candidate of a chunk, read key by key
+
+interface Candidate {
+  readonly parts: readonly unknown[]
+  readonly logprobs: readonly Logprob[] | null
+  /** The provider's finish reason; null before the end. */
+  readonly finish: string | null
+  /** True if its metadata may cite earlier or later text. */
+  readonly cites: boolean
+}
+
+/** The protocol's value for a reply that is not finished. */
+const NOT_FINISHED = 'FINISH_REASON_UNSPECIFIED'
+
+function readCandidate(candidate: Json): Candidate {
+  let parts: readonly unknown[] = []
+  let logprobs: readonly Logprob[] | null = null
+  let finish: string | null = null
+  let cites = false
+  for (const key in candidate) {
+    switch (key) {
+      case 'content':
+        parts = listOrEmpty(record(candidate[key])?.['parts'])
+        break
+      case 'logprobsResult':
+        logprobs = logprobsOf(record(candidate[key]))
+        break
+      case 'finishReason':
+        finish = filled(candidate[key])
+        break
+      case 'groundingMetadata':
+      case 'citationMetadata':
+      case 'urlContextMetadata':
+        if (record(candidate[key]) !== null) cites = true
+        break
+    }
+  }
+  return { parts, logprobs, finish: finish === NOT_FINISHED ? null : finish, cites }
+}
+
+/** The candidate with index 0, which the protocol may omit. The gateway never asks for others. */
+function firstCandidate(candidates: unknown): Json | null {
+  for (const element of listOrEmpty(candidates)) {
+    const candidate = record(element)
+    if (candidate === null) continue
+    const index = candidate['index']
+    if (index === undefined || index === 0) return candidate
+  }
+  return null
+}
+
+/** `logprobsResult` in the Responses vocabulary; null if there are none. */
+function logprobsOf(result: Json | null): readonly Logprob[] | null {
+  if (result === null) return null
+  const alternatives = listOrEmpty(result['topCandidates'])
+  const logprobs: Logprob[] = []
+  for (const [position, chosen] of records(result['chosenCandidates']).entries()) {
+    const own = logprobOf(chosen)
+    if (own === null) continue
+    const top: Logprob[] = []
+    for (const candidate of records(record(alternatives[position])?.['candidates'])) {
+      const alternative = logprobOf(candidate)
+      if (alternative !== null) top.push(alternative)
+    }
+    logprobs.push({ ...own, top_logprobs: top })
+  }
+  return logprobs.length === 0 ? null : logprobs
+}
+
+function logprobOf(candidate: Json): { token: string; logprob: number; bytes: number[] } | null {
+  const token = candidate['token']
+  const logprob = candidate['logProbability']
+  if (typeof token !== 'string' || typeof logprob !== 'number') return null
+  return { token, logprob, bytes: [...Buffer.from(token)] }
 }

@@ -1,18 +1,14 @@
-/**
- * A request as the body of `generateContent`. Pure.
- * Only what is named here leaves the house: fields of the gateway, and fields nobody knows, have no way out.
- */
+/** Encodes a request as the body of `generateContent`. Only fields named here go out. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { inexpressible } from '../inexpressible.ts'
 import { filled, type Json, record, strings } from '../json.ts'
 import { encodeContents } from './input.ts'
-import { isSigning, modelPath } from './model.ts'
-import { thinkingConfig } from './thinking.ts'
+import { isSigning, modelPath, thinkingConfig } from './model.ts'
 import { encodeTools } from './tools.ts'
 
-/** @throws GatewayError `unprocessable`, with the path of what Gemini cannot express. */
+/** @throws GatewayError `unprocessable` with the path of a field that Gemini cannot express. */
 export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
   const model = endpoint.upstreamModel
   const path = modelPath(model)
@@ -20,11 +16,11 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
   const instructions = [request.instructions, ...system].filter(text => text != null && text !== '')
   const texts = instructions.map(text => ({ text }))
   if (contents.length === 0 && texts.length === 0) {
-    throw inexpressible('input', 'there is nothing in it to answer')
+    throw inexpressible('input', 'must not be empty')
   }
   const { tools, toolConfig } = encodeTools(request, model)
   const config = generationConfig(request, endpoint)
-  // Gemini does not answer instructions alone; said by the user they are a prompt.
+  // Gemini does not answer instructions alone, so they become a user turn.
   const asked = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
@@ -73,7 +69,7 @@ function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
   return config
 }
 
-/** The two image settings that Gemini has; null when neither is set. */
+/** Gemini's two image settings; null if the request sets neither. */
 function imageConfig(request: ResponsesRequest): Json | null {
   const settings = record(request.image_config)
   const aspectRatio = filled(settings?.['aspect_ratio'])

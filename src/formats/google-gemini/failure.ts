@@ -1,19 +1,19 @@
 /**
- * Errors as the Gemini API tells them: `{error: {code, status, message, details}}`, alone, in an array, under a
- * status of its own or under 200 inside a stream. Pure. Which failure they become is decided in `provider-failure.ts`.
+ * Reads errors of the Gemini API: `{error: {code, status, message, details}}`, alone or in an array, under an error
+ * status or under 200 inside a stream. `formats/failure.ts` maps them to failures of the gateway. Pure.
  */
 import { GatewayError } from '../../errors.ts'
-import { count, filled, type Json, parsedJson, record, records } from '../json.ts'
-import { providerFailure, tidyMessage } from '../provider-failure.ts'
+import { providerFailure, tidyMessage } from '../failure.ts'
+import { count, filled, type Json, parseJson, record, records } from '../json.ts'
 
-/** A longer wait than a day is no hint any more. */
+/** A wait of more than a day is no useful hint. */
 const RETRY_MAX_SECONDS = 86_400
 
-/** Over-long prompts come as INVALID_ARGUMENT; only the message tells them apart. */
+/** Messages about a prompt that is too long: its code is INVALID_ARGUMENT, as for other errors. */
 const TOO_LONG =
   /input (?:token count|context)[^.]{0,80}exceeds|exceeds the maximum number of (?:input )?tokens/i
 
-/** The error of a parsed body, wherever it is kept; null when the body holds none. */
+/** The error in a parsed body; null if it holds none. */
 export function errorOf(body: unknown): Json | null {
   const holder = record(Array.isArray(body) ? body[0] : body)
   if (holder === null) return null
@@ -23,8 +23,8 @@ export function errorOf(body: unknown): Json | null {
 }
 
 /**
- * The failure that an error object means. `httpStatus` is the status of the reply; null when the error came
- * inside a stream, where the error's own code stands in for it.
+ * The gateway's error for an error object. `httpStatus`: the status of the reply; null for an error inside a stream,
+ * where the error's own code replaces it.
  */
 export function failureOf(error: Json, httpStatus: number | null): GatewayError {
   const message = filled(error['message'])
@@ -51,9 +51,9 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
   })
 }
 
-/** What a reply with a status other than 2xx means; `body` may be anything. */
+/** The error for a reply with a status other than 2xx; `body` may be anything. */
 export function geminiFailure(status: number, body: string): GatewayError {
-  const parsed = parsedJson(body)
+  const parsed = parseJson(body)
   // A page of HTML says nothing to a caller; a line of text may.
   if (parsed === undefined)
     return providerFailure({ status, code: null, message: /^\s*</.test(body) ? null : body })
@@ -61,8 +61,8 @@ export function geminiFailure(status: number, body: string): GatewayError {
   return error === null ? providerFailure({ status, code: null, message: null }) : failureOf(error, status)
 }
 
-/** The provider refused the prompt before it said anything. */
-export function promptBlocked(reason: string | null, message: string | null): GatewayError {
+/** The error for a prompt that the provider blocked before any output. */
+export function promptRefusal(reason: string | null, message: string | null): GatewayError {
   const said = message === null ? '' : `: ${tidyMessage(message)}`
   return new GatewayError('content_policy_violation', `The provider blocked the prompt${said}`, {
     metadata: reason === null ? {} : { provider_code: tidyMessage(reason) },

@@ -1,12 +1,15 @@
 /**
- * What Google did for the model beside text, as hosted items: code that it ran, images, searches. Pure.
- * Code is one `code_interpreter_call`: the code, then its result, then the images it drew, each in a part of its own.
+ * Decodes the output of tools that Google runs: code, images and searches as hosted items, and the citations that
+ * searches give as annotations. Pure.
+ * Code is one `code_interpreter_call`; the code, its result and the images it draws come in separate parts.
  */
-import type { Delta, HostedStart } from '../format.ts'
-import { filled, type Json } from '../json.ts'
 
-/** The item as it begins. Its id is the provider's, where there is one: a later turn repeats it. */
-export function codeBegun(part: Json): HostedStart {
+import type { Annotation } from '../../protocol/items.ts'
+import type { Delta, HostedStart } from '../format.ts'
+import { count, filled, type Json, listOrEmpty, record, records, strings } from '../json.ts'
+
+/** A new code item. It keeps the provider's id, which a later turn repeats. */
+export function codeItem(part: Json): HostedStart {
   const id = filled(part['id'])
   return {
     type: 'code_interpreter_call',
@@ -18,6 +21,7 @@ export function codeBegun(part: Json): HostedStart {
   }
 }
 
+/** An open code item. */
 export class CodeRun {
   readonly #emit: (delta: Delta) => void
   readonly #item: number
@@ -34,7 +38,7 @@ export class CodeRun {
     this.#progress('code_interpreter_call.in_progress', {})
   }
 
-  /** Whether the result has come. */
+  /** True once the result has come. */
   get ran(): boolean {
     return this.#status !== 'incomplete'
   }
@@ -73,11 +77,12 @@ export class CodeRun {
   }
 }
 
-export function imageBegun(): HostedStart {
+/** A new image item. */
+export function imageItem(): HostedStart {
   return { type: 'image_generation_call', status: 'in_progress', result: null }
 }
 
-/** Tells the whole of an open image item. */
+/** Emits the progress and the end of an open image item. */
 export function tellImage(
   emit: (delta: Delta) => void,
   item: number,
@@ -92,14 +97,220 @@ export function tellImage(
   emit({ kind: 'close', item, fields: signature === null ? fields : { ...fields, signature } })
 }
 
-export function searchBegun(action: Json): HostedStart {
+/** A new search item. */
+export function searchItem(action: Json): HostedStart {
   return { type: 'web_search_call', status: 'in_progress', action }
 }
 
-/** Tells the whole of an open search item. */
+/** Emits the progress and the end of an open search item. */
 export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded: boolean): void {
   for (const stage of succeeded ? ['in_progress', 'searching', 'completed'] : ['in_progress', 'searching']) {
     emit({ kind: 'progress', item, name: `web_search_call.${stage}`, fields: {} })
   }
   emit({ kind: 'close', item, fields: { status: succeeded ? 'completed' : 'failed' } })
+}
+
+// Citations: grounding metadata names the source of each stretch of text and the searches. Google counts bytes of UTF-8
+// over the whole text; annotations count UTF-16 units of one message.
+
+/** Far more than any real reply has; bounds the work for a hostile one. */
+const CITATIONS_MAX = 512
+
+/** A message of the reply, in order of appearance. */
+export interface SaidText {
+  readonly item: number
+  text: string
+}
+
+interface Stretch {
+  readonly startByte: number
+  /** Null for the end of the text. */
+  readonly endByte: number | null
+  /** The text of the stretch if the provider repeats it. */
+  readonly quote: string | null
+}
+
+interface Citation {
+  readonly stretch: Stretch
+  readonly annotate: (start: number, end: number) => Annotation
+}
+
+interface PlacedAnnotation {
+  readonly item: number
+  readonly annotation: Annotation
+}
+
+/** Collects citations, searches and opened pages of one reply. */
+export class Citations {
+  readonly #citations: Citation[] = []
+  readonly #seen = new Set<string>()
+  readonly #queries = new Set<string>()
+  readonly #sources = new Set<string>()
+  readonly #pages = new Map<string, boolean>()
+
+  /** Distinct searches in their order. */
+  get queries(): readonly string[] {
+    return [...this.#queries]
+  }
+
+  /** Number of distinct searches. */
+  get searches(): number {
+    return this.#queries.size
+  }
+
+  get sources(): readonly string[] {
+    return [...this.#sources]
+  }
+
+  /** Opened addresses; the value is true if the page loaded. */
+  get pages(): ReadonlyMap<string, boolean> {
+    return this.#pages
+  }
+
+  search(queries: unknown): void {
+    for (const query of strings(queries)) if (this.#queries.size < CITATIONS_MAX) this.#queries.add(query)
+  }
+
+  /** Reads all three kinds of metadata of a candidate. */
+  read(candidate: Json): void {
+    const grounding = record(candidate['groundingMetadata'])
+    if (grounding !== null) this.#grounding(grounding)
+    const cited = record(candidate['citationMetadata'])
+    if (cited !== null) {
+      for (const source of records(cited['citations'] ?? cited['citationSources'])) this.#source(source)
+    }
+    for (const page of records(record(candidate['urlContextMetadata'])?.['urlMetadata'])) {
+      const url = filled(page['retrievedUrl'])
+      if (url === null || this.#pages.size >= CITATIONS_MAX) continue
+      this.#pages.set(url, page['urlRetrievalStatus'] === 'URL_RETRIEVAL_STATUS_SUCCESS')
+    }
+  }
+
+  /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
+  place(messages: readonly SaidText[]): readonly PlacedAnnotation[] {
+    if (this.#citations.length === 0 || messages.length === 0) return []
+    const whole = messages.map(message => message.text).join('')
+    const bytes = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
+    const units = unitsOf(whole, bytes)
+    const placed: PlacedAnnotation[] = []
+    for (const { stretch, annotate } of this.#citations) {
+      let start = units.get(stretch.startByte) ?? whole.length
+      let end = stretch.endByte === null ? whole.length : (units.get(stretch.endByte) ?? whole.length)
+      if (stretch.quote !== null && whole.slice(start, end) !== stretch.quote) {
+        // Offsets may be relative to a part of the reply, or simply wrong; the quotation is not.
+        const found = whole.indexOf(stretch.quote)
+        if (found !== -1) {
+          start = found
+          end = found + stretch.quote.length
+        }
+      }
+      const home = homeOf(messages, start)
+      const local = (offset: number) => Math.max(0, Math.min(offset - home.from, home.message.text.length))
+      placed.push({
+        item: home.message.item,
+        annotation: annotate(local(start), Math.max(local(start), local(end))),
+      })
+    }
+    return placed
+  }
+
+  #grounding(metadata: Json): void {
+    this.search(metadata['webSearchQueries'])
+    const chunks = listOrEmpty(metadata['groundingChunks'])
+    for (const chunk of chunks) {
+      const url = filled(record(record(chunk)?.['web'])?.['uri'])
+      if (url !== null && this.#sources.size < CITATIONS_MAX) this.#sources.add(url)
+    }
+    for (const support of records(metadata['groundingSupports'])) {
+      const stretch = stretchOf(record(support['segment']))
+      const indices = support['groundingChunkIndices']
+      if (stretch === null || !Array.isArray(indices)) continue
+      for (const index of indices) {
+        const chunk = typeof index === 'number' ? record(chunks[index]) : null
+        if (chunk !== null) this.#chunk(stretch, chunk)
+      }
+    }
+  }
+
+  #chunk(stretch: Stretch, chunk: Json): void {
+    const place = record(chunk['web']) ?? record(chunk['maps']) ?? record(chunk['retrievedContext'])
+    if (place === null) return
+    const url = filled(place['uri'])
+    const title = filled(place['title'])
+    if (url !== null) {
+      this.#add(stretch, url, (start, end) => urlCitation(url, title ?? '', start, end))
+      return
+    }
+    const file = filled(place['documentName']) ?? filled(place['fileSearchStore'])
+    if (file === null) return
+    this.#add(stretch, file, (_start, end) => ({
+      type: 'file_citation',
+      file_id: file,
+      filename: title ?? '',
+      index: end,
+    }))
+  }
+
+  #source(source: Json): void {
+    const url = filled(source['uri'])
+    if (url === null) return
+    const title = filled(source['title']) ?? ''
+    const startByte = count(source['startIndex']) ?? 0
+    const stretch = { startByte, endByte: count(source['endIndex']), quote: null }
+    this.#add(stretch, url, (start, end) => urlCitation(url, title, start, end))
+  }
+
+  #add(stretch: Stretch, source: string, annotate: Citation['annotate']): void {
+    // Streams repeat what they said in earlier chunks.
+    const key = `${stretch.startByte} ${stretch.endByte} ${source}`
+    if (this.#seen.has(key) || this.#citations.length >= CITATIONS_MAX) return
+    this.#seen.add(key)
+    this.#citations.push({ stretch, annotate })
+  }
+}
+
+function urlCitation(url: string, title: string, start: number, end: number): Annotation {
+  return { type: 'url_citation', url, title, start_index: start, end_index: end }
+}
+
+function stretchOf(segment: Json | null): Stretch | null {
+  if (segment === null) return null
+  const endByte = count(segment['endIndex'])
+  const quote = filled(segment['text'])
+  if (endByte === null && quote === null) return null
+  return { startByte: count(segment['startIndex']) ?? 0, endByte, quote }
+}
+
+function homeOf(messages: readonly SaidText[], offset: number): { message: SaidText; from: number } {
+  let from = 0
+  let home: { message: SaidText; from: number } | null = null
+  for (const message of messages) {
+    home = { message, from }
+    if (offset < from + message.text.length) break
+    from += message.text.length
+  }
+  if (home === null) throw new RangeError('no message to place a citation in')
+  return home
+}
+
+/**
+ * Converts byte offsets to UTF-16 offsets in one pass over the text. An offset inside a character moves to its
+ * beginning; the result lacks offsets past the end.
+ */
+export function unitsOf(text: string, byteOffsets: readonly number[]): ReadonlyMap<number, number> {
+  const wanted = [...new Set(byteOffsets)].sort((a, b) => a - b)
+  const units = new Map<number, number>()
+  let bytes = 0
+  let unit = 0
+  for (const offset of wanted) {
+    while (unit < text.length) {
+      const code = text.codePointAt(unit) ?? 0
+      const size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
+      if (bytes + size > offset) break
+      bytes += size
+      unit += size === 4 ? 2 : 1
+    }
+    if (bytes === offset || unit < text.length) units.set(offset, unit)
+  }
+  return units
 }

@@ -1,29 +1,30 @@
 /**
- * Input items as Gemini turns. Pure.
- * Everything the model said or called in a row is one `model` turn; results of functions are a `user` turn of
- * their own, because Gemini counts them against the calls before. Signatures go back to where they came from.
+ * Encodes input items and their content parts as Gemini turns. Pure.
+ * Consecutive items of the model are one `model` turn. Function results are a separate `user` turn, because Gemini
+ * matches them with the calls before. Signatures go back to their places. Data goes inline, addresses as `fileData`.
  */
 import type { InputItem, InputPart } from '../../protocol/items.ts'
-import { inexpressible } from '../inexpressible.ts'
-import { filled, type Json, parsedJson, record, records } from '../json.ts'
-import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
-import { encodePart } from './parts.ts'
+import { inexpressible } from '../failure.ts'
+import { filled, type Json, parseJson, record, records } from '../json.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
 /**
- * What Google documents for calls that another model made: they have no signature, which models that demand one
- * otherwise refuse.
+ * Google's documented signature for calls of another model. Models that demand signatures refuse a call without one.
  */
 const FOREIGN_CALL_SIGNATURE = 'skip_thought_signature_validator'
 
-export interface EncodedContents {
+interface EncodedContents {
   readonly contents: readonly Json[]
   /** Text of all system and developer messages, in their order. */
   readonly system: readonly string[]
 }
 
-/** @throws GatewayError `unprocessable` with the path of an item or part that Gemini cannot express. */
+/**
+ * The turns and system texts of an input. `signing`: the model demands signatures on calls.
+ * @throws GatewayError `unprocessable` with the path of an item or part that Gemini cannot express.
+ */
 export function encodeContents(input: string | readonly InputItem[], signing: boolean): EncodedContents {
   const builder = new Turns(signing)
   if (typeof input === 'string') {
@@ -31,7 +32,7 @@ export function encodeContents(input: string | readonly InputItem[], signing: bo
     return builder.finished()
   }
   for (const [index, item] of input.entries()) {
-    for (const one of replayedCall(item, index) ?? [item]) builder.item({ ...one }, `input[${index}]`)
+    for (const one of replayAsCall(item, index) ?? [item]) builder.item({ ...one }, `input[${index}]`)
   }
   return builder.finished()
 }
@@ -40,11 +41,11 @@ class Turns {
   readonly #signing: boolean
   readonly #turns: { readonly turn: Turn; readonly parts: Json[] }[] = []
   readonly #system: string[] = []
-  /** Names of called functions by call id: a result has to repeat the name. */
+  /** Function names by call id: a result must repeat the name. */
   readonly #names = new Map<string, string>()
-  /** Media that functions gave back; they follow the results. */
+  /** Media in function results; they follow the results. */
   #media: Json[] = []
-  /** A signature that belongs to the next thing the model said. */
+  /** A signature for the model's next part. */
   #signature: string | null = null
 
   constructor(signing: boolean) {
@@ -61,7 +62,7 @@ class Turns {
         this.#reasoning(item)
         break
       case 'function_call':
-        this.#call(item, parsedArguments(String(item['arguments'] ?? '')))
+        this.#call(item, parseArguments(String(item['arguments'] ?? '')))
         break
       case 'custom_tool_call':
         this.#call(item, { input: String(item['input'] ?? '') })
@@ -80,7 +81,7 @@ class Turns {
       case 'configuration_update':
         break
       default:
-        if (!isSpent(type)) throw refusedItem(type, path)
+        if (!isSpent(type)) throw refuseItem(type, path)
     }
   }
 
@@ -103,7 +104,7 @@ class Turns {
     return { contents, system: this.#system }
   }
 
-  /** A signature with nothing after it came on an empty text at the end of the model's turn. */
+  /** A signature without a next part came on an empty text at the end of the turn. */
   #settleSignature(): void {
     if (this.#signature === null) return
     const signature = this.#signature
@@ -143,10 +144,10 @@ class Turns {
       this.add('user', parts)
       return
     }
-    this.add('model', this.#signed(parts))
+    this.add('model', this.#addSignatures(parts))
   }
 
-  #signed(parts: readonly Json[]): readonly Json[] {
+  #addSignatures(parts: readonly Json[]): readonly Json[] {
     const [first, ...rest] = parts
     if (first === undefined || this.#signature === null) return parts
     const signed = { ...first, thoughtSignature: this.#signature }
@@ -154,7 +155,7 @@ class Turns {
     return [signed, ...rest]
   }
 
-  /** Thoughts themselves are not sent back, Gemini wants only their signature; foreign ones it would refuse. */
+  /** Gemini wants only the signature of its thoughts, not their text, and refuses foreign ones. */
   #reasoning(item: Json): void {
     const signature = filled(item['signature'])
     if (item['format'] !== 'google-gemini-v1' || signature === null) return
@@ -238,7 +239,7 @@ class Turns {
   }
 }
 
-/** Parts of messages, plus those that only assistants say. */
+/** A part of a message, including parts that only assistants write. */
 function contentPart(part: Json, path: string): Json | null {
   const said =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
@@ -246,8 +247,8 @@ function contentPart(part: Json, path: string): Json | null {
   return encodePart(part as InputPart, path)
 }
 
-/** Gemini wants an object; arguments that are none are kept as text. */
-function parsedArguments(text: string): unknown {
+/** Arguments as an object, which Gemini demands; invalid ones go inside an object as text. */
+function parseArguments(text: string): unknown {
   if (text.trim() === '') return {}
   return parsedObject(text) ?? { arguments: text }
 }
@@ -257,5 +258,101 @@ function responseObject(output: string): unknown {
 }
 
 function parsedObject(text: string): Json | null {
-  return record(parsedJson(text))
+  return record(parseJson(text))
+}
+
+// Content parts
+
+/** Media types by file name extension, for addresses and files without a type. */
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ['png', 'image/png'],
+  ['jpg', 'image/jpeg'],
+  ['jpeg', 'image/jpeg'],
+  ['webp', 'image/webp'],
+  ['gif', 'image/gif'],
+  ['heic', 'image/heic'],
+  ['heif', 'image/heif'],
+  ['pdf', 'application/pdf'],
+  ['txt', 'text/plain'],
+  ['md', 'text/markdown'],
+  ['csv', 'text/csv'],
+  ['html', 'text/html'],
+  ['xml', 'text/xml'],
+  ['json', 'application/json'],
+  ['mp3', 'audio/mp3'],
+  ['wav', 'audio/wav'],
+  ['ogg', 'audio/ogg'],
+  ['flac', 'audio/flac'],
+  ['aac', 'audio/aac'],
+  ['mp4', 'video/mp4'],
+  ['mov', 'video/quicktime'],
+  ['webm', 'video/webm'],
+  ['mpeg', 'video/mpeg'],
+  ['avi', 'video/x-msvideo'],
+])
+
+/**
+ * One content part; null for an empty one.
+ * @throws GatewayError `unprocessable` with the path if Gemini cannot load the content.
+ */
+function encodePart(part: InputPart, path: string): Json | null {
+  switch (part.type) {
+    case 'input_text':
+      return part.text === '' ? null : { text: part.text }
+    case 'input_image':
+      return fromUrl(
+        part.image_url ?? part.file_id ?? null,
+        null,
+        `${path}.${part.image_url == null ? 'file_id' : 'image_url'}`,
+      )
+    case 'input_file': {
+      const type = typeOfName(part.filename ?? '')
+      if (part.file_data == null) {
+        return fromUrl(
+          part.file_url ?? part.file_id ?? null,
+          type,
+          `${path}.${part.file_url == null ? 'file_id' : 'file_url'}`,
+        )
+      }
+      if (part.file_data.startsWith('data:')) return inline(part.file_data, type, `${path}.file_data`)
+      return { inlineData: { mimeType: type ?? 'application/pdf', data: part.file_data } }
+    }
+    case 'input_audio':
+      return { inlineData: { mimeType: `audio/${part.input_audio.format}`, data: part.input_audio.data } }
+    case 'input_video':
+      return fromUrl(part.video_url, 'video/mp4', `${path}.video_url`)
+  }
+}
+
+function fromUrl(url: string | null, fallbackType: string | null, path: string): Json {
+  if (url !== null && /^data:/i.test(url)) return inline(url, fallbackType, path)
+  // Google's own file ids are addresses; those of others mean nothing to it.
+  if (url === null || !/^(?:https?|gs):\/\//i.test(url)) {
+    throw inexpressible(path, 'expected a data URL or an address with http, https or gs')
+  }
+  const mimeType = typeOfName(url.replace(/[?#].*$/s, '')) ?? fallbackType
+  return { fileData: { ...(mimeType === null ? {} : { mimeType }), fileUri: url } }
+}
+
+function inline(url: string, fallbackType: string | null, path: string): Json {
+  const comma = url.indexOf(',')
+  const [type = '', ...parameters] = url.slice('data:'.length, comma).split(';')
+  const mimeType = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
+  if (comma === -1 || mimeType === null) {
+    throw inexpressible(path, 'expected a data URL with its media type')
+  }
+  const payload = url.slice(comma + 1)
+  if (parameters.some(parameter => parameter.trim().toLowerCase() === 'base64')) {
+    return { inlineData: { mimeType, data: payload } }
+  }
+  try {
+    return { inlineData: { mimeType, data: Buffer.from(decodeURIComponent(payload)).toString('base64') } }
+  } catch {
+    throw inexpressible(path, 'the data URL is neither base64 nor percent-encoded text')
+  }
+}
+
+function typeOfName(name: string): string | null {
+  const extension = /\.([a-z0-9]{1,5})$/i.exec(name)?.[1]
+  return extension === undefined ? null : (TYPES.get(extension.toLowerCase()) ?? null)
 }

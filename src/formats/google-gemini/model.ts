@@ -1,10 +1,14 @@
 /**
- * What the name of a Gemini model decides: the path it is called at and the settings of thinking it knows. Pure.
- * Generations differ in their API, and the name is all that tells them apart; what differs is rows here.
+ * Facts that depend on the name of a Gemini model: its path and its settings of thinking. Pure.
+ * The API differs by generation, and only the name tells the generation; each difference is a row here.
  */
-import { inexpressible } from '../inexpressible.ts'
 
-/** First segments of full resource names, which an operator may configure instead of the plain model name. */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
+import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
+
+/** First segments of full resource names, which an operator may configure instead of a plain model name. */
 const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
   'models',
   'tunedModels',
@@ -14,19 +18,18 @@ const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The path of a model: `/models/<name>`, or the resource name itself where one is configured
- * (`models/x`, `publishers/google/models/x`, `projects/p/locations/l/endpoints/7`). Whatever the name holds stays
- * inside its segments: everything but unreserved characters and `@` is percent-encoded, and a slash separates
- * only in resource names.
- * @throws GatewayError `unprocessable` for empty and dot segments, control characters and backslashes: servers
- *   between us and the model may resolve them.
+ * The path of a model: `/models/<name>`, or a configured resource name (`models/x`, `publishers/google/models/x`,
+ * `projects/p/locations/l/endpoints/7`). A name cannot leave its segments: the function percent-encodes all characters
+ * but unreserved ones and `@`, and a slash separates only in resource names.
+ * @throws GatewayError `unprocessable` for empty and dot segments, control characters and backslashes, which servers
+ *   on the way may resolve.
  */
 export function modelPath(name: string): string {
   const segments = name.split('/')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused here
   const odd = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
   if (odd || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
-    throw inexpressible('model', 'the name cannot be part of an address')
+    throw inexpressible('model', 'the model name cannot be part of a URL')
   }
   const resource = segments.length > 1 && RESOURCE_ROOTS.has(segments[0] ?? '')
   const parts = resource ? segments : [name]
@@ -34,10 +37,10 @@ export function modelPath(name: string): string {
   return resource ? `/${path}` : `/models/${path}`
 }
 
-export type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
+type ThinkingLevel = 'MINIMAL' | 'LOW' | 'MEDIUM' | 'HIGH'
 
-/** How a model's thinking is set: by a level out of a list, or by a budget in tokens. */
-export type Thinking =
+/** A model's setting of thinking: a level from a list, or a budget in tokens. */
+type Thinking =
   | { readonly by: 'level'; readonly levels: readonly ThinkingLevel[] }
   | { readonly by: 'budget'; readonly minTokens: number; readonly maxTokens: number }
 
@@ -49,7 +52,7 @@ const THINKING: readonly (readonly [RegExp, Thinking])[] = [
   [/gemini-2\.5-flash-lite/, { by: 'budget', minTokens: 512, maxTokens: 24_576 }],
 ]
 
-/** Later generations take budgets too, so a budget is the safe setting for a name that says nothing. */
+/** The setting for unknown names: later generations accept budgets too. */
 const BUDGET: Thinking = { by: 'budget', minTokens: 0, maxTokens: 24_576 }
 
 export function thinkingOf(model: string): Thinking {
@@ -57,9 +60,69 @@ export function thinkingOf(model: string): Thinking {
 }
 
 /**
- * Whether the model demands signatures on function calls, and lets its own tools run beside functions when
- * asked: both came with the generation that is set by levels.
+ * True if the model demands signatures on function calls and can run its own tools beside functions. Both came with the
+ * generation that has levels.
  */
 export function isSigning(model: string): boolean {
   return thinkingOf(model).by === 'level'
+}
+
+// Reasoning settings of a request as `thinkingConfig`
+
+/** The level nearest to an effort. */
+const LEVEL_OF: Readonly<Record<Effort, ThinkingLevel>> = {
+  max: 'HIGH',
+  xhigh: 'HIGH',
+  high: 'HIGH',
+  medium: 'MEDIUM',
+  low: 'LOW',
+  minimal: 'MINIMAL',
+}
+
+const LEVELS: readonly ThinkingLevel[] = ['MINIMAL', 'LOW', 'MEDIUM', 'HIGH']
+
+/** The lowest budget for an effort, documented with the shares. */
+const BUDGET_FLOOR_TOKENS = 1024
+/** The output limit of models with a budget if the endpoint has none. */
+const OUTPUT_TOKENS = 65_536
+
+/** The thinking settings of a request; null if it leaves thinking to the model. */
+export function thinkingConfig(
+  request: ResponsesRequest,
+  endpoint: Endpoint,
+): Readonly<Record<string, unknown>> | null {
+  const reasoning = request.reasoning
+  if (reasoning == null) return null
+  const maxTokens = reasoning.max_tokens ?? null
+  const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
+  // Models that cannot stop thinking refuse this themselves, with a message that says so.
+  if (effort === 'none' || reasoning.enabled === false || maxTokens === 0) return { thinkingBudget: 0 }
+  if (effort === null && maxTokens === null)
+    return reasoning.summary == null ? null : { includeThoughts: true }
+
+  const thinking = thinkingOf(endpoint.upstreamModel)
+  const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? OUTPUT_TOKENS
+  if (thinking.by === 'level') {
+    const wanted = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
+    return { includeThoughts: true, thinkingLevel: nearest(wanted, thinking.levels) }
+  }
+  const share = effort === null ? 0 : EFFORT_SHARES[effort]
+  const wanted = maxTokens ?? Math.max(Math.floor(limit * share), BUDGET_FLOOR_TOKENS)
+  // Thoughts count against the output limit, so they must leave room for an answer.
+  const most = Math.min(thinking.maxTokens, limit - 1)
+  return { includeThoughts: true, thinkingBudget: Math.max(Math.min(wanted, most), thinking.minTokens) }
+}
+
+function levelOfBudget(tokens: number, limit: number): ThinkingLevel {
+  const share = tokens / limit
+  if (share <= EFFORT_SHARES.minimal) return 'MINIMAL'
+  if (share <= EFFORT_SHARES.low) return 'LOW'
+  return share <= EFFORT_SHARES.medium ? 'MEDIUM' : 'HIGH'
+}
+
+/** The nearest offered level; the higher one of two that are equally near. */
+function nearest(wanted: ThinkingLevel, offered: readonly ThinkingLevel[]): ThinkingLevel {
+  const at = LEVELS.indexOf(wanted)
+  const distance = (level: ThinkingLevel) => Math.abs(LEVELS.indexOf(level) - at)
+  return offered.reduce((best, level) => (distance(level) <= distance(best) ? level : best))
 }

@@ -1,11 +1,11 @@
 /**
- * Tools and tool choice of a request as Gemini knows them. Pure.
- * Functions go out with their JSON Schema as it is (`parametersJsonSchema`): the older `parameters` field takes a
- * subset of OpenAPI, and a conversion would lose what it cannot say.
+ * Encodes tools and the tool choice. Pure.
+ * Functions keep their JSON Schema unchanged (`parametersJsonSchema`): the older `parameters` field takes a subset of
+ * OpenAPI, and a conversion would lose parts of the schema.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 import { filled, type Json, record, strings } from '../json.ts'
 import { isSigning } from './model.ts'
 
@@ -20,11 +20,11 @@ const HOSTED: ReadonlyMap<string, Json> = new Map([
 
 export interface EncodedTools {
   readonly tools: readonly Json[]
-  /** Null when nothing has to be said. */
+  /** Null if the request needs none. */
   readonly toolConfig: Json | null
 }
 
-/** @throws GatewayError `unprocessable`, with the path of the tool or choice that Gemini cannot express. */
+/** @throws GatewayError `unprocessable` with the path of a tool or choice that Gemini cannot express. */
 export function encodeTools(request: ResponsesRequest, model: string): EncodedTools {
   const choice: unknown = request.tool_choice
   const allowed = allowedTools(choice)
@@ -69,7 +69,7 @@ function nameOf(tool: Json): string {
   return String(tool['name'])
 }
 
-/** Google searches everywhere: a search that promises to keep to some domains must not be sent there. */
+/** Refuses a search limited to domains: Google's search has no such limit. */
 function refuseDomains(tool: Json, path: string): void {
   const holders: readonly [string, Json | null][] = [
     [path, tool],
@@ -82,7 +82,7 @@ function refuseDomains(tool: Json, path: string): void {
   }
 }
 
-/** What `allowed_tools` leaves, as `function <name>` or a hosted type; null when all tools are allowed. */
+/** The tools in `allowed_tools` as `function <name>` or hosted types; null if all tools are allowed. */
 function allowedTools(choice: unknown): ReadonlySet<string> | null {
   const object = record(choice)
   if (object?.['type'] !== 'allowed_tools' || !Array.isArray(object['tools'])) return null
@@ -107,13 +107,13 @@ function callingConfig(choice: unknown, functions: readonly Json[]): Json | null
   const word = object?.['type'] === 'allowed_tools' ? object['mode'] : choice
   if (word === 'required') {
     // Only functions can be demanded; the tools that Google runs are always its own choice.
-    if (functions.length === 0) throw missing('tool_choice', 'way to force a tool that is no function')
+    if (functions.length === 0) throw missing('tool_choice', 'way to force a tool that is not a function')
     return { mode: 'ANY' }
   }
   // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
   if (word === 'auto') return functions.length === 0 ? null : { mode: 'AUTO' }
   if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
-  throw missing('tool_choice.type', 'way to force a tool that is no function')
+  throw missing('tool_choice.type', 'way to force a tool that is not a function')
 }
 
 function missing(path: string, what: string): GatewayError {

@@ -1,8 +1,8 @@
-/** The tail of a Gemini reply: `usageMetadata` brought to the gateway's meaning of tokens, and how it ended. Pure. */
+/** Token counts, finish reason and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
 import type { FinishReason, Usage } from '../format.ts'
 import { count, filled, type Json } from '../json.ts'
 
-/** Null when the metadata counts nothing: some chunks carry only the kind of traffic. */
+/** Token counts; null for metadata without counts: some chunks name only the kind of traffic. */
 export function usageOf(metadata: Json, webSearchRequests: number): Usage | null {
   const prompt = count(metadata['promptTokenCount'])
   const candidates = count(metadata['candidatesTokenCount'])
@@ -44,12 +44,12 @@ const TIERS: ReadonlyMap<string, string> = new Map([
   ['ON_DEMAND_PRIORITY', 'priority'],
 ])
 
-/** The service tier that answered, in the gateway's words; null when it is not told. */
+/** The service tier of the reply in the gateway's words; null if unknown. */
 export function tierOf(metadata: Json): string | null {
   return TIERS.get(filled(metadata['serviceTier']) ?? filled(metadata['trafficType']) ?? '') ?? null
 }
 
-/** Reasons that are not here (an internal fault, a malformed call, a word of tomorrow) are `other`. */
+/** Any other reason (an internal fault, a malformed call, a future word) is `other`. */
 const REASONS: ReadonlyMap<string, FinishReason> = new Map([
   ['STOP', 'stop'],
   ['MAX_TOKENS', 'length'],
@@ -66,6 +66,7 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map([
   ['IMAGE_RECITATION', 'content_filter'],
 ])
 
+/** The gateway's finish reason for Gemini's; `called`: the reply holds function calls. */
 export function finishReason(native: string, called: boolean): FinishReason {
   const reason = REASONS.get(native) ?? 'other'
   return reason === 'stop' && called ? 'tool_calls' : reason

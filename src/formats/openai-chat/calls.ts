@@ -1,13 +1,13 @@
 /**
- * Tool calls of one Chat Completions reply, put together from fragments. Pure. Hot path.
- * Providers disagree on what names a call: an index from 0 or 1, the same index for all, none; an id in the
- * first fragment, in each, '', or never; the name repeated; arguments as text, as an object, all at once.
+ * Assembles the tool calls of one Chat Completions reply from fragments. Pure. Hot path.
+ * Providers identify calls in many ways: an index from 0 or 1, the same index for all, or none; an id in the first
+ * fragment, in each, '', or never; a repeated name; arguments as text, as an object, or all at once.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Delta } from '../format.ts'
-import { filled, type Json, jsonText, parsedJson, record } from '../json.ts'
+import { filled, type Json, jsonText, parseJson, record } from '../json.ts'
 
-/** One reply may not hold more: a loop in a model must not become a loop of ours. */
+/** Most calls in one reply: a loop in a model must not use up memory. */
 const CALLS_MAX = 1024
 
 interface Call {
@@ -16,11 +16,11 @@ interface Call {
   id: string | null
   name: string | null
   readonly custom: boolean
-  /** What came so far; tells whether a fragment continues this call or begins the next one. */
+  /** The input so far; decides if a fragment continues this call or begins the next one. */
   input: string
   opened: boolean
   signature: string | null
-  /** The signature left with the opening; a later one leaves with the close. */
+  /** True if the opening carried the signature; a later signature goes out with the close. */
   signatureSent: boolean
 }
 
@@ -31,6 +31,7 @@ interface Fragment {
   readonly input: string
 }
 
+/** The tool calls of one reply. */
 export class ChatCalls {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
@@ -47,7 +48,7 @@ export class ChatCalls {
 
   /**
    * Takes one element of `tool_calls`, or `{function}` around a legacy `function_call`.
-   * @throws GatewayError `provider_unavailable` when there are absurdly many calls.
+   * @throws GatewayError `provider_unavailable` for too many calls.
    */
   take(raw: Json): void {
     const custom = record(raw['custom'])
@@ -60,7 +61,7 @@ export class ChatCalls {
       name: filled(body?.['name']),
       input: inputText(isCustom ? body?.['input'] : body?.['arguments']),
     }
-    let call = this.#continued(fragment)
+    let call = this.#findContinued(fragment)
     if (call === null) {
       if (fragment.name === null && fragment.id === null && fragment.input === '') return
       call = this.#begin(fragment, isCustom)
@@ -77,8 +78,8 @@ export class ChatCalls {
   }
 
   /**
-   * The reply is over. A call without arguments becomes `{}`, unless the reply was cut short.
-   * @throws GatewayError `provider_unavailable` when a call never got a name.
+   * Call at the end of the reply. A call without arguments gets `{}`, unless the reply was cut.
+   * @throws GatewayError `provider_unavailable` for a call without a name.
    */
   finish(cut: boolean): void {
     for (const call of this.#calls) {
@@ -92,8 +93,8 @@ export class ChatCalls {
     }
   }
 
-  /** The call that a fragment continues; null when it begins one. */
-  #continued(fragment: Fragment): Call | null {
+  /** The call that a fragment continues; null if it begins one. */
+  #findContinued(fragment: Fragment): Call | null {
     const { id, index, name, input } = fragment
     if (id !== null) {
       const same = this.#calls.findLast(call => call.id === id && (index === null || call.index === index))
@@ -154,7 +155,7 @@ function inputText(value: unknown): string {
 
 function complete(input: string): boolean {
   const last = input.trimEnd().at(-1)
-  return (last === '}' || last === ']') && parsedJson(input) !== undefined
+  return (last === '}' || last === ']') && parseJson(input) !== undefined
 }
 
 /** Google signs calls; a later turn must send the signature back. */

@@ -1,23 +1,21 @@
 /**
- * One Chat Completions reply, streamed or whole, as Deltas. Pure. Hot path.
- * Only choice 0 counts. `<think>` in the text stays text. Audio has no part in the Responses vocabulary: its
- * transcript becomes text. The last finish reason and the last usage win; both may be told early or twice.
+ * Decodes one Chat Completions reply, streamed or whole, into Deltas. Pure. Hot path.
+ * Only choice 0 counts. `<think>` in the text stays text. Audio has no part in the Responses vocabulary, so its
+ * transcript becomes text. The last finish reason and the last usage win; both may come early or twice.
  */
 import { GatewayError } from '../../errors.ts'
+import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
-import { filled, type Json, list, parsedFrame, record } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
-import { oneMore } from '../reply-bounds.ts'
+import { filled, type Json, list, parseFrame, record } from '../json.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
-import { ChatMessage, says } from './message.ts'
-import { ChatReasoning, thinkingTexts } from './reasoning.ts'
+import { ChatReasoning, ChatText, says, thinkingTexts } from './message.ts'
 import { chatUsage, finishOf } from './usage.ts'
 
 export class ChatDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
-  readonly #message: ChatMessage
+  readonly #message: ChatText
   readonly #reasoning: ChatReasoning
   readonly #calls: ChatCalls
   readonly #hosted: ChatHosted
@@ -26,7 +24,7 @@ export class ChatDecoder implements Decoder {
   #ended = false
   #upstreamId: string | null = null
 
-  /** Reasoning came, if nothing else did. */
+  /** True once reasoning has come. */
   #thought = false
   #citations: readonly unknown[] | null = null
   #searchResults: readonly unknown[] | null = null
@@ -34,16 +32,16 @@ export class ChatDecoder implements Decoder {
   #finish: string | null = null
   #native: string | null = null
   #serviceTier: string | null = null
-  /** A body that is the whole reply and says how it finished, be it with a blank: one provider does for calls. */
+  /** True for a whole reply with any finish reason, even '', which one provider sends for calls. */
   #whole = false
-  /** Usage in a chunk without choices, then `[DONE]`: how a provider that never gives a finish reason ends. */
+  /** Usage in a chunk without choices, then `[DONE]`: the end at a provider that sends no finish reason. */
   #usageAlone = false
   #sentinel = false
 
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
     const next = () => this.#nextItem()
-    this.#message = new ChatMessage(emit, next, () => this.#reasoning.close())
+    this.#message = new ChatText(emit, next, () => this.#reasoning.close())
     this.#reasoning = new ChatReasoning(emit, next, () => this.#message.close())
     this.#calls = new ChatCalls(emit, next)
     this.#hosted = new ChatHosted(emit, next)
@@ -59,7 +57,7 @@ export class ChatDecoder implements Decoder {
     const body = this.#parse(data)
     const choices = list(body['choices'])
     this.#common(body, choices)
-    if (choices === null || event === 'error' || body['error'] != null) this.#failed(event, body, choices)
+    if (choices === null || event === 'error' || body['error'] != null) this.#throwError(event, body, choices)
     if (choices === null) return
     for (const element of choices) {
       const choice = record(element)
@@ -90,18 +88,15 @@ export class ChatDecoder implements Decoder {
   }
 
   #parse(data: string): Json {
-    const value = parsedFrame(data)
+    const value = parseFrame(data)
     const body = record(value)
     if (body !== null) return body
     const error = errorIn(value)
     if (error !== null) throw providerFailure(error)
-    throw new GatewayError(
-      'provider_unavailable',
-      'The provider sent something that is not a chat completion',
-    )
+    throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a chat completion')
   }
 
-  /** What stands beside the choices. Usage first: a failed reply may still be billed. */
+  /** Reads the fields beside the choices. Usage comes first: the provider may bill a failed reply. */
   #common(body: Json, choices: readonly unknown[] | null): void {
     if (!this.#started) {
       const upstreamId = filled(body['id'])
@@ -141,8 +136,8 @@ export class ChatDecoder implements Decoder {
     this.#emit({ kind: 'usage', usage: chatUsage(usage) })
   }
 
-  /** @throws GatewayError when the frame tells an error */
-  #failed(event: string, body: Json, choices: readonly unknown[] | null): void {
+  /** @throws GatewayError for a frame with an error */
+  #throwError(event: string, body: Json, choices: readonly unknown[] | null): void {
     const certain = event === 'error'
     const error = errorIn(body) ?? (certain || choices === null ? bareErrorIn(body, certain) : null)
     if (error !== null) throw providerFailure(error)
@@ -168,7 +163,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** Takes what is there in one order, whatever the order of the keys. Most deltas hold nothing but content. */
+  /** Reads a delta in a fixed order, whatever the order of its keys. Most deltas hold content only. */
   #say(message: Json): void {
     let content: unknown
     let more = false
@@ -184,12 +179,13 @@ export class ChatDecoder implements Decoder {
   }
 
   #beforeContent(message: Json): void {
-    this.#signed(message)
+    this.#takeSignature(message)
     if (this.#reasoning.take(message)) this.#thought = true
     const executed = list(message['executed_tools'])
     if (executed !== null && executed.length > 0) {
       this.#reasoning.close()
-      for (let at = 0; at < executed.length; at++) this.#hosted.executed(executed[at], at, this.#upstreamId)
+      for (let at = 0; at < executed.length; at++)
+        this.#hosted.takeExecuted(executed[at], at, this.#upstreamId)
     }
     const annotations = list(message['annotations'])
     if (annotations !== null) this.#message.annotate(annotations)
@@ -210,7 +206,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** Content as a list: Mistral's thinking and text, images of image models, text of everybody else. */
+  /** Reads content as a list: thinking and text (Mistral), images (image models), or text (all others). */
   #parts(parts: readonly unknown[]): void {
     for (const element of parts) {
       const part = record(element)
@@ -254,8 +250,8 @@ export class ChatDecoder implements Decoder {
     this.#calls.take(call)
   }
 
-  /** Google's signature of the whole message: kept as reasoning without words. */
-  #signed(message: Json): void {
+  /** Takes Google's signature of the whole message as reasoning without text. */
+  #takeSignature(message: Json): void {
     const google = record(record(message['extra_content'])?.['google'])
     const signature = filled(google?.['thought_signature'])
     if (signature === null) return

@@ -1,18 +1,18 @@
 /**
- * A request as the body of POST /chat/completions. Pure.
- * Two groups of fields go out: those of the same name, and those that are translated. Unknown fields follow, which
- * are still there only when the caller speaks this dialect. What the format cannot say is refused by its path.
+ * Encodes a request as the body of POST /chat/completions. Pure.
+ * Fields with the same name go out unchanged, others translated. Unknown fields follow; a request has them only if the
+ * caller speaks this dialect. The encoder refuses fields that this format cannot express with their path.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
-import { nearestEffort } from '../effort.ts'
+import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { inexpressible } from '../inexpressible.ts'
 import { isDeclared } from '../outgoing.ts'
+import { nearestEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
 
-/** Fields that go out under the same name when they are set. */
+/** Fields that go out under the same name if set. */
 const SAME_NAME: readonly (keyof ResponsesRequest)[] = [
   'temperature',
   'top_p',
@@ -31,7 +31,7 @@ const SAME_NAME: readonly (keyof ResponsesRequest)[] = [
   'prediction',
 ]
 
-/** Names on the wire that the encoder writes itself: an unknown field of such a name cannot compete with it. */
+/** Wire names that the encoder itself writes: an unknown field cannot replace them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([
   'messages',
   'functions',
@@ -40,10 +40,10 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   'n',
 ])
 
-/** The chat names of `max_output_tokens`; a client's own must not compete with it. */
+/** The chat names of `max_output_tokens`; a client's unknown field cannot replace them. */
 const LIMITS: ReadonlySet<string> = new Set(['max_tokens', 'max_completion_tokens'])
 
-/** The tier names that exist on the wire; `auto` is what leaving it out means. */
+/** The tier names on the wire; omitting the field means `auto`. */
 const TIERS: Readonly<Record<string, string | undefined>> = {
   auto: undefined,
   fast: 'priority',
@@ -52,10 +52,10 @@ const TIERS: Readonly<Record<string, string | undefined>> = {
 
 const VERBOSITY: Readonly<Record<string, string>> = { xhigh: 'high', max: 'high' }
 
-/** A budget is told as the nearest of these. */
+/** The efforts that can replace a budget. */
 const EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
-/** @throws GatewayError `unprocessable` that names what the format cannot say. */
+/** @throws GatewayError `unprocessable` that names the field without a form in this format. */
 export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request } = model
   const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
@@ -93,7 +93,7 @@ function refuse(request: ResponsesRequest): void {
     throw inexpressible('prompt', 'stored prompts cannot be sent to this provider')
   }
   const n: unknown = (request as Record<string, unknown>)['n']
-  if (typeof n === 'number' && n > 1) throw inexpressible('n', 'only one answer can be asked for')
+  if (typeof n === 'number' && n > 1) throw inexpressible('n', 'must be 1: this gateway returns one answer')
 }
 
 function unknownFields(request: ResponsesRequest): [string, unknown][] {
@@ -128,7 +128,7 @@ function reasoning(
   return [['reasoning_effort', effort === 'max' ? 'xhigh' : effort]]
 }
 
-/** The effort meant by a switch or a token budget. */
+/** The effort for a switch or a token budget. */
 function effortOf(wanted: NonNullable<ResponsesRequest['reasoning']>, most: number | null): string | null {
   if (wanted.enabled === false) return 'none'
   const budget = wanted.max_tokens ?? null

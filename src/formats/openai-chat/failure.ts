@@ -1,13 +1,13 @@
 /**
- * Errors as Chat Completions providers tell them: under an error status, under 200, and inside a stream. Pure.
- * Shapes read: `{error:{message,code,type,status}}`, `{error:"text"}`, `[{error:{…}}]`,
+ * Reads errors of Chat Completions providers: under an error status, under 200, and inside a stream. Pure.
+ * Shapes: `{error:{message,code,type,status}}`, `{error:"text"}`, `[{error:{…}}]`,
  * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
  */
 import type { GatewayError } from '../../errors.ts'
-import { filled, type Json, list, parsedJson, record } from '../json.ts'
-import { type ProviderError, providerFailure } from '../provider-failure.ts'
+import { type ProviderError, providerFailure } from '../failure.ts'
+import { filled, type Json, list, parseJson, record } from '../json.ts'
 
-/** What an error's kind says about its status when no status is told: errors inside a stream often have none. */
+/** The status for a kind of error: errors inside a stream often have no status. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
   ['invalid_request_error', 400],
   ['authentication_error', 401],
@@ -17,9 +17,9 @@ const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
   ['overloaded_error', 529],
 ])
 
-/** What a reply with an error status means. `body` may be anything. */
+/** The error for a reply with an error status. `body` may be anything. */
 export function chatFailure(status: number, body: string): GatewayError {
-  const value = parsed(body)
+  const value = parseBody(body)
   const told = errorIn(value)
   if (told !== null) return providerFailure({ ...told, status })
   const text = body.trim()
@@ -27,7 +27,7 @@ export function chatFailure(status: number, body: string): GatewayError {
   return providerFailure({ status, code: null, message: page ? null : text })
 }
 
-/** The error that a body or frame tells, or null when it tells none. */
+/** The error in a body or frame; null if it holds none. */
 export function errorIn(value: unknown): ProviderError | null {
   // One level only: a hostile body may be nested as deep as it is long.
   const body = record(Array.isArray(value) ? value[0] : value)
@@ -35,27 +35,27 @@ export function errorIn(value: unknown): ProviderError | null {
   const error = body['error']
   const inner = record(error)
   if (inner !== null && Object.keys(inner).length > 0) {
-    return told(inner, inner['message'] ?? inner['detail'] ?? inner['error'], body)
+    return readError(inner, inner['message'] ?? inner['detail'] ?? inner['error'], body)
   }
-  if (filled(error) !== null) return told(body, error, body)
-  if (error === true) return told(body, body['message'] ?? body['detail'], body)
+  if (filled(error) !== null) return readError(body, error, body)
+  if (error === true) return readError(body, body['message'] ?? body['detail'], body)
   return null
 }
 
 /**
- * The error of a body without an `error` field that is no reply: it has a message or calls itself an error, or it
- * is known to be one (`certain`).
+ * The error in a body that is no reply and has no `error` field: it has a message, names itself an error, or is known
+ * to be one (`certain`).
  */
 export function bareErrorIn(body: Json, certain = false): ProviderError | null {
   const message = body['message'] ?? body['detail'] ?? body['errors']
   const isError = certain || body['object'] === 'error' || body['type'] === 'error'
   if (!isError && (message === undefined || message === null)) return null
-  return told(body, message, body)
+  return readError(body, message, body)
 }
 
-/** Undefined when the body is no JSON; a body that is nothing but an error is brought under `error`. */
-function parsed(body: string): unknown {
-  const value = parsedJson(body)
+/** Parses a body; undefined for invalid JSON. A body that is only an error goes under `error`. */
+function parseBody(body: string): unknown {
+  const value = parseJson(body)
   if (typeof value === 'string') return { error: value }
   const object = record(value)
   if (object === null || errorIn(object) !== null) return value
@@ -63,7 +63,7 @@ function parsed(body: string): unknown {
   return bare === null ? value : { error: { code: bare.code, message: bare.message } }
 }
 
-function told(error: Json, message: unknown, body: Json): ProviderError {
+function readError(error: Json, message: unknown, body: Json): ProviderError {
   const code = word(error['code']) ?? word(error['type']) ?? word(error['status'])
   const kind = word(error['type'])
   return {
@@ -73,7 +73,7 @@ function told(error: Json, message: unknown, body: Json): ProviderError {
   }
 }
 
-/** A code that is a word; numbers, also as text, are statuses. */
+/** A code that is a word; a number, also as text, is a status. */
 function word(value: unknown): string | null {
   const text = filled(value)
   return text === null || /^\d+$/.test(text) ? null : text

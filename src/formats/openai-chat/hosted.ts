@@ -1,15 +1,16 @@
 /**
- * What a Chat Completions provider did or made beside text, as hosted items: images, searches, code. Pure.
- * The Responses vocabulary has no image part in a message, so an image is an `image_generation_call`.
+ * Decodes images, searches and code of a Chat Completions provider into hosted items. Pure.
+ * The Responses vocabulary has no image part in a message, so an image becomes an `image_generation_call`.
  */
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { countOrZero, filled, type Json, list, listOrEmpty, parsedJson, record, records } from '../json.ts'
+import { countOrZero, filled, type Json, list, listOrEmpty, parseJson, record, records } from '../json.ts'
 
+/** The hosted items of one reply. */
 export class ChatHosted {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Executed tools by the provider's index; true once the result has come. */
+  /** Executed tools by the provider's index; `done`: the result has come. */
   readonly #executed = new Map<number, { item: number; done: boolean }>()
   #any = false
 
@@ -22,7 +23,7 @@ export class ChatHosted {
     return this.#any
   }
 
-  /** `{image_url:{url}}` or `{image_url:"…"}`: a data URL or an address. */
+  /** Takes an image, `{image_url:{url}}` or `{image_url:"…"}`: a data URL or an address. */
   image(raw: unknown, upstreamId: string | null): void {
     const source = record(raw)?.['image_url']
     const url = filled(record(source)?.['url']) ?? filled(source)
@@ -41,8 +42,8 @@ export class ChatHosted {
     this.#emit({ kind: 'close', item, fields: { status: 'completed', result } })
   }
 
-  /** A tool that the provider ran. A stream tells it twice: when it begins and, with `output`, when it is done. */
-  executed(raw: unknown, position: number, upstreamId: string | null): void {
+  /** Takes a tool that the provider ran. A stream has it twice: at its start and, with `output`, at its end. */
+  takeExecuted(raw: unknown, position: number, upstreamId: string | null): void {
     const tool = record(raw)
     const kind = filled(tool?.['type'])
     if (tool === null || kind === null) return
@@ -98,7 +99,7 @@ const CODE: Shape = {
   }),
 }
 
-/** Any other tool: the item kind that says "a named tool ran elsewhere". It has no documented progress events. */
+/** Any other tool. Its item kind has a tool name and no documented progress events. */
 const OTHER: Shape = {
   type: 'mcp_call',
   progress: [],
@@ -118,7 +119,7 @@ function shapeOf(kind: string): Shape {
 function argument(tool: Json, name: string): string {
   const text = filled(tool['arguments'])
   if (text === null) return ''
-  const value = parsedJson(text)
+  const value = parseJson(text)
   return filled(record(value)?.[name]) ?? filled(value) ?? text
 }
 
@@ -130,12 +131,12 @@ function sources(tool: Json): { type: 'url'; url: string }[] {
     .map(url => ({ type: 'url', url }))
 }
 
-/** Unique in the reply and the same each time it is decoded; the prefix says that no provider gave it. */
+/** An id that is unique in the reply and stable over decodings; its prefix marks it as the gateway's. */
 function hostedId(upstreamId: string | null, item: number): string {
   return `st_${(upstreamId ?? 'reply').replace(/[^\w-]/g, '').slice(0, 64)}_${item}`
 }
 
-/** An `annotations` element: `{type:"url_citation", url_citation:{…}}`, the flat form, or a parsed file. */
+/** Reads an element of `annotations`: `{type:"url_citation", url_citation:{…}}`, its flat form, or a parsed file. */
 export function chatAnnotation(raw: unknown): Annotation | null {
   const outer = record(raw)
   if (outer === null) return null
@@ -162,8 +163,8 @@ export function chatAnnotation(raw: unknown): Annotation | null {
 }
 
 /**
- * Citations given for the whole reply (`search_results`, else `citations`), whose places are unknown: each becomes
- * an empty range at the end of the text, so that a client that marks ranges never replaces words of the answer.
+ * Citations for the whole reply (`search_results`, else `citations`). Their places are unknown, so each becomes an
+ * empty range at the end of the text, and a client that marks ranges never replaces words of the answer.
  */
 export function replyCitations(
   results: readonly unknown[] | null,

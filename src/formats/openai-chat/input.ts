@@ -1,22 +1,33 @@
 /**
- * `instructions` and `input` as Chat Completions messages. Pure.
+ * Encodes `instructions` and `input` as Chat Completions messages. Pure.
  * A turn of the model is several items in the Responses vocabulary and one assistant message here.
  *
- * Reasoning of earlier turns is left out by default: providers ignore or refuse it. It goes back where the
- * provider's row says how: as `reasoning_details` when it is signed or encrypted (`reasoning-object`), as
- * `reasoning_content` (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature
- * (`thought-signatures`). Of other items of a model only calls have a form here; see replayed.ts for the rest.
+ * The encoder omits reasoning of earlier turns, which most providers ignore or refuse. Quirks of the provider's row
+ * send it back: as `reasoning_details` if signed or encrypted (`reasoning-object`), as `reasoning_content`
+ * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
+ * model's other items only calls have a form here; see outgoing.ts for the rest.
  */
-import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
+
+import type { GatewayError } from '../../errors.ts'
+import type {
+  AssistantMessage,
+  AssistantPart,
+  InputItem,
+  InputMessage,
+  InputReasoning,
+} from '../../protocol/items.ts'
+import type { CacheControl } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
-import { inexpressible } from '../inexpressible.ts'
-import { isSpent, refusedItem, replayedCall } from '../replayed.ts'
-import { type ChatPart, cacheMark, type chatPart, chatParts, foldParts } from './parts.ts'
+import { inexpressible } from '../failure.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 
 type Message = Record<string, unknown>
 
-/** @throws GatewayError `unprocessable` that names the item or part without a form in this format. */
+/**
+ * The messages of a request.
+ * @throws GatewayError `unprocessable` that names the item or part without a form in this format.
+ */
 export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): readonly Message[] {
   const conversation = new Conversation(
     quirks,
@@ -27,7 +38,7 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
   else
     for (const [index, item] of request.input.entries()) {
-      for (const one of replayedCall(item, index) ?? [item]) conversation.item(one, `input[${index}]`)
+      for (const one of replayAsCall(item, index) ?? [item]) conversation.item(one, `input[${index}]`)
     }
   const messages = conversation.finish()
   if (request.cache_control !== undefined && quirks.has('cache-control'))
@@ -35,7 +46,7 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   return messages
 }
 
-/** Top-level `cache_control` is a breakpoint at the end of the prompt. */
+/** Adds the top-level `cache_control` as a breakpoint at the end of the prompt. */
 function markLast(messages: readonly Message[], mark: Record<string, unknown>): void {
   const last = messages.findLast(message => message['role'] === 'user' || message['role'] === 'system')
   if (last === undefined) return
@@ -55,7 +66,7 @@ interface Turn {
   details: Record<string, unknown>[]
   calls: Record<string, unknown>[]
   signature: string | null
-  /** An assistant message was among the items, even an empty one. */
+  /** True if the items held an assistant message, even an empty one. */
   spoke: boolean
 }
 
@@ -64,7 +75,7 @@ class Conversation {
   readonly #breakpoints: boolean
   readonly #messages: Message[] = []
   #turn: Turn | null = null
-  /** Images and files that tools gave back: a tool message holds text only, so they follow as the user's. */
+  /** Images and files from tools: a tool message holds text only, so a user message with them follows. */
   #attachments: ChatPart[] = []
 
   constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean) {
@@ -106,7 +117,7 @@ class Conversation {
         this.#output(item.call_id, item.output, `${path}.output`)
         return
       default:
-        if (!isSpent(item.type)) throw refusedItem(item.type, path)
+        if (!isSpent(item.type)) throw refuseItem(item.type, path)
     }
   }
 
@@ -201,7 +212,7 @@ class Conversation {
     this.#messages.push({ role: 'tool', tool_call_id: callId, content })
   }
 
-  /** Attachments wait until all outputs of the turn are there: nothing may stand between them. */
+  /** Adds the attachments after all outputs of the turn: no message may stand between outputs. */
   #attach(): void {
     if (this.#attachments.length === 0) return
     this.#messages.push({ role: 'user', content: this.#attachments })
@@ -235,14 +246,14 @@ class Conversation {
   }
 }
 
-/** Many providers take only a string from the assistant; what it wrote in several parts was one text. */
+/** The content of an assistant message. Several texts become one string: many providers accept only that. */
 function assistantContent(turn: Turn): string | readonly ChatPart[] | null {
   if (turn.parts.length === 0) return turn.calls.length > 0 ? null : ''
   const plain = turn.parts.every(part => part['type'] === 'text' && part['cache_control'] === undefined)
   return plain ? turn.parts.map(part => part['text']).join('') : turn.parts
 }
 
-/** The details of one reasoning item; none when nothing in it is signed or encrypted: plain text proves nothing. */
+/** The details of one reasoning item; none for plain text, which no provider can verify. */
 function reasoningDetails(item: InputReasoning, text: string): Record<string, unknown>[] {
   const signature = item.signature ?? null
   const encrypted = item.encrypted_content ?? null
@@ -261,4 +272,88 @@ function reasoningDetails(item: InputReasoning, text: string): Record<string, un
   }
   if (encrypted !== null) details.push({ type: 'reasoning.encrypted', data: encrypted, ...common })
   return details
+}
+
+// Content parts
+
+type ChatPart = Record<string, unknown>
+
+/**
+ * Encodes content parts. `breakpoints`: the request uses OpenAI's explicit cache breakpoints.
+ * @throws GatewayError `unprocessable` that names the part without a form in this format.
+ */
+function chatParts(
+  parts: readonly AssistantPart[],
+  path: string,
+  quirks: ReadonlySet<Quirk>,
+  breakpoints: boolean,
+): readonly ChatPart[] {
+  return parts.map((part, index) => {
+    const wire = chatPart(part, `${path}[${index}]`)
+    if (!('cache_control' in part) && !('prompt_cache_breakpoint' in part)) return wire
+    const control = part.cache_control ?? null
+    const breakpoint = part.prompt_cache_breakpoint ?? null
+    if (quirks.has('cache-control')) {
+      if (control !== null) return { ...wire, cache_control: cacheMark(control) }
+      return breakpoint === null ? wire : { ...wire, cache_control: { type: 'ephemeral' } }
+    }
+    return breakpoints && breakpoint !== null ? { ...wire, prompt_cache_breakpoint: breakpoint } : wire
+  })
+}
+
+function cacheMark(control: CacheControl): Record<string, unknown> {
+  return typeof control.ttl === 'string' ? { type: 'ephemeral', ttl: control.ttl } : { type: 'ephemeral' }
+}
+
+/** A single plain text as a string, which every provider accepts; other parts unchanged. */
+function foldParts(parts: readonly ChatPart[]): string | readonly ChatPart[] {
+  const only = parts[0]
+  if (only === undefined) return ''
+  const plain = parts.length === 1 && only['type'] === 'text' && Object.keys(only).length === 2
+  return plain && typeof only['text'] === 'string' ? only['text'] : parts
+}
+
+function chatPart(part: AssistantPart, path: string): ChatPart {
+  switch (part.type) {
+    case 'input_text':
+    case 'output_text':
+      return { type: 'text', text: part.text }
+    // A refusal is what the model said; as text every provider takes it back.
+    case 'refusal':
+      return { type: 'text', text: part.refusal }
+    case 'input_image': {
+      if (typeof part.image_url !== 'string') throw refusePart(path, 'an image without an image_url')
+      const detail = part.detail === 'original' ? 'high' : part.detail
+      const auto = detail === undefined || detail === null || detail === 'auto'
+      return { type: 'image_url', image_url: { url: part.image_url, ...(auto ? {} : { detail }) } }
+    }
+    case 'input_file':
+      return { type: 'file', file: file(part, path) }
+    case 'input_audio':
+      return {
+        type: 'input_audio',
+        input_audio: { data: part.input_audio.data, format: part.input_audio.format },
+      }
+    case 'input_video':
+      return { type: 'video_url', video_url: { url: part.video_url } }
+    default:
+      throw refusePart(path, 'this kind of content part')
+  }
+}
+
+function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string): Record<string, unknown> {
+  const url = part.file_url ?? null
+  const inline = url?.startsWith('data:') === true ? url : null
+  const data = part.file_data ?? inline
+  if (typeof data !== 'string' && typeof part.file_id !== 'string') {
+    throw refusePart(path, url === null ? 'a file without data' : 'a file by its address')
+  }
+  return {
+    ...(typeof part.filename === 'string' ? { filename: part.filename } : {}),
+    ...(typeof data === 'string' ? { file_data: data } : { file_id: part.file_id }),
+  }
+}
+
+function refusePart(path: string, what: string): GatewayError {
+  return inexpressible(path, `${what} cannot be sent to this provider`)
 }

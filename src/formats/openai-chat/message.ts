@@ -1,19 +1,21 @@
 /**
- * The text of one Chat Completions reply: the open message, its parts, and what belongs to its text. Hot path.
- * Annotations and log probabilities may come before the text they belong to; they wait for it.
+ * Message and reasoning items of one Chat Completions reply. Pure. Hot path.
+ * `ChatText` has the open message with its parts, annotations and log probabilities. The last two may come before their
+ * text, and then wait for it.
  */
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { type Json, list, record } from '../json.ts'
+import { filled, type Json, list, record } from '../json.ts'
+import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
 
-export class ChatMessage {
+export class ChatText {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Called before anything is written: reasoning ends there. */
+  /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
   #any = false
-  /** The open message, the number of its part being written and that part's kind. */
+  /** The open message, and the number and kind of its open part. */
   #message: number | null = null
   #part = -1
   #partKind: 'text' | 'refusal' | null = null
@@ -61,7 +63,7 @@ export class ChatMessage {
     for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
   }
 
-  /** Citations of the whole reply, then every annotation that still waits. */
+  /** Emits citations of the whole reply, then all waiting annotations. */
   cite(results: readonly unknown[] | null, urls: readonly unknown[] | null): void {
     if (results !== null || urls !== null) {
       this.#annotations.push(...replyCitations(results, urls, this.#textUnits))
@@ -77,7 +79,7 @@ export class ChatMessage {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
-  /** The message to write to, its current part being of this kind. */
+  /** Opens a message and a part of this kind if needed; returns the message's item. */
   #write(kind: 'text' | 'refusal'): number {
     this.#any = true
     this.#beforeText()
@@ -109,7 +111,7 @@ function isLogprob(value: unknown): value is Logprob {
   return token !== null && typeof token['token'] === 'string' && typeof token['logprob'] === 'number'
 }
 
-/** True when a delta holds anything of the reply itself. */
+/** True if a delta holds any content of the reply. */
 export function says(delta: Json): boolean {
   return [
     'content',
@@ -123,4 +125,185 @@ export function says(delta: Json): boolean {
     const value = delta[name]
     return typeof value === 'string' || Array.isArray(value) ? value.length > 0 : record(value) !== null
   })
+}
+
+// Reasoning. It comes under four names: `reasoning_content`, `reasoning`, `reasoning_details[]`, content parts of type
+// `thinking`. Several providers send the same text under two names; it counts once.
+
+interface Open {
+  readonly item: number
+  readonly id: string | null
+  /** Next part of each form, and the provider's index of the part being written. */
+  textPart: number
+  textIndex: unknown
+  summaryPart: number
+  summaryIndex: unknown
+  /** Signed or encrypted: the item takes no more text. */
+  sealed: boolean
+  fields: Record<string, unknown> | null
+}
+
+export class ChatReasoning {
+  readonly #emit: (delta: Delta) => void
+  readonly #nextItem: () => number
+  /** Ends the open message before reasoning begins. */
+  readonly #beforeWords: () => void
+  #open: Open | null = null
+  readonly #ids = new Set<string>()
+  /** All that was said, to recognise the same text under another name. */
+  #said = ''
+  #source: 'plain' | 'details' | null = null
+
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, beforeWords: () => void) {
+    this.#emit = emit
+    this.#nextItem = nextItem
+    this.#beforeWords = beforeWords
+  }
+
+  /** Takes the reasoning fields of a delta or message. Returns true if they held any reasoning. */
+  take(message: Json): boolean {
+    const details = list(message['reasoning_details'])
+    let found = false
+    let worded = false
+    if (details !== null) {
+      for (let at = 0; at < details.length; at++) {
+        const detail = record(details[at])
+        if (detail === null) continue
+        const taken = this.#detail(detail, details, at)
+        if (taken !== 'nothing') found = true
+        if (taken === 'words') worded = true
+      }
+    }
+    if (worded) return true
+    return this.text(filled(message['reasoning_content']) ?? filled(message['reasoning'])) || found
+  }
+
+  /** Takes raw thinking text without details. */
+  text(text: string | null): boolean {
+    if (text === null) return false
+    if (this.#isKnown(text, 'plain')) return true
+    this.#say('text', text, 'plain', this.#openForWords() ?? this.#next(null, null))
+    return true
+  }
+
+  /** Takes a signature from beside the content. */
+  signature(signature: string, format: ReasoningFormat): void {
+    this.#source ??= 'plain'
+    this.#seal(this.#openForSeal('signature', signature, null, format), 'signature', signature)
+  }
+
+  close(): void {
+    const open = this.#open
+    if (open === null) return
+    this.#open = null
+    this.#emit({ kind: 'close', item: open.item, fields: open.fields })
+  }
+
+  #detail(detail: Json, all: readonly unknown[], at: number): 'words' | 'seal' | 'nothing' {
+    const isSummary = detail['type'] === 'reasoning.summary'
+    const text = filled(isSummary ? detail['summary'] : detail['text'])
+    const signature = filled(detail['signature'])
+    const data = detail['type'] === 'reasoning.encrypted' ? filled(detail['data']) : null
+    if (text === null && signature === null && data === null) return 'nothing'
+    const id = filled(detail['id'])
+    const format = filled(detail['format'])
+    if (text !== null && !this.#isKnown(text, 'details')) {
+      const open = this.#openForWords() ?? this.#next(id ?? idAhead(all, at), format)
+      const index = detail['index'] ?? null
+      if (isSummary) {
+        if (open.summaryPart === -1 || open.summaryIndex !== index) open.summaryPart++
+        open.summaryIndex = index
+      } else {
+        if (open.textPart === -1 || open.textIndex !== index) open.textPart++
+        open.textIndex = index
+      }
+      this.#say(isSummary ? 'summary' : 'text', text, 'details', open)
+    }
+    this.#source = 'details'
+    if (signature !== null)
+      this.#seal(this.#openForSeal('signature', signature, id, format), 'signature', signature, detail)
+    if (data !== null)
+      this.#seal(this.#openForSeal('encrypted_content', data, id, format), 'encrypted_content', data, detail)
+    return text === null ? 'seal' : 'words'
+  }
+
+  /** True if this text has already come under another name. */
+  #isKnown(text: string, source: 'plain' | 'details'): boolean {
+    return this.#source !== null && this.#source !== source && text === this.#said
+  }
+
+  #say(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
+    if (form === 'text' && open.textPart === -1) open.textPart = 0
+    this.#said += text
+    this.#source = source
+    const part = form === 'text' ? open.textPart : open.summaryPart
+    this.#emit({ kind: 'reasoning', item: open.item, form, part, text })
+  }
+
+  /** The open item if it takes more text, else null. */
+  #openForWords(): Open | null {
+    return this.#open === null || this.#open.sealed ? null : this.#open
+  }
+
+  /** Opens another item for text. */
+  #next(id: string | null, format: string | null): Open {
+    this.#beforeWords()
+    return this.#begin(id, format)
+  }
+
+  /** The item for a signature or encrypted part: the open one, unless it already holds another. */
+  #openForSeal(field: string, value: string, id: string | null, format: string | null): Open {
+    const held = this.#open?.fields?.[field]
+    if (this.#open !== null && (held === undefined || held === value)) return this.#open
+    return this.#begin(id, format)
+  }
+
+  #begin(id: string | null, format: string | null): Open {
+    this.close()
+    // An id said twice would make two items one.
+    const own = id === null || this.#ids.has(id) ? null : id
+    if (own !== null) this.#ids.add(own)
+    const open: Open = {
+      item: this.#nextItem(),
+      id: own,
+      textPart: -1,
+      textIndex: null,
+      summaryPart: -1,
+      summaryIndex: null,
+      sealed: false,
+      fields: null,
+    }
+    this.#open = open
+    const start = { type: 'reasoning' as const, id: own, format: reasoningFormat(format) }
+    this.#emit({ kind: 'open', item: open.item, start })
+    return open
+  }
+
+  #seal(open: Open, field: string, value: string, detail?: Json): void {
+    open.sealed = true
+    open.fields ??= {}
+    open.fields[field] = value
+    const format = filled(detail?.['format'])
+    if (format !== null) open.fields['format'] = format
+    const id = filled(detail?.['id'])
+    // The encrypted part is bound to this id, which came too late to be the item's.
+    if (id !== null && id !== open.id) open.fields['detail_id'] = id
+  }
+}
+
+/** The id of the item that begins at detail `at`: often only its last, encrypted part has it. */
+function idAhead(details: readonly unknown[], at: number): string | null {
+  for (let next = at; next < details.length; next++) {
+    const detail = record(details[next])
+    const id = filled(detail?.['id'])
+    if (id !== null) return id
+    if (filled(detail?.['signature']) !== null || filled(detail?.['data']) !== null) return null
+  }
+  return null
+}
+
+/** Texts of a thinking part: a string, or a list of `{type:"text", text}`. */
+export function thinkingTexts(value: unknown): readonly string[] {
+  if (typeof value === 'string') return [value]
+  return (list(value) ?? []).map(part => filled(record(part)?.['text'])).filter(text => text !== null)
 }

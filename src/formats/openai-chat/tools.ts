@@ -1,18 +1,18 @@
 /**
- * `tools` and `tool_choice` in the Chat Completions form. Pure.
- * Functions and custom tools can be said; a tool that a provider would have to run itself cannot.
+ * Encodes `tools` and `tool_choice`. Pure.
+ * The format has functions and custom tools, and no form for tools that a provider runs.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import type { Quirk } from '../../providers/provider.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 
 interface ChatTools {
   readonly tools: readonly Record<string, unknown>[]
   readonly toolChoice: unknown
 }
 
-/** @throws GatewayError `unprocessable` that names the tool or choice. */
+/** @throws GatewayError `unprocessable` that names the tool or choice without a form in this format. */
 export function chatTools(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): ChatTools {
   const choice = request.tool_choice
   const allowed =

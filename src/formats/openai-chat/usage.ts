@@ -1,13 +1,13 @@
 /**
- * The tail of a Chat Completions reply: its token counts brought to one meaning, and how it ended. Pure.
- * What each field counts differs by vendor; `total_tokens` tells which reading is right.
+ * Token counts and finish reason of a Chat Completions reply in the gateway's vocabulary. Pure.
+ * The meaning of each count differs by vendor; `total_tokens` shows the right reading.
  */
 import type { FinishReason, Usage } from '../format.ts'
 import { countOrZero, type Json, record } from '../json.ts'
 
 /**
- * Normalises a `usage` object. Cached counts are cut to the input and reasoning to the output: some vendors
- * report more than that, and a bill must never go below zero.
+ * Normalises a `usage` object. Limits cached tokens to the input and reasoning to the output: some vendors report more,
+ * and a bill must never be negative.
  */
 export function chatUsage(usage: Json): Usage {
   const promptDetails = record(usage['prompt_tokens_details'])
@@ -61,7 +61,7 @@ function firstCount(...values: readonly unknown[]): number {
   return 0
 }
 
-/** Words for the end beside OpenAI's own, seen at providers; what is not here is `other`. */
+/** Finish reasons of all known providers; any other is `other`. */
 const FINISH: ReadonlyMap<string, FinishReason> = new Map([
   ['stop', 'stop'],
   ['end_turn', 'stop'],
@@ -78,7 +78,7 @@ const FINISH: ReadonlyMap<string, FinishReason> = new Map([
   ['refusal', 'content_filter'],
 ])
 
-/** Words that say that the reply broke off: `error` codes as `providerFailure` knows them. */
+/** Finish reasons of a reply that failed, with error codes that `providerFailure` knows. */
 const BROKEN: ReadonlyMap<string, string> = new Map([
   ['error', 'server_error'],
   ['abort', 'server_error'],
@@ -86,7 +86,7 @@ const BROKEN: ReadonlyMap<string, string> = new Map([
   ['insufficient_system_resource', 'overloaded_error'],
 ])
 
-/** The provider's word for the end in the gateway's words; `broken` is the error code of a reply that broke off. */
+/** The gateway's finish reason for a provider's; `broken`: the error code of a reply that failed. */
 export function finishOf(native: string | null): { reason: FinishReason; broken: string | null } {
   if (native === null) return { reason: 'other', broken: null }
   return { reason: FINISH.get(native) ?? 'other', broken: BROKEN.get(native) ?? null }

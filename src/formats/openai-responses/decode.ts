@@ -1,44 +1,42 @@
 /**
- * Reads a reply in the Responses wire format, streamed or whole, and tells it in Deltas. Pure. Hot path.
- * Providers disagree about ids, indexes, event names and what the final object holds; an item is therefore known
- * by its `output_index`, and the final object only adds what no event has told.
+ * Decodes one reply in the Responses wire format, streamed or whole, into Deltas. Pure. Hot path.
+ * Providers differ in ids, indexes, event names and the content of the final object. So `output_index` identifies an
+ * item, and the final object only adds content that no event had.
  */
 import { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
-import { filled, isRecord, type Json, parsedFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
-import type { ReasoningFormat } from '../reasoning-format.ts'
-import { tellsError, toldFailure } from './failure.ts'
+import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
+import type { ReasoningFormat } from '../reasoning.ts'
+import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
-import { type Form, formOf } from './item-parts.ts'
-import { isAgain, NO_INDEX, outputIndex, SlotLookup } from './lookup.ts'
-import { type Slot, Slots, startType } from './slots.ts'
+import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
 import { finishOf, usageOf } from './usage.ts'
 
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
 
 function delta(form: Form, index: 'content_index' | 'summary_index'): Handler {
-  return (decoder, event) => decoder.told(form, event, index, event['delta'], true)
+  return (decoder, event) => decoder.takeText(form, event, index, event['delta'], true)
 }
 
 function done(form: Form, index: 'content_index' | 'summary_index', key: 'text' | 'refusal'): Handler {
-  return (decoder, event) => decoder.told(form, event, index, event[key], false)
+  return (decoder, event) => decoder.takeText(form, event, index, event[key], false)
 }
 
 const started: Handler = (decoder, event) => decoder.start(recordOrEmpty(event['response']))
 const ended: Handler = (decoder, event) => decoder.finish(event)
 const failed: Handler = (_, event) => {
-  throw toldFailure(event, null)
+  throw failureOf(event, null)
 }
-const wholePart: Handler = (decoder, event) => decoder.wholePart(event)
+const wholePart: Handler = (decoder, event) => decoder.takePart(event)
 
-/** By event type, the spellings of all known providers. What is not here and is no progress is left out. */
+/** Handlers by event type, in the spellings of all known providers. The decoder ignores others but progress. */
 const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ['response.created', started],
   ['response.queued', started],
   ['response.in_progress', started],
-  ['response.output_item.added', (decoder, event) => decoder.added(event)],
-  ['response.output_item.done', (decoder, event) => decoder.itemDone(event)],
+  ['response.output_item.added', (decoder, event) => decoder.add(event)],
+  ['response.output_item.done', (decoder, event) => decoder.closeItem(event)],
   ['response.content_part.added', wholePart],
   ['response.content_part.done', wholePart],
   ['response.reasoning_part.added', wholePart],
@@ -74,7 +72,7 @@ const HANDLERS: ReadonlyMap<string, Handler> = new Map<string, Handler>([
   ['error', failed],
 ])
 
-/** Status of a response whose own field is missing or was not brought up to date. */
+/** Status of a response whose own field is missing or out of date. */
 const STATUS_OF_EVENT: ReadonlyMap<unknown, string> = new Map([
   ['response.completed', 'completed'],
   ['response.done', 'completed'],
@@ -91,7 +89,7 @@ export class ResponsesDecoder implements Decoder {
   #started = false
   #finished = false
 
-  /** `reasoning` names the provider's own reasoning, for items that do not say what they are. */
+  /** `reasoning`: the name for reasoning items without a format of their own. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
     this.#emit = emit
     this.#slots = new Slots(emit, reasoning)
@@ -107,7 +105,7 @@ export class ResponsesDecoder implements Decoder {
     else if (isProgress(type)) this.#progress(type, value)
     else if (type === '' || value['object'] === 'response') this.#body(value)
     // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
-    else if (!type.startsWith('response.') && tellsError(value)) throw toldFailure(value, null)
+    else if (!type.startsWith('response.') && tellsError(value)) throw failureOf(value, null)
   }
 
   end(): void {
@@ -122,7 +120,7 @@ export class ResponsesDecoder implements Decoder {
     this.#emit({ kind: 'start', upstreamId: filled(response['id']), model: filled(response['model']) })
   }
 
-  added(event: Json): void {
+  add(event: Json): void {
     const item = event['item']
     if (!isRecord(item)) return
     const index = outputIndex(event)
@@ -132,7 +130,7 @@ export class ResponsesDecoder implements Decoder {
     this.#open(item, index)
   }
 
-  itemDone(event: Json): void {
+  closeItem(event: Json): void {
     const item = event['item']
     if (!isRecord(item)) return
     const type = startType(item)
@@ -143,8 +141,8 @@ export class ResponsesDecoder implements Decoder {
     if (slot !== null) this.#slots.close(slot, item)
   }
 
-  /** Text of a part: a piece of it, or all of it. */
-  told(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
+  /** Takes a piece of a part's text, or all of it. */
+  takeText(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
     if (typeof text !== 'string') return
     const slot = this.#slotFor(form, event)
     if (slot === null) return
@@ -153,7 +151,7 @@ export class ResponsesDecoder implements Decoder {
     else this.#slots.complete(slot, form, index, text, event['logprobs'])
   }
 
-  wholePart(event: Json): void {
+  takePart(event: Json): void {
     const part = recordOrEmpty(event['part'])
     const form = formOf(part)
     const text = form === 'refusal' ? part['refusal'] : part['text']
@@ -171,7 +169,7 @@ export class ResponsesDecoder implements Decoder {
       this.#slots.annotate(slot, wholeNumber(event['content_index']) ?? 0, event['annotation'])
   }
 
-  /** Arguments of a call that no event has opened wait for the item itself: a call without a name cannot be told. */
+  /** Takes arguments of an open call; those of an unknown call come again with its item, which has the name. */
   input(event: Json, text: unknown, piece: boolean): void {
     const slot =
       this.#lookup.find(event) ??
@@ -183,7 +181,7 @@ export class ResponsesDecoder implements Decoder {
     else if (typeof text === 'string') this.#slots.appendInput(slot, text)
   }
 
-  /** The reply is over: `event` carries the final response, whose items complete what was streamed. */
+  /** Ends the reply. `event` has the final response, whose items complete the streamed ones. */
   finish(event: Json): void {
     const response = recordOrEmpty(event['response'])
     this.#conclude(response, STATUS_OF_EVENT.get(event['type']) ?? 'completed')
@@ -198,18 +196,14 @@ export class ResponsesDecoder implements Decoder {
       if (!RUNNING.has(response['status']))
         this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
       else this.start(response)
-    } else if (tellsError(body)) throw toldFailure(body, null)
-    else
-      throw new GatewayError(
-        'provider_unavailable',
-        'The provider answered with something that is not a reply',
-      )
+    } else if (tellsError(body)) throw failureOf(body, null)
+    else throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a response')
   }
 
   #conclude(response: Json, implied: string): void {
     const told = filled(response['status'])
     const status = told === null || RUNNING.has(told) ? implied : told
-    if (status === 'failed') throw toldFailure(response, null)
+    if (status === 'failed') throw failureOf(response, null)
     if (status === 'cancelled') {
       throw new GatewayError('provider_unavailable', 'The provider cancelled the reply')
     }
@@ -231,7 +225,7 @@ export class ResponsesDecoder implements Decoder {
     this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
   }
 
-  /** Adds from the final output what no event told; the output may be empty, shorter or under other ids. */
+  /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */
   #reconcile(response: Json): void {
     const finals = records(response['output']).filter(item => startType(item) !== null)
     const matches = this.#lookup.match(finals)
@@ -244,7 +238,7 @@ export class ResponsesDecoder implements Decoder {
     if (this.#slots.all.length === 0) this.#textOnly(response)
   }
 
-  /** Servers that give no items may still give the text, in the field made for clients that read no items. */
+  /** Takes `output_text` from servers that send no items. */
   #textOnly(response: Json): void {
     const text = filled(response['output_text'])
     const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)
@@ -266,7 +260,7 @@ export class ResponsesDecoder implements Decoder {
     return slot
   }
 
-  /** The item that takes this form; one that was never announced is opened by its first text. */
+  /** The item for this form of text; opens it if no event announced it. */
   #slotFor(form: Form, event: Json): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
     const known = this.#lookup.find(event) ?? this.#lookup.current(event, type)
@@ -276,7 +270,87 @@ export class ResponsesDecoder implements Decoder {
 }
 
 function parse(data: string): Json {
-  const value = parsedFrame(data)
+  const value = parseFrame(data)
   if (isRecord(value)) return value
-  throw toldFailure(value, null)
+  throw failureOf(value, null)
+}
+
+// Lookup of items by events and final forms. Providers name an item by its output index, its id, both, or neither.
+// Hot path: `find` runs per token.
+
+/** Stands for a missing output index. */
+const NO_INDEX = -1
+
+class SlotLookup {
+  readonly #slots: Slots
+  /** The current item of each output index of the provider. */
+  readonly #byIndex = new Map<number, Slot>()
+  #latest: Slot | null = null
+
+  constructor(slots: Slots) {
+    this.#slots = slots
+  }
+
+  add(slot: Slot, index: number): void {
+    if (index !== NO_INDEX) this.#byIndex.set(index, slot)
+    this.#latest = slot
+  }
+
+  at(index: number): Slot | null {
+    return this.#byIndex.get(index) ?? null
+  }
+
+  find(event: Json): Slot | null {
+    const index = outputIndex(event)
+    if (index !== NO_INDEX) return this.at(index)
+    const id = filled(event['item_id'])
+    return id === null ? this.#latest : this.#slots.byId(id)
+  }
+
+  /** The open item, for an event without an index and with an unknown id. */
+  current(event: Json, type: Slot['type']): Slot | null {
+    const latest = this.#latest
+    return outputIndex(event) === NO_INDEX && latest?.type === type && !latest.closed ? latest : null
+  }
+
+  /**
+   * The streamed item of each final item, if any: by id, else by call id, else by position, else the first of its type
+   * that is left. This order finds items with changed ids and repeats none.
+   */
+  match(finals: readonly Json[]): readonly (Slot | undefined)[] {
+    const slots = this.#slots.all
+    const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
+    const left = new Set(slots)
+    const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
+      finals.forEach((final, at) => {
+        if (matches[at] !== undefined || left.size === 0) return
+        const slot = choose(final, at)
+        if (slot === undefined || !left.has(slot) || slot.type !== startType(final)) return
+        if (slot.type === 'hosted' && slot.form['type'] !== final['type']) return
+        matches[at] = slot
+        left.delete(slot)
+      })
+    }
+    const ids = new Map(slots.flatMap(slot => (slot.id === null ? [] : [[slot.id, slot] as const])))
+    const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
+    pass(final => ids.get(filled(final['id']) ?? ''))
+    pass(final => calls.get(filled(final['call_id']) ?? ''))
+    pass((_, at) => this.#byIndex.get(at))
+    const byKind = Map.groupBy(left, slot => kindOf(slot.type, slot.form))
+    pass(final => byKind.get(kindOf(startType(final), final))?.shift())
+    return matches
+  }
+}
+
+function outputIndex(event: Json): number {
+  return wholeNumber(event['output_index']) ?? NO_INDEX
+}
+
+/** True if an event announces a known item again. */
+function isAgain(known: Slot, item: Json): boolean {
+  return known.type === startType(item) && known.id === (filled(item['id']) ?? filled(item['item_id']))
+}
+
+function kindOf(type: Slot['type'] | null, form: Json): string {
+  return `${type} ${form['type'] ?? 'message'}`
 }

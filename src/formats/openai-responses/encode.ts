@@ -1,19 +1,19 @@
 /**
- * Writes a request in the Responses wire format. Pure. Our vocabulary is nearly this format's own: what is named
- * here goes out, and so do unknown fields, which are still there only when the caller speaks this dialect.
+ * Encodes a request in the Responses wire format, whose vocabulary is nearly the gateway's own. Pure. Fields named here
+ * go out, and unknown fields follow; a request has them only if the caller speaks this dialect.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import { nearestEffort } from '../effort.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { isUnknownField } from '../outgoing.ts'
+import { nearestEffort } from '../reasoning.ts'
 import { wireInput } from './input.ts'
 import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
 
 type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
-/** Fields that go out as they came. Those of the chat dialect are here only when a Responses caller sent them. */
+/** Fields that go out unchanged. A request has the chat dialect's only if a Responses caller sent them. */
 const SAME = [
   'max_output_tokens',
   'temperature',
@@ -37,9 +37,9 @@ const SAME = [
   'prediction',
 ] as const satisfies readonly (keyof ResponsesRequest)[]
 
-/** By name, what a field becomes on the wire; `undefined` leaves it out, as does a name that is not here. */
+/** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
-  ...SAME.map((name): [string, Field] => [name, asItCame]),
+  ...SAME.map((name): [string, Field] => [name, copyField]),
   ['input', (value, _, endpoint) => wireInput(value, endpoint)],
   ['instructions', (value, _, endpoint) => wireInput(value, endpoint)],
   ['tools', (value, _, endpoint) => wireTools(records(value), 'tools', endpoint.provider.quirks)],
@@ -56,7 +56,7 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ],
 ])
 
-/** `ultrafast` prefers endpoints of its own; where there are none, the next best is asked for. */
+/** Tiers with another name on the wire; `ultrafast` becomes the next best. */
 const TIERS: ReadonlyMap<unknown, string> = new Map([
   ['fast', 'priority'],
   ['ultrafast', 'priority'],
@@ -67,10 +67,10 @@ const VERBOSITIES: ReadonlyMap<unknown, string> = new Map([
   ['max', 'high'],
 ])
 
-/** A budget is told as the nearest of these. Higher efforts are not reached: few models know them. */
+/** The efforts that can replace a budget. Few models know higher ones. */
 const EFFORTS = ['minimal', 'low', 'medium', 'high'] as const
 
-/** The output limit that a reasoning budget is measured against when neither caller nor endpoint gives one. */
+/** The output limit for the share of a reasoning budget if neither caller nor endpoint sets one. */
 const USUAL_OUTPUT_TOKENS = 32_768
 
 const LOGPROBS = 'message.output_text.logprobs'
@@ -78,12 +78,12 @@ const NOT_IN_REASONING: ReadonlySet<string> = new Set(['max_tokens', 'enabled', 
 const NOT_IN_TEXT: ReadonlySet<string> = new Set(['format', 'verbosity'])
 const NONE: ReadonlySet<string> = new Set()
 
-/** @throws GatewayError `unprocessable` when the request holds something that only our side could serve. */
+/** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
 export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
   for (const [name, value] of Object.entries(model.request)) {
     if (value == null) continue
-    const field = FIELDS.get(name) ?? (isUnknownField(name) ? asItCame : undefined)
+    const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
     const written = field?.(value, model, endpoint)
     if (written !== undefined) body.set(name, written)
   }
@@ -94,7 +94,7 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   return { path: '/responses', body: Object.fromEntries(body) }
 }
 
-/** Probabilities come only when they are asked for by name, and a number of them alone is an error. */
+/** Adds `include` for log probabilities; without it, the API refuses their number. */
 function askForLogprobs(body: Map<string, unknown>): void {
   const wanted = body.get('top_logprobs')
   if (typeof wanted !== 'number' || wanted === 0) return
@@ -103,11 +103,11 @@ function askForLogprobs(body: Map<string, unknown>): void {
   if (!list.includes(LOGPROBS)) body.set('include', [...list, LOGPROBS])
 }
 
-function asItCame(value: unknown): unknown {
+function copyField(value: unknown): unknown {
   return value
 }
 
-/** Our limit counts steps of our own loop; it goes along only when the provider runs tools too. */
+/** The limit counts steps of the gateway's loop; it goes out only if the provider runs tools too. */
 function maxToolCalls(value: unknown, { request }: ModelRequest): unknown {
   if (request.stop_server_tools_when != null) return undefined
   return records(request.tools).some(runsAtProvider) ? value : undefined
@@ -131,7 +131,7 @@ function reasoning(value: unknown, { request }: ModelRequest, endpoint: Endpoint
   return Object.keys(written).length === 0 ? undefined : written
 }
 
-/** This format knows efforts only: a switch or a budget becomes the nearest one. */
+/** The effort for a switch or a budget: this format has efforts only. */
 function impliedEffort(config: Json, limit: number): string | null {
   if (config['enabled'] === false) return 'none'
   const budget = config['max_tokens']

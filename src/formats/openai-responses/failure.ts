@@ -1,12 +1,12 @@
 /**
- * Errors as providers of the Responses format tell them: in an HTTP reply, in an `error` event (flat or nested),
- * in a failed response, or as a JSON body under status 200. Pure.
+ * Reads errors of providers of the Responses format: an HTTP reply, an `error` event (flat or nested), a failed
+ * response, or a JSON body under status 200. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
-import { filled, isRecord, type Json, parsedJson, recordOrEmpty, records } from '../json.ts'
-import { providerFailure } from '../provider-failure.ts'
+import { providerFailure } from '../failure.ts'
+import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../json.ts'
 
-/** What a code means when no HTTP status came with it. */
+/** The status for a code without an HTTP status. */
 const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
   ['rate_limit_exceeded', 429],
   ['insufficient_quota', 429],
@@ -39,7 +39,7 @@ const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
   ['unsupported_image_media_type', 400],
 ])
 
-/** Codes that are all one thing to our callers: the content was refused. */
+/** Codes of refused content. */
 const POLICY_CODES: ReadonlySet<string> = new Set([
   'bio_policy',
   'cyber_policy',
@@ -51,15 +51,13 @@ const POLICY_CODES: ReadonlySet<string> = new Set([
 interface Told {
   readonly status: number | null
   readonly code: string | null
-  /** The class of the error where a code is more special than any table. */
+  /** The class of the error, for codes that no table has. */
   readonly type: string | null
   readonly message: string | null
 }
 
-/**
- * The failure told by any JSON value; `status` is the HTTP status when it was an error, else null.
- */
-export function toldFailure(value: unknown, status: number | null): GatewayError {
+/** The error in a JSON value; `status`: the HTTP status if it was an error, else null. */
+export function failureOf(value: unknown, status: number | null): GatewayError {
   const told = readError(value)
   const code = told.code?.toLowerCase() ?? ''
   const implied = POLICY_CODES.has(code)
@@ -72,17 +70,17 @@ export function toldFailure(value: unknown, status: number | null): GatewayError
   })
 }
 
-/** What a reply with an error status means; the body may be JSON of any shape, plain text, HTML or empty. */
+/** The error for a reply with an error status; the body may be JSON of any shape, plain text, HTML or empty. */
 export function responsesFailure(status: number, body: string): GatewayError {
   const known = status >= 400 ? status : null
   const text = body.trim()
-  const value = parsedJson(text)
-  if (value !== undefined) return toldFailure(value, known)
+  const value = parseJson(text)
+  if (value !== undefined) return failureOf(value, known)
   // A page of markup is written for a browser and tells a caller nothing.
   return providerFailure({ status: known, code: null, message: text.startsWith('<') ? null : text })
 }
 
-/** True when a value is an error, whatever HTTP status it came with. */
+/** True for an error, whatever its HTTP status. */
 export function tellsError(body: Json): boolean {
   const error = body['error']
   return (

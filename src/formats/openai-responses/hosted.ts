@@ -1,15 +1,15 @@
-/** What a provider of the Responses format ran by itself: progress that may leave, and searches to count. Pure. */
+/** Hosted items of a Responses provider: progress events that may pass, and searches to count. Pure. */
 import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
 import { type Json, recordOrEmpty, remainder } from '../json.ts'
 
-/** Events of hosted items in the documented list. */
+/** Documented progress events of hosted items. */
 const PROGRESS: ReadonlySet<string> = new Set(
   STREAM_EVENT_TYPES.filter(type =>
     /^response\.(web_search|code_interpreter|image_generation|apply_patch|fusion)_call/.test(type),
   ),
 )
 
-/** What envelopes an event; the rest is its own. */
+/** Fields around every event; all others are its own. */
 const ENVELOPE: ReadonlySet<string> = new Set([
   'type',
   'sequence_number',
@@ -26,7 +26,7 @@ export function progressFields(event: Json): Json {
   return remainder(event, ENVELOPE) ?? {}
 }
 
-/** True for an item that is a search of its own: opening a found page belongs to a search already counted. */
+/** True for a new search: opening a found page belongs to an earlier one. */
 export function isSearch(item: Json): boolean {
   if (item['type'] !== 'web_search_call') return false
   const action = recordOrEmpty(item['action'])['type']

@@ -1,30 +1,29 @@
 /**
- * Input items as the Responses wire format takes them. Pure. Most are already in its vocabulary; what changes:
+ * Encodes input items in the Responses wire format. Pure. Most items are already in its vocabulary. The changes:
  *
- * - ids of messages, calls and call outputs are left out. Nothing is stored, so an id means nothing to a provider,
- *   but one that another provider or this gateway made would be refused, and one it made itself is looked up;
- * - reasoning goes back only to where it came from (see `reasoningItem`);
- * - an item of a tool that ran on our side becomes a function call and its output; one of a tool that a provider
- *   of another format ran is left out;
- * - marks and hints of this gateway are taken off.
+ * - the encoder omits ids of messages, calls and call outputs. The gateway stores no responses at providers, so a
+ *   provider refuses an id of another maker, and looks up its own in vain;
+ * - reasoning goes back only to its source (see `reasoningItem`);
+ * - an item of a gateway tool becomes a function call and its output; the encoder omits an item that a provider of
+ *   another format ran;
+ * - it removes marks and hints for the gateway.
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
-import { reasoningFormat } from '../reasoning-format.ts'
-import { callIdOf, isOurs, isSpentElsewhere, refusedItem, replayedCall } from '../replayed.ts'
-import { ownReasoning } from './own-reasoning.ts'
+import { callIdOf, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
+import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { wireTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
 
-/** `name` is the chat dialect's; here no provider knows it. */
+/** `name` belongs to the chat dialect. */
 const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control', 'name'])
 const NOT_IN_CALL: ReadonlySet<string> = new Set(['id', 'subagent_id', 'subagent_items', 'signature'])
 const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status'])
 const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing', 'logprobs', 'annotations'])
 const NOT_IN_REASONING: ReadonlySet<string> = new Set(['format', 'signature', 'content'])
 const NOT_IN_CITATION: ReadonlySet<string> = new Set(['content'])
-/** Pictures are no words for a model to read back. */
+/** A model cannot read images as text. */
 const NOT_IN_RESULT: ReadonlySet<string> = new Set([
   'type',
   'id',
@@ -36,7 +35,7 @@ const NOT_IN_RESULT: ReadonlySet<string> = new Set([
 ])
 const NONE: ReadonlySet<string> = new Set()
 
-/** Providers demand these; citations of others may lack them, and a model reads none of them. */
+/** Fields that providers demand in citations; those of other providers may lack them, and then do not go out. */
 const CITATION_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['url_citation', ['url', 'title', 'start_index', 'end_index']],
   ['file_citation', ['file_id', 'filename', 'index']],
@@ -63,8 +62,8 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
 ])
 
 /**
- * The value of `input`.
- * @throws GatewayError `unprocessable` for an item that the format cannot carry; names its path.
+ * The wire value of `input`.
+ * @throws GatewayError `unprocessable` with the path of an item without a form in this format.
  */
 export function wireInput(input: unknown, endpoint: Endpoint): unknown {
   if (!Array.isArray(input)) return input
@@ -83,7 +82,7 @@ function kept(item: Json, without: ReadonlySet<string>): readonly Json[] {
 }
 
 function refuse(item: Json, _: Endpoint, path: string): never {
-  throw refusedItem(String(item['type']), path)
+  throw refuseItem(String(item['type']), path)
 }
 
 function message(item: Json, endpoint: Endpoint): readonly Json[] {
@@ -117,9 +116,9 @@ function isComplete(citation: Json): boolean {
 }
 
 /**
- * Encrypted reasoning goes only to the provider whose it is; when the item does not say whose, it is taken for
- * that of this wire format. Providers that encrypt theirs cannot use plain reasoning and would look its id up in
- * vain; the others are given the plain text back under its id.
+ * Encrypted reasoning goes back only to its provider; an item without a format counts as one of this wire format.
+ * Providers that encrypt reasoning cannot use plain text and would look up its id in vain; others get the plain text
+ * back under its id.
  */
 function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   const origin = reasoningFormat(item['format'])
@@ -137,14 +136,14 @@ function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   return [content.length === 0 ? plain : { ...plain, content }]
 }
 
-/** Formats of reasoning are named after the wire format that carries it. */
+/** True for reasoning in this wire format, which is part of the name of its format. */
 function isOfThisWire(item: Json): boolean {
   return String(item['format']).includes('responses')
 }
 
-/** What a tool of ours did, in words every provider knows: it was called, and this came back. */
+/** An item of a gateway tool as a function call and its output, which every provider accepts. */
 function ourResult(item: Json, type: string, index: number): readonly Json[] {
-  const pair = replayedCall(item, index)
+  const pair = replayAsCall(item, index)
   if (pair !== null) return pair.map(one => ({ ...one }))
   const name = type.slice(type.indexOf(':') + 1)
   const callId = callIdOf(item, index)

@@ -1,29 +1,28 @@
 /**
- * The output items of one Responses reply as far as they have been told: which deltas were emitted for each, so
- * that a final form can complete what streaming left out and repeat nothing. Hot path: `append` runs per token.
+ * The output items of one Responses reply with their parts. A slot records the emitted deltas of an item, so that a
+ * final form adds only missing content. Hot path: `append` runs per token.
  *
- * One rule settles every disagreement: what was streamed stands, because it may have reached the client. A final
- * text that continues the streamed one adds its rest; a final text that contradicts it is ignored.
+ * Streamed text stands, because it may have reached the client. A final text that continues it adds its rest; the slots
+ * ignore a final text that contradicts it.
  */
 import type { Annotation, Logprob } from '../../protocol/items.ts'
+import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, records, remainder } from '../json.ts'
-import { type ReasoningFormat, reasoningFormat } from '../reasoning-format.ts'
-import { oneMore } from '../reply-bounds.ts'
-import { type Form, formOf, matchingPart, numbering, type Part, partsOf, unusedIndex } from './item-parts.ts'
+import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 
-/** One output item. Opened when it is created; nothing is emitted for it after `closed`. */
+/** One output item. It emits no deltas after `closed`. */
 export interface Slot {
   readonly item: number
   readonly type: ItemStart['type']
   readonly id: string | null
   readonly callId: string | null
-  /** The last whole form the provider gave: how it opened the item, then how it closed it. */
+  /** The provider's last whole form of the item: from its opening, then from its close. */
   form: Json
   readonly parts: Part[]
-  /** Arguments of a call, or the input of a custom tool call, as emitted. */
+  /** The emitted arguments of a call or input of a custom tool call. */
   input: string
-  /** The part that was told last; going back to another one would begin it anew. */
+  /** The last part with a delta; a delta for an earlier part would open it again. */
   current: Part | null
   closed: boolean
 }
@@ -35,7 +34,7 @@ const START_TYPES: ReadonlyMap<unknown, ItemStart['type']> = new Map([
   ['custom_tool_call', 'custom_tool_call'],
 ])
 
-/** Keys that deltas or the opening already told; `item_id` and `output_index` stray into items at one provider. */
+/** Fields that deltas or the opening carry. One provider also puts `item_id` and `output_index` into items. */
 const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
   message: new Set(['type', 'id', 'role', 'content']),
   reasoning: new Set(['type', 'id', 'summary', 'content', 'format']),
@@ -46,23 +45,24 @@ const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
 
 const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
 
-/** What kind of delta item a wire item becomes; null when it has no type and so cannot be passed on. */
+/** The item kind in deltas for a wire item; null for an item without a type, which cannot pass. */
 export function startType(item: Json): ItemStart['type'] | null {
   const type = item['type'] ?? (item['role'] === 'assistant' ? 'message' : undefined)
   if (type === 'message' && (item['role'] ?? 'assistant') !== 'assistant') return 'hosted'
   return START_TYPES.get(type) ?? (filled(type) === null ? null : 'hosted')
 }
 
+/** The items of one reply. */
 export class Slots {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ReasoningFormat | null
   readonly #all: Slot[] = []
-  /** An id that was given twice stands for the item that had it first. */
+  /** Items by id; a repeated id means the first item. */
   readonly #byId = new Map<string, Slot>()
-  /** Parts of all items. */
+  /** Number of parts of all items. */
   #parts = 0
 
-  /** `reasoning` names the provider's own reasoning, for items that do not say. */
+  /** `reasoning`: the name for reasoning items without a format of their own. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
     this.#emit = emit
     this.#reasoning = reasoning
@@ -77,7 +77,7 @@ export class Slots {
     return this.#byId.get(id) ?? null
   }
 
-  /** @throws GatewayError `provider_unavailable` when there are absurdly many items; `part` does so too. */
+  /** @throws GatewayError `provider_unavailable` for too many items; `part` throws it for too many parts. */
   open(type: ItemStart['type'], item: Json): Slot {
     const slot: Slot = {
       item: oneMore(this.#all.length, 'output items'),
@@ -96,12 +96,12 @@ export class Slots {
     return slot
   }
 
-  /** Adds streamed text to a part, which begins to exist with it. */
+  /** Adds streamed text to a part; creates the part if needed. */
   append(slot: Slot, form: Form, index: number, text: string, logprobs: unknown): void {
     this.#add(slot, this.part(slot, form, index), text, Array.isArray(logprobs) ? logprobs : [])
   }
 
-  /** Adds what a final text has beyond the streamed one, and its token probabilities where they were not streamed. */
+  /** Adds the rest of a final text, and its log probabilities if the stream had none. */
   complete(slot: Slot, form: Form, index: number, whole: unknown, logprobs: unknown): void {
     if (typeof whole === 'string') this.#complete(slot, this.part(slot, form, index), whole, logprobs)
   }
@@ -139,7 +139,7 @@ export class Slots {
     this.#emit({ kind: 'close', item: slot.item, fields })
   }
 
-  /** Emits what a form of the item holds and no delta has told. */
+  /** Emits content of an item's form that no delta had. */
   settle(slot: Slot, form: Json): void {
     if (slot.type === 'function_call') this.completeInput(slot, form['arguments'])
     else if (slot.type === 'custom_tool_call') this.completeInput(slot, form['input'])
@@ -237,4 +237,73 @@ export class Slots {
         break
     }
   }
+}
+
+// Parts of an item, and the match between streamed and final parts
+
+/** The kind of deltas for a part. */
+export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
+
+interface Part {
+  readonly form: Form
+  /** The provider's content or summary index, which may have gaps and repetitions. */
+  readonly index: number
+  /** The gateway's number: counts from 0 in order of appearance. */
+  readonly part: number
+  text: string
+  logprobs: number
+  annotations: number
+  emitted: boolean
+}
+
+const PART_FORMS: ReadonlyMap<unknown, Form> = new Map([
+  ['output_text', 'text'],
+  ['text', 'text'],
+  ['input_text', 'text'],
+  ['refusal', 'refusal'],
+  ['reasoning_text', 'reasoning'],
+  ['summary_text', 'summary'],
+])
+
+export function formOf(part: Json): Form | null {
+  return PART_FORMS.get(part['type']) ?? null
+}
+
+/** The list that numbers a part: text and refusals share one, raw reasoning and summaries have their own. */
+function numbering(form: Form): Form {
+  return form === 'refusal' ? 'text' : form
+}
+
+/** Content as a list of parts; plain text becomes one part of the given type. */
+function partsOf(content: unknown, type: string): readonly Json[] {
+  if (typeof content === 'string') return [{ type, text: content }]
+  return records(content)
+}
+
+/**
+ * The streamed part of a final one: the part with the same index, else the first part whose text it continues and whose
+ * index no other final part has (one provider counts streamed parts from 1).
+ */
+function matchingPart(
+  parts: readonly Part[],
+  form: Form,
+  at: number,
+  whole: string,
+  finals: readonly Json[],
+  taken: ReadonlySet<Part>,
+): Part | undefined {
+  const free = parts.filter(part => part.form === form && !taken.has(part))
+  const sameIndex = free.find(part => part.index === at)
+  if (sameIndex !== undefined) return sameIndex
+  return free.find(part => {
+    const claimant = finals[part.index]
+    return (claimant === undefined || formOf(claimant) !== form) && whole.startsWith(part.text)
+  })
+}
+
+/** The first index from `wanted` on without a part of this form. */
+function unusedIndex(parts: readonly Part[], form: Form, wanted: number): number {
+  let index = wanted
+  while (parts.some(part => part.form === form && part.index === index)) index++
+  return index
 }

@@ -1,17 +1,17 @@
 /**
- * Tools and tool choice as the Responses wire format takes them. Pure. Function, custom and native tools are
- * already in its vocabulary; what is ours (settings of our own search, cache marks, gateway tools) stays here.
+ * Encodes tools and the tool choice in the Responses wire format. Pure. Function, custom and native tools are already
+ * in its vocabulary. The gateway's own parts (settings of its search, cache marks, gateway tools) do not go out.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { Quirk } from '../../providers/provider.ts'
-import { inexpressible } from '../inexpressible.ts'
+import { inexpressible } from '../failure.ts'
 import { isRecord, type Json, recordOrEmpty, remainder } from '../json.ts'
-import { isOurs } from '../replayed.ts'
+import { isOurs } from '../outgoing.ts'
 
 const WEB_SEARCH = /^web_search(_preview)?(_\d{4}_\d{2}_\d{2})?$/
 const NOT_IN_FUNCTION: ReadonlySet<string> = new Set(['cache_control'])
 
-/** Settings of our own search engines; a provider's search has none of them. */
+/** Settings of the gateway's search engines; a provider's search has none of them. */
 const NOT_IN_SEARCH: ReadonlySet<string> = new Set([
   'engine',
   'mode',
@@ -27,7 +27,7 @@ const NOT_IN_SEARCH: ReadonlySet<string> = new Set([
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', 'namespace', 'local_shell'])
 
-/** @throws GatewayError `unprocessable` for a tool that only our side can run. */
+/** @throws GatewayError `unprocessable` for a tool that only the gateway can run. */
 export function wireTools(
   tools: readonly unknown[],
   path: string,
@@ -36,7 +36,7 @@ export function wireTools(
   return tools.map((tool, index) => wireTool(recordOrEmpty(tool), `${path}[${index}]`, quirks))
 }
 
-/** True when a tool runs at the provider, so that a limit on its calls means something there. */
+/** True for a tool that the provider runs, and whose calls it can limit. */
 export function runsAtProvider(tool: Json): boolean {
   return !CLIENT_TOOLS.has(tool['type'])
 }
@@ -78,7 +78,7 @@ function wireSearch(tool: Json, path: string): Json {
 
 const NONE: ReadonlySet<string> = new Set()
 
-/** @throws GatewayError `unprocessable` when it names a tool that only our side can run. */
+/** @throws GatewayError `unprocessable` if it names a tool that only the gateway can run. */
 export function wireToolChoice(choice: unknown, quirks: readonly Quirk[]): unknown {
   if (choice === 'required' && quirks.includes('any-tool-choice')) return 'any'
   if (!isRecord(choice)) return choice
@@ -95,5 +95,5 @@ export function wireToolChoice(choice: unknown, quirks: readonly Quirk[]): unkno
 }
 
 function notOurs(path: string, type: string): GatewayError {
-  return inexpressible(path, `${type} runs on the gateway; this provider cannot be given it`)
+  return inexpressible(path, `${type} runs on the gateway, not at this provider`)
 }

@@ -1,10 +1,8 @@
-/**
- * The tail of a Responses reply: its token counts brought to one meaning, and how it ended. Pure.
- */
+/** Token counts and finish reason of a Responses reply in the gateway's vocabulary. Pure. */
 import type { FinishReason, Usage } from '../format.ts'
 import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../json.ts'
 
-/** Tokens of a finished response; null when it tells none. `searches`: the searches seen among its items. */
+/** Token counts of a finished response; null if it has none. `searches`: the number of searches among its items. */
 export function usageOf(response: Json, searches: number): Usage | null {
   const told = response['usage']
   if (!isRecord(told)) return null
@@ -37,7 +35,7 @@ function webSearches(response: Json, usage: Json): number | null {
   return told === undefined ? null : countOrZero(told)
 }
 
-/** How a reply ended: `status` is the response's own, or the one its terminal event implies. */
+/** The finish reason of a reply. `status`: the response's own, or the one that its terminal event implies. */
 export function finishOf(
   status: string,
   response: Json,

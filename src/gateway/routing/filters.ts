@@ -5,8 +5,9 @@
 import { isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
 import { UNITS_PER_USD } from '../../money.ts'
+import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { DataRegion, Endpoint, Provider } from '../../providers/provider.ts'
+import type { Endpoint, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { unsupported } from './parameters.ts'
 

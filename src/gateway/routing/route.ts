@@ -6,9 +6,10 @@
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../errors.ts'
+import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { DataRegion, Endpoint, Model, Provider } from '../../providers/provider.ts'
+import type { Endpoint, Model, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import {
   type Filter,

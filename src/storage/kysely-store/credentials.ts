@@ -3,11 +3,10 @@ import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
-import { flag } from './flag.ts'
-import { COUNTED, pageOf } from './page.ts'
+import { COUNTED, flag, pageOf } from './rows.ts'
 
 type CredentialRow = Selectable<CredentialsTable>
-/** Values of columns that have to be met. */
+/** Columns with required values. */
 type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspaceId' | 'provider'>>
 
 export function createCredentialStore(db: Kysely<Tables>, engine: Engine): CredentialStore {
@@ -116,12 +115,12 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
   }
 }
 
-/** Within which credentials are added one after the other. */
+/** The lock name within which credentials are added one after the other. */
 export function credentialPlace(organizationId: string, workspaceId: string): string {
   return JSON.stringify(['credentials', organizationId, workspaceId])
 }
 
-/** Overwrites the key material of what matches, then deletes it. Returns the ids. */
+/** Overwrites the key material of the matching credentials, then deletes them. Returns their ids. */
 export async function wipeCredentials(
   transaction: Transaction<Tables>,
   columns: { readonly organizationId: string } & ({ readonly id: string } | { readonly workspaceId: string }),

@@ -1,21 +1,23 @@
-/** Guardrails in the database: the records, and which of them apply to a request. */
+/** Guardrails in the database: the records, their assignments, and those that apply to a request. */
+import { randomUUID } from 'node:crypto'
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import {
   type AppliedGuardrail,
+  type AssigneeKind,
   GUARDRAIL_SCOPES,
+  type GuardrailAssignment,
   type GuardrailRecord,
   type GuardrailRules,
   type GuardrailScope,
   NO_RULES,
 } from '../guardrails.ts'
-import { ConflictError, type GuardrailAdministration } from '../store.ts'
+import { ConflictError, type GuardrailAdministration, type GuardrailAssignments } from '../store.ts'
 import type { GuardrailsTable, Tables } from '../tables.ts'
-import { flag } from './flag.ts'
-import { COUNTED, pageOf } from './page.ts'
+import { COUNTED, flag, pageOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
-/** Values of columns that have to be met. */
+/** Columns with required values. */
 type Matching = Partial<Pick<GuardrailRow, 'id' | 'organizationId' | 'workspaceId'>>
 
 export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): GuardrailAdministration {
@@ -70,7 +72,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
     },
     async applying(organizationId, workspaceId, keyHash, memberId) {
       const assigned = (scope: GuardrailScope, column: 'keyHash' | 'memberId', assignee: string) =>
-        scoped(db, scope)
+        selectWithScope(db, scope)
           .where('guardrails.organizationId', '=', organizationId)
           .where('guardrails.isWorkspaceDefault', '=', 0)
           .where(where =>
@@ -90,7 +92,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       if (memberId !== null) query = query.unionAll(assigned('member', 'memberId', memberId))
       if (workspaceId !== null) {
         query = query.unionAll(
-          scoped(db, 'workspace').where(where =>
+          selectWithScope(db, 'workspace').where(where =>
             where.and({ organizationId, workspaceId, isWorkspaceDefault: 1 }),
           ),
         )
@@ -103,12 +105,12 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
   }
 }
 
-/** Within which guardrails are added, removed and assigned one after the other. */
+/** The lock name within which guardrails are added, removed and assigned one after the other. */
 export function guardrailPlace(organizationId: string): string {
   return JSON.stringify(['guardrails', organizationId])
 }
 
-/** Adds a guardrail to its workspace, of which the caller knows that it is there. */
+/** Adds a guardrail. Its workspace must exist. */
 export async function insertGuardrail(
   transaction: Transaction<Tables>,
   record: GuardrailRecord,
@@ -116,7 +118,7 @@ export async function insertGuardrail(
   await transaction.insertInto('guardrails').values(rowOf(record)).execute()
 }
 
-function scoped(db: Kysely<Tables>, scope: GuardrailScope) {
+function selectWithScope(db: Kysely<Tables>, scope: GuardrailScope) {
   return db
     .selectFrom('guardrails')
     .selectAll('guardrails')
@@ -172,4 +174,105 @@ function recordOf({
     isWorkspaceDefault: isWorkspaceDefault !== 0,
     includeByokInBudgets: includeByokInBudgets !== 0,
   }
+}
+
+const COLUMNS = { 'api-key': 'keyHash', member: 'memberId' } as const satisfies Record<AssigneeKind, string>
+
+export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): GuardrailAssignments {
+  return {
+    assignments({ organizationId, kind, guardrailId }, page) {
+      const matched = db
+        .selectFrom('guardrailAssignments as assignment')
+        .where('assignment.organizationId', '=', organizationId)
+        .where(`assignment.${COLUMNS[kind]}`, 'is not', null)
+        .$if(guardrailId !== undefined, query =>
+          query.where('assignment.guardrailId', '=', guardrailId ?? ''),
+        )
+      const listed = matched
+        .leftJoin('apiKeys', 'apiKeys.hash', 'assignment.keyHash')
+        .selectAll('assignment')
+        .select(['apiKeys.name as keyName', 'apiKeys.label as keyLabel'])
+        .orderBy('assignment.createdAt')
+        .orderBy('assignment.id')
+      return pageOf(
+        listed,
+        matched.select(COUNTED),
+        page,
+        ({ keyHash, memberId, ...same }): GuardrailAssignment => ({
+          ...same,
+          assignee: keyHash ?? memberId ?? '',
+        }),
+      )
+    },
+    async assign({ organizationId, guardrailId, kind }, assignees, { assignedBy, createdAt }) {
+      const column = COLUMNS[kind]
+      return await db.transaction().execute(async transaction => {
+        await engine.serialize(transaction, guardrailPlace(organizationId))
+        const guardrail = await transaction
+          .selectFrom('guardrails')
+          .select('workspaceId')
+          .where(where => where.and({ organizationId, id: guardrailId, isWorkspaceDefault: 0 }))
+          .executeTakeFirst()
+        if (guardrail === undefined) return null
+        const distinct = [...new Set(assignees)]
+        const known =
+          kind === 'member'
+            ? distinct
+            : await keysAmong(transaction, engine, organizationId, guardrail.workspaceId, distinct)
+        if (known.length === 0) return 0
+        // Replaces earlier assignments; an assignment of this guardrail stays unchanged.
+        await transaction
+          .deleteFrom('guardrailAssignments')
+          .where('organizationId', '=', organizationId)
+          .where(column, 'in', known)
+          .where('guardrailId', '!=', guardrailId)
+          .execute()
+        const rows = known.map(assignee => ({
+          id: randomUUID(),
+          organizationId,
+          guardrailId,
+          keyHash: kind === 'api-key' ? assignee : null,
+          memberId: kind === 'member' ? assignee : null,
+          assignedBy,
+          createdAt,
+        }))
+        await transaction
+          .insertInto('guardrailAssignments')
+          .values(rows)
+          .onConflict(conflict => conflict.doNothing())
+          .execute()
+        return known.length
+      })
+    },
+    async unassign({ organizationId, guardrailId, kind }, assignees) {
+      if (assignees.length === 0) return 0
+      const { numDeletedRows } = await db
+        .deleteFrom('guardrailAssignments')
+        .where('organizationId', '=', organizationId)
+        .where('guardrailId', '=', guardrailId)
+        .where(COLUMNS[kind], 'in', assignees)
+        .executeTakeFirst()
+      return Number(numDeletedRows)
+    },
+  }
+}
+
+/** The API keys of the organization, and of the workspace if given. They cannot be removed before the commit. */
+async function keysAmong(
+  transaction: Transaction<Tables>,
+  engine: Engine,
+  organizationId: string,
+  workspaceId: string | null,
+  hashes: readonly string[],
+): Promise<readonly string[]> {
+  if (hashes.length === 0) return []
+  const rows = await transaction
+    .selectFrom('apiKeys')
+    .select('hash')
+    .where(where => where.and({ organizationId, ...(workspaceId === null ? {} : { workspaceId }) }))
+    .where('hash', 'in', hashes)
+    // SQLite has one writer at a time and no such clause.
+    .$if(engine.name === 'postgres', query => query.forKeyShare())
+    .execute()
+  return rows.map(row => row.hash)
 }

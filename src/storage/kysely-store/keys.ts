@@ -2,11 +2,10 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { KeyAdministration, KeyRecord, KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
-import { flag } from './flag.ts'
-import { COUNTED, pageOf } from './page.ts'
+import { COUNTED, flag, pageOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
-/** Values of columns that have to be met. */
+/** Columns with required values. */
 type Matching = Partial<Pick<KeyRow, 'workspaceId' | 'disabled'>>
 
 export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration {

@@ -1,14 +1,14 @@
-/** The usage ledger in the database. */
+/** The usage ledger and the credits in the database. */
 import { type CompiledQuery, type Kysely, type Selectable, type SqlBool, sql } from 'kysely'
-import type { LedgerStore } from '../store.ts'
+import type { CreditStore, LedgerStore } from '../store.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { ActivityFilter, UsageFilter, UsageRecord } from '../usage.ts'
 
 type UsageRow = Selectable<UsageTable>
 
-/** Rows per statement, the largest that fits first: few kinds of statement, each compiled and prepared once. */
+/** Rows per insert, largest first: few different statements, each compiled and prepared once. */
 const BATCHES = [64, 8, 1] as const
-/** Costs are summed in two halves, so that no engine's 64-bit sum overflows for millions of dollars. */
+/** Costs are summed in two halves, so that a 64-bit sum does not overflow at millions of dollars. */
 const HALF = 1_000_000
 
 export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
@@ -30,10 +30,10 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
   }
 
   const inserts = new Map<number, CompiledQuery>()
-  /** Compiling a statement costs as much as running it, and all of one size are the same. */
+  /** Compiling a statement costs as much as running it, so each size is compiled once. */
   const insertOf = (rows: number): CompiledQuery => {
-    const known = inserts.get(rows)
-    if (known !== undefined) return known
+    const cached = inserts.get(rows)
+    if (cached !== undefined) return cached
     const names = Object.fromEntries(COLUMNS.map(name => [name, ''])) as unknown as UsageRow
     const compiled = db
       .insertInto('usage')
@@ -113,7 +113,7 @@ function sumOf(value: ReturnType<typeof sql>) {
   return asText(sql`coalesce(sum(${value}), 0)`)
 }
 
-/** A sum may be more than a number holds, and engines differ in how they give it. */
+/** A sum may exceed a number, and engines return it in different types. */
 function asText(value: ReturnType<typeof sql>) {
   return sql<string>`cast(${value} as text)`
 }
@@ -140,7 +140,7 @@ function totalsOf(sums: Readonly<Record<SumName, string>>) {
   }
 }
 
-/** In the order in which `rowOf` gives the values. */
+/** In the order of the values from `rowOf`. */
 const COLUMNS = [
   'id',
   'createdAt',
@@ -212,5 +212,36 @@ function recordOf({ details, memberId, ...columns }: UsageRow): UsageRecord {
     reasoningTokens: Number(columns.reasoningTokens),
     cost: Number(columns.cost),
     isByok: columns.isByok !== 0,
+  }
+}
+
+export function createCreditStore(db: Kysely<Tables>): CreditStore {
+  return {
+    async add(entry) {
+      const result = await db
+        .insertInto('credits')
+        .values(entry)
+        .onConflict(conflict => conflict.columns(['organizationId', 'id']).doNothing())
+        .executeTakeFirst()
+      return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
+    },
+    async find(organizationId, id) {
+      const row = await db
+        .selectFrom('credits')
+        .selectAll()
+        .where('organizationId', '=', organizationId)
+        .where('id', '=', id)
+        .executeTakeFirst()
+      return row === undefined ? null : { ...row, amount: Number(row.amount) }
+    },
+    async total(organizationId) {
+      const { total } = await db
+        .selectFrom('credits')
+        // As text, because the SQLite driver refuses to read a sum that exceeds a number.
+        .select(sql<string>`cast(coalesce(sum(amount), 0) as text)`.as('total'))
+        .where('organizationId', '=', organizationId)
+        .executeTakeFirstOrThrow()
+      return Number(total)
+    },
   }
 }

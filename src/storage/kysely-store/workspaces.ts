@@ -1,12 +1,12 @@
-/** Workspaces in the database. Rows and records have the same fields. */
-import type { Kysely } from 'kysely'
+/** Workspaces and registered end users in the database. */
+import type { Kysely, Selectable } from 'kysely'
 import type { Engine } from '../engine.ts'
 import { defaultGuardrail } from '../guardrails.ts'
-import { ConflictError, type WorkspaceStore } from '../store.ts'
-import type { Tables } from '../tables.ts'
+import { ConflictError, type EndUserRecord, type EndUserStore, type WorkspaceStore } from '../store.ts'
+import type { EndUsersTable, Tables } from '../tables.ts'
 import { credentialPlace, wipeCredentials } from './credentials.ts'
 import { guardrailPlace, insertGuardrail } from './guardrails.ts'
-import { COUNTED, pageOf } from './page.ts'
+import { COUNTED, flag, pageOf } from './rows.ts'
 
 export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
   const workspacesOf = (organizationId: string) =>
@@ -54,7 +54,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
     },
     async remove(organizationId, id, updatedAt) {
       const removed = await db.transaction().execute(async transaction => {
-        // No credential and no guardrail may come in between.
+        // No credential and no guardrail may be added meanwhile.
         await engine.serialize(transaction, credentialPlace(organizationId, id))
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction
@@ -68,7 +68,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
           .set({ disabled: 1, updatedAt })
           .where('organizationId', '=', organizationId)
           .where('workspaceId', '=', id)
-          // Management keys stand for the organization: with them nobody could go on.
+          // Management keys belong to the organization, which would be locked out without them.
           .where('kind', '=', 'inference')
           .returning('hash')
           .execute()
@@ -88,4 +88,50 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       return removed
     },
   }
+}
+
+export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
+  return {
+    page({ organizationId, user, includeInactive }, page) {
+      const matching = {
+        organizationId,
+        ...(user === undefined ? {} : { endUser: user }),
+        ...(includeInactive ? {} : { isActive: 1 }),
+      }
+      const matched = db.selectFrom('endUsers').where(where => where.and(matching))
+      const listed = matched.selectAll().orderBy('createdAt').orderBy('endUser')
+      return pageOf(listed, matched.select(COUNTED), page, recordOf)
+    },
+    async find(organizationId, user) {
+      const row = await db
+        .selectFrom('endUsers')
+        .selectAll()
+        .where('organizationId', '=', organizationId)
+        .where('endUser', '=', user)
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async add({ organizationId, user, isActive, createdAt, updatedAt }) {
+      const result = await db
+        .insertInto('endUsers')
+        .values({ organizationId, endUser: user, isActive: flag(isActive), createdAt, updatedAt })
+        .onConflict(conflict => conflict.columns(['organizationId', 'endUser']).doNothing())
+        .executeTakeFirst()
+      return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
+    },
+    async setActive(organizationId, user, isActive, updatedAt) {
+      const row = await db
+        .updateTable('endUsers')
+        .set({ isActive: flag(isActive), updatedAt })
+        .where('organizationId', '=', organizationId)
+        .where('endUser', '=', user)
+        .returningAll()
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+  }
+}
+
+function recordOf({ endUser, isActive, ...same }: Selectable<EndUsersTable>): EndUserRecord {
+  return { ...same, user: endUser, isActive: isActive !== 0 }
 }

@@ -1,25 +1,20 @@
 /**
- * Brings a database to the newest schema. Migrations only ever add to this table; those that ran are never
- * changed. All pending ones run in one transaction, so a process killed in between leaves the old schema, and of
- * processes that start at once one does the work, while the others wait and find it done.
+ * Migrates a database to the newest schema. New migrations are added to the table; released ones never change. All
+ * pending ones run in one transaction, so a kill leaves the old schema. If several processes start at once, one
+ * migrates and the others wait.
  */
 import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
-import { StoreError } from '../store-error.ts'
-import { keys } from './0001-keys.ts'
-import { usage } from './0002-usage.ts'
-import { keyLimits } from './0003-key-limits.ts'
-import { workspaces } from './0004-workspaces.ts'
-import { endUsers } from './0005-end-users.ts'
-import { credentials } from './0006-credentials.ts'
-import { credits } from './0007-credits.ts'
-import { usageSums } from './0008-usage-sums.ts'
-import { guardrails } from './0009-guardrails.ts'
-import { usageMembers } from './0010-usage-members.ts'
+import { StoreError } from '../store.ts'
+import { credentials, credits } from './credentials.ts'
+import { guardrails } from './guardrails.ts'
+import { keyLimits, keys } from './keys.ts'
+import { usage, usageMembers, usageSums } from './usage.ts'
+import { endUsers, workspaces } from './workspaces.ts'
 
-/** In the order of their names, which the database remembers. */
-const MIGRATIONS: Readonly<Record<string, Migration>> = {
+/** All migrations by name. They run in the order of their names, which the database stores. */
+export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001-keys': keys,
   '0002-usage': usage,
   '0003-key-limits': keyLimits,
@@ -33,10 +28,10 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
 }
 
 /**
- * `schema` tells where tables without a schema's name are made, for engines that have schemas: another one of the
- * same database may have migrations of its own.
- * @throws StoreError when migrations ran that are not known here, e.g. of a newer version; else what the database
- * threw. Nothing is changed then.
+ * Runs the pending migrations. `schema` gives the schema in which unqualified tables are created, for engines that have
+ * schemas: another schema of the same database may have its own migrations.
+ * @throws StoreError if unknown migrations ran, e.g. of a newer version; otherwise the error of the database. The
+ * database stays unchanged then.
  */
 export async function migrate(
   dialect: Dialect,

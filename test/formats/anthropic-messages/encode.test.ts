@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { claudeVersion, DEFAULT_MAX_TOKENS } from '../../../src/formats/anthropic-messages/thinking.ts'
+import { claudeVersion, DEFAULT_MAX_TOKENS } from '../../../src/formats/anthropic-messages/encode.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import { parseResponsesRequest, type ResponsesRequest } from '../../../src/protocol/request.ts'

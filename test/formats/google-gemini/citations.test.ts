@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { Citations, unitsOf } from '../../../src/formats/google-gemini/citations.ts'
+import { Citations, unitsOf } from '../../../src/formats/google-gemini/hosted.ts'
 import { search } from '../../support/property.ts'
 
 t.test('byte offsets become UTF-16 offsets', async t => {

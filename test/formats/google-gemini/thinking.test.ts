@@ -1,5 +1,5 @@
 import t from 'tap'
-import { thinkingConfig } from '../../../src/formats/google-gemini/thinking.ts'
+import { thinkingConfig } from '../../../src/formats/google-gemini/model.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint } from '../../../src/providers/provider.ts'
 

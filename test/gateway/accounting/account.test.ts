@@ -20,7 +20,7 @@ import { Stopwatch } from '../../../src/metrics/stages.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
-import { createHttpClient } from '../../../src/upstream/http-client.ts'
+import { createDirectTransport } from '../../../src/upstream/direct-transport.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
 import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
@@ -54,7 +54,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
   const baseUrl = await provider.listen()
   provider.script('model', [{ text: 'word '.repeat(80), tokens: { input: 7, output: 90 } }])
   const log = createLog('silent', { write: () => undefined })
-  const client = createHttpClient({ clock: systemClock, log })
+  const client = createDirectTransport({ clock: systemClock, log })
   t.teardown(async () => {
     await client.close()
     await provider.close()

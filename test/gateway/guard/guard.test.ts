@@ -14,8 +14,8 @@ import {
   defaultGuardrail,
   type GuardrailRecord,
 } from '../../../src/storage/guardrails.ts'
-import { TaskError } from '../../../src/tasks/failure.ts'
 import { createTaskPool } from '../../../src/tasks/pool.ts'
+import { TaskError } from '../../../src/tasks/task.ts'
 import { scriptedExchange } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

@@ -1,7 +1,7 @@
 /** What is read in one string, by the use of its field, and how it is written back. */
 import fc from 'fast-check'
 import t from 'tap'
-import { openCompaction, sealCompaction } from '../../../src/formats/anthropic-messages/compaction.ts'
+import { openCompaction, sealCompaction } from '../../../src/formats/anthropic-messages/blocks.ts'
 import type { Leaf } from '../../../src/guardrails/texts/text-fields.ts'
 import { mapLeaf, unescapeJson } from '../../../src/guardrails/texts/text-leaves.ts'
 import { search } from '../../support/property.ts'

@@ -1,0 +1,129 @@
+/**
+ * Errors that formats raise: errors of providers, requests that a format cannot express, and replies without a bound.
+ * Each format reads its own error shape; one table here maps it to a failure of the gateway. Pure.
+ */
+import { type FailureCode, GatewayError } from '../errors.ts'
+
+/** An error as a provider reports it. */
+export interface ProviderError {
+  /** HTTP status of the reply; for an error under 200, the status that its body claims. Null when unknown. */
+  readonly status: number | null
+  /** The provider's own code or type, e.g. `context_length_exceeded`, `overloaded_error`. */
+  readonly code: string | null
+  readonly message: string | null
+}
+
+/** Characters. A longer message helps no caller, and a page of HTML must not become one. */
+const MESSAGE_LIMIT = 500
+
+const BY_STATUS: Readonly<Record<number, FailureCode>> = {
+  400: 'invalid_request',
+  408: 'upstream_timeout',
+  413: 'payload_too_large',
+  422: 'unprocessable',
+  429: 'rate_limit_exceeded',
+  503: 'service_unavailable',
+  504: 'upstream_timeout',
+  524: 'upstream_timeout',
+  529: 'upstream_overloaded',
+}
+
+/** Codes of errors about an image in the request. */
+const IMAGE_CODES = [
+  'invalid_image',
+  'invalid_image_format',
+  'invalid_image_mode',
+  'invalid_image_url',
+  'invalid_base64_image',
+  'image_parse_error',
+  'image_too_large',
+  'image_too_small',
+  'image_file_too_large',
+  'image_file_not_found',
+  'empty_image_file',
+  'failed_to_download_image',
+  'image_download_failed',
+  'unsupported_image_format',
+  'unsupported_image_media_type',
+] as const
+
+/** Codes that are more exact than their status, and codes of errors inside a stream, which have no status. */
+const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
+  ['context_length_exceeded', 'context_length_exceeded'],
+  ['string_above_max_length', 'context_length_exceeded'],
+  ['string_too_long', 'context_length_exceeded'],
+  ['max_tokens_exceeded', 'context_length_exceeded'],
+  ['token_limit_exceeded', 'context_length_exceeded'],
+  ['content_filter', 'content_policy_violation'],
+  ['content_policy_violation', 'content_policy_violation'],
+  ['invalid_prompt', 'invalid_prompt'],
+  ...IMAGE_CODES.map((code): [string, FailureCode] => [code, 'invalid_image']),
+  ['invalid_request_error', 'invalid_request'],
+  ['invalid_argument', 'invalid_request'],
+  ['failed_precondition', 'invalid_request'],
+  ['request_too_large', 'payload_too_large'],
+  ['rate_limit_error', 'rate_limit_exceeded'],
+  ['rate_limit_exceeded', 'rate_limit_exceeded'],
+  ['resource_exhausted', 'rate_limit_exceeded'],
+  ['overloaded_error', 'upstream_overloaded'],
+  ['unavailable', 'service_unavailable'],
+  ['timeout_error', 'upstream_timeout'],
+  ['deadline_exceeded', 'upstream_timeout'],
+])
+
+const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
+
+function failureCode({ status, code }: ProviderError): FailureCode {
+  const byCode = BY_CODE.get(code?.toLowerCase() ?? '')
+  if (status === null) return byCode ?? 'provider_unavailable'
+  // A provider that refuses our key or lacks the model is unavailable to the caller, whatever its code says.
+  if (STATUS_OF_CREDENTIALS.has(status)) return 'provider_unavailable'
+  const byStatus = BY_STATUS[status]
+  // Providers use 400 for everything; the code is more exact.
+  if (byStatus !== undefined && status !== 400) return byStatus
+  if (status >= 400 && status < 500) return byCode ?? 'invalid_request'
+  return 'provider_unavailable'
+}
+
+/** Cuts provider text to one line of bounded length, without control characters. */
+export function tidyMessage(text: string): string {
+  const line = text
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
+    .replace(/[\u0000-\u001f\u007f]+/g, ' ')
+    .trim()
+  return line.length > MESSAGE_LIMIT ? `${line.slice(0, MESSAGE_LIMIT).toWellFormed()}…` : line
+}
+
+/** The gateway's error for an error of a provider; its message is tidied, not yet scrubbed of secrets. */
+export function providerFailure(error: ProviderError): GatewayError {
+  const code = failureCode(error)
+  const message =
+    error.message === null || error.message.trim() === ''
+      ? 'Provider returned error'
+      : tidyMessage(error.message)
+  const metadata: Record<string, unknown> = {}
+  if (error.status !== null) metadata['provider_status'] = error.status
+  if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)
+  return new GatewayError(code, message, { metadata })
+}
+
+// Requests that a format cannot express
+
+/** The error for a field that a format cannot express. `path`: as the caller sent it, e.g. `input[2].content[0]`. */
+export function inexpressible(path: string, why: string): GatewayError {
+  return new GatewayError('unprocessable', `${path}: ${why}`)
+}
+
+// Bounds of a reply
+
+/** Most items in one reply, and most parts in all its messages. The longest known replies have some hundreds. */
+export const ITEMS_MAX = 4_096
+
+/**
+ * Returns `count` if a reply may hold one more thing. A loop in a model, or a hostile provider, must not use up memory.
+ * @throws GatewayError `provider_unavailable`
+ */
+export function oneMore(count: number, things: string): number {
+  if (count < ITEMS_MAX) return count
+  throw new GatewayError('provider_unavailable', `The provider sent too many ${things}`)
+}

@@ -1,0 +1,58 @@
+/**
+ * Reasoning in all formats: names of its sources, which decide how it goes back in a later turn, and efforts with their
+ * documented shares of the output limit. Pure.
+ */
+import type { ResponsesRequest } from '../protocol/request.ts'
+
+const REASONING_FORMATS = [
+  'unknown',
+  'openai-responses-v1',
+  'azure-openai-responses-v1',
+  'xai-responses-v1',
+  'anthropic-claude-v1',
+  'google-gemini-v1',
+] as const
+
+export type ReasoningFormat = (typeof REASONING_FORMATS)[number]
+
+const KNOWN: ReadonlySet<unknown> = new Set(REASONING_FORMATS)
+
+/** The value if it is a known name, else null. */
+export function reasoningFormat(value: unknown): ReasoningFormat | null {
+  return KNOWN.has(value) ? (value as ReasoningFormat) : null
+}
+
+/** Providers that encrypt reasoning for themselves. Others of the Responses format send it plain or not at all. */
+const OWN_REASONING: ReadonlyMap<string, ReasoningFormat> = new Map([
+  ['openai', 'openai-responses-v1'],
+  ['azure', 'azure-openai-responses-v1'],
+  ['xai', 'xai-responses-v1'],
+])
+
+/** The name of a provider's own encrypted reasoning by the provider's slug; null if it has none. */
+export function ownReasoning(slug: string): ReasoningFormat | null {
+  return OWN_REASONING.get(slug) ?? null
+}
+
+// Efforts
+
+type Wished = NonNullable<NonNullable<ResponsesRequest['reasoning']>['effort']>
+
+/** An effort with any thinking. */
+export type Effort = Exclude<Wished, 'none'>
+
+/** The share of the output limit that each effort may spend on thinking: the documented one, for all providers. */
+export const EFFORT_SHARES: Readonly<Record<Effort, number>> = {
+  max: 0.95,
+  xhigh: 0.95,
+  high: 0.8,
+  medium: 0.5,
+  low: 0.2,
+  minimal: 0.1,
+}
+
+/** The offered effort with the nearest share; the first one of two that are equally near. */
+export function nearestEffort(share: number, offered: readonly [Effort, ...Effort[]]): Effort {
+  const distance = (effort: Effort): number => Math.abs(EFFORT_SHARES[effort] - share)
+  return offered.reduce((best, effort) => (distance(effort) < distance(best) ? effort : best))
+}

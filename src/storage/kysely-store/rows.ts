@@ -1,0 +1,39 @@
+/** Helpers for rows that all groups share: pages of a list, and booleans as 0 and 1. */
+import { sql } from 'kysely'
+import type { Page, PageRequest } from '../store.ts'
+
+/** The number of matching rows, as a column. */
+export const COUNTED = sql<number | string>`count(*)`.as('counted')
+
+interface Listing<Row> {
+  limit(count: number): Listing<Row>
+  offset(count: number): Listing<Row>
+  execute(): Promise<readonly Row[]>
+}
+
+interface Counting {
+  executeTakeFirstOrThrow(): Promise<{ readonly counted: number | string }>
+}
+
+/** A page of `listing`, whose order must be total; `counting` selects COUNTED of the same rows. */
+export async function pageOf<Row, Item>(
+  listing: Listing<Row>,
+  counting: Counting,
+  { offset, limit }: PageRequest,
+  itemOf: (row: Row) => Item,
+): Promise<Page<Item>> {
+  const [rows, { counted }] = await Promise.all([
+    listing.limit(limit).offset(offset).execute(),
+    counting.executeTakeFirstOrThrow(),
+  ])
+  return { items: rows.map(itemOf), total: Number(counted) }
+}
+
+/** A boolean as columns store it: 0 or 1. */
+export function flag(value: boolean): number
+export function flag(value: boolean | undefined): number | undefined
+export function flag(value: boolean | null): number | null
+export function flag(value: boolean | null | undefined): number | null | undefined
+export function flag(value: boolean | null | undefined): number | null | undefined {
+  return typeof value === 'boolean' ? Number(value) : value
+}

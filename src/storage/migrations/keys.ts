@@ -1,0 +1,38 @@
+/** Migrations of API keys. */
+import type { Migration } from 'kysely/migration'
+
+export const keys: Migration = {
+  async up(db) {
+    await db.schema
+      .createTable('api_keys')
+      .addColumn('hash', 'text', column => column.primaryKey())
+      .addColumn('kind', 'text', column => column.notNull())
+      .addColumn('name', 'text', column => column.notNull())
+      .addColumn('label', 'text', column => column.notNull())
+      .addColumn('organization_id', 'text', column => column.notNull())
+      .addColumn('workspace_id', 'text')
+      .addColumn('disabled', 'integer', column => column.notNull())
+      .addColumn('expires_at', 'text')
+      .addColumn('created_at', 'text', column => column.notNull())
+      .addColumn('updated_at', 'text', column => column.notNull())
+      .execute()
+    await db.schema
+      .createIndex('api_keys_by_organization')
+      .on('api_keys')
+      .columns(['organization_id', 'created_at'])
+      .execute()
+  },
+}
+
+/** Adds spending limits and the creator. `limit` is a word of SQL, so the column has another name. */
+export const keyLimits: Migration = {
+  async up(db) {
+    await db.schema.alterTable('api_keys').addColumn('spend_limit', 'bigint').execute()
+    await db.schema.alterTable('api_keys').addColumn('limit_reset', 'text').execute()
+    await db.schema
+      .alterTable('api_keys')
+      .addColumn('include_byok_in_limit', 'integer', column => column.notNull().defaultTo(0))
+      .execute()
+    await db.schema.alterTable('api_keys').addColumn('creator_user_id', 'text').execute()
+  },
+}
