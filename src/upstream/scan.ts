@@ -17,7 +17,7 @@ const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => l
  * A part that may change from frame to frame: the event number, the piece of text, the same bytes as that piece once
  * more, or padding that says nothing.
  */
-export type Slot = 'number' | 'delta' | 'copy' | 'padding'
+export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding'
 
 /** A string (its quotes left out) or a literal in a JSON text. */
 export interface Place {
@@ -27,7 +27,7 @@ export interface Place {
 }
 
 export interface SlotPlace extends Place {
-  readonly slot: Slot
+  readonly slot: FrameSlot
 }
 
 /** Deltas are short; a longer frame teaches nothing. */
@@ -123,7 +123,7 @@ export class FramePattern {
   readonly event: string
   /** The bytes between the slots; the first piece begins the frame, the last ends with its blank line. */
   readonly #fixed: readonly Buffer[]
-  readonly #slots: readonly Slot[]
+  readonly #slots: readonly FrameSlot[]
   readonly #takesEmpty: boolean
   /** Place of the text in the last matching frame, without quotes. */
   deltaStart = 0

@@ -1,7 +1,7 @@
 /** What a frame pattern matches is a proper frame that differs from its model in number, text and padding only. */
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import { FramePattern, type Place, placesIn, type Slot } from '../../src/upstream/scan.ts'
+import { FramePattern, type FrameSlot, type Place, placesIn } from '../../src/upstream/scan.ts'
 
 const EVENT = 'response.output_text.delta'
 
@@ -16,7 +16,7 @@ const data = ({ number = 7, delta = 'Hi', padding = 'x1' }: Fields = {}): string
   `{"type":"${EVENT}","content_index":0,"delta":"${delta}","item_id":"msg_1","logprobs":[],"obfuscation":"${padding}","output_index":0,"sequence_number":${number}}`
 const frame = (fields: Fields = {}): string => `event: ${EVENT}\ndata: ${data(fields)}\n\n`
 
-const SLOTS: ReadonlyMap<string, Slot> = new Map([
+const SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
   ['delta', 'delta'],
   ['obfuscation', 'padding'],
   ['sequence_number', 'number'],
@@ -28,8 +28,8 @@ function learned(text = data(), takesEmpty = true): FramePattern {
 
 function slotted(
   json: string,
-  slots: ReadonlyMap<string, Slot>,
-): readonly (Place & { readonly slot: Slot })[] {
+  slots: ReadonlyMap<string, FrameSlot>,
+): readonly (Place & { readonly slot: FrameSlot })[] {
   const places = placesIn(json)
   if (places === null) throw new Error('there are no places')
   return [...places].flatMap(([path, place]) => {
@@ -175,7 +175,7 @@ t.test('texts without clear places have none', async t => {
 
 t.test('a text that has to stand twice matches only where both are the same', async t => {
   const model = '{"choices":[{"delta":{"reasoning":"ab","again":"ab"}}]}'
-  const slots: ReadonlyMap<string, Slot> = new Map([
+  const slots: ReadonlyMap<string, FrameSlot> = new Map([
     ['choices.0.delta.reasoning', 'delta'],
     ['choices.0.delta.again', 'copy'],
   ])

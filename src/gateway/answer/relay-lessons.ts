@@ -4,7 +4,7 @@
  */
 import type { DialectName } from '../../protocol/dialect-name.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
-import { FramePattern, type Place, placesIn, type Slot } from '../../upstream/scan.ts'
+import { FramePattern, type FrameSlot, type Place, placesIn } from '../../upstream/scan.ts'
 import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
 export const RELAYS: Partial<Record<DialectName, LearnFrame>> = {
@@ -16,7 +16,7 @@ type Members = Readonly<Record<string, unknown>>
 
 const DATA = 'data: '
 
-const RESPONSES_SLOTS: ReadonlyMap<string, Slot> = new Map([
+const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
   ['sequence_number', 'number'],
   ['delta', 'delta'],
   ['obfuscation', 'padding'],
@@ -137,8 +137,8 @@ function holds(json: string, { start, end, isString }: Place, text: string): boo
 
 function slotsIn(
   places: ReadonlyMap<string, Place>,
-  slotOf: (path: string, place: Place) => Slot | null,
-): readonly (Place & { readonly slot: Slot })[] {
+  slotOf: (path: string, place: Place) => FrameSlot | null,
+): readonly (Place & { readonly slot: FrameSlot })[] {
   return [...places].flatMap(([path, place]) => {
     const slot = slotOf(path, place)
     return slot === null ? [] : [{ ...place, slot }]
