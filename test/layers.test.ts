@@ -195,6 +195,25 @@ t.test('there are no import cycles', async t => {
   t.ok(done.size > 20)
 })
 
+/** Of each room within the gateway, the one file that the others import. */
+const DOORS: Readonly<Record<string, string>> = {
+  'gateway/answer': 'answer.ts',
+  'gateway/guard': 'guard.ts',
+  'gateway/routing': 'rank.ts',
+  'gateway/accounting': 'account.ts',
+}
+
+t.test('the rooms of the gateway are entered by their doors', async t => {
+  for (const [room, door] of Object.entries(DOORS)) {
+    const folder = join(SRC, room, '/')
+    const entered = imports.filter(({ from, to }) => to.startsWith(folder) && !from.startsWith(folder))
+    t.ok(entered.length > 0, room)
+    for (const { from, to } of entered) {
+      if (to !== join(folder, door)) t.fail(`${relative(SRC, from)} ${relative(SRC, to)}`)
+    }
+  }
+})
+
 t.test('packages with a sole importer are imported nowhere else', async t => {
   for (const [name, importers] of Object.entries(SOLE_IMPORTERS)) {
     const found = files.filter(file => specifiers(file).includes(name)).map(file => relative(SRC, file))

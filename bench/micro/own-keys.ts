@@ -8,7 +8,7 @@ import { CredentialCatalog, NO_CREDENTIALS } from '../../src/credentials/catalog
 import { OpenedKeys } from '../../src/credentials/opened.ts'
 import { openKey } from '../../src/credentials/outgoing-key.ts'
 import { createVault } from '../../src/credentials/vault.ts'
-import { route, type Scope } from '../../src/gateway/routing/route.ts'
+import { type RouteScope, route } from '../../src/gateway/routing/route.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
@@ -51,7 +51,7 @@ const request = parseResponsesRequest({
 })
 const inSession = parseResponsesRequest({ model: 'm/one', input: 'Hello', session_id: 'a-session' })
 const { organizationId } = record
-const scope = (ownKeys: Scope['ownKeys']): Scope => ({ ownKeys, keyHash: 'h', dataRegion: null })
+const scope = (ownKeys: RouteScope['ownKeys']): RouteScope => ({ ownKeys, keyHash: 'h', dataRegion: null })
 
 /** Nanoseconds, the median of the rounds. */
 function measure(name: string, step: () => unknown): number {
@@ -69,7 +69,7 @@ function measure(name: string, step: () => unknown): number {
 }
 
 /** What is known of the workspace; a promise here would be a miss. */
-function known(workspaceId: string): Scope['ownKeys'] {
+function known(workspaceId: string): RouteScope['ownKeys'] {
   const found = credentials.of(organizationId, workspaceId)
   if (found instanceof Promise) throw new Error('the workspace is not at hand')
   return found

@@ -5,11 +5,12 @@
 import assert from 'node:assert/strict'
 import { EventSink } from '../../src/api/event-sink.ts'
 import { systemClock } from '../../src/clock.ts'
+import type { Dialect } from '../../src/dialects/dialect.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { FormatName, Quirk } from '../../src/providers/provider.ts'
 import { HttpReply } from '../../src/server/reply.ts'
 import type { ResponseSocket } from '../../src/server/response-socket.ts'
-import { responsesDialect } from '../../test/support/dialects.ts'
+import { chatCompletions, responsesDialect } from '../../test/support/dialects.ts'
 import { scriptedEndpoint, startScripted } from '../../test/support/scripted-attempt.ts'
 
 const EVENTS = 5_000
@@ -63,6 +64,8 @@ const word = (n: number): string => ` word${n % 97}`
 
 interface Script {
   readonly format: FormatName
+  /** Of the client; default: Responses. */
+  readonly dialect?: Dialect
   readonly quirks?: readonly Quirk[]
   readonly opening: string
   readonly delta: (n: number) => string
@@ -105,17 +108,21 @@ const responses: Script = {
   }),
 }
 
+const chat: Script = {
+  format: 'openai-chat',
+  opening: '',
+  delta: n =>
+    `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1700000000,"model":"some-model","choices":[{"index":0,"delta":{"content":"${word(n)}"},"finish_reason":null}]}\n\n`,
+  ending:
+    'data: {"id":"chatcmpl-123","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+}
+
 const SCRIPTS: Readonly<Record<string, Script>> = {
   'responses, relay': responses,
   'responses, general': { ...responses, quirks: ['no-relay'] },
-  chat: {
-    format: 'openai-chat',
-    opening: '',
-    delta: n =>
-      `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1700000000,"model":"some-model","choices":[{"index":0,"delta":{"content":"${word(n)}"},"finish_reason":null}]}\n\n`,
-    ending:
-      'data: {"id":"chatcmpl-123","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
-  },
+  'chat, to responses': chat,
+  'chat, relay': { ...chat, dialect: chatCompletions },
+  'chat, general': { ...chat, dialect: chatCompletions, quirks: ['no-relay'] },
   messages: {
     format: 'anthropic-messages',
     opening:
@@ -142,15 +149,16 @@ const metrics = createMetrics()
 
 /** Nanoseconds per delta of one stream, `perRead` deltas in each read. */
 async function pass(script: Script, chunks: readonly Buffer[]): Promise<number> {
+  const { dialect = responsesDialect } = script
   const socket = new MemorySocket()
   const reply = new HttpReply(socket, {
     id: 'gen-bench',
     generates: true,
-    dialect: responsesDialect,
+    dialect,
     bodiless: false,
     closesAfter: () => false,
   })
-  const sink = new EventSink(reply, 'responses', responsesDialect.frames({ input: '' }), {
+  const sink = new EventSink(reply, dialect.name, dialect.frames({ input: '' }), {
     heartbeatMs: 60_000,
     stallMs: 60_000,
     clock: systemClock,

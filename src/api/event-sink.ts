@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Sink } from '../gateway/answer/sink.ts'
+import type { Sink } from '../gateway/answer/answer.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
@@ -37,6 +37,7 @@ const HELD_MAX_CHARACTERS = 64 * 1024
 export class EventSink implements Sink {
   readonly live = true
   readonly relays: DialectName
+  lastFrames = ''
   readonly #reply: Reply
   readonly #deps: StreamDeps
   #timer: Timer
@@ -70,6 +71,7 @@ export class EventSink implements Sink {
   write(event: StreamEvent): boolean {
     if (this.#over) return true
     const frames = this.#frames.write(event)
+    this.lastFrames = frames
     if (frames !== '') {
       this.#events++
       this.#held += frames
@@ -87,6 +89,11 @@ export class EventSink implements Sink {
     }
     this.#held += frames.toString()
     return this.#held.length < HELD_MAX_CHARACTERS || this.#release()
+  }
+
+  /** The writer keeps what it needs of the event. */
+  overhear(event: StreamEvent): void {
+    this.#frames.write(event)
   }
 
   hold(): void {

@@ -1,7 +1,6 @@
 /** GET /generation?id=: the record of one request, by its generation id. */
 import { GatewayError } from '../errors.ts'
-import { byokFee } from '../gateway/accounting/cost.ts'
-import type { Ledger } from '../gateway/accounting/ledger.ts'
+import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
 import { toUsd } from '../money.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import type { Handler } from './operation.ts'

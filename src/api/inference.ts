@@ -4,9 +4,9 @@
  */
 import { callerOf } from '../access/keys.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
-import { FinalSink, type Outcome } from '../gateway/answer/sink.ts'
+import { FinalSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
-import type { Gateway } from '../gateway/gateway.ts'
+import type { Gateway } from '../gateway/respond.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'

@@ -4,7 +4,7 @@
  * null, as documented.
  */
 import { GatewayError } from '../errors.ts'
-import { PARAMETER_NAMES } from '../gateway/routing/parameters.ts'
+import { PARAMETER_NAMES } from '../gateway/routing/rank.ts'
 import { formatUsd } from '../money.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Endpoint, Model, Pricing } from '../providers/provider.ts'

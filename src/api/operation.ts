@@ -4,7 +4,7 @@
  */
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'
-import type { ExchangeSummary } from '../gateway/answer/sink.ts'
+import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 

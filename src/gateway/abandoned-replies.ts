@@ -1,9 +1,9 @@
 /**
- * Abandoned replies: read to their end although the caller has left, because only the end tells what they cost.
- * Bounded in every way: a caller who leaves must not be able to hold more than one who stays.
+ * Abandoned replies: the gateway reads them to their end after the caller has left, because the end has their usage.
+ * Number, bytes and time are limited: a caller who leaves must not hold more than one who stays.
  */
 
-/** At once, on one thread; beyond it the upstream is closed and the tokens are estimated. */
+/** For one thread; beyond it the gateway closes the upstream and estimates the tokens. */
 const ABANDONED_MAX = 64
 /** Bytes that one may still send. A long answer has some hundred kilobytes. */
 export const ABANDONED_MAX_BYTES = 4 * 1024 * 1024
@@ -17,7 +17,7 @@ export class AbandonedReplies {
     return this.#running.size
   }
 
-  /** True when there was room for one more; `end` gives it up before its time. */
+  /** True if there was room for one more; `end` closes it early. */
   enter(end: () => void): boolean {
     if (this.#running.size >= ABANDONED_MAX) return false
     this.#running.add(end)
@@ -28,7 +28,7 @@ export class AbandonedReplies {
     this.#running.delete(end)
   }
 
-  /** Gives all up: the thread stops. */
+  /** Closes all, because the thread stops. */
   endAll(): void {
     for (const end of [...this.#running]) end()
   }

@@ -1,8 +1,7 @@
 /**
- * Questions that the gateway asks on its own behalf, through its own pipeline: routed, encoded, retried and accounted
- * as everything else, but without plugins, on shared keys, and under nobody's limits. Of the guardrails of whoever they
- * are asked for only those hold that say where data may go: what is asked quotes the caller. Their usage records belong
- * to the service itself and name the exchange they were asked for.
+ * Requests of the gateway itself, such as to an evaluator. They run through its own pipeline, but without plugins, on
+ * shared keys and without limits. Of the caller's guardrails only those on where data may go apply, because the request
+ * quotes the caller. The usage records belong to the service and name the exchange.
  */
 
 import { unixSeconds } from '../clock.ts'
@@ -13,12 +12,12 @@ import { FREE, type Quota } from '../limits/quota.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import type { Caller } from '../protocol/records.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
-import { FinalSink } from './answer/sink.ts'
+import { FinalSink } from './answer/answer.ts'
 import type { Ask } from './exchange.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
 import { NO_PLUGINS } from './plugin-chain.ts'
 import { createGateway, type GatewayDeps } from './respond.ts'
-import type { Restrictions } from './routing/restrictions.ts'
+import type { Restrictions } from './routing/rank.ts'
 
 const SERVICE: Caller = {
   keyHash: '',

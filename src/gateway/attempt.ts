@@ -1,6 +1,6 @@
 /**
- * Attempt: one try at one endpoint. It sends the request, cuts the reply into frames and has them decoded into deltas,
- * which go to its target. Hot path: from socket chunk to target everything is a plain synchronous call.
+ * Attempt: one try at one endpoint. Sends the request, splits the reply into frames, and decodes them into deltas for
+ * its target. Hot path: everything between a socket read and the target is a plain synchronous call.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -8,22 +8,44 @@ import type { Decoder, Delta, Format, Usage } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { FormatName } from '../providers/provider.ts'
+import type { Endpoint, FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
-import { SseParser } from '../upstream/sse.ts'
+import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
 import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
 import type { CallFigures } from './accounting/account.ts'
-import type { Answer } from './answer/answer.ts'
-import type { Content } from './answer/assemble.ts'
-import { Relay } from './answer/relay.ts'
+import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
-import { type ProviderRequestDeps, secretsOf, upstreamRequest, wireRequest } from './provider-request.ts'
-import { ERROR_MAX_BYTES, frameLimit, JSON_MAX_BYTES, replyKind } from './reply-kind.ts'
+import { type ProviderRequests, secretsOf } from './provider-request.ts'
 
-export interface AttemptDeps extends ProviderRequestDeps {
+/** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
+export const JSON_MAX_BYTES = 64 * 1024 * 1024
+/** An error page is only read for its message. */
+export const ERROR_MAX_BYTES = 64 * 1024
+/** An event with a drawn image holds all of it: a few megabytes of base64. */
+const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
+
+const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
+
+/** Bytes of one event. */
+export function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
+  const draws = endpoint.drawsImages || exchange.request.tools?.some(tool => tool.type === 'image_generation')
+  return draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
+}
+
+/** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
+export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
+  for (const byte of chunk) {
+    if (byte === SPACE || byte === TAB || byte === LF || byte === CR) continue
+    return byte === OPEN_BRACE || byte === OPEN_BRACKET ? 'json' : 'sse'
+  }
+  return 'undecided'
+}
+
+export interface AttemptDeps {
   readonly client: Transport
+  readonly requests: ProviderRequests
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
   readonly log: Log
@@ -31,7 +53,7 @@ export interface AttemptDeps extends ProviderRequestDeps {
   readonly abandoned: AbandonedReplies
 }
 
-/** Takes what a provider says. */
+/** Takes the deltas of an attempt. */
 export interface AttemptTarget {
   /** A read of the provider begins; what it brings may leave together, at the latest with `flush`. */
   hold(): void
@@ -48,7 +70,7 @@ export interface AttemptTarget {
 export interface AttemptTerms {
   readonly prompt: ResponsesRequest
   /** Null: every frame is decoded. */
-  readonly relayTo: Answer | null
+  readonly relay: { readonly to: Answer; readonly learn: LearnFrame } | null
   /** Takes the body that was sent, to echo; null: it is not echoed. */
   readonly echo: Readonly<Record<string, unknown>>[] | null
 }
@@ -123,11 +145,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
     )
     this.#body = new TextBody(JSON_MAX_BYTES)
     this.#relay =
-      terms.relayTo === null
+      terms.relay === null
         ? null
         : new Relay({
             parser: this.#parser,
-            answer: terms.relayTo,
+            answer: terms.relay.to,
+            learn: terms.relay.learn,
             decode: (event, data) => this.#decoder.frame(event, data),
           })
   }
@@ -236,7 +259,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#deps.abandoned.leave(this.#giveUp)
   }
 
-  /** Reads on without the caller, where the provider's row says so and there is room. */
+  /** True if the attempt reads on without its caller: the provider's row says so and there is room. */
   #readsOn(reason: GatewayError): boolean {
     const { provider } = this.#record.endpoint
     if (provider.onAbort !== 'drain' || reason.code !== 'client_closed' || this.#isOver()) return false
@@ -248,11 +271,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   #start(): void {
-    const { clock, client } = this.#deps
+    const { clock, client, requests } = this.#deps
     const { prompt, echo } = this.#terms
-    const wire = wireRequest(this.#deps, this.#exchange, this.#record, this.#format, prompt)
+    const wire = requests.encode(this.#exchange, this.#record, this.#format, prompt)
     echo?.push(wire.body)
-    const request = upstreamRequest(this.#deps, this.#record, wire)
+    const request = requests.address(this.#record, wire)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
     this.#call = client.start(request, this)

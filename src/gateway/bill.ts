@@ -1,6 +1,6 @@
 /**
- * Bill: usage and cost of an exchange, one charge for each turn. Part of what plugins and tools see. Pure.
- * Ledger, stop conditions and sub-requests read the same object. Amounts are units of 1e-12 USD.
+ * Bill: usage and cost of an exchange, one charge for each turn. Ledger, stop conditions, plugins and tools read the
+ * same object. Amounts are units of 1e-12 USD. Pure.
  */
 import type { Usage } from '../formats/format.ts'
 import type { PicoUsd } from '../money.ts'

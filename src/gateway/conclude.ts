@@ -1,15 +1,15 @@
-/** The end of an exchange: which failure the caller is told, what it is charged, and how the end is told. */
+/** The end of an exchange: its error, its charge, and the last event or the metadata that the caller gets. */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { isStoppedHere } from './accounting/account.ts'
-import { shownUsage } from './accounting/cost.ts'
-import type { Ending } from './answer/answer.ts'
-import type { Outcome } from './answer/sink.ts'
-import { routingMetadata } from './metadata.ts'
+import { roundedTimes } from '../metrics/stages.ts'
+import type { GatewayMetadata } from '../protocol/response.ts'
+import { isStoppedHere, toResponseUsage } from './accounting/account.ts'
+import type { Ending, Outcome } from './answer/answer.ts'
+import type { Exchange } from './exchange.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { type ExplainRefusedDeps, explainRefused } from './routing/explain-refused.ts'
+import { type ExplainRefusedDeps, explainRefused } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
-import { foreseen, type TurnDeps } from './turn.ts'
+import { asGatewayError, type TurnDeps } from './turn.ts'
 import { RefusedTurn } from './turns.ts'
 
 export interface ConcludeDeps extends ExplainRefusedDeps, Pick<TurnDeps, 'log'> {
@@ -18,14 +18,14 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<TurnDeps, 'log'> 
   readonly plugins: PluginChains
 }
 
-/** Why an exchange failed and how its caller is told; null: it ended well. */
+/** Why an exchange failed, and how its caller learns of it; null: it ended well. */
 export type Conclusion = {
   readonly error: GatewayError
-  /** `stream`: as the end of the answer; `envelope`: nothing was written; `nobody`: the caller has left. */
-  readonly told: 'stream' | 'envelope' | 'nobody'
+  /** `stream`: as the end of the answer; `envelope`: as the whole reply; `none`: the caller has left. */
+  readonly channel: 'stream' | 'envelope' | 'none'
 } | null
 
-/** Turns what a stage threw into the failure that the caller is told. */
+/** Makes the conclusion of an exchange from the value that a stage threw. */
 export async function failureOf(
   deps: ConcludeDeps,
   exchange: RunningExchange,
@@ -33,34 +33,34 @@ export async function failureOf(
 ): Promise<NonNullable<Conclusion>> {
   const { answer, candidates, pipeline, withMetadata } = exchange
   const refused = thrown instanceof RefusedTurn
-  const error = foreseen(deps, refused ? thrown.error : thrown)
-  if (error.code === 'client_closed') return { error, told: 'nobody' }
+  const error = asGatewayError(deps, refused ? thrown.error : thrown)
+  if (error.code === 'client_closed') return { error, channel: 'none' }
   if (answer.committed || (refused && answer.live))
-    return { error: reported(exchange, error), told: 'stream' }
+    return { error: withFindings(exchange, error), channel: 'stream' }
   if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
     exchange.candidates = await explainRefused(deps, exchange)
   }
   const advised = refused ? error : withAdvice(deps, exchange, error)
-  return { error: reported(exchange, advised), told: 'envelope' }
+  return { error: withFindings(exchange, advised), channel: 'envelope' }
 }
 
-/** A failed model call costs nothing, unless it is told in the stream or a guardrail of ours ended it. */
+/** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
 export function fixCharge({ attempts, bill, finish }: RunningExchange, conclusion: Conclusion): void {
-  if (conclusion?.told !== 'envelope' || finish !== null) return
+  if (conclusion?.channel !== 'envelope' || finish !== null) return
   const last = attempts.at(-1)
   if (last === undefined || !isStoppedHere(last)) bill.charge(null)
 }
 
-/** Tells the caller the end, where anybody is left to be told in the stream. */
+/** Writes the end of the stream, and returns the outcome. */
 export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
   const { answer, finish } = exchange
   if (conclusion === null) {
     answer.finish(finish?.reason ?? 'other', endingOf(deps, exchange, true))
     return { answered: true }
   }
-  const { error, told } = conclusion
-  if (told === 'envelope') return { answered: false, error, ...details(deps, exchange) }
-  if (told === 'stream') {
+  const { error, channel } = conclusion
+  if (channel === 'envelope') return { answered: false, error, ...details(deps, exchange) }
+  if (channel === 'stream') {
     if (!answer.turnSeen) {
       answer.dropTurn()
       answer.openTurn(false)
@@ -84,7 +84,7 @@ function endingOf(
   const last = attempts.at(-1)
   return {
     completedAt: unixSeconds(clock),
-    usage: shownUsage(bill, last?.isByok === true, byokFeePercent),
+    usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
     serviceTier: answered ? (finish?.serviceTier ?? null) : null,
     metadata: withMetadata ? routingMetadata(exchange, answered) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
@@ -96,7 +96,7 @@ function endingOf(
 /** Details beside an error that is all the caller gets. */
 function details({ byokFeePercent }: ConcludeDeps, exchange: RunningExchange) {
   const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
-  const usage = shownUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
+  const usage = toResponseUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
   return {
     metadata:
       withMetadata && candidates.length + pipeline.length > 0 ? routingMetadata(exchange, false) : null,
@@ -104,11 +104,11 @@ function details({ byokFeePercent }: ConcludeDeps, exchange: RunningExchange) {
   }
 }
 
-/** Plugins' findings are told with the failure. */
-function reported({ plugins }: RunningExchange, error: GatewayError): GatewayError {
+/** The error with the findings of plugins. */
+function withFindings({ plugins }: RunningExchange, error: GatewayError): GatewayError {
   const fields = plugins?.failureFields() ?? {}
   if (Object.keys(fields).length === 0) return error
-  return rewritten(error, error.message, { ...fields, ...error.metadata })
+  return rewrite(error, error.message, { ...fields, ...error.metadata })
 }
 
 /** A provider that refuses a request does not know the remedies of the gateway. */
@@ -121,10 +121,10 @@ function withAdvice(
   const advice = plugins.advice(error, request)
   if (advice.length === 0) return error
   const message = error.message.trimEnd()
-  return rewritten(error, `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}`, error.metadata)
+  return rewrite(error, `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}`, error.metadata)
 }
 
-function rewritten(
+function rewrite(
   error: GatewayError,
   message: string,
   metadata: Readonly<Record<string, unknown>> | undefined,
@@ -136,4 +136,34 @@ function rewritten(
     ...(headers === undefined ? {} : { headers }),
     cause: error,
   })
+}
+
+/** `selected`: the last attempt answered. */
+export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {
+  const last = exchange.attempts.at(-1)
+  const chosen = selected ? last : undefined
+  const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
+  return {
+    requested,
+    strategy: (exchange.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct',
+    region: null,
+    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
+    attempt: chosen === undefined ? 0 : exchange.attempts.length,
+    attempts: exchange.attempts.map(attempt => ({
+      provider: attempt.endpoint.provider.name,
+      model: attempt.endpoint.modelId,
+      status: attempt.status,
+    })),
+    is_byok: last?.isByok ?? false,
+    endpoints: {
+      total: exchange.candidates.length,
+      available: exchange.candidates.map(({ endpoint, credential }) => ({
+        model: endpoint.modelId,
+        provider: endpoint.provider.name,
+        selected: endpoint === chosen?.endpoint && credential === chosen.credential,
+      })),
+    },
+    ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
+    timings_ms: roundedTimes(exchange.watch),
+  }
 }

@@ -1,7 +1,4 @@
-/**
- * Exchange: one client request from admission to account. Plugins and tools see the gateway through it.
- * Nothing here does I/O.
- */
+/** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
 import type { GatewayError } from '../errors.ts'
 import type { FinishReason } from '../formats/format.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
@@ -23,7 +20,7 @@ export interface ClientRequest {
   readonly request: ResponsesRequest
   /** True when a header asked for `gateway_metadata`. */
   readonly withMetadata: boolean
-  /** Where the data has to stay, by the host that was called; null: anywhere. */
+  /** The region in which the data has to stay, by the host that was called; null: any. */
   readonly dataRegion: DataRegion | null
   readonly watch: Stopwatch
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
@@ -68,7 +65,7 @@ export interface AttemptRecord extends Candidate {
 /** How a model ended its reply. */
 export interface Finish {
   readonly reason: FinishReason
-  /** The provider's own word for it. */
+  /** The provider's own name for it. */
   readonly native: string | null
   readonly serviceTier: string | null
 }
@@ -97,11 +94,11 @@ export class Exchange implements ClientRequest {
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
   prompt: ResponsesRequest
-  /** True when a guardrail of the caller asks that nothing of it be kept anywhere. */
+  /** True when a guardrail of the caller forbids to keep anything of it. */
   zeroRetention = false
-  /** What guardrails and plugins did, in order. */
+  /** Actions of guardrails and plugins, in order. */
   readonly pipeline: PipelineStage[] = []
-  /** Everybody who may serve it, in the order in which they are tried. */
+  /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
   readonly attempts: AttemptRecord[] = []
   readonly bill = new Bill()
@@ -111,7 +108,7 @@ export class Exchange implements ClientRequest {
   firstTokenMs: number | null = null
   /** The limits of the caller refused it: it leaves no usage record. */
   overLimit = false
-  /** Set aside for it by the limits of the caller; null before it is admitted. */
+  /** The reservation by the limits of the caller; null before admission. */
   reservation: Reservation | null = null
   /**
    * For a plugin that asks other models before routing: resolves when somebody may serve the request and the caller's

@@ -1,6 +1,6 @@
 /**
- * The plugins at work on one request, in the order of the table. Hot path: a request that names no plugin costs one
- * question to each of those that are always on.
+ * Plugin chain: the plugins that are active for one request, in the order of the table. Hot path: a request without
+ * plugins costs one question to each plugin that is always on.
  */
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
@@ -181,7 +181,7 @@ export class PluginChain {
   }
 }
 
-/** Tells the fault of a plugin as ours, whatever it threw: a provider's failure would be tried again elsewhere. */
+/** The fault of a plugin as an internal error: as a provider's failure it would lead to another attempt. */
 export function pluginFailure(thrown: unknown, { signal }: Pick<Exchange, 'signal'>): unknown {
   if (signal.aborted) return signal.reason
   if (!(thrown instanceof GatewayError) || thrown.retry === 'never') return thrown

@@ -1,7 +1,7 @@
 /**
- * The request on one screen. Every operation that asks a model comes in here, and leaves answered and accounted.
+ * The request on one screen: runs a request from admission to the end of its answer.
  *
- * guard -> prepare -> route -> admit -> turns -> finish -> account -> the client is told the end
+ * guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
@@ -9,22 +9,21 @@ import type { Quota } from '../limits/quota.ts'
 import type { Stage } from '../metrics/stages.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
-import { account, summarize } from './accounting/account.ts'
-import type { Ledger } from './accounting/ledger.ts'
-import { reserve } from './accounting/reserve.ts'
-import { Answer } from './answer/answer.ts'
-import { echoRequest } from './answer/echo.ts'
-import type { Sink } from './answer/sink.ts'
+import { account, type Ledger, reserve, summarize } from './accounting/account.ts'
+import { Answer, echoRequest, type Outcome, type Sink } from './answer/answer.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import type { ClientRequest } from './exchange.ts'
-import type { Gateway } from './gateway.ts'
 import type { Guard } from './guard/guard.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
-import { type Ranking, rankCandidates } from './routing/rank.ts'
-import type { Stickiness } from './routing/sticky.ts'
+import { type Ranking, rankCandidates, type Stickiness } from './routing/rank.ts'
 import { RunningExchange } from './running.ts'
 import { type ServerToolDeps, serverToolsOf } from './server-tools.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
+
+export interface Gateway {
+  /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
+  respond(call: ClientRequest, sink: Sink): Promise<Outcome>
+}
 
 export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
   readonly catalog: Catalog
@@ -120,7 +119,7 @@ async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise
   await admit(deps, exchange)
 }
 
-/** Finds who may serve the prompt as it stands, in the order in which they are tried. */
+/** Lists the candidates for the prompt in its present form. */
 function route(deps: GatewayDeps, exchange: RunningExchange) {
   return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
     exchange.candidates = ranking.candidates
@@ -129,7 +128,7 @@ function route(deps: GatewayDeps, exchange: RunningExchange) {
   })
 }
 
-/** The limits of the caller reserve what the request may come to. */
+/** Reserves the estimated cost by the limits of the caller. */
 function admit({ quota }: GatewayDeps, exchange: RunningExchange) {
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
   return reserve(quota, exchange, exchange.plugins?.maxCalls ?? 1)

@@ -1,10 +1,9 @@
-/** An exchange while the gateway works on it: the exchange that plugins see, and the state of its stages. */
+/** A running exchange: the exchange that plugins see, and the state of its stages. */
 import type { Answer } from './answer/answer.ts'
 import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { PluginChain } from './plugin-chain.ts'
-import type { RouteCandidate } from './routing/candidate.ts'
-import type { Stay } from './routing/sticky.ts'
+import type { RouteCandidate, Stay } from './routing/rank.ts'
 import type { ServerTools } from './server-tools.ts'
 
 export class RunningExchange extends Exchange {
@@ -18,7 +17,7 @@ export class RunningExchange extends Exchange {
   tools: ServerTools | null = null
   /** A failure may move on to the next candidate. */
   fallbacks = false
-  /** Told of a success that may be pinned; null: nothing is pinned. */
+  /** Pins the candidate that succeeds; null: nothing is pinned. */
   stay: Stay | null = null
   /** The candidate that answered last, which is asked first in the next turn. */
   candidate: RouteCandidate | null = null

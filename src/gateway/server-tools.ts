@@ -1,7 +1,4 @@
-/**
- * The server tools of one request: which functions the model sees for them, which budget their calls have, and the
- * calls themselves. Serve threads.
- */
+/** Server tools of one request: declares them to the model, and runs its calls. Serve threads. */
 import type { Clock } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
@@ -9,12 +6,19 @@ import { type GatewayTool, serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
+import { isPending } from '../ready.ts'
 import type { ServerTool, ToolCall, ToolEvent, ToolOutcome } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
-import { budgetOf, type ToolBudget } from './tool-budget.ts'
-import { callItem, type DeclaredFunction, type NamedTool, type PendingCall } from './tool-calls.ts'
+import {
+  budgetOf,
+  callItem,
+  type DeclaredFunction,
+  type PendingCall,
+  type RequestedTool,
+  type ToolBudget,
+} from './tool-calls.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
@@ -50,7 +54,7 @@ export function serverToolsOf(deps: ServerToolDeps, request: ResponsesRequest): 
 }
 
 /** Null for a tool that the gateway does not run. */
-function toolOf({ tools }: ServerToolDeps, tool: Tool): NamedTool | null {
+function toolOf({ tools }: ServerToolDeps, tool: Tool): RequestedTool | null {
   const name = serverToolName(tool.type)
   const server = name === null ? undefined : tools.get(name)
   return server === undefined ? null : { server, tool: tool as GatewayTool }
@@ -69,7 +73,7 @@ export class ServerTools {
   async declare(exchange: ToolExchange, off: boolean): Promise<Declared> {
     const { prompt } = exchange
     const rest: Tool[] = []
-    const named: NamedTool[] = []
+    const named: RequestedTool[] = []
     for (const tool of prompt.tools ?? []) {
       const found = toolOf(this.#deps, tool)
       if (found === null) rest.push(tool)
@@ -126,7 +130,7 @@ export class ServerTools {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
         const outcome = await this.#runOne(next.call, exchange, isOver)
         if (outcome === null) return
-        const result = cut(outcome.result)
+        const result = cutResult(outcome.result)
         const guard = exchange.guarding?.input ?? null
         outcomes[next.at] = guard === null ? result : await guard.text(exchange, result)
         endsTurn ||= outcome.next === 'end-turn'
@@ -163,9 +167,9 @@ export class ServerTools {
     const outcome =
       // A malformed call counts too: otherwise a model that repeats it would never stop.
       !this.budget.takeCall()
-        ? failed('The limit of tool calls of this request is reached')
+        ? failureOutcome('The limit of tool calls of this request is reached')
         : args === null
-          ? failed('The arguments are no JSON object')
+          ? failureOutcome('The arguments are no JSON object')
           : await this.#outcome(pending, call, exchange, ({ name, fields }) => {
               if (!isOver()) item.progress(name, fields)
             })
@@ -185,13 +189,13 @@ export class ServerTools {
   ): Promise<ToolOutcome & { ran: boolean }> {
     try {
       const running = declared.server.run(call, declared.tool, exchange, progress)
-      const outcome = running instanceof Promise ? await this.#timed(running) : running
+      const outcome = isPending(running) ? await this.#timed(running) : running
       return { ...outcome, ran: true }
     } catch (thrown) {
       exchange.signal.throwIfAborted()
       this.#deps.log.fault('server tool failed', thrown)
       return {
-        ...failed(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
+        ...failureOutcome(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
         ran: true,
       }
     }
@@ -214,7 +218,7 @@ export interface ToolRun {
 
 class ToolTimeout extends Error {}
 
-function failed(message: string): ToolOutcome & { ran: boolean } {
+function failureOutcome(message: string): ToolOutcome & { ran: boolean } {
   return { item: {}, result: JSON.stringify({ error: message }), ran: false }
 }
 
@@ -231,7 +235,7 @@ function argumentsOf(text: string): Record<string, unknown> | null {
   }
 }
 
-function cut(result: string): string {
+function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
 }

@@ -1,21 +1,26 @@
-/** Calls of server tools in one turn: takes their deltas out of the reply before the client sees them. Pure. */
+/** Calls of server tools: takes them out of a reply before the client sees it, and limits their number. Pure. */
 import type { ItemStart } from '../formats/format.ts'
 import { itemId } from '../ids.ts'
+import { UNITS_PER_USD } from '../money.ts'
 import type { GatewayTool } from '../protocol/gateway-tools.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
+import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
+import type { ResponsesRequest, StopCondition } from '../protocol/request.ts'
 import type { ServerTool } from '../tools/tool.ts'
-import type { Content } from './answer/assemble.ts'
+import type { Content } from './answer/answer.ts'
+import type { Bill } from './bill.ts'
+import type { Finish } from './exchange.ts'
 
 type CallStart = Extract<ItemStart, { type: 'function_call' }>
 
 /** A server tool as the request names it. */
-export interface NamedTool {
+export interface RequestedTool {
   readonly server: ServerTool
   readonly tool: GatewayTool
 }
 
 /** A function that the model sees for a server tool. */
-export interface DeclaredFunction extends NamedTool {
+export interface DeclaredFunction extends RequestedTool {
   /** The declared name, without the suffix that keeps it apart from others. */
   readonly name: string
 }
@@ -73,4 +78,60 @@ export function callItem({ callId, arguments: text, start, fields }: PendingCall
     name: start.name,
     arguments: text === '' ? '{}' : text,
   } as OutputItem & InputItem
+}
+
+/** Bounds a request whose own conditions never hold. */
+const CONDITIONED_CALLS_MAX = 4 * TOOL_STEPS_MAX
+
+/** A turn with calls of server tools, as the conditions see it. */
+export interface ToolTurn {
+  readonly bill: Bill
+  readonly finish: Finish
+  /** Names and types of the tools that it called. */
+  readonly called: readonly string[]
+}
+
+export class ToolBudget {
+  #callsLeft: number
+  readonly #conditions: readonly StopCondition[]
+
+  constructor(calls: number, conditions: readonly StopCondition[]) {
+    this.#callsLeft = calls
+    this.#conditions = conditions
+  }
+
+  /** True when one more call may run. */
+  takeCall(): boolean {
+    if (this.#callsLeft <= 0) return false
+    this.#callsLeft--
+    return true
+  }
+
+  /** True when the next turn has to be the last, without tools. Asked after the calls of a turn have run. */
+  isSpent(turn: ToolTurn): boolean {
+    return this.#callsLeft <= 0 || this.#conditions.some(condition => holds(condition, turn))
+  }
+}
+
+/** `stop_server_tools_when` replaces `max_tool_calls`. */
+export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: ResponsesRequest): ToolBudget {
+  if (stop === undefined) return new ToolBudget(max_tool_calls ?? TOOL_STEPS_MAX, [])
+  return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])
+}
+
+function holds(condition: StopCondition, { bill, finish, called }: ToolTurn): boolean {
+  const { total } = bill
+  switch (condition.type) {
+    case 'step_count_is':
+      return bill.turns >= condition.step_count
+    case 'has_tool_call':
+      return called.includes(condition.tool_name)
+    case 'max_tokens_used':
+      return total !== null && total.usage.inputTokens + total.usage.outputTokens >= condition.max_tokens
+    case 'max_cost':
+      // Dollars are no binary fractions: 0.017 of them would come to a fraction of a unit more.
+      return (bill.cost ?? 0) >= Math.round(condition.max_cost_in_dollars * UNITS_PER_USD)
+    case 'finish_reason_is':
+      return condition.reason === finish.reason || condition.reason === finish.native
+  }
 }

@@ -1,18 +1,20 @@
 /**
- * Turn: one model call that counts. Candidates are asked in order until one has answered; a failure that nobody has
- * seen moves on to the next.
+ * Turn: one model call that counts. Asks the candidates in order until one has answered. After a failure that the
+ * client has not seen, it asks the next one.
  */
+
+import type { Clock } from '../clock.ts'
 import type { Credential } from '../credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
 import { settle } from './accounting/account.ts'
-import { AnswerTarget } from './answer/answer-target.ts'
-import { Attempt, type AttemptDeps } from './attempt.ts'
-import type { AttemptRecord, Finish } from './exchange.ts'
-import type { RouteCandidate } from './routing/candidate.ts'
-import { candidateAfter, lastError } from './routing/failover.ts'
+import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
+import { Attempt, type AttemptDeps, type AttemptTarget, type AttemptTerms } from './attempt.ts'
+import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
+import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
+import { candidateAfter, lastError, type RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { type DeclaredFunction, ToolCalls } from './tool-calls.ts'
 
@@ -61,7 +63,7 @@ export async function askModel(
       const calls = declared === null ? null : new ToolCalls(declared.functions)
       attempt = new Attempt(deps, exchange, record, {
         prompt,
-        relayTo: mayRelay(deps, exchange, candidate, calls) ? answer : null,
+        relay: relayOf(deps, exchange, candidate, calls),
         echo: echoes(exchange) ? exchange.debug : null,
       })
       const finish = await attempt.run(targetOf(deps, exchange, attempt, candidate, calls))
@@ -70,12 +72,12 @@ export async function askModel(
       exchange.candidate = candidate
       return { attempt: record, finish, calls }
     } catch (thrown) {
-      const error = foreseen(deps, thrown)
+      const error = asGatewayError(deps, thrown)
       record.error = error
       settle(exchange, record, attempt ?? NOTHING_SAID)
       if (error.code === 'client_closed' || answer.turnSeen) throw error
       answer.dropTurn()
-      // Nobody else is asked for a caller who has gone, or whose request was ended here.
+      // No other candidate is asked if the caller has left or the request was ended here.
       const goesOn = exchange.fallbacks && !signal.aborted
       const turn = { attempts: attempts.length - from, hasCharge: bill.closed !== null }
       next = goesOn ? candidateAfter(candidates, candidate, error, turn) : undefined
@@ -118,20 +120,22 @@ function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promis
   return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => answer.annotate(plugins.annotations()))
 }
 
-/** Bytes may go on as they are where client and provider speak alike and nobody has to see the content. */
-function mayRelay(
-  deps: TurnDeps,
+/** Null unless client and provider speak alike, a relay exists for it, and the content may pass unread. */
+function relayOf(
+  { formats }: TurnDeps,
   { answer, guarding }: RunningExchange,
   { endpoint }: RouteCandidate,
   calls: ToolCalls | null,
-): boolean {
-  if (guarding?.reply != null || calls !== null || answer.relays === null) return false
-  return (
-    deps.formats[endpoint.format].dialect === answer.relays && !endpoint.provider.quirks.includes('no-relay')
-  )
+): AttemptTerms['relay'] {
+  const { relays } = answer
+  if (guarding?.reply != null || calls !== null || relays === null) return null
+  if (formats[endpoint.format].dialect !== relays || endpoint.provider.quirks.includes('no-relay'))
+    return null
+  const learn = RELAYS[relays]
+  return learn === undefined ? null : { to: answer, learn }
 }
 
-/** Later turns may quote what nobody is to see. */
+/** True in the first turn: prompts of later ones may quote texts that were withheld. */
 function echoes({ request, bill }: RunningExchange): boolean {
   return request.debug?.echo_upstream_body === true && bill.turns === 0
 }
@@ -158,8 +162,110 @@ function targetOf(
 }
 
 /** The thrown value as a GatewayError; one we did not foresee is logged with its cause. */
-export function foreseen({ log }: Pick<AttemptDeps, 'log'>, thrown: unknown): GatewayError {
+export function asGatewayError({ log }: Pick<AttemptDeps, 'log'>, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
   if (error.code === 'internal') log.fault('exchange failed', error.cause ?? error)
   return error
+}
+
+export interface AnswerTargetDeps {
+  readonly clock: Clock
+  readonly exchange: Exchange
+  readonly answer: Answer
+  readonly attempt: Attempt
+  /** Catalogue id of the model that is asked. */
+  readonly model: string
+  /** Display name of its provider. */
+  readonly provider: string
+  /** Null: replies may leave unseen. */
+  readonly guarding: ReplyGuarding | null
+  /** Null: no server tool is declared. */
+  readonly calls: ToolCalls | null
+  /** Upstream bodies to echo. */
+  readonly debug: readonly Readonly<Record<string, unknown>>[]
+}
+
+export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource {
+  readonly #deps: AnswerTargetDeps
+  readonly #answer: Answer
+  readonly #guard: OutputGuard | null
+  #hasContent = false
+
+  constructor(deps: AnswerTargetDeps) {
+    this.#deps = deps
+    this.#answer = deps.answer
+    this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
+    this.#answer.follow(this)
+  }
+
+  hold(): void {
+    this.#guard?.resetBudget()
+    this.#answer.hold()
+  }
+
+  flush(): boolean {
+    return this.#answer.flush()
+  }
+
+  take(delta: Content): void {
+    if (this.#guard !== null) {
+      this.#guard.take(delta)
+      return
+    }
+    // The body of `deliver`, one call less for each delta.
+    if (!this.#hasContent) this.#begin()
+    if (this.#deps.calls?.take(delta) !== true) this.#answer.take(delta)
+  }
+
+  end(done: () => void): void {
+    if (this.#guard === null) this.#end(done)
+    else this.#guard.end(() => this.#end(done))
+  }
+
+  close(): void {
+    this.#guard?.close()
+  }
+
+  /** True once the client has seen something. */
+  get committed(): boolean {
+    return this.#answer.committed
+  }
+
+  deliver(delta: Content): void {
+    if (!this.#hasContent) this.#begin()
+    if (this.#deps.calls?.take(delta) === true) return
+    this.#answer.take(delta)
+  }
+
+  fail(error: GatewayError): void {
+    this.#deps.attempt.fail(error)
+  }
+
+  turn(work: () => void): void {
+    this.#deps.attempt.turn(work)
+  }
+
+  pause(): void {
+    this.#deps.attempt.pause()
+  }
+
+  resume(): void {
+    this.#deps.attempt.resume()
+  }
+
+  /** An answer without a word has its opening events all the same. */
+  #end(done: () => void): void {
+    if (!this.#hasContent) this.#begin()
+    done()
+  }
+
+  #begin(): void {
+    const { clock, exchange, debug, model, provider } = this.#deps
+    const nowMs = clock.monotonicMs()
+    this.#hasContent = true
+    exchange.watch.enter('stream', nowMs)
+    if (this.#answer.begun) return
+    exchange.firstTokenMs = nowMs
+    this.#answer.begin(model, provider, exchange.request.stream === true ? debug : [])
+  }
 }

@@ -1,7 +1,4 @@
-/**
- * The turns of one answer: ask the model, judge what it said, run the server tools it called, and ask again until it
- * has answered.
- */
+/** The turns of one answer: asks the model, has plugins judge the reply, runs server tools, and asks again. */
 import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
@@ -42,7 +39,7 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     const run = await tools.run(pending, exchange)
     exchange.turn = null
     if (run.endsTurn || output.some(isClientCall)) break
-    exchange.prompt = extended(exchange.prompt, [...output, ...run.items] as InputItem[])
+    exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
     const called = pending.flatMap(({ declared, start }) => [
       start.name,
       declared.tool.type,
@@ -62,7 +59,7 @@ async function judge(
 ): Promise<ResponsesRequest | null> {
   const { answer, bill, signal, watch } = exchange
   try {
-    const output = plugins.judges || plugins.finishes ? closed(exchange, finish, calls) : []
+    const output = plugins.judges || plugins.finishes ? closeTurn(exchange, finish, calls) : []
     exchange.turn = { attempt, output, finish: finish.reason, number: bill.turns + 1 }
     if (plugins.judges) {
       watch.enter('judge', deps.clock.monotonicMs())
@@ -73,7 +70,7 @@ async function judge(
       if (verdict.kind === 'again') throw new RefusedTurn(new GatewayError('internal', INTERNAL_MESSAGE))
     }
     if (plugins.holds && answer.live) {
-      // The client is told something only now.
+      // The client sees its first content only now.
       if (!answer.committed) exchange.firstTokenMs = deps.clock.monotonicMs()
       await answer.pass(signal)
     }
@@ -84,7 +81,7 @@ async function judge(
 }
 
 /** The final items of the turn, calls of server tools included. */
-function closed(
+function closeTurn(
   { answer }: RunningExchange,
   finish: TurnReply['finish'],
   calls: TurnReply['calls'],
@@ -100,7 +97,7 @@ function isClientCall({ type }: OutputItem): boolean {
   return type === 'function_call' || type === 'custom_tool_call'
 }
 
-function extended(prompt: ResponsesRequest, items: readonly InputItem[]): ResponsesRequest {
+function extendPrompt(prompt: ResponsesRequest, items: readonly InputItem[]): ResponsesRequest {
   const { input } = prompt
   const before: readonly InputItem[] =
     typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input

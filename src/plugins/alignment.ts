@@ -11,8 +11,14 @@ import type { PluginSettings } from '../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import { extractMessage, type JudgedMessage, rejectedItems } from './alignment-message.ts'
-import { evaluation, instructed, rewriting } from './alignment-prompts.ts'
+import {
+  askAgain,
+  askEvaluator,
+  extractMessage,
+  instruct,
+  type JudgedMessage,
+  rejectedItems,
+} from './alignment-message.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginDeps, PluginReport, Verdict } from './plugin.ts'
 
 export interface AlignmentDeps extends Pick<PluginDeps, 'ask' | 'clock' | 'policyAgainst'> {
@@ -81,7 +87,7 @@ class ActiveAlignment implements ActivePlugin {
         `Alignment plugin: the request cannot be evaluated: ${obstacle}`,
       )
     }
-    this.#rules = await inspected(this.#settings.rules, inspect)
+    this.#rules = await inspectRules(this.#settings.rules, inspect)
     this.#prepared = true
     exchange.pipeline.push({
       type: 'plugin',
@@ -92,7 +98,7 @@ class ActiveAlignment implements ActivePlugin {
       data: { mode: this.#mode, buffered: this.holds },
     })
     if (this.#settings.instruct !== false) {
-      exchange.prompt = instructed(exchange.prompt, this.#rules)
+      exchange.prompt = instruct(exchange.prompt, this.#rules)
     }
   }
 
@@ -113,7 +119,7 @@ class ActiveAlignment implements ActivePlugin {
     const broken = [...rules.keys()].filter(index => call.rules[index]?.broken === true)
     if (this.#retriesLeft-- > 0) {
       const named = broken.map(index => rules[index] ?? '')
-      return { kind: 'again', prompt: rewriting(exchange.prompt, judgement.message, named) }
+      return { kind: 'again', prompt: askAgain(exchange.prompt, judgement.message, named) }
     }
     const named = broken.map(index => `${index + 1}: "${rules[index]}"`).join(', ')
     return this.#refuse('permission_denied', `the reply broke these rules: ${named}`, turn)
@@ -147,7 +153,7 @@ class ActiveAlignment implements ActivePlugin {
     const dueMs = clock.monotonicMs() + timeoutMs
     try {
       const isPrivate = exchange.request.provider?.data_collection === 'deny'
-      const answer = await ask(evaluation(evaluator.model, rules, { ...extract, isPrivate }), {
+      const answer = await ask(askEvaluator(evaluator.model, rules, { ...extract, isPrivate }), {
         parent: exchange,
         deadlineMs: timeoutMs,
       })
@@ -175,7 +181,7 @@ class ActiveAlignment implements ActivePlugin {
 }
 
 /** Checks the rules as one text, as a model reads them, so that nothing hides between two rules. */
-async function inspected(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
+async function inspectRules(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
   const left = (await inspect(rules.join('\n'))).split('\n')
   if (left.length === rules.length) return left
   throw new GatewayError(

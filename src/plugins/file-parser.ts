@@ -2,18 +2,28 @@
  * File parser: turns PDFs into text for models that take no files; other models get the files unchanged. The text goes
  * back to the caller with the answer, and a document that comes back with its text is not read again. Serve threads.
  */
-import { GatewayError } from '../errors.ts'
+
+import { createHash } from 'node:crypto'
+import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
+import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
+import type { GatewayTasks } from '../tasks/pool.ts'
+import { TaskError } from '../tasks/task.ts'
+import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
+import type { Ocr } from '../upstream/ocr.ts'
 import {
+  bytesOf,
   documentsOf,
   type FoundDocument,
   inputParts,
+  knownContents,
+  looksLikePdf,
+  pdfDataUrl,
   type ReadContent,
   textsOf,
   withDocuments,
 } from './file-parts.ts'
-import { FileReader, type FileReaderDeps, type ReadingEngine, unreadable } from './file-reader.ts'
 import type { ActivePlugin, ModelFacts, Plugin, PluginDeps, PluginReport } from './plugin.ts'
 
 export interface FileParserDeps extends FileReaderDeps, Pick<PluginDeps, 'filesByLink' | 'policyAgainst'> {
@@ -127,4 +137,160 @@ class ActiveFileParser implements ActivePlugin {
 function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
   const { zdr, data_collection } = request.provider ?? {}
   return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null
+}
+
+export interface FileReaderDeps {
+  readonly tasks: Pick<GatewayTasks, 'run'>
+  /** Null: links are disabled. */
+  readonly fetchPage: FetchPage | null
+  /** Null: no OCR provider is configured. */
+  readonly ocr: Ocr | null
+}
+
+export type ReadingEngine = 'pdf-text' | 'mistral-ocr'
+
+/** Deadline for one document; two thousand pages take about a tenth of it. */
+const PARSE_MS = 20_000
+/** For all links of a request together; one document may have as much. */
+const LINKED_MAX_BYTES = 50 * 1024 * 1024
+/** The limit of the task pool for one document, applied to the OCR provider too. */
+const DOCUMENT_MAX_BYTES = 50 * 1024 * 1024
+const PAGES_MAX = 2_000
+/** Many servers call every download an octet stream. The reader finds out if the bytes are no PDF. */
+const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
+
+export class FileReader {
+  readonly #deps: FileReaderDeps
+  readonly #exchange: Exchange
+  /** Contents by the hash of the document. */
+  readonly #known: Map<string, ReadContent>
+  /** Contents by source. Failures are kept too, so that the next endpoint does not repeat them. */
+  readonly #contents = new Map<string, Promise<ReadContent>>()
+  readonly #inlined = new Map<string, Promise<string>>()
+  #linkedBytes = 0
+  readonly #parsed: ParsedFileAnnotation[] = []
+
+  constructor(deps: FileReaderDeps, exchange: Exchange) {
+    this.#deps = deps
+    this.#exchange = exchange
+    this.#known = new Map(knownContents(exchange.request))
+  }
+
+  /** Documents that were read for this request and not known before. */
+  get parsed(): readonly ParsedFileAnnotation[] {
+    return this.#parsed
+  }
+
+  /** Reads a document; its content always has text. Rejects with a GatewayError, which names the path of a bad one. */
+  read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
+    return once(this.#contents, document.source.text, () => this.#read(document, engine))
+  }
+
+  /** Fetches a linked document as a data URL. */
+  inlined(document: FoundDocument): Promise<string> {
+    return once(this.#inlined, document.source.text, async () => pdfDataUrl(await this.#fetch(document)))
+  }
+
+  async #read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
+    const { part, path, source } = document
+    if (source.kind === 'id')
+      throw unreadable(path, 'stored files are not supported; send file_data or file_url')
+    const bytes = source.kind === 'link' ? await this.#fetch(document) : bytesOf(source.text)
+    const hash = createHash('sha256').update(bytes).digest('hex')
+    const before = this.#known.get(hash)
+    if (before !== undefined) return before
+    const { pages, content } =
+      engine === 'pdf-text' ? await this.#parse(bytes, path) : await this.#recognize(bytes, path)
+    if (!content.some(({ type }) => type === 'text')) {
+      const hint = engine === 'pdf-text' ? '; it may be a scan, which the engine mistral-ocr can read' : ''
+      throw unreadable(path, `the document contains no text${hint}`)
+    }
+    this.#known.set(hash, content)
+    this.#exchange.pipeline.push({
+      type: 'plugin',
+      name: 'file-parser',
+      summary: 'a document was read as text',
+      data: { engine, pages },
+    })
+    const name = part.filename == null ? {} : { name: part.filename }
+    this.#parsed.push({ type: 'file', file: { hash, ...name, content } })
+    return content
+  }
+
+  async #fetch({ path, source }: FoundDocument): Promise<Uint8Array> {
+    const { fetchPage } = this.#deps
+    if (fetchPage === null) throw unreadable(path, 'links are disabled; send file_data')
+    try {
+      const { bytes } = await fetchPage(source.text, { types: PDF_TYPES, signal: this.#exchange.signal })
+      this.#linkedBytes += bytes.byteLength
+      if (this.#linkedBytes > LINKED_MAX_BYTES)
+        throw unreadable(path, 'the linked documents are too large together')
+      return bytes
+    } catch (thrown) {
+      if (!(thrown instanceof PageError)) throw thrown
+      if (thrown.fault === 'busy') throw busy(thrown)
+      throw unreadable(path, thrown.message)
+    }
+  }
+
+  async #parse(bytes: Uint8Array, path: string) {
+    const { signal } = this.#exchange
+    try {
+      const { pages } = await this.#deps.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
+      return { pages: pages.length, content: pages.filter(page => page !== '').map(textContent) }
+    } catch (thrown) {
+      signal.throwIfAborted()
+      if (!(thrown instanceof TaskError)) throw thrown
+      if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busy(thrown)
+      if (thrown.outcome === 'timeout') throw unreadable(path, 'the document takes too long to read')
+      const known = thrown.failure !== null && thrown.failure.code !== 'internal'
+      throw unreadable(path, known ? thrown.message : 'the document cannot be read')
+    }
+  }
+
+  async #recognize(bytes: Uint8Array, path: string) {
+    const { ocr } = this.#deps
+    if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
+    if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw unreadable(path, 'the document is larger than 50 MiB')
+    if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')
+    try {
+      const pages = await ocr(pdfDataUrl(bytes), this.#exchange.signal)
+      // Counting the pages before would take as long as reading them.
+      if (pages.length > PAGES_MAX)
+        throw new GatewayError('invalid_request', 'the document has more than 2,000 pages')
+      const content = pages.flatMap(({ markdown, images }) => [
+        ...(markdown === '' ? [] : [textContent(markdown)]),
+        ...images.map(url => ({ type: 'image_url', image_url: { url } })),
+      ])
+      return { pages: pages.length, content }
+    } catch (thrown) {
+      if (thrown instanceof GatewayError && thrown.code === 'invalid_request')
+        throw unreadable(path, thrown.message)
+      throw thrown
+    }
+  }
+}
+
+function once<Value>(
+  made: Map<string, Promise<Value>>,
+  key: string,
+  make: () => Promise<Value>,
+): Promise<Value> {
+  const before = made.get(key)
+  if (before !== undefined) return before
+  const making = make()
+  made.set(key, making)
+  return making
+}
+
+function textContent(text: string): ReadContent[number] {
+  return { type: 'text', text }
+}
+
+export function unreadable(path: string, why: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${why}`)
+}
+
+function busy(cause: unknown): GatewayError {
+  return new GatewayError('service_unavailable', 'file-parser: too many documents are being read', { cause })
 }

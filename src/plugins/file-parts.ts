@@ -13,7 +13,7 @@ export interface FilePart {
 }
 
 /** The place of the bytes of a document: a data URL, a link, or the id of a file stored elsewhere. */
-export interface Source {
+export interface FileSource {
   readonly kind: 'data' | 'link' | 'id'
   readonly field: 'file_data' | 'file_url' | 'file_id'
   readonly text: string
@@ -21,7 +21,7 @@ export interface Source {
 
 export interface FoundDocument {
   readonly part: FilePart
-  readonly source: Source
+  readonly source: FileSource
   /** The path of its field in the request, for errors. */
   readonly path: string
 }
@@ -36,16 +36,16 @@ const HEAD_MAX = 256
 const HEADER_WITHIN_BYTES = 1_024
 
 /** The source of a part's document; null if the part is no file or its data is no PDF. */
-export function sourceOf(part: unknown): Source | null {
+export function sourceOf(part: unknown): FileSource | null {
   if (typeof part !== 'object' || part === null) return null
   const { type, file_data, file_url, file_id } = part as Readonly<Record<string, unknown>>
   if (type !== 'input_file') return null
-  if (isFilled(file_data)) return told('file_data', file_data, LINK)
-  if (isFilled(file_url)) return told('file_url', file_url, /^(?!data:)/i)
+  if (isFilled(file_data)) return documentSource('file_data', file_data, LINK)
+  if (isFilled(file_url)) return documentSource('file_url', file_url, /^(?!data:)/i)
   return isFilled(file_id) ? { kind: 'id', field: 'file_id', text: file_id } : null
 }
 
-function told(field: 'file_data' | 'file_url', text: string, link: RegExp): Source | null {
+function documentSource(field: 'file_data' | 'file_url', text: string, link: RegExp): FileSource | null {
   const head = text.slice(0, HEAD_MAX)
   if (PDF_DATA.test(head)) return { kind: 'data', field, text }
   return link.test(head) ? { kind: 'link', field, text } : null
@@ -111,7 +111,7 @@ export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, 
  */
 export function withDocuments(
   request: ResponsesRequest,
-  partsFor: (part: FilePart, source: Source) => readonly object[] | null,
+  partsFor: (part: FilePart, source: FileSource) => readonly object[] | null,
 ): ResponsesRequest {
   const { input } = request
   if (typeof input === 'string') return request

@@ -12,15 +12,13 @@ import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, parseVaultKeys } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
-import { estimateInput } from '../gateway/accounting/estimate.ts'
-import { createLedger, type Ledger } from '../gateway/accounting/ledger.ts'
+import { createLedger, estimateInput, type Ledger } from '../gateway/accounting/account.ts'
 import { createAsk, type SharedDeps } from '../gateway/ask.ts'
-import type { Gateway } from '../gateway/gateway.ts'
-import { createGuard, prepareGuardrail } from '../gateway/guard/guard.ts'
-import { createPolicyAgainst } from '../gateway/guard/helper-policy.ts'
+import { createGuard, createPolicyAgainst, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
-import { createGateway } from '../gateway/respond.ts'
-import { createPins, Stickiness } from '../gateway/routing/sticky.ts'
+import { ProviderRequests } from '../gateway/provider-request.ts'
+import { createGateway, type Gateway } from '../gateway/respond.ts'
+import { createPins, Stickiness } from '../gateway/routing/rank.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota } from '../limits/quota.ts'
@@ -204,11 +202,13 @@ function sharedDeps(
     clock,
     log,
     metrics,
-    timeouts: config.timeouts,
     openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
     byokFeePercent: config.byok.feePercent,
     stickiness: new Stickiness(createPins(clock)),
-    hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+    requests: new ProviderRequests({
+      timeouts: config.timeouts,
+      hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+    }),
   }
 }
 

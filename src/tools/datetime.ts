@@ -21,17 +21,17 @@ export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool
         },
       },
     ],
-    begun: (call, tool) => shown(clock, zoneOf(call, tool) ?? defaultZone(tool)),
+    begun: (call, tool) => fieldsAt(clock, zoneOf(call, tool) ?? defaultZone(tool)),
     run(call, tool): ToolOutcome {
       const zone = zoneOf(call, tool)
       if (zone === null) {
-        const item = shown(clock, defaultZone(tool))
+        const item = fieldsAt(clock, defaultZone(tool))
         return {
           item,
           result: JSON.stringify({ error: 'timezone: is not an IANA time zone, for example Europe/Berlin' }),
         }
       }
-      const item = shown(clock, zone)
+      const item = fieldsAt(clock, zone)
       return { item, result: JSON.stringify(item) }
     },
   }
@@ -50,7 +50,7 @@ function defaultZone({ parameters }: GatewayTool): string {
   return typeof zone === 'string' && isTimeZone(zone) ? zone : DEFAULT_TIMEZONE
 }
 
-function shown(clock: Clock, timezone: string): { datetime: string; timezone: string } {
+function fieldsAt(clock: Clock, timezone: string): { datetime: string; timezone: string } {
   return { datetime: zonedInstant(clock.nowMs(), timezone), timezone }
 }
 

@@ -52,7 +52,7 @@ export interface ServerTool {
   ): readonly FunctionDeclaration[] | Promise<readonly FunctionDeclaration[]>
   /**
    * Runs one call. Ends when the signal of the exchange fires. A failure that the model should know of is an outcome;
-   * anything thrown is told to the model as "the tool failed" and logged.
+   * if it throws, the model gets "The tool failed" and the log the cause.
    */
   run(
     call: ToolCall,

@@ -1,7 +1,7 @@
 /**
- * Byte pattern of one kind of delta frame: all bytes but the number, the piece of text and the padding are the same
- * from frame to frame. A match proves, without decoding, that the frame is complete, valid, and equal to the learned
- * one but for the text. Pure. Hot path: `match` runs per delta and allocates nothing.
+ * Patterns of delta frames: the pieces that stay the same from frame to frame, and the slots between them. A frame that
+ * matches is proven, without decoding it, to be whole, proper, and to say the same as the frame before it with another
+ * piece of text. Pure. Hot path: `match` runs per delta and makes no objects.
  */
 const SPACE = 32
 const QUOTE = 34
@@ -10,101 +10,134 @@ const LOWER_U = 117
 const DIGIT_0 = 48
 const DIGIT_9 = 57
 
-/** The parts that change from frame to frame: `sequence_number`, the piece of text, and meaningless padding. */
-type Slot = 'number' | 'delta' | 'padding'
-
-const SLOTS: ReadonlyMap<string, Slot> = new Map([
-  ['sequence_number', 'number'],
-  ['delta', 'delta'],
-  ['obfuscation', 'padding'],
-])
-
 /** `\"`, `\\`, `\/`, `\b`, `\f`, `\n`, `\r`, `\t`; `\u` takes four more characters. */
 const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => letter.charCodeAt(0)))
 
 /**
- * One member of a flat object, and the character after it. Only blanks may stand between: a line end in the data would
- * be a second data line in the bytes.
+ * A part that may change from frame to frame: the event number, the piece of text, the same bytes as that piece once
+ * more, or padding that says nothing.
  */
-const MEMBER =
-  /[ \t]*"([^"\\]*)"[ \t]*:[ \t]*("[^"\\]*(?:\\.[^"\\]*)*"|0|[1-9][0-9]{0,14}|\[[ \t]*\])[ \t]*([,}])/y
-/** Longest frame that is learned. Deltas are short; longer frames are decoded. */
-const LEARNED_MAX_CHARACTERS = 4096
+export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding'
 
-/** One member of the frame that a pattern was learned from. */
-export interface FrameMember {
-  readonly key: string
-  /** A string, a number, or an empty list. */
-  readonly value: unknown
-  /** True for padding, which only hides the length of the text. */
-  readonly isPadding: boolean
+/** A string (its quotes left out) or a literal in a JSON text. */
+export interface Place {
+  readonly start: number
+  readonly end: number
+  readonly isString: boolean
 }
 
-/** The result of learning from a frame: the pattern of its kind, and its own members. */
-export interface Lesson {
-  readonly pattern: FramePattern
-  /** In their order. */
-  readonly members: readonly FrameMember[]
-  readonly number: number
+export interface SlotPlace extends Place {
+  readonly slot: FrameSlot
+}
+
+/** Deltas are short; a longer frame teaches nothing. */
+const LEARNED_MAX_CHARACTERS = 4096
+
+const BLANK = /[ \t]*/y
+const STRING = /"(?:[^"\\]|\\.)*"/y
+const LITERAL = /[^ \t,\]}]+/y
+
+/**
+ * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in their order. Null if the
+ * text is no JSON object, long, of several lines, or has a key twice.
+ */
+export function placesIn(json: string): ReadonlyMap<string, Place> | null {
+  if (json.length > LEARNED_MAX_CHARACTERS || !json.startsWith('{') || /[\r\n]/.test(json)) return null
+  if (!isJson(json)) return null
+  const places = new Map<string, Place>()
+  return new Places(json, places).read() ? places : null
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+class Places {
+  readonly #json: string
+  readonly #places: Map<string, Place>
+  #at = 0
+
+  constructor(json: string, places: Map<string, Place>) {
+    this.#json = json
+    this.#places = places
+  }
+
+  /** False if a key is there twice or cannot be compared. */
+  read(): boolean {
+    return this.#value('') && this.#at === this.#json.length
+  }
+
+  #value(path: string): boolean {
+    this.#skip(BLANK)
+    const first = this.#json[this.#at]
+    if (first === '{' || first === '[') return this.#members(path, first === '{')
+    const start = this.#at
+    const isString = first === '"'
+    this.#skip(isString ? STRING : LITERAL)
+    if (this.#at === start) return false
+    const quote = isString ? 1 : 0
+    this.#places.set(path, { start: start + quote, end: this.#at - quote, isString })
+    return true
+  }
+
+  #members(path: string, isObject: boolean): boolean {
+    const keys = new Set<string>()
+    for (;;) {
+      this.#at++
+      this.#skip(BLANK)
+      if (this.#json[this.#at] === (isObject ? '}' : ']')) break
+      let key = String(keys.size)
+      if (isObject) {
+        const start = this.#at
+        this.#skip(STRING)
+        key = this.#json.slice(start + 1, this.#at - 1)
+        this.#skip(BLANK)
+        if (this.#json[this.#at] !== ':' || /[.\\]/.test(key)) return false
+        this.#at++
+      }
+      if (keys.has(key)) return false
+      keys.add(key)
+      if (!this.#value(path === '' ? key : `${path}.${key}`)) return false
+      this.#skip(BLANK)
+      if (this.#json[this.#at] !== ',') break
+    }
+    if (this.#json[this.#at] !== (isObject ? '}' : ']')) return false
+    this.#at++
+    return true
+  }
+
+  #skip(token: RegExp): void {
+    token.lastIndex = this.#at
+    if (token.test(this.#json)) this.#at = token.lastIndex
+  }
 }
 
 /** The pattern of one kind of frame. */
 export class FramePattern {
-  /** Name in the event line. */
+  /** Name in the event line; empty: there is none. */
   readonly event: string
   /** The bytes between the slots; the first piece begins the frame, the last ends with its blank line. */
-  readonly #fixed: readonly Uint8Array[]
-  readonly #slots: readonly Slot[]
+  readonly #fixed: readonly Buffer[]
+  readonly #slots: readonly FrameSlot[]
+  readonly #takesEmpty: boolean
   /** Place of the text in the last matching frame, without quotes. */
   deltaStart = 0
   deltaEnd = 0
-  /** Place of its number. */
-  numberStart = 0
-  numberEnd = 0
-
-  private constructor(event: string, fixed: readonly Uint8Array[], slots: readonly Slot[]) {
-    this.event = event
-    this.#fixed = fixed
-    this.#slots = slots
-  }
 
   /**
-   * Learns the pattern of a frame that was decoded successfully; null if its shape is not that simple.
-   * `event` is its event line, `data` its one data line.
+   * `slots`: places in `data`, in their order; one of them is the delta. `takesEmpty`: frames with an empty text match.
    */
-  static learn(event: string, data: string): Lesson | null {
-    if (data.length > LEARNED_MAX_CHARACTERS || !data.startsWith('{')) return null
-    const members: FrameMember[] = []
-    const slots: Slot[] = []
-    const fixed: Uint8Array[] = []
-    let text = `event: ${event}\ndata: `
-    let from = 0
-    let next: string | undefined
-    MEMBER.lastIndex = 1
-    while (next !== '}') {
-      const found = MEMBER.exec(data)
-      if (found === null) return null
-      const [whole, key = '', raw = ''] = found
-      next = found[3]
-      const value: unknown = JSON.parse(raw)
-      if (members.some(member => member.key === key)) return null
-      const slot = SLOTS.get(key)
-      members.push({ key, value, isPadding: slot === 'padding' })
-      if (slot === undefined) continue
-      if (typeof value !== (slot === 'number' ? 'number' : 'string')) return null
-      const quote = slot === 'number' ? 0 : 1
-      const start = found.index + whole.lastIndexOf(raw) + quote
-      fixed.push(Buffer.from(text + data.slice(from, start)))
-      slots.push(slot)
-      text = ''
-      from = start + raw.length - 2 * quote
-    }
-    if (MEMBER.lastIndex !== data.length || !slots.includes('number') || !slots.includes('delta')) return null
-    fixed.push(Buffer.from(`${data.slice(from)}\n\n`))
-    // Copied to their exact length, because a list that grew keeps spare room for the life of its stream.
-    const pattern = new FramePattern(event, fixed.slice(), slots.slice())
-    const number = Number(members.find(member => member.key === 'sequence_number')?.value)
-    return { pattern, members, number }
+  constructor(event: string, data: string, slots: readonly SlotPlace[], takesEmpty: boolean) {
+    this.event = event
+    this.#takesEmpty = takesEmpty
+    const head = headOf(event)
+    this.#fixed = piecesOf(`${head}${data}\n\n`, slots, head.length)
+    this.#slots = slots.map(({ slot }) => slot)
   }
 
   /** The data of such a frame with `delta` as its text, in JSON without the quotes. */
@@ -112,11 +145,18 @@ export class FramePattern {
     let frame = ''
     this.#fixed.forEach((piece, index) => {
       const slot = this.#slots[index]
-      frame += Buffer.from(piece).toString()
+      frame += piece.toString()
       if (slot === 'number') frame += '0'
-      else if (slot === 'delta') frame += delta
+      else if (slot === 'delta' || slot === 'copy') frame += delta
     })
-    return frame.slice(`event: ${this.event}\ndata: `.length, -2)
+    return frame.slice(headOf(this.event).length, -2)
+  }
+
+  /** The JSON text between the quotes of the delta; null if the frame is not of this kind. */
+  deltaOf(event: string, data: string, sequence: number): string | null {
+    const frame = Buffer.from(`${headOf(event)}${data}\n\n`)
+    if (this.match(frame, 0, sequence) !== frame.length) return null
+    return frame.toString('utf8', this.deltaStart, this.deltaEnd)
   }
 
   /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; else -1. */
@@ -125,7 +165,7 @@ export class FramePattern {
     const slots = this.#slots
     let end = at
     for (let index = 0; index < fixed.length; index++) {
-      const piece = fixed[index] as Uint8Array
+      const piece = fixed[index] as Buffer
       if (end + piece.length > bytes.length) return -1
       for (let offset = 0; offset < piece.length; offset++) {
         if (bytes[end + offset] !== piece[offset]) return -1
@@ -134,18 +174,42 @@ export class FramePattern {
       const slot = slots[index]
       if (slot === undefined) break
       const start = end
-      end = slot === 'number' ? numberEnd(bytes, start, sequence) : stringEnd(bytes, start)
+      if (slot === 'copy') end = this.#copyEnd(bytes, start)
+      else end = slot === 'number' ? numberEnd(bytes, start, sequence) : stringEnd(bytes, start)
       if (end === -1) return -1
       if (slot === 'delta') {
+        if (end === start && !this.#takesEmpty) return -1
         this.deltaStart = start
         this.deltaEnd = end
-      } else if (slot === 'number') {
-        this.numberStart = start
-        this.numberEnd = end
       }
     }
     return end
   }
+
+  /** The end of the bytes at `at`, if they repeat the delta; else -1. */
+  #copyEnd(bytes: Buffer, at: number): number {
+    const length = this.deltaEnd - this.deltaStart
+    for (let offset = 0; offset < length; offset++) {
+      if (bytes[at + offset] !== bytes[this.deltaStart + offset]) return -1
+    }
+    return at + length
+  }
+}
+
+/** The bytes of a frame between the slots. `from`: where the text begins in which the slots have their places. */
+export function piecesOf(frame: string, slots: readonly Place[], from: number): readonly Buffer[] {
+  let at = 0
+  const pieces = slots.map(({ start, end }) => {
+    const piece = Buffer.from(frame.slice(at, from + start))
+    at = from + end
+    return piece
+  })
+  return [...pieces, Buffer.from(frame.slice(at))]
+}
+
+/** A frame up to its data. */
+function headOf(event: string): string {
+  return event === '' ? 'data: ' : `event: ${event}\ndata: `
 }
 
 /** The end of the digits at `at`, if they are the expected number; else -1. */

@@ -5,7 +5,8 @@ import { GatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
 import { createAsk } from '../../src/gateway/ask.ts'
-import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/restrictions.ts'
+import { ProviderRequests } from '../../src/gateway/provider-request.ts'
+import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/filters.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../src/guardrails/policy.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -55,11 +56,13 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
     clock,
     log,
     metrics: createMetrics(),
-    timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+    requests: new ProviderRequests({
+      timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+      hashEndUser: () => 'u',
+    }),
     openKey: () => Promise.reject(new Error('own keys are not asked for')),
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(clock)),
-    hashEndUser: () => 'u',
   })
   t.teardown(async () => {
     await client.close()

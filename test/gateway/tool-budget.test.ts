@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Bill } from '../../src/gateway/bill.ts'
 import type { Finish } from '../../src/gateway/exchange.ts'
-import { budgetOf, type ToolTurn } from '../../src/gateway/tool-budget.ts'
+import { budgetOf, type ToolTurn } from '../../src/gateway/tool-calls.ts'
 import { parseUsd } from '../../src/money.ts'
 import type { StopCondition } from '../../src/protocol/request.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'

@@ -3,12 +3,13 @@ import { systemClock } from '../../src/clock.ts'
 import { toGatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
-import { Answer, type Ending } from '../../src/gateway/answer/answer.ts'
-import { AnswerTarget } from '../../src/gateway/answer/answer-target.ts'
+import { Answer, type Ending, RELAYS } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
 import { type AttemptRecord, Exchange } from '../../src/gateway/exchange.ts'
+import { ProviderRequests } from '../../src/gateway/provider-request.ts'
+import { AnswerTarget } from '../../src/gateway/turn.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
@@ -129,19 +130,26 @@ export function startScripted(
     abandoned: new AbandonedReplies(),
     log,
     metrics,
-    timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
-    hashEndUser: () => 'u',
+    requests: new ProviderRequests({
+      timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
+      hashEndUser: () => 'u',
+    }),
   }
   const record = scriptedRecord({ endpoint, status: null })
   const { id, createdAt, request, prompt } = exchange
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }))
   answer.openTurn(false)
-  const mayRelay =
-    FORMATS[endpoint.format].dialect === answer.relays && !endpoint.provider.quirks.includes('no-relay')
+  const { relays } = answer
+  const learn =
+    relays === null ||
+    FORMATS[endpoint.format].dialect !== relays ||
+    endpoint.provider.quirks.includes('no-relay')
+      ? undefined
+      : RELAYS[relays]
   const debug: Readonly<Record<string, unknown>>[] = []
   const run = new Attempt(deps, exchange, record, {
     prompt,
-    relayTo: mayRelay ? answer : null,
+    relay: learn === undefined ? null : { to: answer, learn },
     echo: request.debug?.echo_upstream_body === true ? debug : null,
   })
   const target = new AnswerTarget({

@@ -1,7 +1,7 @@
 /** What a frame pattern matches is a proper frame that differs from its model in number, text and padding only. */
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import { FramePattern } from '../../src/upstream/scan.ts'
+import { FramePattern, type FrameSlot, type Place, placesIn } from '../../src/upstream/scan.ts'
 
 const EVENT = 'response.output_text.delta'
 
@@ -16,10 +16,26 @@ const data = ({ number = 7, delta = 'Hi', padding = 'x1' }: Fields = {}): string
   `{"type":"${EVENT}","content_index":0,"delta":"${delta}","item_id":"msg_1","logprobs":[],"obfuscation":"${padding}","output_index":0,"sequence_number":${number}}`
 const frame = (fields: Fields = {}): string => `event: ${EVENT}\ndata: ${data(fields)}\n\n`
 
-function learned(text = data()): FramePattern {
-  const lesson = FramePattern.learn(EVENT, text)
-  if (lesson === null) throw new Error('nothing was learned')
-  return lesson.pattern
+const SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
+  ['delta', 'delta'],
+  ['obfuscation', 'padding'],
+  ['sequence_number', 'number'],
+])
+
+function learned(text = data(), takesEmpty = true): FramePattern {
+  return new FramePattern(EVENT, text, slotted(text, SLOTS), takesEmpty)
+}
+
+function slotted(
+  json: string,
+  slots: ReadonlyMap<string, FrameSlot>,
+): readonly (Place & { readonly slot: FrameSlot })[] {
+  const places = placesIn(json)
+  if (places === null) throw new Error('there are no places')
+  return [...places].flatMap(([path, place]) => {
+    const slot = slots.get(path)
+    return slot === undefined ? [] : [{ ...place, slot }]
+  })
 }
 
 t.test('frames that differ in number, text and padding match, and their text is found', async t => {
@@ -40,7 +56,6 @@ t.test('frames that differ in number, text and padding match, and their text is 
     const end = pattern.match(bytes, 6, 41 + index)
     t.equal(bytes.subarray(6, end).toString(), text, JSON.stringify(delta))
     t.equal(bytes.subarray(pattern.deltaStart, pattern.deltaEnd).toString(), delta)
-    t.equal(bytes.subarray(pattern.numberStart, pattern.numberEnd).toString(), String(41 + index))
   }
 })
 
@@ -117,33 +132,68 @@ t.test('what is no frame of this kind does not match', async t => {
   t.equal(pattern.match(Buffer.from(end), 0, 0), end.length, 'zero is a number')
 })
 
-t.test('only flat frames with a number and a text are learned', async t => {
+t.test('places are found by path, whatever stands around them', async t => {
+  const json =
+    '{ "a":"x\\"y" ,\t"b" : [ {"c":-1.5e3}, [], {}, "d", null ], "e":{"f":{"g":"\\u00e9"}},"h":true}'
+  const found = [...(placesIn(json) ?? [])].map(([path, { start, end, isString }]) => [
+    path,
+    json.slice(start, end),
+    isString,
+  ])
+  t.same(found, [
+    ['a', 'x\\"y', true],
+    ['b.0.c', '-1.5e3', false],
+    ['b.3', 'd', true],
+    ['b.4', 'null', false],
+    ['e.f.g', '\\u00e9', true],
+    ['h', 'true', false],
+  ])
+  t.same([...(placesIn('{}') ?? [['no', 'places']])], [])
+})
+
+t.test('texts without clear places have none', async t => {
   const not: Record<string, string> = {
-    'a nested value': data().replace('[]', '[{}]'),
-    'an object': data().replace('[]', '{}'),
-    'a boolean': data().replace('[]', 'true'),
-    'a null': data().replace('[]', 'null'),
-    'a negative number': data().replace('"output_index":0', '"output_index":-1'),
-    'the same key twice': data().replace('"logprobs":[]', '"delta":"x"'),
+    'the same key twice': data().replace('[]', '[],"delta":"x"'),
+    'the same key twice within': '{"a":[{"b":1,"b":2}]}',
     'an escaped key': data().replace('"logprobs"', '"log\\u0070robs"'),
+    'a key with a dot': '{"a.b":1}',
     'a line end between members': data().replace(',"logprobs"', ',\n"logprobs"'),
-    'no number': data().replace('sequence_number', 'sequence'),
-    'a number that is text': data({ number: '"7"' }),
-    'no text': data().replace('"delta"', '"text"'),
-    'a text that is a number': data().replace('"Hi"', '5'),
     'something after the object': `${data()} `,
     'a list': `[${data()}]`,
+    'a string': '"delta"',
     nothing: '',
-    'an empty object': '{}',
     'a long frame': data({ delta: 'x'.repeat(5000) }),
+    'no JSON': '{"delta":"x"',
     'hostile quotes': `{${'"'.repeat(4000)}`,
     'hostile escapes': `{"delta":"${'\\'.repeat(4000)}`,
+    'hostile depth': `{"a":${'['.repeat(4000)}`,
   }
-  for (const [name, text] of Object.entries(not)) t.equal(FramePattern.learn(EVENT, text), null, name)
-  t.ok(
-    FramePattern.learn(EVENT, data().replaceAll(',', ' ,\t').replaceAll('":', '" : ')),
-    'spaces are no matter',
-  )
+  for (const [name, text] of Object.entries(not)) t.equal(placesIn(text), null, name)
+  const deep = `{"a":${'['.repeat(2000)}1${']'.repeat(2000)}}`
+  t.equal(placesIn(deep)?.size, 1)
+})
+
+t.test('a text that has to stand twice matches only where both are the same', async t => {
+  const model = '{"choices":[{"delta":{"reasoning":"ab","again":"ab"}}]}'
+  const slots: ReadonlyMap<string, FrameSlot> = new Map([
+    ['choices.0.delta.reasoning', 'delta'],
+    ['choices.0.delta.again', 'copy'],
+  ])
+  const pattern = new FramePattern('', model, slotted(model, slots), false)
+  const match = (first: string, second: string) => {
+    const bytes = Buffer.from(
+      `data: ${model.replace('"ab"', `"${first}"`).replace('"ab"', `"${second}"`)}\n\n`,
+    )
+    return pattern.match(bytes, 0, 0) === bytes.length
+  }
+  t.ok(match('xyz', 'xyz'))
+  t.notOk(match('xyz', 'xy'))
+  t.notOk(match('xy', 'xyz'))
+  t.notOk(match('xyz', 'xyw'))
+  t.notOk(match('', ''), 'an empty text does not match here')
+  t.equal(pattern.deltaOf('', model, 0), 'ab')
+  t.equal(pattern.deltaOf('x', model, 0), null)
+  t.equal(pattern.tell('q'), model.replaceAll('"ab"', '"q"'))
 })
 
 t.test('the pattern tells several texts as one frame', async t => {
@@ -151,7 +201,6 @@ t.test('the pattern tells several texts as one frame', async t => {
   const told = JSON.parse(pattern.tell('a\\n"'.replace('"', '\\"'))) as Record<string, unknown>
   t.same(told, { ...(JSON.parse(data()) as object), delta: 'a\n"', obfuscation: '', sequence_number: 0 })
   t.equal(pattern.event, EVENT)
-  t.equal(FramePattern.learn(EVENT, data())?.number, 7)
 })
 
 t.test('a text matches exactly when it is UTF-8', t => {

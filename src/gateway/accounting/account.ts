@@ -1,19 +1,40 @@
-/** Accounts an exchange: its usage record, its charge and the metrics of its attempts. */
-import type { Clock } from '../../clock.ts'
+/** Accounting of an exchange: reservation, charge, usage record and metrics. The door of this room. */
+import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { Usage } from '../../formats/format.ts'
+import type { Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { toUsd } from '../../money.ts'
-import type { ExchangeSummary, Outcome } from '../answer/sink.ts'
+import { isPending } from '../../ready.ts'
+import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
+import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
 import { chargeOf } from './cost.ts'
-import { estimateUsage } from './estimate.ts'
+import { estimateRequest, estimateUsage } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
-import { usageRecord } from './usage-record.ts'
+
+export { byokFee, toResponseUsage } from './cost.ts'
+export { estimateInput } from './estimate.ts'
+export { createLedger, type Ledger } from './ledger.ts'
+
+/**
+ * Reserves what the request may come to. `calls`: how often a model may be asked for one answer.
+ * @throws GatewayError of Quota.admit; the exchange leaves no usage record then.
+ */
+export async function reserve(quota: Quota, exchange: Exchange, calls: number): Promise<void> {
+  const { caller, prompt, candidates } = exchange
+  try {
+    const reserved = quota.admit(caller, estimateRequest(prompt, candidates, calls))
+    exchange.reservation = isPending(reserved) ? await reserved : reserved
+  } catch (refused) {
+    exchange.overLimit = true
+    throw refused
+  }
+}
 
 /** The figures of a model call that has ended, however it ended. */
 export interface CallFigures {
-  /** As the provider told it; null when it did not. */
+  /** As the provider reported it; null if it did not. */
   readonly usage: Usage | null
   readonly finish: Finish | null
   /** Characters of text, reasoning and arguments that it has said: an estimate rests on them. */
@@ -44,8 +65,8 @@ export function isStoppedHere({ status, error }: AttemptRecord): boolean {
 }
 
 /**
- * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the caller is
- * told the end, so that every answered request is in the ledger. `error`: null when the reply ended well.
+ * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the end of
+ * the answer is written, so that every answered request is in the ledger. `error`: null when the reply ended well.
  */
 export function account(
   deps: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
@@ -78,7 +99,7 @@ export function account(
   }
 }
 
-/** What the log line of the exchange says of it. */
+/** The summary of the exchange for its log line. */
 export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
   const last = exchange.attempts.at(-1)
   const usage = exchange.bill.total?.usage
@@ -97,5 +118,88 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
 
 /** Log lines are read by people: a microsecond is fine enough. */
 function round(ms: number): number {
+  return Math.round(ms * 1000) / 1000
+}
+
+/** Texts of providers are kept to this length: ids and names are shorter, anything longer is not meant to be kept. */
+const FOREIGN_MAX_CHARS = 256
+/** Larger counts are no counts; sums of this many still fit in 63 bits for some million records. */
+const COUNT_MAX = 1e12
+
+/** `error` is why it failed; null when the reply ended well. */
+export function usageRecord(exchange: Exchange, error: GatewayError | null, nowMs: number): UsageRecord {
+  const { bill, caller, request, finish, firstTokenMs } = exchange
+  const usage = bill.total?.usage
+  const last = exchange.attempts.at(-1)
+  const endpoint = last?.endpoint
+  const cancelled = error?.code === 'client_closed' || hasLeft(exchange)
+  return {
+    id: exchange.id,
+    createdAt: isoInstant(exchange.createdAt * 1000),
+    organizationId: caller.organizationId,
+    workspaceId: caller.workspaceId,
+    keyHash: caller.keyHash,
+    ...(caller.memberId === null ? {} : { memberId: caller.memberId }),
+    ...(exchange.parent === undefined ? {} : { parent: exchange.parent }),
+    model: endpoint?.modelId ?? null,
+    provider: endpoint?.provider.slug ?? null,
+    providerName: endpoint?.provider.name ?? null,
+    upstreamId: cutForeign(last?.upstreamId ?? null),
+    streamed: request.stream === true,
+    outcome: outcomeOf(exchange, error, cancelled),
+    cancelled,
+    error: error?.code ?? null,
+    finishReason: finish?.reason ?? null,
+    nativeFinishReason: cutForeign(finish?.native ?? null),
+    accounting: bill.accounting,
+    inputTokens: count(usage?.inputTokens),
+    cachedTokens: count(usage?.cachedTokens),
+    cacheWriteTokens: count(usage?.cacheWriteTokens),
+    outputTokens: count(usage?.outputTokens),
+    reasoningTokens: count(usage?.reasoningTokens),
+    webSearchRequests: count(usage?.webSearchRequests),
+    cost: Math.min(bill.cost ?? 0, Number.MAX_SAFE_INTEGER),
+    isByok: last?.isByok ?? false,
+    serviceTier: cutForeign(finish?.serviceTier ?? null),
+    dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
+    endUser: request.user ?? null,
+    sessionId: request.session_id ?? null,
+    latencyMs: micros(nowMs - exchange.watch.startedMs),
+    generationMs: firstTokenMs === null ? null : micros(nowMs - firstTokenMs),
+    attempts: exchange.attempts.map(attempt => ({
+      provider: attempt.endpoint.provider.slug,
+      providerName: attempt.endpoint.provider.name,
+      model: attempt.endpoint.modelId,
+      status: attempt.status,
+      error: attempt.error?.code ?? null,
+      isByok: attempt.isByok,
+    })),
+  }
+}
+
+/** True if the caller left before the reply was complete. */
+function hasLeft(exchange: Exchange): boolean {
+  const { signal } = exchange
+  return signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed'
+}
+
+function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: boolean): UsageOutcome {
+  if (cancelled) return 'aborted'
+  if (error !== null) return 'failed'
+  const reason = exchange.finish?.reason
+  return reason === 'length' || reason === 'content_filter' ? 'incomplete' : 'completed'
+}
+
+/** A provider's text as every database can keep it. */
+function cutForeign(text: string | null): string | null {
+  return text === null ? null : text.slice(0, FOREIGN_MAX_CHARS).toWellFormed().replaceAll('\0', '\uFFFD')
+}
+
+function count(tokens: number | undefined): number {
+  return Math.min(tokens ?? 0, COUNT_MAX)
+}
+
+/** Milliseconds to the microsecond. */
+function micros(ms: number): number {
   return Math.round(ms * 1000) / 1000
 }

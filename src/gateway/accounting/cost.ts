@@ -1,4 +1,4 @@
-/** Usage as clients read it, and what it costs by the catalogue's prices. Pure. */
+/** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
 
 import type { Usage } from '../../formats/format.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
@@ -6,7 +6,7 @@ import type { ResponseUsage } from '../../protocol/response.ts'
 import type { Pricing } from '../../providers/provider.ts'
 import type { Bill, Charge } from '../bill.ts'
 
-export interface Cost {
+export interface UsageCost {
   readonly input: PicoUsd
   readonly output: PicoUsd
   /** Input, output and the fixed price per request. */
@@ -14,7 +14,7 @@ export interface Cost {
 }
 
 /** Cached tokens are part of the input tokens, so each is charged at its own price exactly once. */
-export function priceUsage(usage: Usage, pricing: Pricing): Cost {
+export function priceUsage(usage: Usage, pricing: Pricing): UsageCost {
   const cached = Math.min(usage.cachedTokens, usage.inputTokens)
   const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
   const plain = usage.inputTokens - cached - written
@@ -26,7 +26,7 @@ export function priceUsage(usage: Usage, pricing: Pricing): Cost {
   return { input, output, total: input + output + pricing.request }
 }
 
-/** What the caller pays for a request that its own provider bills as `cost`: never more than asked, whole units. */
+/** The fee for a request on an own credential that the provider bills as `cost`; whole units, rounded down. */
 export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
   return Math.floor((cost * feePercent) / 100)
 }
@@ -41,7 +41,7 @@ export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge
  * The `usage` object of a response; null where nothing is charged. `cost` is what the caller is charged: on an own
  * credential the fee alone, since the provider bills the rest itself.
  */
-export function shownUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
+export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { total, tools } = bill
   if (total === null) return null
   const { usage, inputCost, outputCost, cost } = total

@@ -1,7 +1,6 @@
 /**
- * Tokens and cost where nobody has told them: what a request may come to before it is sent, and what was used when the
- * reply was cut or its caller left before the provider said. By length alone, because counting tokens would take the
- * event loop for milliseconds. Pure.
+ * Estimates of tokens and cost: for a reservation before the request is sent, and for a reply whose provider reports no
+ * usage. They count characters, because counting tokens would block the event loop for milliseconds. Pure.
  */
 
 import type { Usage } from '../../formats/format.ts'
@@ -12,10 +11,10 @@ import type { Candidate } from '../exchange.ts'
 
 /** English prose has about four characters per token in every common vocabulary; other scripts have fewer. */
 const CHARACTERS_PER_TOKEN = 4
-/** What providers charge for one image of middling size; its base64 says nothing about its tokens. */
+/** As providers count one image of medium size; the length of its base64 is no measure. */
 const ATTACHMENT_CHARACTERS = 1_000 * CHARACTERS_PER_TOKEN
 const ATTACHMENTS = new Set(['image_url', 'file_url', 'file_data', 'data', 'encrypted_content'])
-/** What is no text to anybody who takes it: pictures, sound and PDFs, as data URLs or as base64 by its first bytes. */
+/** Attachments that are no text: images, sound and PDFs, as data URLs or by the first bytes of their base64. */
 const MEDIA_URL = /^data:(?:image\/(?!svg)|audio\/|application\/pdf)[^,]{0,80};base64,/i
 const MEDIA_BASE64 = /^(?:iVBORw0KGgo|\/9j\/|R0lGOD|UklGR|JVBERi0|SUQz|\/\/[I-Po-v]|\/\+[I-P])/
 const MEDIA_HEAD_MAX_CHARS = 128

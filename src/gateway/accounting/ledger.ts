@@ -1,6 +1,6 @@
 /**
- * The usage ledger as one serve thread sees it: records go to its spool, from where the supervisor ships them into
- * the Store. The latest ones are kept at hand too, so that this thread finds at once what it has just served.
+ * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.
+ * It keeps the latest records in memory, so that this thread finds them at once.
  */
 import type { UsageSpool } from '../../storage/spool.ts'
 import type { LedgerStore } from '../../storage/store.ts'

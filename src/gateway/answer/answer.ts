@@ -1,11 +1,11 @@
 /**
- * Answer: everything a client is told in one exchange. It owns items, event numbers, commit point and sink, and
- * outlives attempts and turns. A turn is a draft that may be dropped until its first event reaches a live sink.
+ * Answer: everything that a client gets in one exchange. The door of this room. It owns items, event numbers, commit
+ * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink.
  * Hot path.
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
-import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
@@ -16,9 +16,14 @@ import type {
   ResponseUsage,
 } from '../../protocol/response.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
-import { Draft } from './draft.ts'
-import type { ClosingFields, ClosingStatus, ItemBuilder } from './items.ts'
+import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
 import type { Sink } from './sink.ts'
+
+export type { Content } from './assemble.ts'
+export { echoRequest } from './echo.ts'
+export { type LearnFrame, Relay } from './relay.ts'
+export { RELAYS } from './relay-lessons.ts'
+export { type Charged, type ExchangeSummary, FinalSink, type Outcome, type Sink } from './sink.ts'
 
 /** Fields that the terminal event adds to the response object. */
 export interface Ending {
@@ -47,8 +52,8 @@ const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
   invalid_image: 'invalid_image',
 }
 
-/** Where events come from; it can be slowed down. */
-export interface Source {
+/** The source of events, which the answer pauses while the reader is slow. */
+export interface AnswerSource {
   pause(): void
   resume(): void
 }
@@ -63,16 +68,19 @@ export class Answer {
   #begun = false
   #begunBefore = false
   #turnSeen = false
-  /** Events reach the client another way; see `overheard`. */
+  /** Events reach the client another way; see `overhear`. */
   #silent = false
-  /** Told of each event that was made, for the relay. */
+  /** Called with each event, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
-  #source: Source | null = null
+  #source: AnswerSource | null = null
   /** Set while `pass` waits for the reader. */
   #waiting: (() => void) | null = null
 
   readonly #deliver = (event: StreamEvent): void => {
-    if (this.#silent) return
+    if (this.#silent) {
+      this.#sink.overhear?.(event)
+      return
+    }
     if (this.#draft === null) {
       const flowing = this.#write(event)
       this.#listener?.(event)
@@ -98,7 +106,7 @@ export class Answer {
     return this.#begun
   }
 
-  /** True once the client has seen something: a failure has to be told in the stream from then on. */
+  /** True once the client has seen something: from then on a failure goes into the stream. */
   get committed(): boolean {
     return this.#sink.live && this.#next > 0
   }
@@ -118,7 +126,7 @@ export class Answer {
     return this.#draft === null ? this.#sink.relays : null
   }
 
-  /** A new model call begins. `held`: nothing of it leaves before `pass`. */
+  /** Begins a model call. `held`: nothing of it leaves before `pass`. */
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
     this.#draft = held && this.#sink.live ? new Draft() : null
@@ -127,7 +135,7 @@ export class Answer {
     this.#listener = null
   }
 
-  /** Forgets the running turn, which nobody has seen, so that another attempt may take its place. */
+  /** Drops the running turn, which the client has not seen, so that another attempt can replace it. */
   dropTurn(): void {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
@@ -221,19 +229,24 @@ export class Answer {
     if (this.#draft === null) this.#sink.hold()
   }
 
-  /** Lets go what was held. False: the reader is slow. */
+  /** Writes the held events. False: the reader is slow. */
   flush(): boolean {
     return this.#draft !== null || this.#sink.flush()
   }
 
-  /** Sets the attempt that is slowed down while the reader cannot follow; null: there is none. */
-  follow(source: Source | null): void {
+  /** Sets the source to pause while the reader is slow; null: there is none. */
+  follow(source: AnswerSource | null): void {
     this.#source = source
   }
 
-  /** Sets who is shown every event that is made, until the turn ends. */
+  /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void {
     this.#listener = listener
+  }
+
+  /** The frames that the dialect wrote for the last event. */
+  get lastFrames(): string {
+    return this.#sink.lastFrames ?? ''
   }
 
   /** Takes whole frames of an event stream as bytes. False: the reader is slow. */
@@ -242,10 +255,10 @@ export class Answer {
   }
 
   /**
-   * Notes `count` events that reached the client as bytes. `tell` hands in what they said, in any pieces; nothing is
-   * written for it.
+   * Counts `count` events that reached the client as bytes. `tell` hands in their texts, in any pieces; nothing is
+   * written for them.
    */
-  overheard(count: number, tell: () => void): void {
+  overhear(count: number, tell: () => void): void {
     this.#silent = true
     try {
       tell()
@@ -323,7 +336,10 @@ export class Answer {
         this.#waiting = null
         reject(signal.reason as GatewayError)
       }
-      if (signal.aborted) abort()
+      if (signal.aborted) {
+        abort()
+        return
+      }
       signal.addEventListener('abort', abort, { once: true })
       this.#waiting = () => {
         this.#waiting = null
@@ -332,4 +348,51 @@ export class Answer {
       }
     })
   }
+}
+
+/** As much as a JSON reply may have, whose reader sees it whole just the same. */
+const DRAFT_MAX_BYTES = 64 * 1024 * 1024
+/** Memory of an event beside its texts. */
+const EVENT_BYTES = 256
+
+export class Draft {
+  readonly #maxBytes: number
+  #events: StreamEvent[] = []
+  #bytes = 0
+
+  constructor(maxBytes = DRAFT_MAX_BYTES) {
+    this.#maxBytes = maxBytes
+  }
+
+  /** @throws GatewayError `provider_unavailable` when more would be held than fits in memory. */
+  add(event: StreamEvent): void {
+    this.#bytes += weigh(event)
+    if (this.#bytes > this.#maxBytes) {
+      this.#events = []
+      throw new GatewayError(
+        'provider_unavailable',
+        'The provider sent a reply that is too large to be checked',
+      )
+    }
+    this.#events.push(event)
+  }
+
+  /** All events, which the draft then no longer holds. */
+  take(): readonly StreamEvent[] {
+    const events = this.#events
+    this.#events = []
+    this.#bytes = 0
+    return events
+  }
+}
+
+/** Bytes of memory, roughly. Whole texts in later events are those of the deltas; hosted items bring their own. */
+function weigh(event: StreamEvent): number {
+  let bytes = EVENT_BYTES
+  if ('delta' in event && typeof event.delta === 'string') return bytes + event.delta.length
+  for (const value of Object.values(event)) if (typeof value === 'string') bytes += value.length
+  if ('item' in event) {
+    for (const value of Object.values(event.item)) if (typeof value === 'string') bytes += value.length
+  }
+  return bytes
 }

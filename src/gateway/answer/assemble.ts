@@ -1,16 +1,20 @@
 /**
- * Deltas of the turns of one answer in, output items and their events out. Owns item ids and output indexes. It never
- * numbers an event: the Answer does. Hot path.
+ * Assembler: turns the deltas of an answer into output items and their events. It sets item ids and output indexes;
+ * the Answer numbers the events. Hot path.
  */
-import type { Delta, FinishReason, HostedStart } from '../../formats/format.ts'
+import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/format.ts'
+import { itemId } from '../../ids.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
+import { CallBuilder } from './items/call.ts'
 import {
-  buildItem,
   type ClosingFields,
   type ClosingStatus,
   type EmitEvent,
+  HostedBuilder,
   type ItemBuilder,
-} from './items.ts'
+} from './items/item.ts'
+import { MessageBuilder } from './items/message.ts'
+import { ReasoningBuilder } from './items/reasoning.ts'
 
 /** The deltas that are content: all but the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
@@ -27,7 +31,7 @@ export class Assembler {
   readonly #open = new Map<number, ItemBuilder>()
   /** Open items of our own. */
   readonly #own = new Set<ItemBuilder>()
-  /** By output index; an item stands here in its begun form until it is done. */
+  /** By output index; an item is here in its first form until it is done. */
   #output: OutputItem[] = []
   /** Output index at which the running turn begins. */
   #turnFrom = 0
@@ -54,7 +58,7 @@ export class Assembler {
     this.#notedBefore = this.#noted
   }
 
-  /** Forgets the running turn. */
+  /** Drops the running turn. */
   dropTurn(): void {
     this.#open.clear()
     this.#output.length = this.#turnFrom
@@ -167,5 +171,23 @@ export class Assembler {
     const builder = this.#item(key)
     this.#open.delete(key)
     this.endItem(builder, fields, status)
+  }
+}
+
+/** The builder of an item that begins; its id is the provider's own where it gave one. */
+export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent | null): ItemBuilder {
+  switch (start.type) {
+    case 'message':
+      return new MessageBuilder(start.id ?? itemId('msg'), outputIndex, emit, start.phase)
+    case 'reasoning':
+      return new ReasoningBuilder(start.id ?? itemId('rs'), outputIndex, emit, start.format)
+    case 'function_call':
+      return new CallBuilder(start.id ?? itemId('fc'), outputIndex, emit, start)
+    case 'custom_tool_call':
+      return new CallBuilder(start.id ?? itemId('ctc'), outputIndex, emit, start)
+    case 'hosted': {
+      const own = start.item['id']
+      return new HostedBuilder(typeof own === 'string' ? own : itemId('st'), outputIndex, emit, start.item)
+    }
   }
 }

@@ -1,4 +1,4 @@
-/** The response object before anything was said: the request echoed, null where unset. Pure. */
+/** The response object at its beginning: the fields of the request, null where unset. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { Tool } from '../../protocol/tools.ts'

@@ -1,29 +1,68 @@
 /**
- * The short way of a stream whose provider speaks as the client does: delta frames go on as the bytes they came in,
- * proven by a pattern (upstream/scan.ts) instead of decoded. Everything else, and every frame that does not match to
- * the byte, takes the general way through decoder and assembler. Hot path.
+ * Relay: passes delta frames on without decoding them, if provider and client speak the same dialect. Hot path.
+ * A frame that matches a pattern (upstream/scan.ts) leaves as it came or, if our frame differs, as our frame around the
+ * same text. All other frames take the general way through decoder and assembler.
  *
- * A pattern is learned from a frame of which the general way has just made an event that says exactly the same; so
- * the output is the general way's by construction, but for padding. What the passed frames said is kept as the JSON
- * text it came in, and told to decoder and assembler in one piece before the next frame they see, or when the reply
- * ends in any way: items, repairs, failures and usage need no second implementation. Where the provider's numbers are
- * not ours, ours are put in their place.
+ * Patterns are learned from frames that went the general way (relay-lessons.ts), so the output is the same but for
+ * padding and the escapes of the text. The relay collects the texts of relayed frames, and passes them to decoder and
+ * answer as one delta before their next frame, or at the end of the reply. So items, repairs, failures and usage need
+ * no second implementation.
  */
 import type { StreamEvent } from '../../protocol/events.ts'
-import { FramePattern, type Lesson } from '../../upstream/scan.ts'
+import type { FramePattern } from '../../upstream/scan.ts'
+import { type Place, piecesOf } from '../../upstream/scan.ts'
 import type { SseParser } from '../../upstream/sse.ts'
-import type { Answer } from './answer.ts'
 
-export interface RelayParts {
+/** The answer as the relay needs it. */
+export interface RelayedAnswer {
+  /** Number of the next event. */
+  readonly next: number
+  /** The frames that the dialect wrote for the last event. */
+  readonly lastFrames: string
+  /** Sets the listener for every event, until the turn ends. */
+  listen(listener: (event: StreamEvent) => void): void
+  /** Takes whole frames as bytes. False: the reader is slow. */
+  relay(frames: Buffer, events: number): boolean
+  /** Counts `count` relayed events; `tell` passes their texts. */
+  overhear(count: number, tell: () => void): void
+}
+
+/** A frame that the general way has decoded, and the result. */
+export interface DecodedFrame {
+  readonly event: string
+  readonly data: string
+  /** How many events it made, and the last of them. */
+  readonly events: number
+  readonly last: StreamEvent
+  /** The frame that the dialect wrote for the last event. */
+  readonly written: string
+}
+
+/** How frames of one kind are relayed. */
+export interface Lesson {
+  readonly pattern: FramePattern
+  /** Null: a frame leaves as it came. */
+  readonly template: FrameTemplate | null
+  /** How far the provider's event numbers are ahead of ours; 0 where frames have no number. */
+  readonly ahead: number
+  /** False: one more frame has to confirm it. */
+  readonly isProven: boolean
+}
+
+/** Learns from a frame; null if it teaches nothing. `before`: the lesson of the frames before it. */
+export type LearnFrame = (frame: DecodedFrame, before: Lesson | null) => Lesson | null
+
+export interface RelayDeps {
   readonly parser: SseParser
-  readonly answer: Answer
-  /** The general way of one frame. */
+  readonly answer: RelayedAnswer
+  readonly learn: LearnFrame
+  /** The general way of one frame. It has to make each event before it returns. */
   readonly decode: (event: string, data: string) => void
 }
 
-/** Frames that may be learned from without one more being passed on; then the reply is left to the general way. */
-const LESSONS = 32
-/** What was passed on is told to the general way at the latest when it has grown to this. */
+/** After so many lessons without a relayed frame the rest of the reply takes the general way. */
+const LESSONS_MAX = 32
+/** When the collected texts reach this length, they are passed to the general way. */
 const UNTOLD_MAX_BYTES = 16 * 1024
 const START_BYTES = 256
 /** Up to this length a loop beats the native copy. */
@@ -33,22 +72,24 @@ const LF = 10
 const EMPTY = Buffer.alloc(0)
 
 export class Relay {
-  readonly #parts: RelayParts
-  #pattern: FramePattern | null = null
-  #lessons = LESSONS
+  readonly #deps: RelayDeps
+  /** The last lesson; frames are relayed while `#active` is the same one. */
+  #lesson: Lesson | null = null
+  #active: Lesson | null = null
+  #lessonsLeft = LESSONS_MAX
+  /** Events of the frame that is being decoded, and the last of them. */
+  #events = 0
   #latest: StreamEvent | null = null
-  /** How far the provider's numbers are ahead of ours: it sends events that are not passed on, or begins with 1. */
-  #ahead = 0
-  /** Frames that were passed on and not yet told, and what they said. */
+  /** Relayed frames that the general way does not know yet, and their texts. */
   #passed = 0
-  readonly #untold = new Gathering()
-  /** Frames under our numbers, when the provider's are ahead. */
-  readonly #renumbered = new Gathering()
+  readonly #untold = new ByteList()
+  /** Our frames, where they differ from the provider's. */
+  readonly #written = new ByteList()
 
-  /** `decode` has to end in an event of the answer for each event it makes. */
-  constructor(parts: RelayParts) {
-    this.#parts = parts
-    parts.answer.listen(event => {
+  constructor(deps: RelayDeps) {
+    this.#deps = deps
+    deps.answer.listen(event => {
+      this.#events++
       this.#latest = event
     })
   }
@@ -59,12 +100,13 @@ export class Relay {
     let flowing = true
     let at = 0
     while (at < length) {
-      if (this.#pattern !== null && this.#parts.parser.atBorder) {
+      if (this.#active !== null && this.#deps.parser.atBorder) {
         const before = this.#passed
-        const end = this.#pass(chunk, at, this.#pattern)
+        const end = this.#pass(chunk, at, this.#active)
         if (end > at) {
-          this.#lessons = LESSONS
-          flowing = this.#parts.answer.relay(this.#frames(chunk, at, end), this.#passed - before)
+          this.#lessonsLeft = LESSONS_MAX
+          const frames = this.#active.template === null ? slice(chunk, at, end) : this.#written.take()
+          flowing = this.#deps.answer.relay(frames, this.#passed - before)
           if (this.#untold.length > UNTOLD_MAX_BYTES) this.settle()
           at = end
           continue
@@ -78,31 +120,33 @@ export class Relay {
   /** Takes the frames of the parser. */
   frame(event: string, data: string): void {
     this.settle()
-    this.#pattern = null
+    this.#active = null
+    this.#events = 0
     this.#latest = null
-    this.#parts.decode(event, data)
-    if (this.#lessons > 0) this.#learn(event, data)
+    this.#deps.decode(event, data)
+    if (this.#lessonsLeft > 0) this.#learn(event, data)
   }
 
-  /** Tells decoder and assembler what was passed on. To be called before anything else is asked of them. */
+  /** Passes the collected texts to decoder and answer. Call it before any other use of them. */
   settle(): void {
-    const pattern = this.#pattern
+    const active = this.#active
     const passed = this.#passed
-    if (pattern === null || passed === 0) return
+    if (active === null || passed === 0) return
+    const { pattern } = active
     const data = pattern.tell(this.#untold.take().toString())
     this.#passed = 0
-    this.#parts.answer.overheard(passed, () => this.#parts.decode(pattern.event, data))
+    this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
   }
 
-  /** The frames from `at` that need no decoding; returns where they end. */
-  #pass(chunk: Buffer, at: number, pattern: FramePattern): number {
-    const ours = this.#parts.answer.next
+  /** Relays the frames from `at` that match; returns where they end. */
+  #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
+    const ours = this.#deps.answer.next
     let end = at
     while (end < chunk.length) {
       const number = ours + this.#passed
-      const next = pattern.match(chunk, end, number + this.#ahead)
+      const next = pattern.match(chunk, end, number + ahead)
       if (next === -1) break
-      if (this.#ahead !== 0) this.#renumber(chunk, end, next, pattern, number)
+      template?.write(this.#written, chunk, pattern, number)
       this.#untold.add(chunk, pattern.deltaStart, pattern.deltaEnd)
       this.#passed++
       end = next
@@ -110,25 +154,13 @@ export class Relay {
     return end
   }
 
-  /** What to send for the frames of this range. */
-  #frames(chunk: Buffer, start: number, end: number): Buffer {
-    if (this.#ahead === 0) return end - start === chunk.length ? chunk : chunk.subarray(start, end)
-    return this.#renumbered.take()
-  }
-
-  #renumber(chunk: Buffer, start: number, end: number, pattern: FramePattern, number: number): void {
-    this.#renumbered.add(chunk, start, pattern.numberStart)
-    this.#renumbered.addNumber(number)
-    this.#renumbered.add(chunk, pattern.numberEnd, end)
-  }
-
-  /** Decodes to the end of the frame, or all of it when nothing will be passed on; returns how far that was. */
+  /** Decodes up to the end of the frame, or everything if nothing will be relayed; returns how far that was. */
   #read(chunk: Buffer, from: number): number {
-    const { parser } = this.#parts
+    const { parser } = this.#deps
     const { length } = chunk
     let at = from
     do {
-      const lineEnd = this.#lessons === 0 ? -1 : chunk.indexOf(LF, at)
+      const lineEnd = this.#lessonsLeft === 0 ? -1 : chunk.indexOf(LF, at)
       const end = lineEnd === -1 ? length : lineEnd + 1
       parser.push(end - at === length ? chunk : chunk.subarray(at, end))
       at = end
@@ -137,19 +169,49 @@ export class Relay {
   }
 
   #learn(event: string, data: string): void {
-    const latest = this.#latest
-    if (latest === null || !latest.type.endsWith('.delta')) return
-    const lesson = latest.type === event ? FramePattern.learn(event, data) : null
-    this.#lessons--
-    if (lesson === null || !saysTheSame(lesson, latest)) return
-    this.#pattern = lesson.pattern
-    this.#ahead = lesson.number - latest.sequence_number
+    const last = this.#latest
     this.#latest = null
+    if (last === null || !last.type.endsWith('.delta')) return
+    this.#lessonsLeft--
+    const { learn, answer } = this.#deps
+    const frame = { event, data, last, events: this.#events, written: answer.lastFrames }
+    this.#lesson = learn(frame, this.#lesson)
+    if (this.#lesson?.isProven === true) this.#active = this.#lesson
   }
 }
 
-/** Bytes that are gathered piece by piece, and taken all at once. */
-class Gathering {
+/** Our frame for the texts of a provider: fixed pieces, and slots for the text and for the number of the event. */
+export class FrameTemplate {
+  readonly #pieces: readonly Buffer[]
+  readonly #slots: readonly ('delta' | 'number')[]
+
+  /** `slots`: places in `data`, in their order. */
+  constructor(head: string, data: string, slots: readonly (Place & { readonly slot: 'delta' | 'number' })[]) {
+    this.#pieces = piecesOf(`${head}${data}\n\n`, slots, head.length)
+    this.#slots = slots.map(({ slot }) => slot)
+  }
+
+  /** Appends the frame for the text that `pattern` has just matched in `chunk`. */
+  write(to: ByteList, chunk: Buffer, { deltaStart, deltaEnd }: FramePattern, number: number): void {
+    const pieces = this.#pieces
+    const slots = this.#slots
+    for (let index = 0; index < pieces.length; index++) {
+      const piece = pieces[index] as Buffer
+      to.add(piece, 0, piece.length)
+      const slot = slots[index]
+      if (slot === 'delta') to.add(chunk, deltaStart, deltaEnd)
+      else if (slot === 'number') to.addNumber(number)
+    }
+  }
+
+  /** The frame for a text, as it stands in JSON, without a number. */
+  frame(delta: string): string {
+    return this.#pieces.map(piece => piece.toString()).join(delta)
+  }
+}
+
+/** Bytes that are appended piece by piece and taken all at once. */
+class ByteList {
   #bytes: Buffer = EMPTY
   #length = 0
 
@@ -175,7 +237,7 @@ class Gathering {
     this.#length += this.#bytes.write(digits, this.#length, 'latin1')
   }
 
-  /** What was gathered, valid until more is. */
+  /** All bytes, valid until the next one is added. */
   take(): Buffer {
     const bytes = this.#bytes.subarray(0, this.#length)
     this.#length = 0
@@ -191,15 +253,6 @@ class Gathering {
   }
 }
 
-/** The event is the frame, but for padding and its number. */
-function saysTheSame(frame: Lesson, event: StreamEvent): boolean {
-  const said = frame.members.filter(member => !member.isPadding)
-  return (
-    said.length === Object.keys(event).length &&
-    said.every(({ key, value }) => {
-      const made: unknown = Object.hasOwn(event, key) ? Reflect.get(event, key) : undefined
-      if (key === 'sequence_number') return true
-      return Array.isArray(value) ? Array.isArray(made) && made.length === 0 : made === value
-    })
-  )
+function slice(chunk: Buffer, start: number, end: number): Buffer {
+  return end - start === chunk.length ? chunk : chunk.subarray(start, end)
 }

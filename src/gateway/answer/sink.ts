@@ -1,4 +1,4 @@
-/** Where the events of an exchange go: an event stream or one JSON body. Hot path. */
+/** Sink: takes the events of an exchange, for an event stream or one JSON body. Hot path. */
 import type { GatewayError } from '../../errors.ts'
 import type { ExchangeLine } from '../../log/log.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
@@ -20,9 +20,16 @@ export interface Sink {
    * Never called where `relays` is null.
    */
   relay(frames: Buffer, events: number): boolean
+  /** The frames of the last event written; absent where `relays` is null. */
+  readonly lastFrames?: string
+  /**
+   * Takes an event that the client has got in relayed frames, possibly several as one: nothing is written for it.
+   * Absent where `relays` is null.
+   */
+  overhear?(event: StreamEvent): void
   /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
   hold(): void
-  /** Lets go what was held. False as for `write`, which answers true meanwhile. */
+  /** Writes the held events. False as for `write`, which returns true meanwhile. */
   flush(): boolean
   /** Sets what to call each time writing may go on after a false. One callback; a later call replaces it. */
   onDrain(resume: () => void): void
@@ -63,13 +70,13 @@ export class FinalSink implements Sink {
   }
 }
 
-/** What only the pipeline knows of an exchange, for its log line. */
+/** The part of the log line that only the pipeline knows. */
 export type ExchangeSummary = Pick<
   ExchangeLine,
   'firstTokenMs' | 'model' | 'provider' | 'attempts' | 'inputTokens' | 'outputTokens' | 'finish' | 'error'
 >
 
-/** What a failure tells of calls that were made and count, although nothing of them is delivered. */
+/** Usage of model calls that count although the exchange failed and delivers nothing of them. */
 export interface Charged {
   readonly id: string
   readonly usage: ResponseUsage

@@ -1,12 +1,13 @@
 /**
- * Evaluates rules on texts: inline if that is cheap whatever the text says, otherwise in the task pool with a deadline.
- * Serve threads.
+ * Evaluates rules on texts: inline if that is cheap for any text, otherwise in the task pool with a deadline. Scans of
+ * replies above the budget of one event-loop turn run in the next turn. Serve threads.
  */
 import { INLINE_MAX_FOUND } from '../../guardrails/cost.ts'
 import type { Finding } from '../../guardrails/rules.ts'
 import type { Progress, Scanner } from '../../guardrails/scanner.ts'
 import type { RequestText } from '../../guardrails/texts/request-texts.ts'
-import type { Window, WindowFindings } from '../../guardrails/window.ts'
+import { TextWindow, type Window, type WindowFindings } from '../../guardrails/window.ts'
+import { isPending } from '../../ready.ts'
 import type { GatewayTasks } from '../../tasks/pool.ts'
 import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
@@ -18,7 +19,7 @@ const REQUEST_DEADLINE_MS = 2_000
 const WINDOW_DEADLINE_MS = 1_000
 
 /** The reason why some rules could not be evaluated. */
-export interface Failure {
+export interface EvaluationFailure {
   readonly cause: unknown
 }
 
@@ -26,7 +27,7 @@ export interface TextsResult {
   /** Of each text, in the order of the texts. */
   readonly findings: readonly (readonly Finding[])[]
   /** Null: every rule was evaluated. */
-  readonly failure: Failure | null
+  readonly failure: EvaluationFailure | null
 }
 
 /** Finds what the rules name in the texts. Returns a promise only if the pool is asked; it never rejects. */
@@ -89,7 +90,7 @@ function evaluateInline(
 /** The findings in one window of a reply. */
 export interface WindowResult extends WindowFindings {
   /** Null: every rule was evaluated. */
-  readonly failure: Failure | null
+  readonly failure: EvaluationFailure | null
 }
 
 /** Evaluates the windows of one text of a reply, in their order. */
@@ -181,4 +182,89 @@ class SplitEvaluator implements WindowEvaluator {
 
 function compareFindings(a: Finding, b: Finding): number {
   return a.start - b.start || b.end - a.end || a.rule - b.rule
+}
+
+/** One text, while it is scanned. */
+export interface TextScan {
+  readonly window: TextWindow
+  readonly evaluator: WindowEvaluator
+}
+
+export interface ScannedTexts {
+  /** Of every window of every text, in their order. */
+  readonly results: readonly WindowResult[]
+  /** The texts, redacted. */
+  readonly texts: readonly string[]
+}
+
+/** Estimated microseconds that scans may take of one event-loop turn. A whole answer can have hundreds of windows. */
+const TURN_MAX_MICROS = 1_000
+
+export class WindowScan {
+  readonly #rules: OutputGuardRules
+  readonly #tasks: GuardTasks
+  readonly #abort = new AbortController()
+  /** Estimated microseconds spent in this event-loop turn. */
+  #spentMicros = 0
+
+  constructor(rules: OutputGuardRules, tasks: GuardTasks) {
+    this.#rules = rules
+    this.#tasks = tasks
+  }
+
+  /** Resets the scan budget. Call once per event-loop turn. */
+  resetBudget(): void {
+    this.#spentMicros = 0
+  }
+
+  /** Cancels running scans: their results are not needed any more. */
+  abort(): void {
+    this.#abort.abort()
+  }
+
+  begin(): TextScan {
+    const evaluator = windowEvaluator(this.#tasks, this.#rules)
+    return { window: new TextWindow(evaluator.scanner, this.#rules.size), evaluator }
+  }
+
+  /** Scans the next window of a text. A promise never rejects. */
+  scan(text: TextScan, window: Window): WindowResult | Promise<WindowResult> {
+    return this.#spentMicros < TURN_MAX_MICROS ? this.#scanNow(text, window) : this.#scanLater(text, window)
+  }
+
+  /** Scans complete texts one after the other, up to the first result for which `isFinal` is true. */
+  async scanAll(texts: readonly string[], isFinal: (result: WindowResult) => boolean): Promise<ScannedTexts> {
+    const results: WindowResult[] = []
+    const redacted: string[] = []
+    for (const text of texts) {
+      const scan = this.begin()
+      scan.window.add(text)
+      scan.window.finish()
+      let released = ''
+      for (let window = scan.window.next(); window !== null; window = scan.window.next()) {
+        const result = await this.scan(scan, window)
+        results.push(result)
+        if (this.#abort.signal.aborted || isFinal(result)) return { results, texts: redacted }
+        released += scan.window.release(window, result)
+      }
+      redacted.push(released)
+    }
+    return { results, texts: redacted }
+  }
+
+  #scanNow({ evaluator }: TextScan, window: Window): WindowResult | Promise<WindowResult> {
+    try {
+      const result = evaluator.evaluate(window, this.#abort.signal)
+      this.#spentMicros += evaluator.micros(window, isPending(result) ? 0 : result.findings.length)
+      return result
+    } catch (cause) {
+      return { findings: [], continued: [], failure: { cause } }
+    }
+  }
+
+  async #scanLater(text: TextScan, window: Window): Promise<WindowResult> {
+    await new Promise(resolve => setImmediate(resolve))
+    this.resetBudget()
+    return this.#scanNow(text, window)
+  }
 }

@@ -1,24 +1,36 @@
 /**
- * Guardrails of a caller, applied to one exchange: the door of this room. A request is checked before it is routed, its
- * candidates are restricted, and its reply is scanned while it streams. Serve threads. Hot path: a caller without
- * guardrails costs one lookup.
+ * Guardrails of a caller, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
+ * The door of this room. Serve threads. Hot path: a caller without guardrails costs one lookup.
  */
 import type { Guardrails } from '../../access/guardrails.ts'
 import { GatewayError } from '../../errors.ts'
 import { mergeGuardrails } from '../../guardrails/policy.ts'
+import { type Author, type Finding, redact, strictest } from '../../guardrails/rules.ts'
+import { type RequestText, textsOf, unseenTexts, withTexts } from '../../guardrails/texts/request-texts.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
+import type { PolicyAgainst } from '../../plugins/plugin.ts'
 import type { Caller } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { Provider } from '../../providers/provider.ts'
 import { whenReady } from '../../ready.ts'
 import type { AppliedGuardrail } from '../../storage/guardrails.ts'
 import type { Exchange } from '../exchange.ts'
-import { type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
-import type { GuardTasks } from './evaluate.ts'
+import { type Restriction, type Restrictions, restrictionsOf } from '../routing/rank.ts'
+import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
 import type { ReplyGuarding } from './reply.ts'
-import { type InputGuard, RequestGuard } from './request.ts'
+import {
+  blockedError,
+  countMatches,
+  noteMatches,
+  type RuleMatch,
+  stagesOf,
+  uncheckedError,
+  uncheckedStages,
+} from './report.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
 
 export { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './reply.ts'
-export type { InputGuard } from './request.ts'
 
 /** All guardrails of one caller, merged and compiled. */
 export interface Guardrail {
@@ -27,7 +39,7 @@ export interface Guardrail {
   readonly output: OutputGuardRules | null
 }
 
-/** What holds for the rest of an exchange. */
+/** Guardrails for the rest of an exchange. */
 export interface Guarding {
   /** Null: every candidate is allowed. */
   readonly restrictions: Restrictions | null
@@ -97,4 +109,115 @@ function guardRequest(
   if (input === null) return { restrictions, input: null, reply }
   const guard = new RequestGuard(input, tasks, metrics)
   return whenReady(guard.wholePrompt(exchange), () => ({ restrictions, input: guard, reply }))
+}
+
+export interface HelperPolicyDeps {
+  readonly guard: Pick<Guard, 'restrictions'>
+  readonly catalog: Pick<Catalog, 'model'>
+  /** Null: OCR is not configured. */
+  readonly ocrProvider: Provider | null
+}
+
+export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolicyDeps): PolicyAgainst {
+  return async (caller, helper) => {
+    const restrictions = await guard.restrictions(caller)
+    if (restrictions === null) return null
+    if (helper === 'ocr') return ocrProvider === null ? null : restrictions.providerExcludedBy(ocrProvider)
+    return modelExcludedBy(restrictions, catalog, helper.model)
+  }
+}
+
+/** Null if one of the model's endpoints is allowed, on the service's own keys; otherwise the first restriction. */
+function modelExcludedBy(
+  restrictions: Restrictions,
+  catalog: Pick<Catalog, 'model'>,
+  id: string,
+): Restriction | null {
+  let first: Restriction | null = null
+  for (const endpoint of catalog.model(id)?.endpoints ?? []) {
+    const restriction = restrictions.helperExcludedBy({ endpoint, credential: null })
+    if (restriction === null) return null
+    first ??= restriction
+  }
+  return first
+}
+
+/** Checks what plugins add to an exchange. All methods return a promise only if something has to be awaited. */
+export interface InputGuard {
+  /**
+   * Checks the texts of `exchange.prompt` that `before` did not have. Rewrites the prompt; adds findings to
+   * `exchange.pipeline`. Throws or rejects as `Guard.request` does.
+   */
+  prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void>
+  /**
+   * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `who` wrote it:
+   * `other` unless given, as for a system message. Throws or rejects as `Guard.request` does.
+   */
+  text(exchange: Exchange, text: string, who?: Author): string | Promise<string>
+}
+
+/** The findings of each text, in the order of the texts. */
+type TextFindings = readonly (readonly Finding[])[]
+
+export class RequestGuard implements InputGuard {
+  readonly #rules: GuardRules
+  readonly #tasks: GuardTasks
+  readonly #metrics: Pick<Metrics, 'guardrailDecisions'>
+
+  constructor(rules: GuardRules, tasks: GuardTasks, metrics: Pick<Metrics, 'guardrailDecisions'>) {
+    this.#rules = rules
+    this.#tasks = tasks
+    this.#metrics = metrics
+  }
+
+  /** As `prompt`, for a request that nothing has checked yet. */
+  wholePrompt(exchange: Exchange): void | Promise<void> {
+    return this.#checkPrompt(exchange, textsOf(exchange.prompt))
+  }
+
+  prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void> {
+    return this.#checkPrompt(exchange, unseenTexts(exchange.prompt, before))
+  }
+
+  text(exchange: Exchange, text: string, who: Author = 'other'): string | Promise<string> {
+    if (text === '') return text
+    return whenReady(this.#check(exchange, [{ text, who }]), ([findings = []]) => redact(text, findings))
+  }
+
+  /** `texts` are those of the prompt, in their order; what needs no check is empty. */
+  #checkPrompt(exchange: Exchange, texts: readonly RequestText[]): void | Promise<void> {
+    return whenReady(this.#check(exchange, texts), findings => {
+      if (!findings.some(each => each.some(({ action }) => action === 'redact'))) return
+      const redacted = textsOf(exchange.prompt).map(({ text }, at) => redact(text, findings[at] ?? []))
+      exchange.prompt = withTexts(exchange.prompt, redacted)
+    })
+  }
+
+  #check(exchange: Exchange, texts: readonly RequestText[]): TextFindings | Promise<TextFindings> {
+    const evaluating = evaluateTexts(this.#tasks, this.#rules, texts, exchange.signal)
+    return whenReady(evaluating, result => this.#decide(exchange, result))
+  }
+
+  /** Reports the findings and returns them. @throws GatewayError if one blocks, or if nothing could be checked */
+  #decide(exchange: Exchange, { findings, failure }: TextsResult): TextFindings {
+    if (failure !== null) this.#passUnchecked(exchange, failure.cause)
+    const noted = new Map<string, RuleMatch>()
+    for (const each of findings) noteMatches(noted, each)
+    if (noted.size === 0) return findings
+    const matches = [...noted.values()]
+    exchange.pipeline.push(...stagesOf(this.#rules, matches, 'request'))
+    countMatches(this.#metrics, this.#rules, matches)
+    if (strictest(matches) === 'block') throw blockedError(matches, 'request')
+    return findings
+  }
+
+  /** Not everything could be evaluated: the request goes on only if every guardrail fails open. */
+  #passUnchecked(exchange: Exchange, cause: unknown): void {
+    exchange.signal.throwIfAborted()
+    const refusing = this.#rules.owners.find(({ failMode }) => failMode === 'closed')
+    const action = refusing === undefined ? 'passed_unchecked' : 'refused_unchecked'
+    this.#metrics.guardrailDecisions.inc({ guardrail: 'all', action })
+    if (refusing !== undefined) throw uncheckedError(refusing, 'request', cause)
+    exchange.pipeline.push(...uncheckedStages(this.#rules, 'request'))
+  }
 }

@@ -1,24 +1,31 @@
 /**
- * The output guard, between the deltas of an attempt and the answer: texts go through windows, and leave once they have
- * been scanned. The same for streams and whole answers, for all formats. One per attempt. Hot path of guarded replies.
+ * Output guard: scans the texts of a reply window by window, and delivers them after their scan. It stands between an
+ * attempt and the answer; streams and whole answers go the same way. One per attempt. Hot path of guarded replies.
  *
- * A delta that needs an asynchronous scan is processed again when the scan is done. Items that the client is to run
- * leave whole, so they are withheld until they are closed.
+ * If a delta needs an asynchronous scan, the guard processes it again when the scan is done. Items that the client is
+ * to run leave whole, so the guard withholds them until they are closed.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { Window } from '../../guardrails/window.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import { isPending } from '../../ready.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 import type { Exchange } from '../exchange.ts'
-import type { GuardTasks, WindowResult } from './evaluate.ts'
-import { type Fields, fieldTexts, isRunByProvider, withFieldTexts, withoutLogprobs } from './item-fields.ts'
+import { type GuardTasks, type WindowResult, WindowScan } from './evaluate.ts'
 import { type Queued, type QueuedDelta, type QueueOwner, ReplyQueue } from './reply-queue.ts'
-import { ReplyText, type TextDelta, textName } from './reply-text.ts'
+import {
+  fieldTexts,
+  type ItemFields,
+  isRunByProvider,
+  ReplyText,
+  type TextDelta,
+  textName,
+  withFieldTexts,
+  withoutLogprobs,
+} from './reply-text.ts'
 import { ReplyReport } from './report.ts'
 import type { OutputGuardRules } from './rules.ts'
-import { WindowScan } from './window-scan.ts'
 
 /** The rules for replies of one caller, with the means to evaluate them. */
 export interface ReplyGuarding {
@@ -60,7 +67,7 @@ export class OutputGuard {
   /** Deltas of items that began after the withheld one; they keep their order. */
   readonly #behindWithheld: Queued[] = []
   /** Fields of the first queued delta, once they have been redacted. */
-  #redactedFields: Fields | null = null
+  #redactedFields: ItemFields | null = null
   #isClosed = false
 
   constructor({ rules, tasks, metrics }: ReplyGuarding, exchange: Exchange, attempt: GuardedAttempt) {
@@ -180,7 +187,7 @@ export class OutputGuard {
   }
 
   /** The fields, redacted; null: a scan has to be awaited, and the delta processed again. */
-  #redact(fields: Fields): Fields | null {
+  #redact(fields: ItemFields): ItemFields | null {
     const redacted = this.#redactedFields
     this.#redactedFields = null
     if (redacted !== null) return redacted

@@ -1,6 +1,6 @@
 /**
- * Reports of guardrails in the words of the interface: pipeline stages, the error of a blocked request or reply, and
- * the metric. They name patterns and labels, never the text that matched. Pure but for the counter.
+ * Reports of guardrails: pipeline stages, the error of a blocked request or reply, and the metric. They name patterns
+ * and labels, never the text that matched. Pure but for the counter.
  */
 import { GatewayError } from '../../errors.ts'
 import { type Finding, strictest } from '../../guardrails/rules.ts'
@@ -13,7 +13,7 @@ import type { GuardRules, RuleOwner, RuleSource } from './rules.ts'
 
 export type Side = 'request' | 'reply'
 /** A pattern that matched, without its place in the text. */
-export type Match = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
+export type RuleMatch = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
 
 const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const satisfies Record<
   Finding['action'],
@@ -24,14 +24,18 @@ const ENGINES = ['regex']
 const RETRY_AFTER_SECONDS = 1
 
 /** Adds the findings to the matches: one match for each rule and pattern. */
-export function noteMatches(matches: Map<string, Match>, findings: readonly Finding[]): void {
+export function noteMatches(matches: Map<string, RuleMatch>, findings: readonly Finding[]): void {
   for (const { rule, action, pattern, detector } of findings) {
     matches.set(`${rule} ${pattern}`, { rule, action, pattern, detector })
   }
 }
 
 /** One stage for each guardrail, kind of rule and action, in the order of the rules. */
-export function stagesOf(rules: GuardRules, matches: readonly Match[], side: Side): readonly PipelineStage[] {
+export function stagesOf(
+  rules: GuardRules,
+  matches: readonly RuleMatch[],
+  side: Side,
+): readonly PipelineStage[] {
   const groups = new Map<string, { source: RuleSource; action: Finding['action']; patterns: Set<string> }>()
   for (const { rule, action, pattern, detector } of matches.toSorted((a, b) => a.rule - b.rule)) {
     const source = rules.sources[rule]
@@ -55,7 +59,7 @@ export function stagesOf(rules: GuardRules, matches: readonly Match[], side: Sid
 export function countMatches(
   metrics: Pick<Metrics, 'guardrailDecisions'>,
   rules: GuardRules,
-  matches: readonly Match[],
+  matches: readonly RuleMatch[],
 ): void {
   const counted = new Set<number>()
   for (const { rule, action, detector } of matches) {
@@ -69,12 +73,12 @@ export function countMatches(
 }
 
 /** The error of a blocked request, or of a blocked reply if the client has seen nothing of it. */
-export function blockedError(matches: readonly Match[], side: Side): GatewayError {
+export function blockedError(matches: readonly RuleMatch[], side: Side): GatewayError {
   return new GatewayError('permission_denied', blockMessage(matches, side), { metadata: metadataOf(matches) })
 }
 
 /** The error that ends a blocked reply which the client has begun to read. */
-function cutOffError(matches: readonly Match[]): GatewayError {
+function cutOffError(matches: readonly RuleMatch[]): GatewayError {
   return new GatewayError('content_policy_violation', blockMessage(matches, 'reply'), {
     metadata: metadataOf(matches),
   })
@@ -107,7 +111,7 @@ export class ReplyReport {
   readonly #metrics: Pick<Metrics, 'guardrailDecisions'>
   /** The first guardrail that fails closed. */
   readonly #refusing: RuleOwner | undefined
-  readonly #matches = new Map<string, Match>()
+  readonly #matches = new Map<string, RuleMatch>()
   #isUnchecked = false
 
   constructor(rules: GuardRules, metrics: Pick<Metrics, 'guardrailDecisions'>) {
@@ -146,12 +150,12 @@ export class ReplyReport {
   }
 }
 
-function stageName(detector: Match['detector']): string {
+function stageName(detector: RuleMatch['detector']): string {
   return detector === INJECTION_SLUG ? 'regex_pi_detection' : 'content-filter'
 }
 
 /** Names the patterns that block; the others that matched are in the pipeline. */
-function blockMessage(matches: readonly Match[], side: Side): string {
+function blockMessage(matches: readonly RuleMatch[], side: Side): string {
   const what = side === 'request' ? 'Request' : 'Response'
   const blocking = matches.filter(({ action }) => action === 'block')
   const first = blocking.find(({ detector }) => detector === INJECTION_SLUG)
@@ -159,12 +163,12 @@ function blockMessage(matches: readonly Match[], side: Side): string {
   return `${what} blocked by content filter: ${[...new Set(blocking.map(shownPattern))].join(', ')}`
 }
 
-function metadataOf(matches: readonly Match[]): { readonly patterns: readonly string[] } {
+function metadataOf(matches: readonly RuleMatch[]): { readonly patterns: readonly string[] } {
   const blocking = matches.filter(({ action }) => action === 'block')
   return { patterns: [...new Set(blocking.map(({ pattern }) => pattern))] }
 }
 
-function shownPattern({ detector, pattern }: Match): string {
+function shownPattern({ detector, pattern }: RuleMatch): string {
   if (detector !== 'custom') return BUILTIN_LABELS[detector]
   return pattern === detector ? '[BLOCKED]' : pattern
 }

@@ -1,8 +1,63 @@
-/** One way to serve a request, as routing sees it: an endpoint with the shared key, or with an own one. Types only. */
+/** Candidates: ways to serve a request, and the choice of the next one after a failure. Pure. */
 import type { Credential } from '../../credentials/catalog.ts'
-import type { Candidate } from '../exchange.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import type { AttemptRecord, Candidate } from '../exchange.ts'
 
 export interface RouteCandidate extends Candidate {
   /** Null: the shared key. */
   readonly credential: Credential | null
+}
+
+/** A model call is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
+const MAX_ATTEMPTS = 10
+
+export interface TurnSoFar {
+  /** Attempts of the running turn. */
+  readonly attempts: number
+  /** An earlier turn of the exchange was charged. */
+  readonly hasCharge: boolean
+}
+
+/** The next candidate worth trying after a failure, if there is one. */
+export function candidateAfter(
+  candidates: readonly RouteCandidate[],
+  failed: RouteCandidate,
+  error: GatewayError,
+  { attempts, hasCharge }: TurnSoFar,
+): RouteCandidate | undefined {
+  if (error.retry === 'never' || attempts >= MAX_ATTEMPTS) return undefined
+  return candidates.slice(candidates.indexOf(failed) + 1).find(
+    ({ endpoint, credential }) =>
+      (error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId) &&
+      // What credits pay and what they do not cannot stand in one record.
+      (!hasCharge || (credential === null) === (failed.credential === null)),
+  )
+}
+
+/**
+ * One answer for all failed attempts: the last one's, except that a rate limit speaks for the request only when
+ * every attempt met one; then the shortest of the hints to wait is passed on.
+ */
+export function lastError(attempts: readonly AttemptRecord[]): GatewayError {
+  const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
+  const last = errors.at(-1)
+  if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)
+  if (attempts.length === 1) return last
+  const spokesman = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
+  const waits = errors.map(error => error.retryAfterSeconds)
+  const retryAfterSeconds = waits.every(wait => wait !== undefined)
+    ? Math.min(...waits)
+    : spokesman.retryAfterSeconds
+  return new GatewayError(spokesman.code, spokesman.message, {
+    metadata: {
+      ...spokesman.metadata,
+      previous_errors: attempts.slice(0, -1).map(attempt => ({
+        provider: attempt.endpoint.provider.name,
+        code: attempt.error?.errorType ?? null,
+        status: attempt.status,
+      })),
+    },
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    cause: spokesman,
+  })
 }

@@ -1,6 +1,6 @@
 /**
- * Which documented parameters a request uses, and the request without those that an endpoint does not honour.
- * Pure. The names are those of `supported_parameters` in model listings.
+ * Documented parameters: finds those that a request uses, and removes those that an endpoint does not support. Pure.
+ * The names are those of `supported_parameters` in model listings.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

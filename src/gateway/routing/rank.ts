@@ -1,11 +1,20 @@
-/** Ranking: who may serve a request, in the order in which they are tried. Hot path. */
+/**
+ * Ranking: lists the candidates of a request in the order in which they are tried. The door of this room. Hot path.
+ */
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
+import type { Caller } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { whenReady } from '../../ready.ts'
-import type { RunningExchange } from '../running.ts'
+import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
+import type { Restrictions } from './filters.ts'
 import { route } from './route.ts'
 import type { Stay, Stickiness } from './sticky.ts'
+
+export { candidateAfter, lastError, type RouteCandidate } from './candidate.ts'
+export { type Restriction, type Restrictions, restrictionsOf } from './filters.ts'
+export { fitRequest, PARAMETER_NAMES } from './parameters.ts'
+export { createPins, type Stay, Stickiness } from './sticky.ts'
 
 export interface RankDeps {
   readonly catalog: Catalog
@@ -17,8 +26,17 @@ export interface Ranking {
   readonly candidates: readonly RouteCandidate[]
   /** A failure may move on to the next candidate. */
   readonly fallbacks: boolean
-  /** Told of a success that may be pinned; null: nothing is pinned. */
+  /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
+}
+
+/** The exchange as ranking needs it. */
+export interface RankedExchange extends Exchange {
+  /** Null: no guardrail of the caller holds. */
+  readonly guarding: { readonly restrictions: Restrictions | null } | null
+  readonly plugins: {
+    order(candidates: readonly RouteCandidate[], exchange: Exchange): readonly RouteCandidate[]
+  } | null
 }
 
 /**
@@ -26,7 +44,7 @@ export interface Ranking {
  * own keys or pins have to be fetched.
  * @throws (or rejects with) GatewayError of `route`.
  */
-export function rankCandidates(deps: RankDeps, exchange: RunningExchange): Ranking | Promise<Ranking> {
+export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
   const { caller, dataRegion, guarding, prompt } = exchange
   const { organizationId, workspaceId, keyHash } = caller
   const restrictions = guarding?.restrictions ?? null
@@ -38,4 +56,28 @@ export function rankCandidates(deps: RankDeps, exchange: RunningExchange): Ranki
       stay,
     }))
   })
+}
+
+export interface ExplainRefusedDeps {
+  readonly catalog: Catalog
+  readonly credentials: Pick<CredentialCatalog, 'of'>
+  readonly guard: {
+    restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
+  }
+}
+
+/** The candidates that could have served the request, in order; empty if there are none. Never rejects. */
+export async function explainRefused(
+  { catalog, credentials, guard }: ExplainRefusedDeps,
+  { prompt, dataRegion, caller }: Exchange,
+): Promise<readonly RouteCandidate[]> {
+  const { organizationId, workspaceId, keyHash } = caller
+  try {
+    const ownKeys = await credentials.of(organizationId, workspaceId)
+    const restrictions = await guard.restrictions(caller)
+    return route(prompt, catalog, { ownKeys, keyHash, dataRegion, restrictions }).candidates
+  } catch {
+    // The error that the caller gets is the refusal of the request, not this one.
+    return []
+  }
 }

@@ -1,8 +1,8 @@
 /**
- * Which endpoints may serve a request, and with which key, in the order in which they are tried. Pure.
- * Models come in the order asked for. Inside a model, own keys come before everything, the caller's `order` included;
- * then the shared endpoints; then the own keys that are fallbacks. Within each of the three the caller's preferences
- * sort the endpoints, or the catalogue's order stands, and the keys for one endpoint go by their sort order.
+ * Candidates of a request, in the order in which they are tried. Pure.
+ * Models keep the order of the request. Within a model, own keys come first, even before the caller's `order`; then
+ * the shared endpoints; then own keys that are fallbacks. Within each of the three, the caller's preferences or else
+ * the catalogue order the endpoints. Several keys for one endpoint keep their sort order.
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../errors.ts'
@@ -11,28 +11,35 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Endpoint, Model, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
-import { type Filter, filtersFor, namesProvider, type Preferences, type Wish } from './filters.ts'
+import {
+  type Filter,
+  filtersFor,
+  namesProvider,
+  type Preferences,
+  RESTRICTIONS,
+  type Restrictions,
+  type Wish,
+} from './filters.ts'
 import { unsupported } from './parameters.ts'
-import { RESTRICTIONS, type Restrictions } from './restrictions.ts'
 
 export interface Route {
   readonly candidates: readonly RouteCandidate[]
-  /** Whether a failure may move on to the next candidate. */
+  /** True if a failure may move on to the next candidate. */
   readonly fallbacks: boolean
 }
 
 /** For whom a request is routed. */
-export interface Scope {
+export interface RouteScope {
   /** Of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
   /** SHA-256 of the caller's API key. */
   readonly keyHash: string
   readonly dataRegion: DataRegion | null
-  /** What guardrails allow; null: everything. */
+  /** Restrictions of guardrails; null: none. */
   readonly restrictions?: Restrictions | null
 }
 
-const SHARED_ONLY: Scope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
+const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
 
 /** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
 const BYOK_REQUIRED = 'byok_required'
@@ -45,7 +52,7 @@ const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_fo
  * @throws GatewayError `model_not_found` for a model that the catalogue does not have; `permission_denied` when
  * guardrails leave nothing, `constraint_filtered` when preferences or data region do, `no_endpoints` when keys do.
  */
-export function route(request: ResponsesRequest, catalog: Catalog, scope: Scope = SHARED_ONLY): Route {
+export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteScope = SHARED_ONLY): Route {
   const models = requestedModels(request).map(id => {
     const model = catalog.model(id)
     if (model === undefined) {
@@ -90,7 +97,7 @@ interface Tiers {
 function modelTiers(
   model: Model,
   wish: Wish,
-  scope: Scope,
+  scope: RouteScope,
   filters: readonly Filter[],
   excludedBy: Set<string>,
 ): Tiers {
@@ -111,7 +118,7 @@ function modelTiers(
   const { ownKeys } = scope
   const asker = { keyHash: scope.keyHash, user: wish.request.user ?? null }
   const isReserved = !ownKeys.isEmpty && ownKeys.isByokOnly(model)
-  for (const endpoint of sorted(model.endpoints, wish.preferences)) {
+  for (const endpoint of sortEndpoints(model.endpoints, wish.preferences)) {
     const { provider } = endpoint
     if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
     else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
@@ -136,14 +143,14 @@ function preferCapable(tiers: Tiers, request: ResponsesRequest): Tiers {
 function acrossModels(perModel: readonly Tiers[], preferences: Preferences): Tiers {
   const merged = (tier: keyof Tiers): readonly RouteCandidate[] => {
     const candidates = perModel.flatMap(tiers => tiers[tier])
-    const endpoints = sorted([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
+    const endpoints = sortEndpoints([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
     return endpoints.flatMap(endpoint => candidates.filter(candidate => candidate.endpoint === endpoint))
   }
   return { own: merged('own'), shared: merged('shared'), fallback: merged('fallback') }
 }
 
 /** Stable, so that what is equal keeps the catalogue's order. */
-function sorted(endpoints: readonly Endpoint[], preferences: Preferences): readonly Endpoint[] {
+function sortEndpoints(endpoints: readonly Endpoint[], preferences: Preferences): readonly Endpoint[] {
   const order = preferences.order ?? []
   if (order.length > 0) {
     const rank = (endpoint: Endpoint) => {
@@ -158,7 +165,7 @@ function sorted(endpoints: readonly Endpoint[], preferences: Preferences): reado
   return endpoints.toSorted((a, b) => price(a) - price(b))
 }
 
-/** Whether the service itself can call the provider; where it has no key, only own ones can. */
+/** True if the service itself can call the provider; without a shared key only own keys can. */
 function hasSharedKey({ auth, apiKey }: Provider): boolean {
   return auth === 'none' || apiKey !== null
 }

@@ -1,9 +1,8 @@
 /**
- * Keeps a conversation at the provider whose cache already holds it. An endpoint is pinned per organization, model
- * and conversation where reading from its cache is cheaper than the prompt: after any success when the caller names a
- * session, else once a cache hit was seen. A pin only moves its candidate to the front of its own kind (own keys,
- * shared, fallback keys), so it never breaks the order among these. Hot path: does nothing, synchronously, where a
- * model has no choice of endpoints.
+ * Sticky routing: keeps a conversation at the provider that has it in its cache. Hot path.
+ * A pin names an endpoint for an organization, model and conversation, if reading from its cache costs less than the
+ * prompt. A request with a session sets it after any success, other requests after a cache hit. A pin moves its
+ * candidate to the front of its kind only (own keys, shared, fallback keys). Models with one endpoint cost nothing.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -11,10 +10,11 @@ import type { Clock } from '../../clock.ts'
 import type { Usage } from '../../formats/format.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isAcrossModels } from './route.ts'
 
-/** Where pins are kept. Neither verb throws or rejects: what is lost costs a cache miss, no request. */
+/** Store of pins. Neither verb throws or rejects: a lost pin costs a cache miss, no request. */
 export interface Pins {
   /** Null when there is none, or none any more. */
   get(key: string): string | null | Promise<string | null>
@@ -49,15 +49,15 @@ interface Asked {
   readonly request: ResponsesRequest
 }
 
-/** What came of looking for pins. */
+/** Candidates in the order of their pins. */
 export interface Found {
   readonly candidates: Candidates
-  /** To be told of the success; null where nothing may be pinned. */
+  /** Pins the candidate that succeeds; null: nothing may be pinned. */
   readonly stay: Stay | null
 }
 
 export interface Stay {
-  /** Never throws. `usage` as the provider told it. */
+  /** Never throws. `usage`: as the provider reported it. */
   succeeded(candidate: RouteCandidate, usage: Usage | null): void
 }
 
@@ -76,7 +76,7 @@ export class Stickiness {
     if (conversation === null) return { candidates, stay: null }
     const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
     const pinned = [...keys.values()].map(key => this.#pins.get(key))
-    if (pinned.some(pin => pin instanceof Promise)) {
+    if (pinned.some(isPending)) {
       return Promise.all(pinned).then(pins => this.#found(request, candidates, keys, pins))
     }
     return this.#found(request, candidates, keys, pinned as (string | null)[])
@@ -94,7 +94,7 @@ export class Stickiness {
       const pin = pinned[index] ?? null
       if (pin === null) continue
       pins.set(modelId, pin)
-      ordered = promoted(ordered, modelId, pin)
+      ordered = promote(ordered, modelId, pin)
     }
     const isSession = request.session_id !== undefined
     return {
@@ -115,7 +115,7 @@ export class Stickiness {
 
 const NONE: readonly string[] = []
 
-/** An order of the caller's own stands, over all models too. */
+/** False if the caller sets the order, also for an order across models. */
 function mayStick(request: ResponsesRequest): boolean {
   return (request.provider?.order?.length ?? 0) === 0 && !isAcrossModels(request)
 }
@@ -146,7 +146,7 @@ function kindOf({ credential }: RouteCandidate): 'own' | 'shared' | 'fallback' {
   return credential.isFallback ? 'fallback' : 'own'
 }
 
-function promoted(candidates: Candidates, modelId: string, pin: string): Candidates {
+function promote(candidates: Candidates, modelId: string, pin: string): Candidates {
   const at = candidates.findIndex(
     candidate => candidate.endpoint.modelId === modelId && pinOf(candidate) === pin,
   )
@@ -167,10 +167,10 @@ function keyOf(organizationId: string, modelId: string, conversation: string): s
   return hash('sha256', JSON.stringify([organizationId, modelId, conversation]), 'base64')
 }
 
-/** Enough of a message to tell conversations apart; two that begin alike may as well share a cache. */
+/** Enough of a message to distinguish conversations; two with the same beginning may share a cache. */
 const MESSAGE_MAX_CHARS = 4_096
 
-/** What tells the conversation of a request from others; null when it has nothing that stays over its turns. */
+/** The key of a conversation; null if the request has nothing that stays the same from turn to turn. */
 function conversationOf(request: ResponsesRequest): string | null {
   if (request.session_id !== undefined) return `session:${request.session_id}`
   if (request.prompt_cache_key != null) return `cache-key:${request.prompt_cache_key}`
@@ -188,16 +188,16 @@ function conversationOf(request: ResponsesRequest): string | null {
 }
 
 function messages(system: unknown, first: unknown): string {
-  return `messages:${beginning(system)}\n${beginning(first)}`
+  return `messages:${beginningOf(system)}\n${beginningOf(first)}`
 }
 
-function beginning(content: unknown): string {
+function beginningOf(content: unknown): string {
   if (content == null) return ''
   const text = typeof content === 'string' ? content : textOf(content)
   return text.slice(0, MESSAGE_MAX_CHARS)
 }
 
-/** The texts of content parts; images and files are told by their first characters. */
+/** The texts of content parts; of images and files only the first characters. */
 function textOf(content: unknown): string {
   if (!Array.isArray(content)) return ''
   return content

@@ -10,6 +10,7 @@ import { FinalSink } from '../../../src/gateway/answer/sink.ts'
 import type { AttemptRecord } from '../../../src/gateway/exchange.ts'
 import { prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
 import { NO_PLUGINS } from '../../../src/gateway/plugin-chain.ts'
+import { ProviderRequests } from '../../../src/gateway/provider-request.ts'
 import { createGateway } from '../../../src/gateway/respond.ts'
 import { createPins, Stickiness } from '../../../src/gateway/routing/sticky.ts'
 import { FREE } from '../../../src/limits/quota.ts'
@@ -83,11 +84,13 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     clock: systemClock,
     log,
     metrics,
-    timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+    requests: new ProviderRequests({
+      timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+      hashEndUser: () => 'u',
+    }),
     openKey: () => Promise.reject(new Error('own keys are not asked for')),
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
-    hashEndUser: () => 'u',
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
+import { usageRecord } from '../../../src/gateway/accounting/account.ts'
 import { chargeOf } from '../../../src/gateway/accounting/cost.ts'
-import { usageRecord } from '../../../src/gateway/accounting/usage-record.ts'
 import type { AttemptRecord } from '../../../src/gateway/exchange.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 

@@ -1,8 +1,7 @@
 /** The commit point, numbers and turns of an answer; items and their events are in assemble.test.ts. */
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { Answer, type Ending } from '../../../src/gateway/answer/answer.ts'
-import { Draft } from '../../../src/gateway/answer/draft.ts'
+import { Answer, Draft, type Ending } from '../../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../../src/gateway/answer/sink.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
@@ -321,7 +320,7 @@ t.test('only events that leave are shown to the listener, until the turn ends', 
   answer.openTurn(false)
   const heard: string[] = []
   answer.listen(({ type }) => heard.push(type))
-  answer.overheard(2, () => answer.begin('acme/fast-1', null, []))
+  answer.overhear(2, () => answer.begin('acme/fast-1', null, []))
   t.same(heard, [], 'they reached the reader as bytes')
   t.match(answer, { next: 2, committed: true, turnSeen: true })
   say(answer, 'a')
@@ -391,4 +390,21 @@ t.test('a draft of an answer has a bound too', async t => {
     },
     { code: 'provider_unavailable' },
   )
+})
+
+t.test('a caller who leaves between two waits for the reader leaves nothing waiting', async t => {
+  const reader = new Reader(2)
+  const answer = answerTo(reader)
+  let resumed = 0
+  answer.follow({ pause: () => undefined, resume: () => resumed++ })
+  answer.openTurn(true)
+  say(answer, 'a', 'b')
+  const leaving = new AbortController()
+  const passing = t.rejects(answer.pass(leaving.signal), LATE)
+  await loop()
+  reader.resume?.()
+  leaving.abort(LATE)
+  await passing
+  reader.resume?.()
+  t.equal(resumed, 1, 'the source goes on')
 })

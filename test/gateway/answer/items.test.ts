@@ -2,7 +2,8 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import type { ItemStart } from '../../../src/formats/format.ts'
-import { buildItem, type ItemBuilder } from '../../../src/gateway/answer/items.ts'
+import { buildItem } from '../../../src/gateway/answer/assemble.ts'
+import type { ItemBuilder } from '../../../src/gateway/answer/items/item.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
 import { lookedAt, walked } from '../../support/walked.ts'
 

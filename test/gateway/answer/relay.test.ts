@@ -1,180 +1,39 @@
 /**
- * The relay writes what the general way writes, event for event: on every recorded and golden stream of the format,
- * cut in every way, and when the stream is cut short.
+ * The relay writes what the general way writes, event for event: on every recorded and golden stream of the formats
+ * that have a relay, cut in every way; and on streams of the Responses format that are changed or cut short.
  */
-import t, { type Test } from 'tap'
-import { frame } from '../../../src/dialects/responses.ts'
-import type { Sink } from '../../../src/gateway/answer/sink.ts'
-import type { StreamEvent } from '../../../src/protocol/events.ts'
-import type { Quirk } from '../../../src/providers/provider.ts'
+import t from 'tap'
 import { goldens } from '../../support/goldens.ts'
-import { arrivals, RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
-import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
+import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
+import { compare, DIALECTS, play, type Relayed, same } from '../../support/relayed-play.ts'
 
-const FORMAT = 'openai-responses'
+for (const format of Object.keys(DIALECTS) as Relayed[]) {
+  t.test(
+    `${format}: every recorded stream reads the same relayed and decoded, however it arrives`,
+    { skip: recordingsPresent ? false : RECORDINGS_MISSING },
+    async t => {
+      const all = recordings(format).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
+      t.ok(all.length > 50)
+      let relayed = 0
+      let deltas = 0
+      for (const recording of all) {
+        const count = await compare(t, format, recording.file, recording.bytes())
+        relayed += count.relayed
+        deltas += count.deltas
+        if (process.env['VERBOSE'] !== undefined && count.relayed * 2 < count.deltas)
+          t.comment(`${recording.file} ${recording.provider}: ${count.relayed} of ${count.deltas}`)
+      }
+      t.comment(`${all.length} recordings; ${relayed} of ${deltas} deltas relayed`)
+      t.ok(relayed > deltas * 0.5, 'most deltas are relayed')
+    },
+  )
 
-/** Keeps what a client would get. */
-class KeepingSink implements Sink {
-  readonly live = true
-  readonly relays = 'responses'
-  text = ''
-  events = 0
-  /** Events that came as bytes. */
-  relayed = 0
-  /** Whether the reader can follow. */
-  flowing = true
-
-  write(event: StreamEvent): boolean {
-    this.text += frame(event)
-    this.events++
-    return this.flowing
-  }
-  relay(frames: Buffer, events: number): boolean {
-    this.text += frames.toString('utf8')
-    this.events += events
-    this.relayed += events
-    return this.flowing
-  }
-  hold(): void {
-    // Everything leaves at once.
-  }
-  flush(): boolean {
-    return true
-  }
-  onDrain(): void {
-    // The scripted client ignores it as well.
-  }
-  end(): void {
-    // The text is all there is.
-  }
-}
-
-interface Outcome {
-  readonly sink: KeepingSink
-  /** What the client read; padding, which the general way leaves out, is dropped. */
-  readonly events: readonly Record<string, unknown>[]
-  readonly error: string | null
-  readonly paused: number
-  readonly usage: unknown
-  readonly characters: number
-}
-
-interface Play {
-  readonly quirks?: readonly Quirk[]
-  readonly fields?: Readonly<Record<string, unknown>>
-  readonly slow?: boolean
-}
-
-async function play(
-  chunks: readonly Buffer[],
-  { quirks = [], fields = {}, slow = false }: Play,
-): Promise<Outcome> {
-  const sink = new KeepingSink()
-  sink.flowing = !slow
-  const exchange = scriptedExchange(fields)
-  const { run, handler, client, over } = startScripted(scriptedEndpoint(FORMAT, quirks), sink, exchange)
-  let error: string | null = null
-  const settled = over.catch(thrown => {
-    error = String(thrown)
-  })
-  for (const chunk of chunks) {
-    if (client.aborted) break
-    // What is lent may be used again.
-    const lent = Buffer.from(chunk)
-    handler.onData(lent)
-    lent.fill(0x21)
-  }
-  if (!client.aborted) handler.onEnd()
-  await settled
-  return {
-    sink,
-    events: read(sink.text),
-    error,
-    paused: client.pauses,
-    usage: run.usage,
-    characters: run.outputCharacters,
-  }
-}
-
-/** Reads an event stream of ours: strictly two lines a frame, the name the type. */
-function read(text: string): Record<string, unknown>[] {
-  const frames = text.split('\n\n')
-  if (frames.pop() !== '') throw new Error('the stream does not end at the border of a frame')
-  return frames.map(one => {
-    const lines = one.split('\n')
-    const [name, data] = lines
-    if (lines.length !== 2 || !name?.startsWith('event: ') || !data?.startsWith('data: ')) {
-      throw new Error(`no proper frame: ${one.slice(0, 200)}`)
-    }
-    const { obfuscation, ...event } = JSON.parse(data.slice(6)) as Record<string, unknown>
-    if (event['type'] !== name.slice(7)) throw new Error('a frame under another name than its type')
-    if (obfuscation !== undefined && (typeof obfuscation !== 'string' || !name.endsWith('.delta'))) {
-      throw new Error('only deltas have padding')
-    }
-    return event
+  t.test(`${format}: every golden stream reads the same relayed and decoded, however it arrives`, async t => {
+    const all = goldens(format).filter(golden => golden.streamed)
+    t.ok(all.length > 5)
+    for (const golden of all) await compare(t, format, golden.file, golden.bytes)
   })
 }
-
-/** Ids that we made, because the provider gave none, are random: each becomes its number in order of appearance. */
-function comparable(outcome: Outcome, upstream: Buffer): string {
-  const given = upstream.toString('utf8')
-  const made = new Map<string, number>()
-  return JSON.stringify({ ...outcome, sink: outcome.sink.events }, (_key, value: unknown) => {
-    if (typeof value !== 'string' || !/^(msg|rs|fc|ctc|st|call)_[\w-]+$/.test(value)) return sorted(value)
-    if (given.includes(value)) return value
-    if (!made.has(value)) made.set(value, made.size)
-    return `made ${made.get(value)}`
-  })
-}
-
-/** The order of the keys is the provider's in the one and ours in the other. */
-function sorted(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)))
-}
-
-const general: Play = { quirks: ['no-relay'] }
-
-async function compare(t: Test, name: string, bytes: Buffer): Promise<{ relayed: number; deltas: number }> {
-  const expected = await play([bytes], general)
-  const wanted = comparable(expected, bytes)
-  t.equal(expected.sink.relayed, 0)
-  const deltas = expected.events.filter(event => String(event['type']).endsWith('.delta')).length
-  let relayed = 0
-  for (const arrival of arrivals(bytes)) {
-    const outcome = await play(arrival.chunks, {})
-    if (comparable(outcome, bytes) !== wanted)
-      t.same(outcome.events, expected.events, `${name}, ${arrival.name}`)
-    if (arrival.name === 'whole') relayed = outcome.sink.relayed
-  }
-  return { relayed, deltas }
-}
-
-t.test(
-  'every recorded stream reads the same relayed and decoded, however it arrives',
-  { skip: recordingsPresent ? false : RECORDINGS_MISSING },
-  async t => {
-    const all = recordings(FORMAT).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
-    t.ok(all.length > 50)
-    let relayed = 0
-    let deltas = 0
-    for (const recording of all) {
-      const count = await compare(t, recording.file, recording.bytes())
-      relayed += count.relayed
-      deltas += count.deltas
-      if (process.env['VERBOSE'] !== undefined && count.relayed * 2 < count.deltas)
-        t.comment(`${recording.file} ${recording.provider}: ${count.relayed} of ${count.deltas}`)
-    }
-    t.comment(`${all.length} recordings; ${relayed} of ${deltas} deltas relayed`)
-    t.ok(relayed > deltas * 0.5, 'most deltas are relayed')
-  },
-)
-
-t.test('every golden stream reads the same relayed and decoded, however it arrives', async t => {
-  const all = goldens(FORMAT).filter(golden => golden.streamed)
-  t.ok(all.length > 5)
-  for (const golden of all) await compare(t, golden.file, golden.bytes)
-})
 
 interface Frame {
   readonly type: string
@@ -255,18 +114,6 @@ const text = ({ type, fields }: Frame, number: number): string =>
 const written = (frames: readonly Frame[], first = 0): string[] =>
   frames.map((one, index) => text(one, first + index))
 
-async function same(t: Test, name: string, chunks: readonly Buffer[], fields = {}): Promise<Outcome> {
-  const bytes = Buffer.concat(chunks)
-  const expected = await play(chunks, { ...general, fields })
-  const outcome = await play(chunks, { fields })
-  if (comparable(outcome, bytes) !== comparable(expected, bytes)) {
-    t.same(outcome.error, expected.error, name)
-    t.same(outcome.events, expected.events, name)
-    t.same([outcome.usage, outcome.characters], [expected.usage, expected.characters], name)
-  }
-  return outcome
-}
-
 t.test('of a proper stream all deltas are relayed but the first of each part', async t => {
   const frames = properStream('lorem ipsum '.repeat(300))
   const outcome = await same(
@@ -313,7 +160,7 @@ t.test('numbers that are not ours are replaced', async t => {
     t,
     'behind a debug event',
     written(frames).map(one => Buffer.from(one)),
-    debug,
+    { fields: debug },
   )
   t.equal(echoed.events[0]?.['type'], 'response.debug')
   t.ok(echoed.sink.relayed > 15)

@@ -1,4 +1,4 @@
-/** A call of the client's function or custom tool while it is being said: one string that grows. Hot path. */
+/** Builder of a call of the client's function or custom tool. Hot path. */
 import type { ItemStart } from '../../../formats/format.ts'
 import { itemId } from '../../../ids.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
@@ -7,12 +7,12 @@ import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } f
 
 type CallStart = Extract<ItemStart, { type: 'function_call' | 'custom_tool_call' }>
 
-/** In what the two kinds of calls differ. */
+/** The differences between the two kinds of calls. */
 interface CallKind {
   readonly delta: 'response.function_call_arguments.delta' | 'response.custom_tool_call_input.delta'
-  /** What a completed call that said nothing says. */
+  /** The text of a completed call without text. */
   readonly nothing: string
-  /** What was said, as the item's field. */
+  /** The field of the item with the text. */
   said(text: string): { arguments: string } | { input: string }
   done(itemId: string, outputIndex: number, name: string, text: string): StreamEvent
 }

@@ -1,4 +1,4 @@
-/** A message while it is being said: text parts, refusals and their annotations. Hot path. */
+/** Builder of a message: text parts, refusals and their annotations. Hot path. */
 import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
@@ -79,7 +79,7 @@ export class MessageBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
-    return this.finished(this.#item(status, this.#parts.map(shown)), fields)
+    return this.finished(this.#item(status, this.#parts.map(toContent)), fields)
   }
 
   /** The part that the decoder means; a new one closes the one before it. */
@@ -131,7 +131,7 @@ export class MessageBuilder extends ItemBuilder {
       item_id: this.id,
       output_index: this.outputIndex,
       content_index: part.index,
-      part: shown(part),
+      part: toContent(part),
     })
   }
 
@@ -142,7 +142,7 @@ export class MessageBuilder extends ItemBuilder {
   }
 }
 
-function shown(part: MessagePart): MessageItem['content'][number] {
+function toContent(part: MessagePart): MessageItem['content'][number] {
   if (part.type === 'refusal') return { type: 'refusal', refusal: part.text }
   const text = { type: 'output_text' as const, text: part.text, annotations: [...part.annotations] }
   return part.logprobs === null ? text : { ...text, logprobs: [...part.logprobs] }

@@ -1,4 +1,4 @@
-/** Reasoning while it is being said: raw thinking as content, summaries as summary. Hot path. */
+/** Builder of a reasoning item: raw thinking as content, summaries as summary. Hot path. */
 import type { OutputItem, ReasoningItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 

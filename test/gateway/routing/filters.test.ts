@@ -1,7 +1,7 @@
 /** What guardrails say of models and providers that the caller did not choose. */
 import t from 'tap'
-import { createPolicyAgainst } from '../../../src/gateway/guard/helper-policy.ts'
-import { restrictionsOf } from '../../../src/gateway/routing/restrictions.ts'
+import { createPolicyAgainst } from '../../../src/gateway/guard/guard.ts'
+import { restrictionsOf } from '../../../src/gateway/routing/filters.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../../src/guardrails/policy.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
