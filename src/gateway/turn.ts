@@ -8,7 +8,7 @@ import type { Credential } from '../credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
-import { whenReady } from '../ready.ts'
+import { isPending, whenReady } from '../ready.ts'
 import { settle } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
 import { Attempt, type AttemptDeps, type AttemptTarget, type AttemptTerms } from './attempt.ts'
@@ -57,7 +57,7 @@ export async function askModel(
     let attempt: Attempt | null = null
     try {
       const preparing = prepare(deps, exchange, candidate, record)
-      if (preparing instanceof Promise) await preparing
+      if (isPending(preparing)) await preparing
       const declared = declare === null ? null : await declare(exchange.prompt)
       const prompt = declared?.prompt ?? exchange.prompt
       const calls = declared === null ? null : new ToolCalls(declared.functions)

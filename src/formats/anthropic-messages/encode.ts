@@ -8,7 +8,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
-import { cacheControl, conversation, type MessagesTurn, type WireBlock } from './input.ts'
+import { cacheControl, conversation, type MessagesBlock, type MessagesTurn } from './input.ts'
 import { type LocatedTool, toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */
@@ -53,7 +53,7 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   const messages =
     last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimEnd(last.content) }] : turns
 
-  const body: WireBlock = { model: endpoint.upstreamModel, max_tokens, messages, ...sampling }
+  const body: MessagesBlock = { model: endpoint.upstreamModel, max_tokens, messages, ...sampling }
   const put = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
@@ -82,20 +82,20 @@ function refuseUnknownModes(request: ResponsesRequest): void {
 }
 
 /** One plain text goes out as a string; only several texts or a cache mark need blocks. */
-function systemPrompt(blocks: readonly WireBlock[]): unknown {
+function systemPrompt(blocks: readonly MessagesBlock[]): unknown {
   const [only] = blocks
   if (only === undefined) return null
   return blocks.length === 1 && only['cache_control'] === undefined ? only['text'] : blocks
 }
 
 /** The API refuses to continue an assistant text that ends in white space. */
-function trimEnd(content: readonly WireBlock[]): readonly WireBlock[] {
+function trimEnd(content: readonly MessagesBlock[]): readonly MessagesBlock[] {
   const end = content.at(-1)
   if (end?.['type'] !== 'text') return content
   return [...content.slice(0, -1), { ...end, text: String(end['text']).trimEnd() }]
 }
 
-function outputConfig(request: ResponsesRequest, effort: string | null): WireBlock | null {
+function outputConfig(request: ResponsesRequest, effort: string | null): MessagesBlock | null {
   const format = request.text?.format
   if (format?.type === 'json_object') {
     throw inexpressible('text.format', 'this provider writes JSON only to a schema: use json_schema')

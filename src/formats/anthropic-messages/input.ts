@@ -18,11 +18,11 @@ import { openCompaction } from './blocks.ts'
 
 export interface MessagesTurn {
   readonly role: 'user' | 'assistant'
-  readonly content: WireBlock[]
+  readonly content: MessagesBlock[]
 }
 
 interface MessagesConversation {
-  readonly system: readonly WireBlock[]
+  readonly system: readonly MessagesBlock[]
   readonly turns: readonly MessagesTurn[]
   /** Tools in the input, which join the request's own, with their paths. */
   readonly tools: readonly { readonly tool: Tool; readonly path: string }[]
@@ -52,13 +52,13 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
 }
 
 class Writer {
-  readonly system: WireBlock[] = []
+  readonly system: MessagesBlock[] = []
   readonly turns: MessagesTurn[] = []
   readonly tools: { tool: Tool; path: string }[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
 
-  add(role: MessagesTurn['role'], blocks: readonly WireBlock[]): void {
+  add(role: MessagesTurn['role'], blocks: readonly MessagesBlock[]): void {
     if (blocks.length === 0) return
     const last = this.turns.at(-1)
     if (last?.role === role) last.content.push(...blocks)
@@ -136,12 +136,12 @@ class Writer {
     this.#call(item.call_id, item.name, parseArguments(item.arguments, path), callerOf(item))
   }
 
-  #call(callId: string, name: string, input: unknown, more: WireBlock = {}): void {
+  #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {
     this.add('assistant', [{ type: 'tool_use', id: toolUseId(callId), name, input, ...more }])
   }
 
-  #result(callId: string, content: string | WireBlock[], failed = false): void {
-    const block: WireBlock = { type: 'tool_result', tool_use_id: toolUseId(callId) }
+  #result(callId: string, content: string | MessagesBlock[], failed = false): void {
+    const block: MessagesBlock = { type: 'tool_result', tool_use_id: toolUseId(callId) }
     if (content.length > 0) block['content'] = content
     if (failed) block['is_error'] = true
     this.add('user', [block])
@@ -159,7 +159,7 @@ class Writer {
 /** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */
 function resultsFirst(turn: MessagesTurn): MessagesTurn {
   if (turn.role === 'assistant') return turn
-  const isResult = (block: WireBlock): boolean => block['type'] === 'tool_result'
+  const isResult = (block: MessagesBlock): boolean => block['type'] === 'tool_result'
   return {
     role: 'user',
     content: [...turn.content.filter(isResult), ...turn.content.filter(block => !isResult(block))],
@@ -185,7 +185,7 @@ function parseArguments(json: string, path: string): unknown {
 }
 
 /** The caller of a tool call, if a code execution made the call. */
-function callerOf(item: object): WireBlock {
+function callerOf(item: object): MessagesBlock {
   const caller = (item as { readonly caller?: unknown }).caller
   return typeof caller === 'object' && caller !== null ? { caller } : {}
 }
@@ -193,14 +193,14 @@ function callerOf(item: object): WireBlock {
 function toolOutput(
   output: Extract<InputItem, { type: 'function_call_output' }>['output'],
   path: string,
-): string | WireBlock[] {
+): string | MessagesBlock[] {
   return typeof output === 'string' ? output : contentBlocks(output, path)
 }
 
 type Reasoning = Extract<InputItem, { type: 'reasoning' }>
 
 /** A thinking block goes back only with Anthropic's signature or encryption. */
-function thinkingBlocks(item: Reasoning): WireBlock[] {
+function thinkingBlocks(item: Reasoning): MessagesBlock[] {
   const ours = item.format === 'anthropic-claude-v1'
   if (item.signature != null && item.signature !== '' && (ours || item.format == null)) {
     const raw = item.content?.map(part => part.text).join('') ?? ''
@@ -216,7 +216,7 @@ function thinkingBlocks(item: Reasoning): WireBlock[] {
 // Content parts
 
 /** A content block on the wire. */
-export type WireBlock = Record<string, unknown>
+export type MessagesBlock = Record<string, unknown>
 
 const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
 
@@ -224,7 +224,7 @@ const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'im
 const PDF_START = 'JVBERi'
 
 /** A text block; no block for blank text, which the API refuses. */
-function textBlocks(text: string): WireBlock[] {
+function textBlocks(text: string): MessagesBlock[] {
   return text.trim() === '' ? [] : [{ type: 'text', text }]
 }
 
@@ -232,13 +232,13 @@ function textBlocks(text: string): WireBlock[] {
 function contentBlocks(
   content: string | readonly (InputPart | AssistantPart)[] | null,
   path: string,
-): WireBlock[] {
+): MessagesBlock[] {
   if (content === null) return []
   if (typeof content === 'string') return textBlocks(content)
   return content.flatMap((part, index) => partBlocks(part, `${path}[${index}]`))
 }
 
-function partBlocks(part: InputPart | AssistantPart, path: string): WireBlock[] {
+function partBlocks(part: InputPart | AssistantPart, path: string): MessagesBlock[] {
   switch (part.type) {
     case 'input_text':
     case 'output_text':
@@ -267,7 +267,7 @@ interface CacheMarks {
 }
 
 /** Adds the cache breakpoint of the part. */
-function markBlock(block: WireBlock, part: CacheMarks): WireBlock {
+function markBlock(block: MessagesBlock, part: CacheMarks): MessagesBlock {
   const cache = cacheControl(part.cache_control)
   if (cache !== null) return { ...block, cache_control: cache }
   if (part.prompt_cache_breakpoint == null) return block
@@ -280,14 +280,14 @@ export function cacheControl(given: CacheMarks['cache_control']): Record<string,
   return given.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: given.ttl }
 }
 
-function imageBlock(part: InputImage, path: string): WireBlock {
+function imageBlock(part: InputImage, path: string): MessagesBlock {
   const url = part.image_url
   if (url == null || url === '')
     throw inexpressible(`${path}.file_id`, 'this provider takes images by URL or inline only')
   return { type: 'image', source: imageSource(url, `${path}.image_url`) }
 }
 
-function imageSource(url: string, path: string): WireBlock {
+function imageSource(url: string, path: string): MessagesBlock {
   const inline = dataUrl(url)
   if (inline === null) return { type: 'url', url: webUrl(url, path) }
   const media_type = inline.mediaType === 'image/jpg' ? 'image/jpeg' : inline.mediaType
@@ -297,7 +297,7 @@ function imageSource(url: string, path: string): WireBlock {
   return { type: 'base64', media_type, data: inline.data }
 }
 
-function fileBlock(part: InputFile, path: string): WireBlock {
+function fileBlock(part: InputFile, path: string): MessagesBlock {
   const title = part.filename == null || part.filename === '' ? {} : { title: part.filename }
   if (part.file_data != null && part.file_data !== '') {
     const source = fileSource(part.file_data, `${path}.file_data`)
@@ -315,7 +315,7 @@ function fileBlock(part: InputFile, path: string): WireBlock {
   throw inexpressible(`${path}.file_id`, 'this provider takes files by URL or inline only')
 }
 
-function fileSource(file: string, path: string): WireBlock {
+function fileSource(file: string, path: string): MessagesBlock {
   const inline = dataUrl(file)
   if (inline === null) {
     if (file.startsWith(PDF_START)) return { type: 'base64', media_type: 'application/pdf', data: file }

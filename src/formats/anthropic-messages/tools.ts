@@ -9,12 +9,12 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
-import type { WireBlock } from './input.ts'
+import type { MessagesBlock } from './input.ts'
 
 /** The tool fields of a body. */
 export interface Toolbox {
-  readonly tools: readonly WireBlock[]
-  readonly tool_choice: WireBlock | null
+  readonly tools: readonly MessagesBlock[]
+  readonly tool_choice: MessagesBlock | null
   /** The container for code; null for a new one. */
   readonly container: string | null
 }
@@ -26,7 +26,7 @@ export interface LocatedTool {
 }
 
 interface Translated {
-  readonly wire: WireBlock
+  readonly wire: MessagesBlock
   readonly container?: string
 }
 
@@ -74,8 +74,8 @@ function translate(tool: Tool, path: string, strict: boolean): Translated {
   return translator(record(fields['parameters']) ?? fields, path)
 }
 
-function functionTool(tool: FunctionTool, strict: boolean): WireBlock {
-  const wire: WireBlock = {
+function functionTool(tool: FunctionTool, strict: boolean): MessagesBlock {
+  const wire: MessagesBlock = {
     name: tool.name,
     input_schema: { type: 'object', ...(tool.parameters ?? { properties: {} }) },
   }
@@ -88,20 +88,20 @@ function functionTool(tool: FunctionTool, strict: boolean): WireBlock {
 
 function webSearch(tool: Json, path: string): Translated {
   const location = record(tool['user_location'])
-  const wire: WireBlock = { type: 'web_search_20250305', name: 'web_search', ...limits(tool, path) }
+  const wire: MessagesBlock = { type: 'web_search_20250305', name: 'web_search', ...limits(tool, path) }
   if (location !== null) wire['user_location'] = userLocation(location)
   return { wire }
 }
 
 function webFetch(tool: Json, path: string): Translated {
-  const wire: WireBlock = { type: 'web_fetch_20250910', name: 'web_fetch', ...limits(tool, path) }
+  const wire: MessagesBlock = { type: 'web_fetch_20250910', name: 'web_fetch', ...limits(tool, path) }
   const tokens = wholeNumber(tool['max_content_tokens'])
   if (tokens !== null) wire['max_content_tokens'] = tokens
   return { wire }
 }
 
 /** Limits on the uses and domains of a tool. */
-function limits(tool: Json, path: string): WireBlock {
+function limits(tool: Json, path: string): MessagesBlock {
   const filters = recordOrEmpty(tool['filters'])
   const domains = (...names: string[]): readonly string[] =>
     names.flatMap(name => [...listOrEmpty(tool[name]), ...listOrEmpty(filters[name])]).map(textOrEmpty)
@@ -110,7 +110,7 @@ function limits(tool: Json, path: string): WireBlock {
   if (allowed.length > 0 && blocked.length > 0) {
     throw inexpressible(path, 'this provider takes either allowed or blocked domains, not both')
   }
-  const wire: WireBlock = {}
+  const wire: MessagesBlock = {}
   const uses = wholeNumber(tool['max_uses'])
   if (uses !== null) wire['max_uses'] = uses
   if (allowed.length > 0) wire['allowed_domains'] = allowed
@@ -118,7 +118,7 @@ function limits(tool: Json, path: string): WireBlock {
   return wire
 }
 
-function userLocation(location: Json): WireBlock {
+function userLocation(location: Json): MessagesBlock {
   const known = ['city', 'region', 'country', 'timezone'].flatMap(name => {
     const value = filled(location[name])
     return value === null ? [] : [[name, value] as const]
@@ -148,7 +148,7 @@ function names(entry: Json, tool: Tool): boolean {
   return name === undefined || entry['name'] === name
 }
 
-function toolChoice(choice: ToolChoice | undefined, oneAtATime: boolean): WireBlock | null {
+function toolChoice(choice: ToolChoice | undefined, oneAtATime: boolean): MessagesBlock | null {
   const wire = wireChoice(choice)
   if (!oneAtATime || wire?.['type'] === 'none') return wire
   return { ...(wire ?? { type: 'auto' }), disable_parallel_tool_use: true }
@@ -160,7 +160,7 @@ const WORDS: Readonly<Record<'auto' | 'none' | 'required', string>> = {
   required: 'any',
 }
 
-function wireChoice(choice: ToolChoice | undefined): WireBlock | null {
+function wireChoice(choice: ToolChoice | undefined): MessagesBlock | null {
   if (choice === undefined) return null
   if (typeof choice === 'string') return { type: WORDS[choice] }
   if (choice.type === 'allowed_tools') return { type: WORDS[choice.mode] }

@@ -8,8 +8,8 @@ import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { isUnknownField } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
-import { wireInput } from './input.ts'
-import { runsAtProvider, wireToolChoice, wireTools } from './tools.ts'
+import { encodeInput } from './input.ts'
+import { encodeToolChoice, encodeTools, runsAtProvider } from './tools.ts'
 
 type Field = (value: unknown, model: ModelRequest, endpoint: Endpoint) => unknown
 
@@ -40,10 +40,10 @@ const SAME = [
 /** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ...SAME.map((name): [string, Field] => [name, copyField]),
-  ['input', (value, _, endpoint) => wireInput(value, endpoint)],
-  ['instructions', (value, _, endpoint) => wireInput(value, endpoint)],
-  ['tools', (value, _, endpoint) => wireTools(records(value), 'tools', endpoint.provider.quirks)],
-  ['tool_choice', (value, _, endpoint) => wireToolChoice(value, endpoint.provider.quirks)],
+  ['input', (value, _, endpoint) => encodeInput(value, endpoint)],
+  ['instructions', (value, _, endpoint) => encodeInput(value, endpoint)],
+  ['tools', (value, _, endpoint) => encodeTools(records(value), 'tools', endpoint.provider.quirks)],
+  ['tool_choice', (value, _, endpoint) => encodeToolChoice(value, endpoint.provider.quirks)],
   ['max_tool_calls', maxToolCalls],
   ['reasoning', reasoning],
   ['text', text],

@@ -12,7 +12,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { callIdOf, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
-import { wireTools } from './tools.ts'
+import { encodeTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
 
@@ -53,7 +53,7 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
   [
     'additional_tools',
     (item, endpoint, path) => [
-      { ...item, tools: wireTools(records(item['tools']), `${path}.tools`, endpoint.provider.quirks) },
+      { ...item, tools: encodeTools(records(item['tools']), `${path}.tools`, endpoint.provider.quirks) },
     ],
   ],
   ['agent_message', refuse],
@@ -65,7 +65,7 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
  * The wire value of `input`.
  * @throws GatewayError `unprocessable` with the path of an item without a form in this format.
  */
-export function wireInput(input: unknown, endpoint: Endpoint): unknown {
+export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
   if (!Array.isArray(input)) return input
   return input.flatMap((value, index) => {
     const item = recordOrEmpty(value)

@@ -28,7 +28,7 @@ const NOT_IN_SEARCH: ReadonlySet<string> = new Set([
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', 'namespace', 'local_shell'])
 
 /** @throws GatewayError `unprocessable` for a tool that only the gateway can run. */
-export function wireTools(
+export function encodeTools(
   tools: readonly unknown[],
   path: string,
   quirks: readonly Quirk[],
@@ -49,7 +49,7 @@ function wireTool(tool: Json, path: string, quirks: readonly Quirk[]): Json {
   const inner = tool['tools']
   const kept = remainder(tool, NOT_IN_FUNCTION) ?? {}
   return type === 'namespace' && Array.isArray(inner)
-    ? { ...kept, tools: wireTools(inner, `${path}.tools`, quirks) }
+    ? { ...kept, tools: encodeTools(inner, `${path}.tools`, quirks) }
     : kept
 }
 
@@ -79,7 +79,7 @@ function wireSearch(tool: Json, path: string): Json {
 const NONE: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` if it names a tool that only the gateway can run. */
-export function wireToolChoice(choice: unknown, quirks: readonly Quirk[]): unknown {
+export function encodeToolChoice(choice: unknown, quirks: readonly Quirk[]): unknown {
   if (choice === 'required' && quirks.includes('any-tool-choice')) return 'any'
   if (!isRecord(choice)) return choice
   const type = String(choice['type'])
