@@ -35,7 +35,10 @@ export const ProviderSchema = Type.Object(
   {
     slug: required(Slug, 'of the built-in provider to change, or of one of your own'),
     name: field(Name, 'display name; default: that of the built-in row, or the slug'),
-    format: field(Format, 'how the provider speaks; only a built-in provider may leave it out'),
+    format: field(
+      Format,
+      'how the provider speaks; only a provider whose built-in row names a format may leave it out',
+    ),
     baseUrl: field(
       Type.String({
         pattern: '^https?://[^\\s?#]+$',
@@ -54,7 +57,7 @@ export const ProviderSchema = Type.Object(
     ),
     headers: field(
       Type.Record(Type.String({ pattern: '^[A-Za-z0-9-]+$' }), Type.String()),
-      'sent with every request, beside those of the built-in row; no secrets',
+      'sent with every request to this provider; no secrets',
     ),
     accounting: field(
       Type.Object(
