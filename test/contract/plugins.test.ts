@@ -470,7 +470,7 @@ t.test('the requests of docs/plugins.md are answered as it says', async t => {
   const requestOf = (id: string) => requests.find(({ plugins }) => plugins[0]?.id === id) ?? {}
   const healed = await ask(world, requestOf('response-healing'))
   t.equal(textOf(healed), '{"a": 1, "b": [1, 2]}')
-  t.ok(page.includes(`The text is \`${textOf(healed)}\``))
+  t.ok(page.includes(`\n${textOf(healed)}\n\`\`\``), 'the page shows the text that comes back')
   const [stage] = stagesOf(healed)
   t.ok(page.includes(`"original_length": ${stage?.data?.['original_length']}, "healed_length": 21`))
   const compressed = await ask(world, requestOf('context-compression'))
