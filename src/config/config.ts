@@ -42,14 +42,18 @@ export function loadConfig(argv: readonly string[], environment: Environment): C
 }
 
 function configPath(argv: readonly string[], environment: Environment): string | null {
-  const at = argv.findIndex(word => word === '--config' || word.startsWith('--config='))
-  if (at !== -1) {
-    const word = argv[at] ?? ''
-    const path = word.includes('=') ? word.slice('--config='.length) : argv[at + 1]
-    if (path === undefined || path === '') throw new ConfigError('--config: expects a file')
-    return path
-  }
-  return variable(environment, 'GATEWAY_CONFIG')
+  const [word, ...rest] = argv
+  if (word === undefined) return variable(environment, 'GATEWAY_CONFIG')
+  if (word !== '--config' && !word.startsWith('--config=')) throw unknownArgument(word)
+  const path = word === '--config' ? rest.shift() : word.slice('--config='.length)
+  if (path === undefined || path === '') throw new ConfigError('--config: expects a file')
+  if (rest[0] !== undefined) throw unknownArgument(rest[0])
+  return path
+}
+
+/** Names the option alone: its value may be a secret. */
+function unknownArgument(word: string): ConfigError {
+  return new ConfigError(`${word.split('=')[0]}: is no argument; the only one is --config FILE`)
 }
 
 function readConfigFile(path: string, environment: Environment, faults: Faults): Values {

@@ -179,12 +179,14 @@ interface Replayed {
   readonly id?: unknown
   readonly datetime?: unknown
   readonly timezone?: unknown
+  readonly status?: unknown
 }
 
 /** A replayed `datetime` item as a function call and its output, which every format can express; null for others. */
 export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
   if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
-  const { datetime, timezone } = item
+  const { datetime, timezone, status } = item
+  if (status === 'incomplete') return null
   const call_id = callIdOf(item, index)
   return [
     { type: 'function_call', call_id, name: 'datetime', arguments: JSON.stringify({ timezone }) },

@@ -80,11 +80,12 @@ export class ServerTools {
       else named.push(found)
     }
     const taken = new Set(rest.map(nameOf))
+    const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
     for (const each of named) {
       for (const { name, description, parameters } of await each.server.declare(each.tool, exchange)) {
-        const free = freeName(name, taken)
+        const free = freeName(name, taken, used)
         taken.add(free)
         functions.set(free, { ...each, name })
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
@@ -108,8 +109,9 @@ export class ServerTools {
     if (tool_choice === undefined || typeof tool_choice === 'string') {
       return !first && tool_choice === 'required' ? 'auto' : tool_choice
     }
+    if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions)
     const forced = serverToolName(tool_choice.type)
-    if (forced === null) return first || tool_choice.type === 'allowed_tools' ? tool_choice : 'auto'
+    if (forced === null) return first ? tool_choice : 'auto'
     if (!first) return 'auto'
     const name = [...functions].find(([, { server }]) => server.name === forced)?.[0]
     return name === undefined ? 'auto' : { type: 'function', name }
@@ -161,20 +163,24 @@ export class ServerTools {
     const { tool, server, name } = pending.declared
     const args = argumentsOf(pending.arguments)
     const call: ToolCall = { callId: pending.callId, name, arguments: args ?? {} }
+    // A malformed call counts too: otherwise a model that repeats it would never stop. A call that does not run is told
+    // to the model alone: an item of it would come back as a call that has a result.
+    if (!this.budget.takeCall() || args === null) {
+      bill.addToolCall(false)
+      return failureOutcome(
+        args === null
+          ? 'The arguments are no JSON object'
+          : 'The limit of tool calls of this request is reached',
+      )
+    }
     answer.hold()
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...server.begun(call, tool) })
     answer.flush()
-    const outcome =
-      // A malformed call counts too: otherwise a model that repeats it would never stop.
-      !this.budget.takeCall()
-        ? failureOutcome('The limit of tool calls of this request is reached')
-        : args === null
-          ? failureOutcome('The arguments are no JSON object')
-          : await this.#outcome(pending, call, exchange, ({ name, fields }) => {
-              if (!isOver()) item.progress(name, fields)
-            })
+    const outcome = await this.#outcome(pending, call, exchange, ({ name, fields }) => {
+      if (!isOver()) item.progress(name, fields)
+    })
     if (isOver()) return null
-    bill.addToolCall(outcome.ran, outcome.cost ?? 0)
+    bill.addToolCall(true, outcome.cost ?? 0)
     answer.hold()
     answer.endItem(item, { status: outcome.ran ? 'completed' : 'incomplete', ...outcome.item }, 'completed')
     answer.flush()
@@ -196,7 +202,7 @@ export class ServerTools {
       this.#deps.log.fault('server tool failed', thrown)
       return {
         ...failureOutcome(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
-        ran: true,
+        ran: false,
       }
     }
   }
@@ -240,13 +246,34 @@ function cutResult(result: string): string {
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
 }
 
+type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
+
+/** The same choice with server tools by the names of their functions; after the first turn nothing is required. */
+function allowedFunctions(
+  choice: AllowedTools,
+  first: boolean,
+  functions: ReadonlyMap<string, DeclaredFunction>,
+): AllowedTools {
+  const tools = choice.tools.flatMap(tool => {
+    const server = typeof tool['type'] === 'string' ? serverToolName(tool['type']) : null
+    if (server === null) return [tool]
+    return [...functions].flatMap(([name, each]) =>
+      each.server.name === server ? [{ type: 'function', name }] : [],
+    )
+  })
+  return { ...choice, mode: first ? choice.mode : 'auto', tools }
+}
+
 function nameOf(tool: Tool): string {
   return 'name' in tool && typeof tool.name === 'string' ? tool.name : ''
 }
 
-function freeName(name: string, taken: ReadonlySet<string>): string {
-  let free = name
-  for (let count = 2; taken.has(free); count++) free = `${name}_${count}`
+/** The name, with a suffix where it is taken. `used`: the last suffix of each name, so that no search begins anew. */
+function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, number>): string {
+  let count = used.get(name) ?? 1
+  let free = count === 1 ? name : `${name}_${count}`
+  while (taken.has(free)) free = `${name}_${++count}`
+  used.set(name, count)
   return free
 }
 

@@ -115,7 +115,7 @@ export class ToolBudget {
 
 /** `stop_server_tools_when` replaces `max_tool_calls`. */
 export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: ResponsesRequest): ToolBudget {
-  if (stop === undefined) return new ToolBudget(max_tool_calls ?? TOOL_STEPS_MAX, [])
+  if (stop == null) return new ToolBudget(max_tool_calls ?? TOOL_STEPS_MAX, [])
   return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])
 }
 

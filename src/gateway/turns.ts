@@ -22,7 +22,8 @@ export class RefusedTurn {
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
-  for (let last = false; ; ) {
+  // A model that calls a tool although it may not is not followed.
+  for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(deps, exchange, tools === null ? null : () => tools.declare(exchange, last))
     const pending = reply.calls?.pending ?? []
     const again = exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply)
@@ -42,8 +43,9 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
     const called = pending.flatMap(({ declared, start }) => [
       start.name,
-      declared.tool.type,
       declared.server.name,
+      `gateway:${declared.server.name}`,
+      `openrouter:${declared.server.name}`,
     ])
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }

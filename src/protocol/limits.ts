@@ -17,6 +17,8 @@ export const TOOL_STEPS_MAX = 30
 /** Sampling bounds that users of this kind of API rely on. */
 export const TEMPERATURE_MAX = 2
 export const TOP_P_MAX = 1
+/** Server tools in one request; each is a function that the model has to read. */
+export const SERVER_TOOLS_MAX = 64
 /** Stop sequences of one request. */
 export const STOPS_MAX = 4
 export const PENALTY_MAX = 2

@@ -9,7 +9,7 @@ import { GatewayError } from '../errors.ts'
 import { bodyCheck } from './body.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from './gateway-tools.ts'
 import type { AssistantPart, InputItem } from './items.ts'
-import { ROUTER_PATTERNS_TOTAL_MAX_CHARS } from './limits.ts'
+import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX } from './limits.ts'
 import type { PluginSettings } from './plugins.ts'
 import { ResponsesRequest } from './request.ts'
 import type { Tool } from './tools.ts'
@@ -142,7 +142,22 @@ function prompt(request: ResponsesRequest): string | null {
 }
 
 function tools(request: ResponsesRequest, offered: Offered): string | null {
-  return toolsRefusal(request.tools ?? [], 'tools', offered.tools)
+  const list = request.tools ?? []
+  const refused = toolsRefusal(list, 'tools', offered.tools) ?? choiceRefusal(request, offered.tools)
+  if (refused !== null) return refused
+  let servers = 0
+  for (const { type } of list) if (serverToolName(type) !== null) servers++
+  return servers > SERVER_TOOLS_MAX ? `tools: must name at most ${SERVER_TOOLS_MAX} server tools` : null
+}
+
+function choiceRefusal(
+  { tool_choice: choice }: ResponsesRequest,
+  offered: ReadonlySet<string>,
+): string | null {
+  if (choice === undefined || typeof choice === 'string') return null
+  const server = serverToolName(choice.type)
+  if (server === null || offered.has(server)) return null
+  return `tool_choice.type: the server tool ${server} ${NOT_OFFERED}`
 }
 
 function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {

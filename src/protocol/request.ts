@@ -217,9 +217,7 @@ export const ResponsesRequest = Type.Object({
   reasoning: maybe(ReasoningConfig),
   route: maybe(oneOf('fallback', 'sort')),
   prompt: maybe(StoredPrompt),
-  stop_server_tools_when: Type.Optional(
-    Type.Union([Type.Array(StopCondition, { minItems: 1 }), StopCondition]),
-  ),
+  stop_server_tools_when: maybe(Type.Union([Type.Array(StopCondition, { minItems: 1 }), StopCondition])),
   text: Type.Optional(TextConfig),
   tool_choice: Type.Optional(ToolChoice),
   tools: Type.Optional(Type.Array(Tool)),

@@ -25,9 +25,8 @@ export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool
     run(call, tool): ToolOutcome {
       const zone = zoneOf(call, tool)
       if (zone === null) {
-        const item = fieldsAt(clock, defaultZone(tool))
         return {
-          item,
+          item: { ...fieldsAt(clock, defaultZone(tool)), status: 'incomplete' },
           result: JSON.stringify({ error: 'timezone: is not an IANA time zone, for example Europe/Berlin' }),
         }
       }

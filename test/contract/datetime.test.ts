@@ -146,6 +146,49 @@ t.test('calls whose arguments are no JSON use the limit up as well', async t => 
   )
 })
 
+t.test('a model that may call no tool and calls one all the same is not followed', async t => {
+  const { ask, provider } = await start(t)
+  const reply = await ask([{ ...ASKS_TIME, text: 'Well. ' }], { tool_choice: 'none' })
+  t.same(typesIn((await reply.json()) as ResponseResource), ['message'])
+  t.equal(provider.asked.length, 1)
+})
+
+t.test('allowed tools may name a server tool', async t => {
+  const { ask, provider } = await start(t)
+  const choice = { type: 'allowed_tools', mode: 'required', tools: [{ type: 'openrouter:datetime' }] }
+  const reply = await ask([ASKS_TIME, ANSWERS], { tool_choice: choice })
+  t.equal(((await reply.json()) as ResponseResource).status, 'completed')
+  const [first, second] = provider.asked.map(({ body }) => body)
+  t.equal(first?.['tool_choice'], 'required')
+  t.match(first?.['tools'], [{ function: { name: 'datetime' } }])
+  t.equal(second?.['tool_choice'], 'auto', 'it has been called')
+  t.notMatch(JSON.stringify(provider.asked.map(({ body }) => body)), 'openrouter:datetime')
+})
+
+t.test('server tools that cannot be used are refused by their path', async t => {
+  const { ask, provider } = await start(t)
+  const refused = async (fields: object, message: RegExp): Promise<void> => {
+    const reply = await ask([], { ...fields })
+    t.equal(reply.status, 400)
+    t.match(await reply.json(), { error: { message } })
+  }
+  await refused(
+    { tool_choice: { type: 'gateway:web_fetch' } },
+    /^tool_choice\.type: the server tool web_fetch/,
+  )
+  await refused(
+    { tools: Array.from({ length: 65 }, () => TOOL) },
+    /^tools: must name at most 64 server tools$/,
+  )
+  t.equal(provider.asked.length, 0)
+})
+
+t.test('a condition that is null is none', async t => {
+  const { ask } = await start(t)
+  const reply = await ask([ASKS_TIME, ANSWERS], { stop_server_tools_when: null })
+  t.equal(((await reply.json()) as ResponseResource).status, 'completed')
+})
+
 t.test('a time zone of the request that is none is refused by its path', async t => {
   const { ask, provider } = await start(t)
   const reply = await ask([], {
@@ -173,7 +216,7 @@ t.test('calls beyond the limit do not run, and count as requested', async t => {
   t.match(response.usage?.server_tool_use_details, { tool_calls_requested: 3, tool_calls_executed: 2 })
   t.same(
     response.output.map(item => item.status),
-    ['completed', 'completed', 'incomplete', 'completed'],
+    ['completed', 'completed', 'completed'],
   )
   const messages = (provider.asked[1]?.body['messages'] ?? []) as { content?: unknown }[]
   t.match(messages.at(-1)?.content, /limit of tool calls/)
@@ -183,6 +226,7 @@ const CONDITIONS = [
   { type: 'step_count_is', step_count: 1 },
   { type: 'has_tool_call', tool_name: 'datetime' },
   { type: 'has_tool_call', tool_name: 'gateway:datetime' },
+  { type: 'has_tool_call', tool_name: 'openrouter:datetime' },
   { type: 'max_tokens_used', max_tokens: 12 },
   { type: 'max_cost', max_cost_in_dollars: 0 },
   { type: 'finish_reason_is', reason: 'tool_calls' },
