@@ -7,7 +7,7 @@ import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 
-/** What goes beside an error, where it is known. */
+/** Known facts to report beside an error. */
 export interface FailureDetails {
   /** Request id or, on inference operations, generation id. */
   readonly id: string
@@ -15,7 +15,7 @@ export interface FailureDetails {
   readonly metadata: GatewayMetadata | null
   /** Usage of model calls that count although nothing of them is delivered; null: none. */
   readonly usage: ResponseUsage | null
-  /** What `parse` returned; null where the body was refused, whose error names its fields already. */
+  /** The parsed request; null for a refused body, whose error names its fields already. */
   readonly request: ResponsesRequest | null
 }
 

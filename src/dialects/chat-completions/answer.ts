@@ -20,7 +20,7 @@ export type ChatFinish = 'stop' | 'length' | 'tool_calls' | 'content_filter' | '
 /** Stands between two pieces of reasoning in `reasoning`; in `reasoning_details` they are entries of their own. */
 export const REASONING_BREAK = '\n\n'
 
-/** Whether the caller wants no reasoning in the answer. */
+/** True if the caller wants no reasoning in the answer. */
 export function excludesReasoning(request: ResponsesRequest): boolean {
   return (request.reasoning as { exclude?: unknown } | null | undefined)?.exclude === true
 }
@@ -81,7 +81,7 @@ export function detailOrigin(item: ReasoningItem): ChatFields {
   return { id: item.id, format: item.format ?? 'unknown' }
 }
 
-/** What an item says at its end. The signature stands with the item's last text, which is not in here. */
+/** Entries of a finished item. Its signature stands with its last text, which is not among them. */
 export function reasoningSeals(item: ReasoningItem): {
   signature: ChatFields | null
   encrypted: ChatFields | null
@@ -203,7 +203,7 @@ function dataUrl(base64: string): string {
 
 const NO_TOOL_USE = { tool_calls_executed: 0, tool_calls_requested: 0, web_search_requests: 0 }
 
-/** What nobody counts apart is 0. */
+/** Counts that are not reported are 0. */
 export function chatUsage(usage: ResponseUsage): ChatFields {
   const { cost, cost_details: details, is_byok: isByok } = usage
   const toolUse = usage.server_tool_use_details ?? NO_TOOL_USE

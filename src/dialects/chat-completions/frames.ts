@@ -45,7 +45,7 @@ export class ChatFrames implements FrameWriter {
   #head = ''
   /** Goes with the first delta. */
   #role = '"role":"assistant",'
-  /** What came before the response began: nobody knew its id. */
+  /** Chunks from before the response began, when its id was not known yet. */
   #debug: ChatFields[] = []
   readonly #items: OutputItem[] = []
   /** Number of the call by output index. */
@@ -170,7 +170,7 @@ export class ChatFrames implements FrameWriter {
     return this.#delta(`"tool_calls":[{"index":${index},"${kind}":{"${field}":${JSON.stringify(delta)}}}]`)
   }
 
-  /** What an item tells at its end only. */
+  /** Writes the fields that an item has at its end only. */
   #done(outputIndex: number, item: OutputItem): string {
     switch (item.type) {
       case 'message':
@@ -293,7 +293,7 @@ class ReasoningFrames {
     return { ...detail, index: this.#entries++ }
   }
 
-  /** What a reasoning item says at its end: signature and encrypted part. `begun`: the item as it was announced. */
+  /** Signature and encrypted part of a finished reasoning item. `begun`: the item as it was announced. */
   seals(begun: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
     const { signature, encrypted } = reasoningSeals(item)
     const details: ChatFields[] = []
@@ -324,10 +324,10 @@ class ReasoningFrames {
 
 // Other chunks: the end of a choice, usage, errors
 
-/** What is known of an answer that failed. */
+/** Known facts of an answer that failed. */
 type FailedEnding = Partial<Pick<ResponseResource, 'usage' | 'alignment' | 'gateway_metadata'>>
 
-/** What all chunks of a stream have in common. */
+/** Fields that all chunks of a stream share. */
 function commonOf(response: Pick<ResponseResource, 'id' | 'created_at' | 'model' | 'provider'>): ChatFields {
   return {
     id: response.id,

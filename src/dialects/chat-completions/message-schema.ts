@@ -67,7 +67,7 @@ const instructions = Type.Union([
 ])
 const content = Type.Union([Type.String(), Type.Array(Part)])
 
-// What an assistant message may hold beside its content
+// Fields of an assistant message beside its content
 
 const ToolCall = variants(
   {

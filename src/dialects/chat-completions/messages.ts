@@ -89,7 +89,7 @@ function content(value: string | readonly ChatPart[], index: number): string | I
   return typeof value === 'string' ? value : value.map((part, at) => inputPart(part, 'input_text', index, at))
 }
 
-/** What the model said as text or refusal; null when it said neither. */
+/** The text or refusal of the model; null when there is neither. */
 function assistantContent(message: ChatAssistantMessage, index: number): string | Item[] | null {
   const value = message.content ?? ''
   const refusal = message.refusal ?? ''
