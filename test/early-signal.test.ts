@@ -3,10 +3,8 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
-import { join } from 'node:path'
 import t from 'tap'
-
-const ENTRY = join(import.meta.dirname, '../src/main.ts')
+import { MAIN, PRODUCT_FLAGS } from './support/product.ts'
 
 t.test('a gateway that is told to stop while it starts ends in order, not by the signal', async t => {
   // A database that takes connections and never answers: whoever connects to it is starting, and goes on for a while.
@@ -20,7 +18,7 @@ t.test('a gateway that is told to stop while it starts ends in order, not by the
     database.close()
   })
   const { port } = database.address() as AddressInfo
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', ENTRY], {
+  const child = spawn(process.execPath, [...PRODUCT_FLAGS, MAIN], {
     cwd: t.testdir(),
     env: {
       PATH: process.env['PATH'] ?? '',

@@ -8,9 +8,9 @@ import t, { type Test } from 'tap'
 import { createBufferedLog } from '../src/log/log.ts'
 import { EXCHANGE_LINE as LINE } from './support/exchange-line.ts'
 import { freePort } from './support/free-port.ts'
+import { MAIN, PRODUCT_FLAGS } from './support/product.ts'
 import { eventually } from './support/stream-probe.ts'
 
-const ENTRY = join(import.meta.dirname, '../src/main.ts')
 const API_KEY = `sk-gw-v1-${'a'.repeat(64)}`
 
 interface Gateway {
@@ -23,7 +23,7 @@ interface Gateway {
 /** Starts a gateway that logs to this open file, and waits until it is ready, which its log cannot tell. */
 async function start(t: Test, stdout: number, environment: Record<string, string>): Promise<Gateway> {
   const [port, adminPort] = [await freePort(), await freePort()]
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', ENTRY], {
+  const child = spawn(process.execPath, [...PRODUCT_FLAGS, MAIN], {
     cwd: t.testdir(),
     env: {
       PATH: process.env['PATH'] ?? '',

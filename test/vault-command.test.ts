@@ -10,9 +10,8 @@ import { openStore } from '../src/storage/open.ts'
 import type { CredentialRecord } from '../src/storage/store.ts'
 import { someCredential } from './support/credentials.ts'
 import { startGatewayProcess } from './support/gateway-process.ts'
+import { CLI, MAIN, PRODUCT_FLAGS } from './support/product.ts'
 
-const ENTRY = join(import.meta.dirname, '../src/main.ts')
-const CLI = join(import.meta.dirname, '../src/cli.ts')
 const CANARY = 'sk-canary-0123456789'
 
 const key = (id: string) => `${id}:${randomBytes(32).toString('base64')}`
@@ -39,7 +38,7 @@ function run(
     ...(storageUrl === undefined ? {} : { DATABASE_URL: storageUrl }),
   }
   return new Promise(resolve => {
-    const flags = ['--disable-warning=ExperimentalWarning', entry, ...words]
+    const flags = [...PRODUCT_FLAGS, entry, ...words]
     // A start that is not refused would go on: it is ended, and fails the test by its code.
     execFile(process.execPath, flags, { cwd: folder, env, timeout: 30_000 }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr })
@@ -92,13 +91,13 @@ t.test('without the old master key the command changes nothing and says so', asy
 
 t.test('a gateway does not start without a master key that its credentials need', async t => {
   const { folder } = await installed(t, k1, 3)
-  const missing = await run(folder, ENTRY, [], k2)
+  const missing = await run(folder, MAIN, [], k2)
   t.equal(missing.code, 2)
   t.match(
     missing.stderr,
     /^sluice: GATEWAY_VAULT_KEYS: 3 credentials are sealed with the master key k1, which is not in it; add .*\n$/,
   )
-  const wrong = await run(folder, ENTRY, [], key('k1'))
+  const wrong = await run(folder, MAIN, [], key('k1'))
   t.equal(wrong.code, 2)
   t.match(wrong.stderr, /^sluice: GATEWAY_VAULT_KEYS: the master key k1 in it is not the one .*\n$/)
   const material = [k1, k2].map(text => text.split(':')[1] ?? '')
@@ -109,7 +108,7 @@ t.test('a gateway does not start without a master key that its credentials need'
 t.test('on a database that instances share no key file is made: the keys have to be given', async t => {
   const folder = t.testdir({})
   for (const [entry, words] of [
-    [ENTRY, []],
+    [MAIN, []],
     [CLI, ['vault', 'status']],
   ] as const) {
     const { code, stderr } = await run(folder, entry, words, undefined, 'postgres://root@127.0.0.1:1/none')
@@ -130,7 +129,7 @@ t.test('a lost key file is noticed, and not taken for the new one', async t => {
   await store.credentials.add(someCredential(createVault(parseVaultKeys(text)), CANARY))
   await store.close()
   writeFileSync(path, `${key('kffffffff')}\n`)
-  const { code, stderr } = await run(folder, ENTRY, [])
+  const { code, stderr } = await run(folder, MAIN, [])
   t.equal(code, 2)
   t.match(stderr, `data/vault.key: 1 credential is sealed with the master key ${text.split(':')[0]}`)
 })

@@ -12,7 +12,7 @@ import { type PostgresSchema, postgresSchema, withoutPostgres } from '../support
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually, percentile } from '../support/stream-probe.ts'
 
-const ROUNDS = Number(process.env['ROUNDS'] ?? 20)
+const ROUNDS = Number(process.env['ROUNDS'] ?? 6)
 /** New connections each: with two threads, the chance that one of them is not asked is one in 500,000. */
 const SETTLED = 20
 const MODEL = 'acme/fast'

@@ -13,10 +13,9 @@ import { parseResponsesRequest } from '../support/dialects.ts'
 import {
   arrivals,
   FAILURE_STATUSES,
-  RECORDINGS_MISSING,
   type Recording,
   recordings,
-  recordingsPresent,
+  withoutRecordings,
 } from '../support/recordings.ts'
 
 interface WirePart {
@@ -45,6 +44,8 @@ interface WireCandidate {
       readonly segment: { readonly text: string }
       readonly groundingChunkIndices?: readonly number[]
     }[]
+    /** One member each: `web`, `maps`, `retrievedContext`, … */
+    readonly groundingChunks?: readonly Readonly<Record<string, { readonly uri?: string }>>[]
   }
   readonly urlContextMetadata?: { readonly urlMetadata?: readonly { readonly retrievedUrl?: string }[] }
 }
@@ -111,7 +112,7 @@ const ODD_ENDINGS: Readonly<Record<string, readonly [reason: string, native: str
 const all = recordings('google-gemini')
 const isError = (one: Recording) => one.httpStatus !== null && one.httpStatus >= 400
 const normal = all.filter(one => !isError(one) && REFUSED[one.name] === undefined)
-const skip = recordingsPresent ? false : RECORDINGS_MISSING
+const skip = withoutRecordings
 
 /** SSE as it came; a JSON body as one event, so that it can arrive in pieces like the others. */
 function asEvents(one: Recording): Buffer {
@@ -165,6 +166,9 @@ function callsOf(parts: readonly WirePart[]) {
   return calls
 }
 
+const hasAddress = (chunk: Readonly<Record<string, { readonly uri?: string }>> | undefined): boolean =>
+  Object.values(chunk ?? {}).some(source => source.uri !== undefined)
+
 /** The second reading: everything said, gathered over all parts of all chunks, without order between kinds. */
 function reading(one: Recording) {
   const chunks = chunksOf(one)
@@ -198,9 +202,13 @@ function reading(one: Recording) {
     images: parts.flatMap(part => part.inlineData?.data ?? []),
     queries: [...new Set(queries.filter(query => query !== ''))],
     pages: [...new Set(pages.flatMap(page => page.retrievedUrl ?? []))],
+    // A support that points at no page has no address to cite.
     quotes: candidates
-      .flatMap(candidate => candidate.groundingMetadata?.groundingSupports ?? [])
-      .filter(support => (support.groundingChunkIndices ?? []).length > 0)
+      .flatMap(({ groundingMetadata: { groundingSupports = [], groundingChunks = [] } = {} }) =>
+        groundingSupports.filter(({ groundingChunkIndices = [] }) =>
+          groundingChunkIndices.some(index => hasAddress(groundingChunks[index])),
+        ),
+      )
       .map(support => support.segment.text),
     native: candidates.flatMap(candidate => candidate.finishReason ?? []).at(-1),
     usage: usage && {
@@ -268,6 +276,8 @@ t.test('every recorded answer decodes to what it says, however it arrives', { sk
         t.strictSame(found, expected, `${one.name} says the same to both readings`)
         const grounded = one.features.includes('citationMetadata') ? [] : quoted
         for (const quote of grounded) t.ok(quotes.includes(quote), `${one.name} cites a stretch it quotes`)
+        const dropped = quotes.filter(quote => !grounded.includes(quote))
+        t.same(dropped, [], `${one.name} cites every stretch that its provider supports`)
         const [reason, native] = ODD_ENDINGS[one.name] ?? [
           expected.calls.length > 0 ? 'tool_calls' : 'stop',
           'STOP',

@@ -5,9 +5,8 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../../src/storage/store.ts'
 import { freePort } from './free-port.ts'
+import { CLI, MAIN, PRODUCT_FLAGS } from './product.ts'
 
-const MAIN = join(import.meta.dirname, '../../src/main.ts')
-const CLI = join(import.meta.dirname, '../../src/cli.ts')
 const CHECK = join(import.meta.dirname, 'canary-check.ts')
 const FAULTS = join(import.meta.dirname, 'canary-faults.ts')
 
@@ -113,7 +112,7 @@ export class CanaryProcess {
   }
 
   #spawn(where: string, entry: string, words: readonly string[], environment: Record<string, string>) {
-    const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', entry, ...words], {
+    const child = spawn(process.execPath, [...PRODUCT_FLAGS, entry, ...words], {
       cwd: this.folder,
       env: {
         PATH: process.env['PATH'] ?? '',

@@ -7,9 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { freePort } from './free-port.ts'
+import { MAIN, PRODUCT_FLAGS } from './product.ts'
 import { eventually } from './stream-probe.ts'
-
-const ENTRY = join(import.meta.dirname, '../../src/main.ts')
 
 export interface GatewayProcess {
   readonly pid: number
@@ -48,7 +47,7 @@ const START_MS = 120_000
 export const NO_SHEDDING = { maxLagMs: 3_600_000 } as const
 
 /**
- * Starts `src/main.ts` on free ports with this configuration file, and kills it with the test.
+ * Starts the product on free ports with this configuration file, and kills it with the test.
  * @param settings the configuration file; JSON is YAML
  * @param descriptorLimit as far as the system allows it
  */
@@ -72,8 +71,8 @@ export async function startGatewayProcess(
       `ulimit -n ${descriptorLimit} 2>/dev/null; exec "$@"`,
       'sh',
       process.execPath,
-      '--disable-warning=ExperimentalWarning',
-      ENTRY,
+      ...PRODUCT_FLAGS,
+      MAIN,
       '--config',
       'gateway.yaml',
     ],

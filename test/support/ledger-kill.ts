@@ -14,9 +14,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { readSpool, spoolFiles } from '../../src/storage/spool.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
+import { MAIN, PRODUCT_FLAGS } from './product.ts'
 
-const ENTRY = join(import.meta.dirname, '../../src/main.ts')
-const FLAGS = ['--disable-warning=ExperimentalWarning']
 const CALLERS = 20
 /** So many answers have ended before the kill, so that every round has something to lose. */
 const ENDED_MIN = 10
@@ -99,7 +98,7 @@ export async function killRounds(t: Test, rounds: number): Promise<KillTotals> {
 }
 
 async function start(t: Test, folder: string, apiKey: string) {
-  const child = spawn(process.execPath, [...FLAGS, ENTRY, '--config', 'gateway.yaml'], {
+  const child = spawn(process.execPath, [...PRODUCT_FLAGS, MAIN, '--config', 'gateway.yaml'], {
     cwd: folder,
     env: {
       PATH: process.env['PATH'] ?? '',

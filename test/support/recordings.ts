@@ -1,6 +1,7 @@
 /**
  * Recorded provider replies, read from the shared collection beside the repository. A clone without it skips
- * the recording tests with a visible line; the goldens in test/fixtures cover the same behaviours.
+ * the recording tests with a visible line, and fails them where `CI=true`; the goldens in test/fixtures cover the
+ * same behaviours.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,6 +10,10 @@ const FOLDER = join(import.meta.dirname, '../../../shared/fixtures')
 
 export const recordingsPresent = existsSync(join(FOLDER, 'index.jsonl'))
 export const RECORDINGS_MISSING = 'no recordings beside this clone: recorded replies are not checked'
+
+/** For the `skip` of tests: why there are no recordings. False when there are, and in CI, where there have to be. */
+export const withoutRecordings: string | false =
+  recordingsPresent || process.env['CI'] === 'true' ? false : RECORDINGS_MISSING
 
 /** Statuses that the interface knows for a failed inference request. */
 export const FAILURE_STATUSES: ReadonlySet<number> = new Set([
@@ -48,9 +53,13 @@ interface IndexRow {
   fidelity: string
 }
 
-/** All recordings of a format (`openai-chat`, `anthropic-messages`, …), in the order of the index. */
+/**
+ * All recordings of a format (`openai-chat`, `anthropic-messages`, …), in the order of the index. None where they are
+ * missing and may be.
+ * @throws where `CI=true` and they are missing
+ */
 export function recordings(format: string): readonly Recording[] {
-  if (!recordingsPresent) return []
+  if (withoutRecordings !== false) return []
   return readFileSync(join(FOLDER, 'index.jsonl'), 'utf8')
     .split('\n')
     .filter(line => line !== '')

@@ -187,7 +187,7 @@ export async function compare(t: Test, format: Relayed, name: string, bytes: Buf
   for (const arrival of arrivals(bytes)) {
     const outcome = await play(arrival.chunks, { format })
     if (comparable(outcome, bytes) !== wanted)
-      t.same(outcome.events, expected.events, `${name}, ${arrival.name}`)
+      tellDifference(t, `${name}, ${arrival.name}`, outcome, expected)
     if (arrival.name === 'whole') relayed = outcome.sink.relayed
   }
   return { relayed, deltas }
@@ -209,10 +209,14 @@ export async function same(
   const bytes = Buffer.concat(chunks)
   const expected = await play(chunks, { ...played, ...general })
   const outcome = await play(chunks, played)
-  if (comparable(outcome, bytes) !== comparable(expected, bytes)) {
-    t.same(outcome.error, expected.error, name)
-    t.same(outcome.events, expected.events, name)
-    t.same([outcome.usage, outcome.characters], [expected.usage, expected.characters], name)
-  }
+  if (comparable(outcome, bytes) !== comparable(expected, bytes)) tellDifference(t, name, outcome, expected)
   return outcome
+}
+
+/** Fails, and shows the first kind of fact that differs. */
+function tellDifference(t: Test, name: string, outcome: Outcome, expected: Outcome): void {
+  t.same(outcome.error, expected.error, name)
+  t.same(outcome.events, expected.events, name)
+  t.same([outcome.usage, outcome.characters], [expected.usage, expected.characters], name)
+  t.fail(`${name}: the relayed stream reads otherwise (${outcome.paused} and ${expected.paused} pauses)`)
 }

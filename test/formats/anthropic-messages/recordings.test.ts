@@ -15,10 +15,9 @@ import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
   FAILURE_STATUSES,
-  RECORDINGS_MISSING,
   type Recording,
   recordings,
-  recordingsPresent,
+  withoutRecordings,
 } from '../../support/recordings.ts'
 
 /** Recordings under 200 that are no reply of the model, or one that must not pass; with what they become. */
@@ -154,7 +153,7 @@ function thrown(act: () => unknown): unknown {
   }
 }
 
-const skip = recordingsPresent ? false : RECORDINGS_MISSING
+const skip = withoutRecordings
 
 t.test('every recorded reply decodes to what the official client makes of it', { skip }, async t => {
   let same = 0

@@ -5,7 +5,7 @@ import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
-import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
+import { recordings, withoutRecordings } from '../../support/recordings.ts'
 
 type Body = Readonly<Record<string, unknown>>
 
@@ -176,7 +176,7 @@ function checked(responses: Body): ResponsesRequest | null {
 
 t.test(
   'recorded requests survive the way through the Responses vocabulary',
-  { skip: recordingsPresent ? false : RECORDINGS_MISSING },
+  { skip: withoutRecordings },
   async t => {
     let same = 0
     let without = 0

@@ -5,7 +5,7 @@ import { openaiResponses } from '../../../src/formats/openai-responses.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
 import { endpointOf } from '../../support/endpoint.ts'
-import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
+import { recordings, withoutRecordings } from '../../support/recordings.ts'
 
 type Json = Record<string, unknown>
 
@@ -697,7 +697,7 @@ t.test('hostile shapes are carried or dropped, never thrown on', async t => {
   t.strictSame(body['include'], ['message.output_text.logprobs'])
 })
 
-t.test('recorded requests', { skip: recordingsPresent ? false : RECORDINGS_MISSING }, async t => {
+t.test('recorded requests', { skip: withoutRecordings }, async t => {
   /** Answered by the gateway itself, or refused before a request is encoded. */
   const notSent = new Set([
     'store',

@@ -11,10 +11,9 @@ import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
   FAILURE_STATUSES,
-  RECORDINGS_MISSING,
   type Recording,
   recordings,
-  recordingsPresent,
+  withoutRecordings,
 } from '../../support/recordings.ts'
 
 type Json = Record<string, unknown>
@@ -185,7 +184,7 @@ function isReply(recording: Recording): boolean {
   return !NO_REPLY.has(String(body['object'])) && body['status'] !== 'queued' && body['error'] == null
 }
 
-t.test('recorded replies', { skip: recordingsPresent ? false : RECORDINGS_MISSING }, async t => {
+t.test('recorded replies', { skip: withoutRecordings }, async t => {
   const all = recordings('openai-responses')
   const replies = all.filter(isReply)
   const others = all.filter(recording => !isReply(recording))

@@ -4,13 +4,13 @@
  */
 import t from 'tap'
 import { goldens } from '../../support/goldens.ts'
-import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../../support/recordings.ts'
+import { recordings, withoutRecordings } from '../../support/recordings.ts'
 import { compare, DIALECTS, play, type Relayed, same } from '../../support/relayed-play.ts'
 
 for (const format of Object.keys(DIALECTS) as Relayed[]) {
   t.test(
     `${format}: every recorded stream reads the same relayed and decoded, however it arrives`,
-    { skip: recordingsPresent ? false : RECORDINGS_MISSING },
+    { skip: withoutRecordings },
     async t => {
       const all = recordings(format).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
       t.ok(all.length > 50)

@@ -1,0 +1,10 @@
+/** Test files that start the product as processes of its own, again and again: they have a suite for themselves. */
+export const PROCESS_FILES: readonly string[] = [
+  'canary.test.ts',
+  'guardrail-budgets.test.ts',
+  'guarded-accounting.test.ts',
+  'limits-over-instances.test.ts',
+  'limits.test.ts',
+  'rotation.test.ts',
+  'two-nodes.test.ts',
+]
