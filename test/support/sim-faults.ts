@@ -250,9 +250,31 @@ export type FaultKind = keyof typeof FAULTS
 /** The proper reply of every fault. */
 const REPLY = saying('One two three four five six seven eight nine ten.')
 
-/** A simulated provider with models that misbehave. */
+/** Longer than a slow machine needs, shorter than a suite may take. */
+const STATE_MS = 120_000
+
+/**
+ * A simulated provider with models that misbehave. Waiting for a state that does not come fails, and says what it
+ * waited for.
+ */
 export function createFaultySim(options: SimOptions = {}): Sim {
-  return createSim({ ...options, faultOf })
+  const sim = createSim({ ...options, faultOf })
+  const until = sim.until.bind(sim)
+  sim.until = async described => {
+    let timer: NodeJS.Timeout | undefined
+    const tooLong = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        const state = JSON.stringify(sim.state)
+        reject(new Error(`the simulated provider never came to ${String(described)}; it is at ${state}`))
+      }, STATE_MS)
+    })
+    try {
+      return await Promise.race([until(described), tooLong])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+  return sim
 }
 
 /** Rows of every fault in every format. */
