@@ -35,12 +35,26 @@ export function parseStat(text: string, pageBytes: number): Usage {
 
 const PAGE_BYTES = 4096
 
+/** `stat` counts in ticks of 10 ms, but also the time of threads that have ended. */
 function usageOf(pid: number): Usage {
   try {
-    return parseStat(readFileSync(`/proc/${pid}/stat`, 'utf8'), PAGE_BYTES)
+    const coarse = parseStat(readFileSync(`/proc/${pid}/stat`, 'utf8'), PAGE_BYTES)
+    const fine = threadMicros(pid)
+    const ended = coarse.cpuMicros > fine + ENDED_TICKS * MICROS_PER_TICK
+    return ended ? coarse : { ...coarse, cpuMicros: fine }
   } catch {
     return NOTHING
   }
+}
+
+/** User and system time are rounded each. */
+const ENDED_TICKS = 2
+
+/** Microseconds that the living threads of a process have run, to the nanosecond. */
+function threadMicros(pid: number): number {
+  return readdirSync(`/proc/${pid}/task`)
+    .map(tid => Number(readFileSync(`/proc/${pid}/task/${tid}/schedstat`, 'utf8').split(' ', 1)[0]) / 1000)
+    .reduce((sum, micros) => sum + micros, 0)
 }
 
 /** Threads of a process that run JavaScript: those that Node has not named after another purpose. */

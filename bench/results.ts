@@ -91,6 +91,8 @@ export interface Row {
   readonly leftOpen: number
   /** Why the row counts for nothing; empty: it counts. */
   readonly rejected: readonly string[]
+  /** Why its cost counts for nothing, while its delays, rates and memory count; empty: it counts. */
+  readonly withoutCost: readonly string[]
   /** What a reader should know of a row that counts. */
   readonly marks: readonly string[]
 }
@@ -125,11 +127,12 @@ export const LIMITS = {
   busyShare: 0.95,
 } as const
 
-export type Judged = Pick<Row, 'rejected' | 'marks'>
+export type Judged = Pick<Row, 'rejected' | 'withoutCost' | 'marks'>
 
 /** Applies the rules of rejection to a row's figures. */
-export function judge(row: Omit<Row, 'rejected' | 'marks'>, scenario: Scenario): Judged {
+export function judge(row: Omit<Row, keyof Judged>, scenario: Scenario): Judged {
   const rejected: string[] = []
+  const withoutCost: string[] = []
   const marks: string[] = []
   const { cores, streams, json } = row
   // Closed-loop JSON with many connections asks as fast as it can: there the load is meant to be at its limit.
@@ -153,9 +156,9 @@ export function judge(row: Omit<Row, 'rejected' | 'marks'>, scenario: Scenario):
     const { min, max } = LIMITS.eventsPerRead
     // Where texts are cut anew, a read brings what a piece holds.
     if (!recut && streams.events > 0 && (perRead < min || perRead > max)) {
-      // Only a cost per event is falsified by it.
+      // A subject that lags sends several events in one piece: that is cheap, and late. Only its cost is falsified.
       const matters = row.cpuMicros !== null && scenario.comparesCost
-      ;(matters ? rejected : marks).push(`${perRead.toFixed(2)} events per read`)
+      ;(matters ? withoutCost : marks).push(`${perRead.toFixed(2)} events per read`)
     }
   }
   if (json !== null) {
@@ -174,7 +177,7 @@ export function judge(row: Omit<Row, 'rejected' | 'marks'>, scenario: Scenario):
   if (cores.subject - (row.busy?.cores ?? 0) > LIMITS.subjectCores)
     marks.push('no CPU left: delays are those of a queue')
   if (cores.others > LIMITS.othersCores) marks.push(`others used ${cores.others.toFixed(2)} of a core`)
-  return { rejected, marks }
+  return { rejected, withoutCost, marks }
 }
 
 /** Events, or requests, within the window. */
@@ -185,7 +188,8 @@ export function workOf(row: Row): number {
 /** Microseconds of CPU per event or request; null where it cannot be told, as of two loads at once. */
 export function costOf(row: Row): number | null {
   const work = workOf(row)
-  return row.cpuMicros === null || row.busy !== undefined || work === 0 ? null : row.cpuMicros / work
+  const told = row.cpuMicros !== null && row.busy === undefined && row.withoutCost.length === 0 && work > 0
+  return told ? row.cpuMicros / work : null
 }
 
 /** What fewer need is lost in what the process takes and gives back anyway: figures would be noise, even negative. */

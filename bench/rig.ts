@@ -8,7 +8,7 @@ import { usage } from './cpu.ts'
 import { chooseCores, has, lineOf, start, stopAll } from './processes.ts'
 import type { Row } from './results.ts'
 import { measure, type Rig } from './row.ts'
-import type { Scenario, SubjectName } from './scenarios.ts'
+import { PRACTICE_STREAMS, type Scenario, type SubjectName } from './scenarios.ts'
 import { rotated } from './stats.ts'
 import { type Bench, bodyOf, type Subject } from './subjects.ts'
 import { jsonText, type Plan, planName } from './wire.ts'
@@ -168,8 +168,6 @@ export async function warm(subject: Subject, scenario: Scenario): Promise<void> 
   }
 }
 
-/** Streams open at once in the practice; what each costs is told by the many more of the measured rows. */
-const PRACTICE_STREAMS = 256
 /** For collectors to end what they began. */
 const IDLE_MS = 500
 

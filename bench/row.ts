@@ -179,8 +179,8 @@ async function measureBeside(
       ...(kept === undefined ? {} : { busy: kept }),
       leftOpen: left.streams,
     }
-    const { rejected, marks } = judge(row, scenario)
-    return { ...row, rejected, marks: [...marks, ...complaints(log)] }
+    const { marks, ...judged } = judge(row, scenario)
+    return { ...row, ...judged, marks: [...marks, ...complaints(log)] }
   } finally {
     await one.stop()
   }

@@ -275,6 +275,9 @@ export const SCENARIOS: readonly Scenario[] = [
   },
 ]
 
+/** Streams open at once before the first measured row; what each costs is told by the many more of that row. */
+export const PRACTICE_STREAMS = 256
+
 export interface Choice {
   /** Names, or beginnings of names; empty: all. */
   readonly only: readonly string[]

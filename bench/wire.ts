@@ -70,9 +70,13 @@ const FILLER = ' le café est prêt; the quick brown fox jumps over the lazy dog
 
 /** `length` bytes, or one more where a character would be cut. */
 export function filler(length: number): string {
-  let text = ''
-  while (Buffer.byteLength(text) < length) text += FILLER[text.length % FILLER.length] ?? ''
-  return text
+  const pieces: string[] = []
+  for (let bytes = 0; bytes < length; ) {
+    const piece = FILLER[pieces.length % FILLER.length] ?? ''
+    pieces.push(piece)
+    bytes += Buffer.byteLength(piece)
+  }
+  return pieces.join('')
 }
 
 /** A stream's own frames: everything but the texts is built once. */
@@ -243,8 +247,14 @@ export function jsonBody(wire: Wire, id: string, model: string, text: string): s
   )
 }
 
-/** The text of every JSON reply of this size: it carries its own hash. */
+const jsonTexts = new Map<number, string>()
+
+/** The text of every JSON reply of this size: it carries its own hash. Built once for each size. */
 export function jsonText(textBytes: number): string {
+  const known = jsonTexts.get(textBytes)
+  if (known !== undefined) return known
   const body = filler(Math.max(0, textBytes - 10))
-  return `@${body}#${hashText(fnv1a(FNV_START, Buffer.from(body)))}`
+  const text = `@${body}#${hashText(fnv1a(FNV_START, Buffer.from(body)))}`
+  jsonTexts.set(textBytes, text)
+  return text
 }

@@ -62,6 +62,7 @@ export function row(fields: Partial<Row>): Row {
     abortMicros: null,
     leftOpen: 0,
     rejected: [],
+    withoutCost: [],
     marks: [],
     ...fields,
   }
