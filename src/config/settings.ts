@@ -280,7 +280,7 @@ export const Settings = group({
   }),
   managementKey: setting(
     nullable(Type.String()),
-    'plain management key of the documented form, made valid at start if the store does not know it',
+    'plain management key of the documented form, made valid at start if the store does not know it and did not delete it',
     { env: 'GATEWAY_MANAGEMENT_KEY', secret: true, environmentOnly: true },
   ),
   apiKey: setting(
