@@ -19,7 +19,7 @@ import { displayName, PROVIDERS } from './table.ts'
 export interface CatalogConfig {
   readonly providers: readonly ProviderRow[]
   readonly models: readonly ModelRow[]
-  /** The policy of providers without one of their own. Default `cancel`. */
+  /** The policy of providers without one of their own. Default `finish`. */
   readonly onAbort?: AbortPolicy
   /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
@@ -66,7 +66,7 @@ export function createCatalog(config: CatalogConfig): Catalog {
 }
 
 function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
-  const onAbort = config.onAbort ?? 'cancel'
+  const onAbort = config.onAbort ?? 'finish'
   const providers = new Map<string, Provider>(PROVIDERS.map(row => [row.slug, { ...row, onAbort }]))
   const seen = new Set<string>()
   for (const [index, row] of config.providers.entries()) {

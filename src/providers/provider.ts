@@ -51,7 +51,7 @@ export const QUIRKS = [
 export type Quirk = (typeof QUIRKS)[number]
 
 /** Ways to end an upstream request whose client has disconnected. */
-export const ABORT_POLICIES = ['cancel', 'drain'] as const
+export const ABORT_POLICIES = ['finish', 'cancel', 'drain'] as const
 export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
 /** The auth scheme of a format, for providers without one of their own. */
