@@ -93,7 +93,8 @@ t.test('a character of Chinese, Japanese or Korean is a token, and an emoji one 
 })
 
 t.test('reasoning that was asked for counts by its effort, unless it was told or seen', async t => {
-  const reasoned = (reasoning: object | null, more: object = {}) => asked('x', { reasoning, ...more })
+  const reasoned = (reasoning: object | null, more: Record<string, unknown> = {}) =>
+    asked('x', { reasoning, ...more })
   const endpoint = { maxOutputTokens: 100_000 }
   for (const [reasoning, tokens] of [
     [null, 0],
@@ -242,7 +243,7 @@ t.test('an output limit is believed where the endpoint has one, else its maximum
 })
 
 t.test('a stream demands a piece at a time, where all that is written is seen', async t => {
-  const first = (more: object, fields: Record<string, unknown> = {}) =>
+  const first = (more: Record<string, unknown>, fields: Record<string, unknown> = {}) =>
     demandOf(asked('x', { stream: true, ...fields }), [shared(priced({ maxOutputTokens: 9_000, ...more }))])
       .offers[0]?.first
   const plain = { supportedParameters: new Set(['max_tokens']) }
