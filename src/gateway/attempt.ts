@@ -110,6 +110,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #ended = false
   /** The model has said all; guardrails may still be looking at it. */
   #said = false
+  /** What may be said before more of the caller's limits has to be reserved, in quarters of tokens. */
+  #watchFrom: number
   /** The reader is slow, and has not taken all that was read. */
   #paused = false
   /** Nothing may be read until the counters have answered. */
@@ -119,6 +121,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
   readonly #reply = Promise.withResolvers<Finish>()
 
   readonly #take = (delta: Delta): void => {
+    if (this.isCut) return
     switch (delta.kind) {
       case 'start':
         this.#record.upstreamId = this.#harmless(delta.upstreamId)
@@ -138,13 +141,18 @@ export class Attempt implements UpstreamHandler, CallFigures {
         break
       case 'reasoning':
         if (delta.form === 'text') this.isThoughtSeen = true
-        this.outputQuarters += quartersOfDelta(delta.text)
-        this.#target?.take(delta)
+        this.#say(delta)
         break
       default:
-        if ('text' in delta) this.outputQuarters += quartersOfDelta(delta.text)
-        this.#target?.take(delta)
+        if ('text' in delta) this.#say(delta)
+        else this.#target?.take(delta)
     }
+  }
+
+  #say(delta: Extract<Content, { readonly text: string }>): void {
+    this.outputQuarters += quartersOfDelta(delta.text)
+    this.#target?.take(delta)
+    if (this.outputQuarters >= this.#watchFrom) this.#reach()
   }
 
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
@@ -159,6 +167,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
       frameLimit(exchange, record.endpoint),
     )
     this.#body = new TextBody(JSON_MAX_BYTES)
+    this.#watchFrom = terms.meter?.nextAt ?? Number.POSITIVE_INFINITY
     this.#relay =
       terms.relay === null
         ? null
@@ -244,15 +253,15 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#target?.hold()
     try {
       if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
-      if (this.#mode === 'sse') this.#read(chunk)
-      else if (this.#mode === 'json') this.#body.push(chunk)
+      if (this.#mode === 'sse') {
+        this.#read(chunk)
+        if (this.#relay !== null && this.#quarters() >= this.#watchFrom) this.#reach()
+      } else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
     if (this.#target?.flush() === false) this.pause()
-    const { meter } = this.#terms
-    if (meter !== null && this.#quarters() >= meter.nextAt) this.#reach(meter)
   }
 
   onEnd(): void {
@@ -273,26 +282,27 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   /** Reserves more of the caller's limits, or ends the reply where there is no more. */
-  #reach(meter: Meter): void {
-    if (this.#isOver() || this.#said || this.#mode !== 'sse') return
-    switch (meter.reach(this.#quarters(), this.#goOn)) {
-      case 'go':
-        break
-      case 'wait':
-        this.#waits = true
-        this.#call?.pause()
-        break
-      case 'stop':
-        this.turn(() => this.#endHere())
+  #reach(): void {
+    const { meter } = this.#terms
+    if (meter === null || this.#mode !== 'sse' || this.#said) return
+    const next = meter.reach(this.#quarters(), this.#goOn)
+    this.#watchFrom = meter.nextAt
+    if (next === 'stop') this.#endHere()
+    else if (next === 'wait' && !this.#waits) {
+      this.#waits = true
+      this.#call?.pause()
     }
   }
 
+  /** The counters have answered. */
   readonly #goOn = (): void => {
     const { meter } = this.#terms
-    const waited = this.#waits
+    if (meter === null || this.#isOver()) return
+    this.#watchFrom = meter.nextAt
+    if (!this.#waits) return
     this.#waits = false
-    if (meter !== null && waited && this.#quarters() >= meter.nextAt) this.#reach(meter)
-    if (waited && !this.#waits && !this.#paused) this.#call?.resume()
+    if (this.#quarters() >= this.#watchFrom) this.turn(() => this.#reach())
+    if (!this.#waits && !this.#paused && !this.#said) this.#call?.resume()
   }
 
   /** Ends the reply as one that has met its output limit. */

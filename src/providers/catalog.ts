@@ -157,7 +157,7 @@ function endpointOf(
     upstreamModel: row.upstreamModel ?? model.id.slice(model.id.indexOf('/') + 1),
     provider,
     format: row.format ?? provider.format,
-    pricing: row.pricing === undefined ? FREE : pricingOf(row.pricing, `${path}.pricing`),
+    pricing: row.pricing === undefined ? UNKNOWN : pricingOf(row.pricing, `${path}.pricing`),
     contextLength: row.contextLength ?? model.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
     region: row.region ?? null,
@@ -168,7 +168,14 @@ function endpointOf(
   }
 }
 
-const FREE: Pricing = { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null }
+const UNKNOWN: Pricing = {
+  prompt: 0,
+  completion: 0,
+  request: 0,
+  inputCacheRead: null,
+  inputCacheWrite: null,
+  isUnknown: true,
+}
 
 function pricingOf(row: PricingRow, path: string): Pricing {
   const price = (name: keyof PricingRow): PicoUsd | null => {

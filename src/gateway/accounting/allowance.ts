@@ -169,8 +169,8 @@ export class Meter {
   }
 
   #aheadAt(): number {
-    // The weight of a text is an estimate: a provider that keeps to its cap must not be taken for one that does not.
-    if (this.#covered === this.#cap) return (2 * this.#cap + PIECE_TOKENS) * QUARTERS
+    // A provider that keeps to its cap says no more, as far as the weight of a text can tell.
+    if (this.#covered === this.#cap) return this.#cap * QUARTERS
     return Math.max(0, this.#covered - AHEAD_TOKENS) * QUARTERS
   }
 }

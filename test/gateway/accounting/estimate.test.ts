@@ -231,7 +231,7 @@ t.test('a request demands what each candidate charges for reading and for each t
 
 t.test('an output limit is believed where the endpoint has one, else its maximum is demanded', async t => {
   const limited = asked('x', { max_output_tokens: 1, stream: true })
-  const offer = (request: ResponsesRequest, more: object) =>
+  const offer = (request: ResponsesRequest, more: Record<string, unknown>) =>
     demandOf(request, [shared(priced(more))]).offers[0]
   const without = { supportedParameters: new Set(['temperature']), maxOutputTokens: 100_000 }
   t.match(offer(limited, without), { most: 100_000, first: 100_000, cappable: false })
