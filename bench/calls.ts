@@ -21,7 +21,7 @@ import { type Bench, bodyOf, commonHeaders } from './subjects.ts'
 import { PATHS, type Plan, planName, type Wire } from './wire.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const API_KEY = `sk-gw-v1-${'b'.repeat(64)}`
+const API_KEY = 'sk-gw-v1-3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d'
 /** Deltas of a counted stream. */
 const DELTAS = 200
 const FRAMES_PER_PIECE = 10

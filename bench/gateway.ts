@@ -12,7 +12,7 @@ import { type Bench, commonHeaders, type Guarded, type Subject } from './subject
 import { PATHS, type Wire } from './wire.ts'
 
 const START_MS = 60_000
-const MANAGEMENT_KEY = `sk-gw-mgmt-${'c'.repeat(64)}`
+const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241394997265a1a25aefc6'
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */

@@ -18,7 +18,7 @@ const START_MS = 60_000
 const PEERS: ReadonlySet<SubjectName> = new Set(['nginx', 'haproxy', 'portkey'])
 /** The plan of those requests. */
 const WARM_PLAN = { kind: 'json', textBytes: 100 } as const
-const API_KEY = `sk-gw-v1-${'b'.repeat(64)}`
+const API_KEY = 'sk-gw-v1-3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d'
 
 export type Starter = (bench: Bench, scenario: Scenario) => Promise<Subject>
 

@@ -233,6 +233,14 @@ export const ROWS: readonly Row[] = [
         stacked: true,
         queries: [{ expr: sumRate('gateway_usage_records_total', 'accounting'), legend: '{{accounting}}' }],
       },
+      {
+        title: 'Usage that cannot be',
+        description:
+          'Replies per second whose provider reported usage that cannot be, so that another one was charged. The log names the model.',
+        unit: 'ops',
+        width: 24,
+        queries: [{ expr: sumRate('gateway_usage_implausible_total', 'provider'), legend: '{{provider}}' }],
+      },
     ],
   },
   {

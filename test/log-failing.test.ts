@@ -11,7 +11,7 @@ import { freePort } from './support/free-port.ts'
 import { MAIN, PRODUCT_FLAGS } from './support/product.ts'
 import { eventually } from './support/stream-probe.ts'
 
-const API_KEY = `sk-gw-v1-${'a'.repeat(64)}`
+const API_KEY = 'sk-gw-v1-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
 
 interface Gateway {
   readonly child: ChildProcess

@@ -78,7 +78,7 @@ async function finished(
   return { code, stdout: stdout(), stderr: stderr() }
 }
 
-const API_KEY = `sk-gw-v1-${'a'.repeat(64)}`
+const API_KEY = 'sk-gw-v1-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
 const newFolder = () => mkdtempSync(join(tmpdir(), 'sluice-main-'))
 const ask = (url: string, key: string, body: unknown) =>
   fetch(`${url}/v1/responses`, {

@@ -32,7 +32,14 @@ const usage = {
   reasoningTokens: 0,
   webSearchRequests: 0,
 }
-exchange.bill.charge({ usage, inputCost: 1_200_000, outputCost: 80_000_000, cost: 81_200_000, exact: true })
+exchange.bill.charge({
+  usage,
+  inputCost: 1_200_000,
+  outputCost: 80_000_000,
+  cost: 81_200_000,
+  exact: true,
+  isUnpriced: false,
+})
 exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
 exchange.firstTokenMs = 12.3
 const record = (n: number) => ({ ...usageRecord(exchange, null, 1234.567), id: `gen-1-${n}` })

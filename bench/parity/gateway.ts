@@ -10,8 +10,8 @@ const START_MS = 120_000
 const READY_POLL_MS = 100
 const HOUR_MS = 3_600_000
 const PRICING = { prompt: '0.0000005', completion: '0.0000015', inputCacheRead: '0.0000001' }
-export const API_KEY = `sk-gw-v1-${'b'.repeat(64)}`
-const MANAGEMENT_KEY = `sk-gw-mgmt-${'c'.repeat(64)}`
+export const API_KEY = 'sk-gw-v1-3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d'
+const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241394997265a1a25aefc6'
 /** Model author in the catalogue. */
 const AUTHOR = 'replay'
 

@@ -28,6 +28,15 @@ export function keyKind(text: string): KeyKind | null {
   return null
 }
 
+/** Of 64 random hexadecimal characters fewer than this many different ones come once in some 10^14 keys. */
+const DIFFERENT_MIN = 8
+
+/** True if a key of valid form can be guessed: it repeats a few characters, or one part of itself. */
+export function isGuessable(key: string): boolean {
+  const secret = key.slice(key.lastIndexOf('-') + 1)
+  return new Set(secret).size < DIFFERENT_MIN || (secret + secret).indexOf(secret, 1) < secret.length
+}
+
 /** SHA-256 of the key, 64 lowercase hexadecimal characters: the only form that is stored. */
 export function hashKey(key: string): string {
   return hash('sha256', key, 'hex')

@@ -1,7 +1,8 @@
 /** The first API keys: those of the environment, or two new ones for an empty store. */
 import type { Clock } from '../clock.ts'
+import type { Log } from '../log/log.ts'
 import type { KeyKind, Store } from '../storage/store.ts'
-import { createKey, keyForm, keyKind, keyRecord } from './api-key.ts'
+import { createKey, hashKey, isGuessable, keyForm, keyKind, keyRecord } from './api-key.ts'
 
 /** Configured keys have an invalid form; the message has one line each, which names the variable, never its value. */
 export class BootstrapError extends Error {
@@ -23,28 +24,31 @@ export interface ConfiguredKeys {
 export interface BootstrapOptions extends ConfiguredKeys {
   readonly store: Store
   readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
 }
 
 type Created = ReturnType<typeof createKey>
 
 /**
- * Returns a function that adds the configured keys to the store. Without any, an empty store gets two new keys, which
+ * Returns a function that adds the configured keys to the store, but for those that were deleted there. Without any, an empty store gets two new keys, which
  * it returns; in every other case its result is null. A call after a failed one completes it, with the same keys.
  * @throws BootstrapError when a configured key is invalid, before anything is written
  */
 export function createBootstrap(options: BootstrapOptions): () => Promise<FirstKeys | null> {
-  const { store, clock } = options
+  const { store, clock, log } = options
   const { managementKey = null, apiKey = null } = options
   const faults = keyFaults(options)
   if (faults.length > 0) throw new BootstrapError(faults.join('\n'))
   let made: readonly [Created, Created] | null = null
+  const add = async (name: string, kind: KeyKind, key: string): Promise<void> => {
+    // Whoever deletes a key that has leaked must not see it come back with the next start.
+    if (await store.keys.wasRemoved(hashKey(key))) {
+      log.notice('a configured key was deleted and stays invalid: set another one', { variable: name })
+    } else await store.keys.add(keyRecord(key, kind, { name, clock }))
+  }
   return async () => {
-    if (managementKey !== null) {
-      await store.keys.add(keyRecord(managementKey, 'management', { name: 'GATEWAY_MANAGEMENT_KEY', clock }))
-    }
-    if (apiKey !== null) {
-      await store.keys.add(keyRecord(apiKey, 'inference', { name: 'GATEWAY_API_KEY', clock }))
-    }
+    if (managementKey !== null) await add('GATEWAY_MANAGEMENT_KEY', 'management', managementKey)
+    if (apiKey !== null) await add('GATEWAY_API_KEY', 'inference', apiKey)
     if (managementKey !== null || apiKey !== null) return null
     if (made === null && (await store.keys.count()) > 0) return null
     made ??= [
@@ -58,10 +62,13 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   }
 }
 
-/** Checks the form of configured keys; one line for each fault. */
+/** Checks the form of configured keys, and that they are no placeholders; one line for each fault. */
 export function keyFaults({ managementKey, apiKey }: ConfiguredKeys): readonly string[] {
-  const check = (variable: string, kind: KeyKind, key: string | null = null): readonly string[] =>
-    key === null || keyKind(key) === kind ? [] : [`${variable}: expected ${keyForm(kind)}`]
+  const check = (variable: string, kind: KeyKind, key: string | null = null): readonly string[] => {
+    if (key === null) return []
+    if (keyKind(key) !== kind) return [`${variable}: expected ${keyForm(kind)}`]
+    return isGuessable(key) ? [`${variable}: can be guessed; its 64 characters must be random`] : []
+  }
   return [
     ...check('GATEWAY_MANAGEMENT_KEY', 'management', managementKey),
     ...check('GATEWAY_API_KEY', 'inference', apiKey),

@@ -43,6 +43,10 @@ export function showCredits({ store: { credits, ledger }, byokFeePercent }: Acco
 
 export function addCredits({ store: { credits }, clock }: AccountDeps): Handler {
   return async (request, reply) => {
+    // Credits stay when the key is gone: they are for who runs the gateway, whose keys do not expire.
+    if (request.key.expiresAt !== null) {
+      throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
+    }
     const entry = newEntry(request, clock)
     if (await credits.add(entry)) return reply.json(201, { data: toEntryDocument(entry) })
     const earlier = await credits.find(entry.organizationId, entry.id)

@@ -71,9 +71,9 @@ export function changeKey({ store, clock, changes, usage }: KeyDeps): Handler {
     const change = keyChange(request.body, clock.nowMs())
     const hash = hashOf(request)
     const { organizationId } = request.key
-    if (change.disabled === true && hash === request.key.hash) {
-      throw refuseField('disabled', 'a key must not lock itself out')
-    }
+    if (hash === request.key.hash) refuseOwn(change)
+    else await requireShorterLife(store, request.key, hash)
+    refuseLongerLife(request.key, change.expiresAt)
     if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
     const record = requireFound(
       await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())),
@@ -87,6 +87,7 @@ export function deleteKey({ store, changes }: KeyDeps): Handler {
   return async (request, reply) => {
     const hash = hashOf(request)
     if (hash === request.key.hash) throw refuseField('hash', 'a key must not lock itself out')
+    await requireShorterLife(store, request.key, hash)
     if (!(await store.keys.remove(request.key.organizationId, hash))) throw notFound()
     changes.publish({ kind: 'key', hash })
     reply.json(200, { deleted: true })
@@ -105,12 +106,14 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   if (body.external != null) throw refuseField('external', 'is not supported')
   const { organizationId } = request.key
   const workspace = await workspaceOf(store, organizationId, body.workspace_id)
+  const expiresAt = expiry(body.expires_at ?? null, clock.nowMs())
+  refuseLongerLife(request.key, expiresAt)
   const { key, record } = createKey({
     kind: 'inference',
     name: body.name,
     clock,
     workspaceId: workspace.id,
-    expiresAt: expiry(body.expires_at ?? null, clock.nowMs()),
+    expiresAt,
   })
   const settings = {
     organizationId,
@@ -120,6 +123,52 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
     creatorUserId: body.creator_user_id ?? null,
   }
   return { key, record: { ...record, ...settings } }
+}
+
+/** What a key must not change about itself, by the names of the interface. */
+const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
+  ['expiresAt', 'expires_at'],
+  ['limit', 'limit'],
+  ['limitReset', 'limit_reset'],
+  ['includeByokInLimit', 'include_byok_in_limit'],
+]
+
+/** @throws GatewayError `invalid_request` */
+function refuseOwn(change: KeyChange): void {
+  if (change.disabled === true) throw refuseField('disabled', 'a key must not lock itself out')
+  for (const [field, name] of NOT_OWN) {
+    if (change[field] !== undefined)
+      throw refuseField(name, 'a key must not change its own limits and expiry')
+  }
+}
+
+/**
+ * A key that expires gives no other key a longer life than its own: its holder would keep access through that one.
+ * @throws GatewayError `invalid_request`
+ */
+function refuseLongerLife({ expiresAt: own }: KeyRecord, expiresAt: string | null | undefined): void {
+  if (own === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= own)) return
+  throw refuseField('expires_at', `must not be later than ${own}, when the calling key expires`)
+}
+
+/**
+ * A key that expires leaves management keys alone that live longer: it could lock their holders out.
+ * @throws GatewayError `permission_denied`
+ */
+async function requireShorterLife(
+  store: KeyDeps['store'],
+  { organizationId, expiresAt }: KeyRecord,
+  hash: string,
+) {
+  if (expiresAt === null) return
+  const other = await store.keys.findIn(organizationId, hash)
+  if (other === null || other.kind === 'inference') return
+  if (other.expiresAt === null || other.expiresAt > expiresAt) {
+    throw new GatewayError(
+      'permission_denied',
+      'A key that expires cannot change a management key that lives longer',
+    )
+  }
 }
 
 /** @throws GatewayError `invalid_request` for a key of a deleted workspace, which stays disabled. */

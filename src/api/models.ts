@@ -212,7 +212,9 @@ function architecture(model: Model): object {
   }
 }
 
+/** Without a price where none is known: it is not 0. */
 function pricingDocument(pricing: Pricing | undefined): Record<string, string> {
+  if (pricing?.isUnknown === true) return {}
   const document: Record<string, string> = {
     prompt: formatUsd(pricing?.prompt ?? 0),
     completion: formatUsd(pricing?.completion ?? 0),

@@ -92,7 +92,10 @@ export const EndpointSchema = Type.Object(
       'name of the model at the provider; default: the part of `id` after the slash',
     ),
     format: field(Format, "default: the provider's"),
-    pricing: field(PricingSchema, 'prices; what is absent is free'),
+    pricing: field(
+      PricingSchema,
+      'prices; a price that is absent is 0. Without `pricing` the prices are unknown: the endpoint costs nothing, is tried after others where prices order them, and serves no caller who has a limit, a budget or credits, unless by an own credential. `{}` is free',
+    ),
     region: field(oneOf(DATA_REGIONS), 'region in which the data stays; default: none is promised'),
     zdr: field(Type.Boolean(), 'true: the provider keeps no data (zero data retention); default: false'),
     quantization: field(Type.String(), 'default: `unknown`'),

@@ -122,8 +122,8 @@ export const Settings = group({
   accounting: group({
     onAbort: setting(
       oneOf(ABORT_POLICIES),
-      'for the upstream request of a caller that leaves: `cancel` closes it and estimates the tokens, `drain` reads on for the exact usage (at most 64 replies a thread, 4 MiB and 60 s each)',
-      { default: 'cancel', required: true },
+      'for the upstream request of a caller that leaves: `finish` closes it when the model says more, or after 2 s of silence in which its last frames may still tell the usage; `cancel` closes it at once; `drain` reads on to the end (at most 64 replies a thread, 4 MiB and 60 s each). Where no usage was told, the tokens are estimated',
+      { default: 'finish', required: true },
     ),
   }),
   alignment: group({
@@ -280,7 +280,7 @@ export const Settings = group({
   }),
   managementKey: setting(
     nullable(Type.String()),
-    'plain management key of the documented form, made valid at start if the store does not know it',
+    'plain management key of the documented form, made valid at start if the store does not know it and did not delete it',
     { env: 'GATEWAY_MANAGEMENT_KEY', secret: true, environmentOnly: true },
   ),
   apiKey: setting(

@@ -54,15 +54,17 @@ export function wholeNumber(value: unknown): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
 }
 
-/** A number >= 0 without its fraction. */
+/** Some servers write counts as text. */
+const DIGITS = /^\d{1,15}$/
+
+/** A number >= 0 without its fraction, written as a number or as digits. */
 export function count(value: unknown): number | null {
-  return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER
-    ? Math.floor(value)
-    : null
+  if (typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER) return Math.floor(value)
+  return typeof value === 'string' && DIGITS.test(value) ? Number(value) : null
 }
 
 export function countOrZero(value: unknown): number {
-  return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? Math.floor(value) : 0
+  return count(value) ?? 0
 }
 
 /** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null if the copy is empty. */

@@ -27,7 +27,7 @@ const SERVICE: Caller = {
   limit: null,
 }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
-const UNLIMITED: Quota = { limits: () => false, admit: () => FREE }
+const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
 
 /** Dependencies of a gateway that are the same for every caller. */
 export type SharedDeps = Omit<GatewayDeps, 'plugins' | 'tools' | 'quota' | 'credentials' | 'guard'>

@@ -13,8 +13,8 @@ import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
 import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
-import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
-import type { CallFigures } from './accounting/account.ts'
+import { type AbandonedReplies, LeftTarget, READING_ON } from './abandoned-replies.ts'
+import { type CallFigures, type Meter, quartersOfDelta } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type ProviderRequests, secretsOf } from './provider-request.ts'
@@ -73,6 +73,8 @@ export interface AttemptTerms {
   readonly relay: { readonly to: Answer; readonly learn: LearnFrame } | null
   /** Takes the body that was sent, to echo; null: it is not echoed. */
   readonly echo: Readonly<Record<string, unknown>>[] | null
+  /** Watches what the reply comes to; null: no limit of money holds for the caller. */
+  readonly meter: Meter | null
 }
 
 /** After the finish the provider gets this long to end its body, so that the connection can be used again. */
@@ -83,7 +85,11 @@ type Mode = 'undecided' | 'sse' | 'json' | 'error' | 'over'
 export class Attempt implements UpstreamHandler, CallFigures {
   usage: Usage | null = null
   finish: Finish | null = null
-  outputCharacters = 0
+  outputQuarters = 0
+  isThoughtSeen = false
+  sentBytes = 0
+  isCut = false
+  isStalled = false
   readonly #deps: AttemptDeps
   readonly #exchange: Exchange
   readonly #record: AttemptRecord
@@ -92,7 +98,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
   readonly #decoder: Decoder
   readonly #parser: SseParser
   /** Null where every frame has to be decoded. */
-  readonly #relay: Relay | null
+  #relay: Relay | null
   readonly #body: TextBody
   #target: AttemptTarget | null = null
   #mode: Mode = 'undecided'
@@ -104,11 +110,18 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #ended = false
   /** The model has said all; guardrails may still be looking at it. */
   #said = false
+  /** What may be said before more of the caller's limits has to be reserved, in quarters of tokens. */
+  #watchFrom: number
+  /** The reader is slow, and has not taken all that was read. */
+  #paused = false
+  /** Nothing may be read until the counters have answered. */
+  #waits = false
   /** Bytes that may still come; finite once the caller has left and the reply is read on for its usage. */
   #bytesLeft = Number.POSITIVE_INFINITY
   readonly #reply = Promise.withResolvers<Finish>()
 
   readonly #take = (delta: Delta): void => {
+    if (this.isCut) return
     switch (delta.kind) {
       case 'start':
         this.#record.upstreamId = this.#harmless(delta.upstreamId)
@@ -126,10 +139,20 @@ export class Attempt implements UpstreamHandler, CallFigures {
           }),
         )
         break
+      case 'reasoning':
+        if (delta.form === 'text') this.isThoughtSeen = true
+        this.#say(delta)
+        break
       default:
-        if ('text' in delta) this.outputCharacters += delta.text.length
-        this.#target?.take(delta)
+        if ('text' in delta) this.#say(delta)
+        else this.#target?.take(delta)
     }
+  }
+
+  #say(delta: Extract<Content, { readonly text: string }>): void {
+    this.outputQuarters += quartersOfDelta(delta.text)
+    this.#target?.take(delta)
+    if (this.outputQuarters >= this.#watchFrom) this.#reach()
   }
 
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
@@ -144,6 +167,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
       frameLimit(exchange, record.endpoint),
     )
     this.#body = new TextBody(JSON_MAX_BYTES)
+    this.#watchFrom = terms.meter?.nextAt ?? Number.POSITIVE_INFINITY
     this.#relay =
       terms.relay === null
         ? null
@@ -172,17 +196,20 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   pause(): void {
+    this.#paused = true
     this.#call?.pause()
   }
 
   resume(): void {
-    this.#call?.resume()
+    this.#paused = false
+    if (!this.#waits) this.#call?.resume()
   }
 
   /** Ends the attempt; the first outcome counts. */
   fail(error: GatewayError): void {
     if (this.#isOver()) return
     this.#mode = 'over'
+    this.isStalled = this.#paused
     this.#trailing?.cancel()
     this.#leave()
     this.#record.error = error
@@ -226,8 +253,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#target?.hold()
     try {
       if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
-      if (this.#mode === 'sse') this.#read(chunk)
-      else if (this.#mode === 'json') this.#body.push(chunk)
+      if (this.#mode === 'sse') {
+        this.#read(chunk)
+        if (this.#relay !== null && this.#quarters() >= this.#watchFrom) this.#reach()
+      } else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
     } catch (thrown) {
       this.#notUnderstood(thrown)
@@ -247,6 +276,45 @@ export class Attempt implements UpstreamHandler, CallFigures {
     if (!this.#said) this.fail(error)
   }
 
+  /** What was said so far, relayed texts included that the decoder has not seen. */
+  #quarters(): number {
+    return this.outputQuarters + (this.#relay?.untoldBytes ?? 0)
+  }
+
+  /** Reserves more of the caller's limits, or ends the reply where there is no more. */
+  #reach(): void {
+    const { meter } = this.#terms
+    if (meter === null || this.#mode !== 'sse' || this.#said) return
+    const next = meter.reach(this.#quarters(), this.#goOn)
+    this.#watchFrom = meter.nextAt
+    if (next === 'stop') this.#endHere()
+    else if (next === 'wait' && !this.#waits) {
+      this.#waits = true
+      this.#call?.pause()
+    }
+  }
+
+  /** The counters have answered. */
+  readonly #goOn = (): void => {
+    const { meter } = this.#terms
+    if (meter === null || this.#isOver()) return
+    this.#watchFrom = meter.nextAt
+    if (!this.#waits) return
+    this.#waits = false
+    if (this.#quarters() >= this.#watchFrom) this.turn(() => this.#reach())
+    if (!this.#waits && !this.#paused && !this.#said) this.#call?.resume()
+  }
+
+  /** Ends the reply as one that has met its output limit. */
+  #endHere(): void {
+    this.#relay?.settle()
+    this.isCut = true
+    this.#said = true
+    this.#ended = true
+    this.#call?.abort()
+    this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
+  }
+
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
 
   readonly #onAbort = (): void => {
@@ -259,13 +327,20 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#deps.abandoned.leave(this.#giveUp)
   }
 
-  /** True if the attempt reads on without its caller: the provider's row says so and there is room. */
+  /** True if the attempt reads on without its caller, as the provider's row says. */
   #readsOn(reason: GatewayError): boolean {
-    const { provider } = this.#record.endpoint
-    if (provider.onAbort !== 'drain' || reason.code !== 'client_closed' || this.#isOver()) return false
-    if (!this.#deps.abandoned.enter(this.#giveUp)) return false
-    this.#bytesLeft = ABANDONED_MAX_BYTES
-    this.#trailing = this.#deps.clock.after(ABANDONED_MAX_MS, this.#giveUp)
+    if (reason.code !== 'client_closed' || this.#isOver()) return false
+    const policy = READING_ON[this.#record.endpoint.provider.onAbort]
+    if (policy === null || (policy.needsContent && this.#quarters() === 0)) return false
+    if (!this.#deps.abandoned.enter(this.#giveUp, policy.bounded)) return false
+    this.#relay?.settle()
+    this.#relay = null
+    if (policy.endsAtContent && this.#target !== null && !this.#said) {
+      this.#target = new LeftTarget(this.#target, this.#giveUp)
+    }
+    this.#bytesLeft = policy.maxBytes
+    this.#trailing = this.#deps.clock.after(policy.maxMs, this.#giveUp)
+    this.#waits = false
     this.resume()
     return true
   }
@@ -278,6 +353,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     const request = requests.address(this.#record, wire)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
+    this.sentBytes = request.body.length
     this.#call = client.start(request, this)
   }
 

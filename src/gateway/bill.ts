@@ -15,6 +15,8 @@ export interface Charge {
   readonly cost: PicoUsd
   /** True when the providers reported every figure; false when some were estimated. */
   readonly exact: boolean
+  /** True when a price was not known, and counts as 0. */
+  readonly isUnpriced: boolean
 }
 
 /** Calls of server tools in one exchange. */
@@ -101,5 +103,6 @@ function together(a: Charge, b: Charge): Charge {
     outputCost: a.outputCost + b.outputCost,
     cost: a.cost + b.cost,
     exact: a.exact && b.exact,
+    isUnpriced: a.isUnpriced || b.isUnpriced,
   }
 }

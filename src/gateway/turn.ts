@@ -9,7 +9,7 @@ import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
-import { settle } from './accounting/account.ts'
+import { admitCall, type CallFigures, type CallTerms, settle } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
 import { Attempt, type AttemptDeps, type AttemptTarget, type AttemptTerms } from './attempt.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
@@ -29,6 +29,8 @@ export interface TurnReply {
   readonly finish: Finish
   /** Null where no server tool is declared. */
   readonly calls: ToolCalls | null
+  /** The limits of the caller ended it, maybe within a call. */
+  readonly isCut: boolean
 }
 
 /** The functions that the model sees for server tools. */
@@ -36,7 +38,8 @@ export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
 /**
  * Asks the model with `prompt`, or with the prompt of the exchange where plugins fit it to each endpoint.
- * Rejects with the last failure when no candidate is left, at once when the client has seen some of the turn.
+ * Rejects with the last failure when no candidate is left, at once when the client has seen some of the turn. Null: the
+ * limits of the caller leave nothing for it, and nobody was asked.
  */
 export async function askModel(
   deps: TurnDeps,
@@ -44,7 +47,7 @@ export async function askModel(
   declare:
     | ((prompt: ResponsesRequest) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>)
     | null,
-): Promise<TurnReply> {
+): Promise<TurnReply | null> {
   const { answer, attempts, bill, candidates, signal } = exchange
   const from = attempts.length
   let next = exchange.candidate ?? candidates[0]
@@ -59,18 +62,30 @@ export async function askModel(
       const preparing = prepare(deps, exchange, candidate, record)
       if (isPending(preparing)) await preparing
       const declared = declare === null ? null : await declare(exchange.prompt)
-      const prompt = declared?.prompt ?? exchange.prompt
+      const uncapped = declared?.prompt ?? exchange.prompt
+      const allowed = allowedCall(exchange, candidate, uncapped)
+      const terms = isPending(allowed) ? await allowed : allowed
+      if (terms === null) {
+        attempts.pop()
+        next =
+          exchange.fallbacks && bill.closed === null
+            ? candidates[candidates.indexOf(candidate) + 1]
+            : undefined
+        continue
+      }
+      const prompt = terms.cap === null ? uncapped : { ...uncapped, max_output_tokens: terms.cap }
       const calls = declared === null ? null : new ToolCalls(declared.functions)
       attempt = new Attempt(deps, exchange, record, {
         prompt,
         relay: relayOf(deps, exchange, candidate, calls),
         echo: echoes(exchange) ? exchange.debug : null,
+        meter: terms.meter,
       })
       const finish = await attempt.run(targetOf(deps, exchange, attempt, candidate, calls))
-      settle(exchange, record, attempt)
+      if (!settle(exchange, record, attempt)) noteImplausible(deps, candidate)
       exchange.stay?.succeeded(candidate, attempt.usage)
       exchange.candidate = candidate
-      return { attempt: record, finish, calls }
+      return { attempt: record, finish, calls, isCut: attempt.isCut }
     } catch (thrown) {
       const error = asGatewayError(deps, thrown)
       record.error = error
@@ -83,10 +98,40 @@ export async function askModel(
       next = goesOn ? candidateAfter(candidates, candidate, error, turn) : undefined
     }
   }
+  if (attempts.length === from) return null
   throw lastError(attempts.slice(from))
 }
 
-const NOTHING_SAID = { usage: null, finish: null, outputCharacters: 0 }
+const NOTHING_SAID: CallFigures = {
+  usage: null,
+  finish: null,
+  outputQuarters: 0,
+  isThoughtSeen: false,
+  sentBytes: 0,
+  isCut: false,
+  isStalled: false,
+}
+
+const UNLIMITED = { cap: null, meter: null }
+
+/** What the limits of the caller allow the next call to write; null: nothing. */
+function allowedCall(
+  exchange: RunningExchange,
+  candidate: RouteCandidate,
+  prompt: ResponsesRequest,
+): CallTerms | typeof UNLIMITED | null | Promise<CallTerms | null> {
+  const allowance = exchange.reservation?.allowance ?? null
+  return allowance === null ? UNLIMITED : admitCall(exchange, allowance, prompt, candidate)
+}
+
+function noteImplausible({ log, metrics }: TurnDeps, { endpoint }: RouteCandidate): void {
+  const { slug } = endpoint.provider
+  metrics.usageImplausible.inc({ provider: slug })
+  log.notice('a provider reported usage that cannot be; another one was charged', {
+    provider: slug,
+    model: endpoint.modelId,
+  })
+}
 
 function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
   return {

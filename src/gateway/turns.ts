@@ -25,6 +25,10 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(deps, exchange, tools === null ? null : () => tools.declare(exchange, last))
+    if (reply === null) {
+      endUnpaid(exchange)
+      break
+    }
     const pending = reply.calls?.pending ?? []
     const again = exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply)
     if (again !== null) {
@@ -33,7 +37,7 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
       exchange.prompt = again
       continue
     }
-    if (tools === null || pending.length === 0 || last) break
+    if (tools === null || pending.length === 0 || last || reply.isCut) break
     const output = answer.closeTurn(reply.finish.reason)
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
@@ -50,6 +54,15 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+/** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */
+function endUnpaid(exchange: RunningExchange): void {
+  if (!exchange.answer.begun) {
+    throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
+  }
+  exchange.turn = null
+  exchange.finish = { reason: 'length', native: null, serviceTier: null }
 }
 
 /** Has plugins judge a turn, and lets it go once it has passed; otherwise the prompt with which to ask again. */

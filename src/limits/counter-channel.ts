@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
-import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
+import type { CounterEntry, Counters, Taking } from './counters.ts'
 
 /** Asks for a reservation; `id` names it between the thread and the main thread. */
 export interface CounterTake {
@@ -22,9 +22,8 @@ export interface CounterGive {
 
 export interface CounterAnswer {
   readonly id: number
-  /** Null: taken, unless it failed. */
-  readonly exceeded: LimitExceeded | null
-  readonly failed: boolean
+  /** Null: it failed. */
+  readonly taking: Taking | null
 }
 
 /** From a serve thread: all takes and gives of one turn of its event loop. */
@@ -74,31 +73,31 @@ export class CounterServer {
   }
 
   #take(id: number, entries: readonly CounterEntry[]): void {
-    let exceeded: LimitExceeded | null | Promise<LimitExceeded | null>
+    let taking: Taking | Promise<Taking>
     try {
-      exceeded = this.#counters.take(entries)
+      taking = this.#counters.take(entries)
     } catch (error) {
       this.#fail(id, error)
       return
     }
-    if (!isPending(exceeded)) {
-      this.#finish(id, entries, exceeded)
+    if (!isPending(taking)) {
+      this.#finish(id, entries, taking)
       return
     }
     this.#pending.set(id, true)
-    exceeded.then(
+    taking.then(
       result => this.#finish(id, entries, result),
       (error: unknown) => this.#fail(id, error),
     )
   }
 
-  #finish(id: number, entries: readonly CounterEntry[], exceeded: LimitExceeded | null): void {
+  #finish(id: number, entries: readonly CounterEntry[], taking: Taking): void {
     const wanted = this.#pending.get(id) ?? true
     this.#pending.delete(id)
     this.#failing = false
-    if (exceeded === null) this.#reserved.set(id, entries)
+    if (taking.exceeded === null) this.#reserved.set(id, entries)
     if (this.#closed || !wanted) this.#give(id, null)
-    this.#answer({ id, exceeded, failed: false })
+    this.#answer({ id, taking })
   }
 
   #fail(id: number, error: unknown): void {
@@ -106,7 +105,7 @@ export class CounterServer {
     // Once per outage.
     if (!this.#failing) this.#log.fault('cannot read spending from the store', error)
     this.#failing = true
-    this.#answer({ id, exceeded: null, failed: true })
+    this.#answer({ id, taking: null })
   }
 
   #give(id: number, used: readonly number[] | null): void {
@@ -138,7 +137,7 @@ const ANSWER_MS = 2_000
 
 interface PendingTake {
   readonly timer: Timer
-  readonly resolve: (exceeded: LimitExceeded | null) => void
+  readonly resolve: (taking: Taking) => void
   readonly reject: (error: Error) => void
 }
 
@@ -158,7 +157,7 @@ export class CounterClient implements Counters {
     this.#clock = clock
   }
 
-  take(entries: readonly CounterEntry[]): Promise<LimitExceeded | null> {
+  take(entries: readonly CounterEntry[]): Promise<Taking> {
     const id = ++this.#lastId
     this.#ids.set(entries, id)
     this.#schedule()
@@ -181,13 +180,13 @@ export class CounterClient implements Counters {
 
   /** Settles takes with the answers of the main thread. */
   receive(answers: readonly CounterAnswer[]): void {
-    for (const { id, exceeded, failed } of answers) {
+    for (const { id, taking } of answers) {
       const pending = this.#pending.get(id)
       if (pending === undefined) continue
       this.#pending.delete(id)
       pending.timer.cancel()
-      if (failed) pending.reject(new Error('the counters could not be read'))
-      else pending.resolve(exceeded)
+      if (taking === null) pending.reject(new Error('the counters could not be read'))
+      else pending.resolve(taking)
     }
   }
 

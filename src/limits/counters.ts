@@ -30,21 +30,30 @@ export interface CounterEntry {
   readonly endsMs: number
 }
 
-/** The first entry that did not fit; nothing was taken. */
-export interface LimitExceeded {
-  readonly index: number
-  /** The total before, reservations included. */
+/** A counter as it was before the question. */
+export interface CounterRoom {
+  /** Used amounts alone. With several instances on their own, what others reserve counts as used. */
+  readonly used: number
+  /** Used and reserved amounts. */
   readonly total: number
   readonly ceiling: number
 }
 
+/** The answer to a question for amounts. */
+export interface Taking {
+  /** The first entry that did not fit, and nothing was taken; null: all was taken. */
+  readonly exceeded: number | null
+  /** One for each entry. */
+  readonly rooms: readonly CounterRoom[]
+}
+
 export interface Counters {
   /**
-   * Takes all amounts, or none. Null: taken; the same array names the reservation in `give`. A promise only when
-   * the counters have to be loaded or asked.
+   * Takes all amounts, or none; the same array names the reservation in `give`. A promise only when the counters have
+   * to be loaded or asked.
    * @throws (or rejects) when the ledger has to be read and cannot be: nothing was taken.
    */
-  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null>
+  take(entries: readonly CounterEntry[]): Taking | Promise<Taking>
   /** Ends a reservation: `used` is the used part of each amount, and may be more. Once for each. Never throws. */
   give(entries: readonly CounterEntry[], used: readonly number[]): void
 }

@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
-import type { CounterEntry, Counters, LimitExceeded, Origin, Spending } from './counters.ts'
+import type { CounterEntry, Counters, Origin, Spending, Taking } from './counters.ts'
 
 export interface LocalCountersOptions {
   readonly clock: Clock
@@ -40,7 +40,7 @@ export class LocalCounters implements Counters {
     this.#options = options
   }
 
-  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     const unknown = entries.filter(entry => entry.origin !== null && !this.#counts.has(entry.id))
     if (unknown.length === 0) return this.#take(entries)
     const loads = unknown.map(entry => this.#loads.run(entry.id, () => this.#load(entry)))
@@ -91,13 +91,17 @@ export class LocalCounters implements Counters {
     this.#counts.clear()
   }
 
-  #take(entries: readonly CounterEntry[]): LimitExceeded | null {
+  #take(entries: readonly CounterEntry[]): Taking {
     const counts = entries.map(entry => this.#counts.get(entry.id) ?? this.#open(entry, 0))
-    for (const [index, count] of counts.entries()) {
-      const entry = entries[index]
-      const ceiling = this.#share(count, entry?.ceiling ?? 0)
-      if (count.total + (entry?.amount ?? 0) > ceiling) return { index, total: count.total, ceiling }
-    }
+    const rooms = counts.map((count, index) => ({
+      used: count.total - count.reserved,
+      total: count.total,
+      ceiling: this.#share(count, entries[index]?.ceiling ?? 0),
+    }))
+    const exceeded = rooms.findIndex(
+      ({ total, ceiling }, index) => total + (entries[index]?.amount ?? 0) > ceiling,
+    )
+    if (exceeded !== -1) return { exceeded, rooms }
     const nowMs = this.#options.clock.monotonicMs()
     for (const [index, count] of counts.entries()) {
       const amount = entries[index]?.amount ?? 0
@@ -105,7 +109,7 @@ export class LocalCounters implements Counters {
       count.reserved += amount
       count.usedMs = nowMs
     }
-    return null
+    return { exceeded: null, rooms }
   }
 
   /** At least one, so that a small limit is not zero. */

@@ -5,40 +5,47 @@
 import { GatewayError } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../protocol/records.ts'
-import type { CounterEntry, LimitExceeded } from './counters.ts'
+import type { CounterEntry, CounterRoom } from './counters.ts'
+import { type Offer, priceOf } from './demand.ts'
 import { periodEndMs, periodStart } from './periods.ts'
-import { microToNano, picoToNano } from './spending.ts'
+import { microToNano, nanoToPico, picoToNano } from './spending.ts'
 
-/** The limit behind an entry. */
-export type EntryLimit =
+/** A limit of money. */
+export type SpendingRule =
   | { readonly kind: 'limit'; readonly limit: SpendingLimit }
   | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
-  | { readonly kind: 'credits' | 'requests' | 'tokens' }
+  | { readonly kind: 'credits' }
 
-/** The highest cost of a request, by its most expensive candidate. */
-export interface Estimate {
-  readonly cost: PicoUsd
-  /** The same without own provider credentials; 0 when only those are left. */
-  readonly ownCost: PicoUsd
-  /** Input and output. */
-  readonly tokens: number
+/** A limit of requests or tokens in a minute. */
+export interface RateRule {
+  readonly kind: 'requests' | 'tokens'
 }
+
+/** The limit behind an entry. */
+export type EntryLimit = SpendingRule | RateRule
+
+export interface MoneyLimit {
+  readonly limit: SpendingRule
+  readonly entry: Place
+}
+
+export interface MinuteLimit {
+  readonly limit: RateRule
+  readonly entry: CounterEntry
+}
+
+/** A counter, without the amount that is asked for. */
+type Place = Omit<CounterEntry, 'amount'>
 
 const MINUTE_MS = 60_000
 
 /** The way of counting is part of the id, so that a changed key begins with the spending in the ledger. */
-export function limitEntry(
-  caller: Caller,
-  limit: SpendingLimit,
-  estimate: Estimate,
-  nowMs: number,
-): CounterEntry {
+export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number): Place {
   const { organizationId, keyHash } = caller
   const { amount, reset, includeByok } = limit
   const since = periodStart(reset, nowMs)
   return {
     id: `usd/${keyHash}/${includeByok ? 'all' : 'own'}/${reset ?? 'ever'}/${since}`,
-    amount: picoToNano(includeByok ? estimate.cost : estimate.ownCost),
     ceiling: microToNano(amount),
     origin: { organizationId, keyHash, since, includeByok },
     endsMs: periodEndMs(reset, nowMs),
@@ -53,7 +60,7 @@ export function spenderOf(budget: Pick<Budget, 'scope'>, caller: Pick<Caller, 'm
   return budget.scope === 'api-key' || caller.memberId === null ? 'key' : 'member'
 }
 
-export function budgetEntry(budget: Budget, caller: Caller, estimate: Estimate, nowMs: number): CounterEntry {
+export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): Place {
   const { guardrailId, workspaceId, amount, reset, includeByok } = budget
   const { organizationId, keyHash, memberId } = caller
   const since = periodStart(reset, nowMs)
@@ -61,7 +68,6 @@ export function budgetEntry(budget: Budget, caller: Caller, estimate: Estimate, 
   const spender = ofMember ? `member/${memberId}` : `key/${keyHash}`
   return {
     id: `budget/${guardrailId}/${includeByok ? 'all' : 'own'}/${reset}/${since}/${spender}`,
-    amount: picoToNano(includeByok ? estimate.cost : estimate.ownCost),
     ceiling: microToNano(amount),
     origin: {
       organizationId,
@@ -75,10 +81,9 @@ export function budgetEntry(budget: Budget, caller: Caller, estimate: Estimate, 
   }
 }
 
-export function creditEntry({ organizationId }: Caller, estimate: Estimate): CounterEntry {
+export function creditEntry({ organizationId }: Caller): Place {
   return {
     id: `credits/${organizationId}`,
-    amount: picoToNano(estimate.ownCost),
     ceiling: null,
     origin: { organizationId, keyHash: null, since: '', includeByok: false },
     endsMs: Number.POSITIVE_INFINITY,
@@ -91,9 +96,10 @@ export function minuteEntry(
   amount: number,
   ceiling: number,
   nowMs: number,
-): CounterEntry {
+): MinuteLimit {
   const endsMs = minuteEndMs(nowMs)
-  return { id: `${kind}/${keyHash}/${endsMs / MINUTE_MS}`, amount, ceiling, origin: null, endsMs }
+  const id = `${kind}/${keyHash}/${endsMs / MINUTE_MS}`
+  return { limit: { kind }, entry: { id, amount, ceiling, origin: null, endsMs } }
 }
 
 /** The end of the wall clock's minute, Unix milliseconds: the same on every instance. */
@@ -101,71 +107,111 @@ export function minuteEndMs(nowMs: number): number {
   return (Math.floor(nowMs / MINUTE_MS) + 1) * MINUTE_MS
 }
 
+/** True if a limit counts what is spent: all of it, or not what runs on own provider credentials. */
+export function counts(limit: EntryLimit, isOwn: boolean): boolean {
+  switch (limit.kind) {
+    case 'limit':
+      return !isOwn || limit.limit.includeByok
+    case 'budget':
+      return !isOwn || limit.budget.includeByok
+    case 'credits':
+      return !isOwn
+    case 'requests':
+    case 'tokens':
+      return false
+  }
+}
+
+/** The amount for the dearest offer (or another by `pick`), with so many tokens of each; negative ones are left out. */
+export function amountOf(
+  limit: SpendingRule,
+  offers: readonly Offer[],
+  tokensOf: (offer: Offer) => number,
+  pick: (...prices: number[]) => number = Math.max,
+): number {
+  const prices = offers.flatMap(offer => {
+    const tokens = counts(limit, offer.isOwn) ? tokensOf(offer) : -1
+    return tokens < 0 ? [] : [priceOf(offer, tokens)]
+  })
+  return prices.length === 0 ? 0 : picoToNano(pick(...prices))
+}
+
+/** What a limit of money leaves unspent, whoever reserves it; negative where more was spent. */
+export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
+  return nanoToPico(ceiling - used)
+}
+
 /** The amount that a finished request uses of an entry with this limit. */
 export function usedAmount(limit: EntryLimit, spent: Spent): number {
-  switch (limit.kind) {
-    case 'budget':
-      return spent.isByok && !limit.budget.includeByok ? 0 : picoToNano(spent.cost)
-    case 'limit':
-      return spent.isByok && !limit.limit.includeByok ? 0 : picoToNano(spent.cost)
-    case 'credits':
-      return spent.isByok ? 0 : picoToNano(spent.cost)
-    case 'requests':
-      return 1
-    case 'tokens':
-      return spent.tokens
-  }
+  if (limit.kind === 'requests') return 1
+  if (limit.kind === 'tokens') return spent.tokens
+  return counts(limit, spent.isByok) ? picoToNano(spent.cost) : 0
 }
 
 const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
 const NANOS_PER_USD = 1e9
 const NANO_DECIMALS = 9
+/** Running requests end at any time. */
+const BUSY_SECONDS = 1
 
-/** The error for a request that does not fit a limit; it names the limit and the rest of it. */
-export function quotaError(
-  limit: EntryLimit,
-  amount: number,
-  exceeded: LimitExceeded,
-  nowMs: number,
-  minuteEndMs: number,
-): GatewayError {
-  const { ceiling } = exceeded
-  const left = Math.max(0, ceiling - exceeded.total)
+/** Names a limit of money, as the subject of a sentence. */
+function nameOf(limit: SpendingRule): string {
   switch (limit.kind) {
     case 'limit': {
       const { reset } = limit.limit
-      const name = `${reset === null ? '' : RESETS[reset]}spending limit of this API key`
-      return new GatewayError(
-        'payment_required',
-        `The ${name} does not allow this request: it may cost up to ${usd(amount)}; ${usd(left)} of ${usd(ceiling)} remains`,
-      )
+      return `The ${reset === null ? '' : RESETS[reset]}spending limit of this API key`
     }
     case 'budget': {
       const { budget, spender } = limit
       const owner = spender === 'key' ? 'this API key' : 'the member of this API key'
-      // A budget is part of a guardrail, and guardrails answer with 403.
-      return new GatewayError(
-        'permission_denied',
-        `The ${budget.reset} budget that guardrail ${budget.name} gives ${owner} does not allow this request: it may cost up to ${usd(amount)}; ${usd(left)} of ${usd(ceiling)} remains`,
-        { metadata: { guardrail_id: budget.guardrailId } },
-      )
+      return `The ${budget.reset} budget that guardrail ${budget.name} gives ${owner}`
     }
     case 'credits':
-      return new GatewayError(
-        'payment_required',
-        `Insufficient credits: this request may cost up to ${usd(amount)}; ${usd(left)} remains`,
-      )
-    case 'requests':
-      return rateLimitError(`${ceiling} requests per minute`, left, ceiling, nowMs, minuteEndMs)
-    case 'tokens':
-      return rateLimitError(
-        `${ceiling} tokens per minute, and this request may take up to ${amount}`,
-        left,
-        ceiling,
-        nowMs,
-        minuteEndMs,
-      )
+      return 'Credits'
   }
+}
+
+/** The error for a request that costs more than a limit leaves unspent. `amount`: the least that it may cost. */
+export function spentError(limit: SpendingRule, amount: number, room: CounterRoom): GatewayError {
+  const left = usd(Math.max(0, room.ceiling - room.used))
+  if (limit.kind === 'credits') {
+    return new GatewayError(
+      'payment_required',
+      `Insufficient credits: this request costs at least ${usd(amount)}; ${left} remains`,
+    )
+  }
+  const message = `${nameOf(limit)} does not allow this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
+  if (limit.kind === 'limit') return new GatewayError('payment_required', message)
+  // A budget is part of a guardrail, and guardrails answer with 403.
+  return new GatewayError('permission_denied', message, {
+    metadata: { guardrail_id: limit.budget.guardrailId },
+  })
+}
+
+/** The error for a request that a limit has money for, once requests that still run have ended. */
+export function busyError(limit: SpendingRule): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    limit.kind === 'credits'
+      ? 'The credits that are left are reserved for requests that still run'
+      : `${nameOf(limit)} is reserved for requests that still run`,
+    { retryAfterSeconds: BUSY_SECONDS },
+  )
+}
+
+/** The error for a request that does not fit into its minute. */
+export function rateError(
+  { limit, entry }: MinuteLimit,
+  { total, ceiling }: CounterRoom,
+  nowMs: number,
+  minuteEndMs: number,
+): GatewayError {
+  const left = Math.max(0, ceiling - total)
+  const rate =
+    limit.kind === 'requests'
+      ? `${ceiling} requests per minute`
+      : `${ceiling} tokens per minute, and this request may take up to ${entry.amount}`
+  return rateLimitError(rate, left, ceiling, nowMs, minuteEndMs)
 }
 
 function rateLimitError(

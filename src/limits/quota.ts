@@ -1,27 +1,34 @@
 /**
  * Admission by limits: the key's own spending limit, budgets of guardrails, credits of the organization, requests and
- * tokens per minute. The highest cost of a request is reserved when it is admitted, and settled with its real cost.
+ * tokens per minute. A request reserves what it may cost, more of it while it runs, and settles with its real cost.
  * Hot path: a key without limits costs two comparisons and one lookup.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
-import type { Budget, Caller, Reservation, Spent } from '../protocol/records.ts'
+import type { Budget, Caller, Reservation } from '../protocol/records.ts'
 import { isPending, whenReady } from '../ready.ts'
-import type { CounterEntry, Counters, LimitExceeded } from './counters.ts'
+import type { CounterEntry, Counters, Taking } from './counters.ts'
+import { affordable, type Demand, isAffordable, type Offer } from './demand.ts'
 import {
+  amountOf,
   budgetEntry,
+  busyError,
+  counts,
   creditEntry,
   type EntryLimit,
-  type Estimate,
   limitEntry,
+  type MinuteLimit,
+  type MoneyLimit,
   minuteEndMs,
   minuteEntry,
-  quotaError,
+  rateError,
+  restOf,
   spenderOf,
-  usedAmount,
+  spentError,
 } from './quota-entries.ts'
+import { CounterReservation } from './reservation.ts'
 
-export type { Estimate } from './quota-entries.ts'
+export type { Demand, Offer } from './demand.ts'
 
 export interface QuotaOptions {
   readonly counters: Counters
@@ -41,59 +48,25 @@ export interface BudgetLookup {
 }
 
 export interface Quota {
-  /** True if the caller has any limit; otherwise no estimate is needed. */
+  /** True if the caller has any limit; otherwise no demand is needed. */
   limits(caller: Caller): boolean
+  /** True if the caller has a limit of money. A promise only when budgets have to be loaded. */
+  limitsMoney(caller: Caller): boolean | Promise<boolean>
   /**
-   * Reserves the highest cost of the request; a promise only when budgets or counters have to be loaded or asked.
-   * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget,
-   * `rate_limit_exceeded`, or `service_unavailable` when the spending so far is unknown.
+   * Reserves what the request may come to; a promise only when budgets or counters have to be loaded or asked. Of an
+   * offer that is dearer than what is left unspent, so many tokens are reserved as can be paid.
+   * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
+   * (for money too, while running requests reserve it), or `service_unavailable` when the spending so far is unknown.
    */
-  admit(caller: Caller, estimate: Estimate): Reservation | Promise<Reservation>
+  admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
 
 /** The reservation of a caller without limits. */
-export const FREE: Reservation = { settle: () => undefined }
+export const FREE: Reservation = { allowance: null, settle: () => undefined }
 
 export function createQuota(options: QuotaOptions): Quota {
-  const { counters, clock, enforceCredits, requestsPerMinute, tokensPerMinute, budgets } = options
+  const { enforceCredits, requestsPerMinute, tokensPerMinute, budgets } = options
   const always = enforceCredits || requestsPerMinute !== null || tokensPerMinute !== null
-  const reserve = (
-    caller: Caller,
-    estimate: Estimate,
-    budgeted: readonly Budget[] | null,
-  ): Reservation | Promise<Reservation> => {
-    if (!always && caller.limit === null && budgeted === null) return FREE
-    const nowMs = clock.nowMs()
-    const limits: EntryLimit[] = []
-    const entries: CounterEntry[] = []
-    const add = (limit: EntryLimit, entry: CounterEntry): void => {
-      limits.push(limit)
-      entries.push(entry)
-    }
-    if (caller.limit !== null) {
-      add({ kind: 'limit', limit: caller.limit }, limitEntry(caller, caller.limit, estimate, nowMs))
-    }
-    for (const budget of budgeted ?? []) {
-      add(
-        { kind: 'budget', budget, spender: spenderOf(budget, caller) },
-        budgetEntry(budget, caller, estimate, nowMs),
-      )
-    }
-    if (enforceCredits) add({ kind: 'credits' }, creditEntry(caller, estimate))
-    if (requestsPerMinute !== null) {
-      add({ kind: 'requests' }, minuteEntry('requests', caller, 1, requestsPerMinute, nowMs))
-    }
-    if (tokensPerMinute !== null) {
-      add({ kind: 'tokens' }, minuteEntry('tokens', caller, estimate.tokens, tokensPerMinute, nowMs))
-    }
-    const finish = (exceeded: LimitExceeded | null): Reservation => {
-      if (exceeded === null) return new CounterReservation(counters, entries, limits)
-      const [limit, entry] = [limits[exceeded.index], entries[exceeded.index]]
-      throw quotaError(limit ?? { kind: 'requests' }, entry?.amount ?? 0, exceeded, nowMs, minuteEndMs(nowMs))
-    }
-    const taken = counters.take(entries)
-    return whenReady(isPending(taken) ? taken.catch(throwUnavailable) : taken, finish)
-  }
   return {
     limits(caller) {
       if (always || caller.limit !== null) return true
@@ -102,10 +75,137 @@ export function createQuota(options: QuotaOptions): Quota {
       if (isPending(budgeted)) budgeted.catch(() => undefined)
       return budgeted !== null
     },
-    admit(caller, estimate) {
-      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
-      return whenReady(budgeted, known => reserve(caller, estimate, known))
+    limitsMoney(caller) {
+      if (enforceCredits || caller.limit !== null) return true
+      return whenReady(budgets === undefined ? null : budgets.budgets(caller), known => known !== null)
     },
+    admit(caller, demand) {
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      return whenReady(budgeted, known => {
+        if (!always && caller.limit === null && known === null) return FREE
+        return new Admission(options, caller, demand, known ?? []).reserve()
+      })
+    },
+  }
+}
+
+/** Tokens of an offer that are reserved; negative: the offer is left out. */
+type TokensOf = (offer: Offer) => number
+
+class Admission {
+  readonly #options: QuotaOptions
+  readonly #demand: Demand
+  readonly #nowMs: number
+  readonly #money: readonly MoneyLimit[]
+  readonly #minutes: readonly MinuteLimit[]
+
+  constructor(options: QuotaOptions, caller: Caller, demand: Demand, budgets: readonly Budget[]) {
+    this.#options = options
+    this.#demand = demand
+    const nowMs = options.clock.nowMs()
+    this.#nowMs = nowMs
+    const { enforceCredits, requestsPerMinute, tokensPerMinute } = options
+    const { limit } = caller
+    this.#money = [
+      ...(limit === null
+        ? []
+        : [{ limit: { kind: 'limit', limit } as const, entry: limitEntry(caller, limit, nowMs) }]),
+      ...budgets.map(budget => ({
+        limit: { kind: 'budget', budget, spender: spenderOf(budget, caller) } as const,
+        entry: budgetEntry(budget, caller, nowMs),
+      })),
+      ...(enforceCredits ? [{ limit: { kind: 'credits' } as const, entry: creditEntry(caller) }] : []),
+    ]
+    this.#minutes = [
+      ...(requestsPerMinute === null ? [] : [minuteEntry('requests', caller, 1, requestsPerMinute, nowMs)]),
+      ...(tokensPerMinute === null
+        ? []
+        : [minuteEntry('tokens', caller, demand.tokens, tokensPerMinute, nowMs)]),
+    ]
+  }
+
+  reserve(): Reservation | Promise<Reservation> {
+    const first: TokensOf = ({ first }) => first
+    const entries = this.#entries(first)
+    return whenReady(this.#take(entries), taking => {
+      if (taking.exceeded === null) return this.#reservation(entries, taking)
+      const less = this.#less(taking, taking.exceeded)
+      const smaller = this.#entries(less)
+      // What the limits leave unspent is enough, so running requests stand in the way.
+      if (smaller.every(({ amount }, at) => amount === entries[at]?.amount)) throw this.#busy(taking.exceeded)
+      return whenReady(this.#take(smaller), second => {
+        if (second.exceeded === null) return this.#reservation(smaller, second)
+        throw this.#refusal(second, second.exceeded) ?? this.#busy(second.exceeded)
+      })
+    })
+  }
+
+  #entries(tokensOf: TokensOf): readonly CounterEntry[] {
+    return [
+      ...this.#money.map(({ limit, entry }) => ({
+        ...entry,
+        amount: amountOf(limit, this.#demand.offers, tokensOf),
+      })),
+      ...this.#minutes.map(({ entry }) => entry),
+    ]
+  }
+
+  #take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+    const taking = this.#options.counters.take(entries)
+    return isPending(taking) ? taking.catch(throwUnavailable) : taking
+  }
+
+  #reservation(entries: readonly CounterEntry[], { rooms }: Taking): Reservation {
+    const limits: EntryLimit[] = [...this.#money, ...this.#minutes].map(({ limit }) => limit)
+    return new CounterReservation(this.#options.counters, entries, limits, rooms)
+  }
+
+  /** What is reserved of each offer where not all of it fits into what is unspent. */
+  #less(taking: Taking, exceeded: number): TokensOf {
+    const refusal = this.#refusal(taking, exceeded)
+    if (refusal !== null) throw refusal
+    return offer => {
+      const rest = this.#rest(offer, taking)
+      return isAffordable(offer, rest) ? Math.min(offer.first, affordable(offer, rest)) : -1
+    }
+  }
+
+  /** What all limits that count an offer leave unspent. */
+  #rest({ isOwn }: Offer, { rooms }: Taking): number {
+    let rest = Number.POSITIVE_INFINITY
+    for (const [at, { limit }] of this.#money.entries()) {
+      const room = rooms[at]
+      if (room !== undefined && counts(limit, isOwn)) rest = Math.min(rest, restOf(room))
+    }
+    return rest
+  }
+
+  /** Why the request fits a limit under no circumstances; null: it fits once running requests have ended. */
+  #refusal(taking: Taking, exceeded: number): GatewayError | null {
+    const room = taking.rooms[exceeded]
+    const minute = this.#minutes[exceeded - this.#money.length]
+    if (minute !== undefined && room !== undefined) {
+      return rateError(minute, room, this.#nowMs, minuteEndMs(this.#nowMs))
+    }
+    const { offers } = this.#demand
+    if (offers.some(offer => isAffordable(offer, this.#rest(offer, taking)))) return null
+    const spent = this.#money.findIndex(({ limit }, at) => {
+      const each = taking.rooms[at]
+      return (
+        each !== undefined &&
+        offers.every(offer => counts(limit, offer.isOwn) && !isAffordable(offer, restOf(each)))
+      )
+    })
+    const at = spent === -1 ? exceeded : spent
+    const [money, left] = [this.#money[at], taking.rooms[at]]
+    if (money === undefined || left === undefined) return null
+    const least: TokensOf = ({ cappable, most }) => (cappable ? Math.min(1, most) : most)
+    return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), left)
+  }
+
+  #busy(exceeded: number): GatewayError {
+    const limit = this.#money[exceeded]?.limit
+    return busyError(limit ?? { kind: 'credits' })
   }
 }
 
@@ -113,26 +213,4 @@ export function createQuota(options: QuotaOptions): Quota {
 function throwUnavailable(cause: unknown): never {
   if (cause instanceof GatewayError) throw cause
   throw serviceUnavailable(cause)
-}
-
-class CounterReservation implements Reservation {
-  readonly #counters: Counters
-  readonly #entries: readonly CounterEntry[]
-  readonly #limits: readonly EntryLimit[]
-  #settled = false
-
-  constructor(counters: Counters, entries: readonly CounterEntry[], limits: readonly EntryLimit[]) {
-    this.#counters = counters
-    this.#entries = entries
-    this.#limits = limits
-  }
-
-  settle(spent: Spent): void {
-    if (this.#settled) return
-    this.#settled = true
-    this.#counters.give(
-      this.#entries,
-      this.#limits.map(limit => usedAmount(limit, spent)),
-    )
-  }
 }

@@ -11,7 +11,7 @@ import type { Clock, Timer } from '../clock.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Log } from '../log/log.ts'
 import { openRedis, type Redis } from '../storage/redis.ts'
-import type { CounterEntry, Counters, LimitExceeded, Spending } from './counters.ts'
+import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
 import { IDLE_MS, type LocalCounters } from './local-counters.ts'
 
 /** Reads a counter into `used`, `reserved` (by others) and `own`; drops the reservations of dead nodes. */
@@ -34,31 +34,31 @@ local function whole(number) return string.format('%.0f', number) end
 /**
  * KEYS counters; ARGV node, prefix of the heartbeats, then for each counter amount, ceiling, milliseconds to keep it,
  * and 1 when it begins with the ledger. Returns 0 when all was taken, the number of the counter that did not fit, or -1
- * when counters have to be aligned with the ledger first; then for each counter its total, -1 for those to align.
+ * when counters have to be aligned with the ledger first; then for each counter its total before (-1 for those to
+ * align), and for each its used amount.
  */
 const TAKE = `${READ}
 local node, alive = ARGV[1], ARGV[2]
-local totals, unsure, refused = {}, false, 0
+local answer, unsure, refused = {}, false, 0
 for i, key in ipairs(KEYS) do
   local at = 2 + (i - 1) * 4
   local used, reserved, own, died = read(key, node, alive)
+  local total = (used or 0) + reserved + own
   if ARGV[at + 4] == '1' and (used == nil or died) then
     unsure = true
-    totals[i] = -1
-  else
-    totals[i] = (used or 0) + reserved + own
-    if refused == 0 and totals[i] + tonumber(ARGV[at + 1]) > tonumber(ARGV[at + 2]) then refused = i end
-  end
+    total = -1
+  elseif refused == 0 and total + tonumber(ARGV[at + 1]) > tonumber(ARGV[at + 2]) then refused = i end
+  answer[i] = total
+  answer[#KEYS + i] = used or 0
 end
-if unsure then return { -1, unpack(totals) } end
-if refused > 0 then return { refused, unpack(totals) } end
+if unsure then return { -1, unpack(answer) } end
+if refused > 0 then return { refused, unpack(answer) } end
 for i, key in ipairs(KEYS) do
   local at = 2 + (i - 1) * 4
   redis.call('HINCRBY', key, node, ARGV[at + 1])
   redis.call('PEXPIRE', key, ARGV[at + 3])
-  totals[i] = totals[i] + tonumber(ARGV[at + 1])
 end
-return { 0, unpack(totals) }`
+return { 0, unpack(answer) }`
 
 /** KEYS counters; ARGV node, then for each counter the taken amount and the used part of it. */
 const GIVE = `${READ}
@@ -146,7 +146,7 @@ export class RedisCounters implements Counters {
     return !this.#redis.isReady
   }
 
-  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     if (!this.#redis.isReady) return this.#takeLocally(entries)
     const diverged = entries.filter(entry => this.#diverged.has(entry.id))
     if (diverged.length === 0) return this.#ask(entries, TRIES)
@@ -181,7 +181,7 @@ export class RedisCounters implements Counters {
     this.#redis.close()
   }
 
-  async #ask(entries: readonly CounterEntry[], tries: number): Promise<LimitExceeded | null> {
+  async #ask(entries: readonly CounterEntry[], tries: number): Promise<Taking> {
     const { local, prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     let reply: readonly number[]
@@ -200,23 +200,25 @@ export class RedisCounters implements Counters {
     } catch {
       return this.#takeLocally(entries)
     }
-    const [code = -1, ...totals] = reply
+    const [code = -1, ...amounts] = reply
+    const rooms = entries.map((entry, index) => ({
+      used: amounts[entries.length + index] ?? 0,
+      total: amounts[index] ?? -1,
+      ceiling: entry.ceiling ?? 0,
+    }))
     for (const [index, entry] of entries.entries()) {
-      const total = totals[index] ?? -1
-      if (total >= 0) local.observe(entry, total, code === 0 ? entry.amount : 0)
+      const total = rooms[index]?.total ?? -1
+      const taken = code === 0 ? entry.amount : 0
+      if (total >= 0) local.observe(entry, total + taken, taken)
     }
-    if (code === 0) return null
-    if (code > 0) {
-      const index = code - 1
-      return { index, total: totals[index] ?? 0, ceiling: entries[index]?.ceiling ?? 0 }
-    }
+    if (code >= 0) return { exceeded: code === 0 ? null : code - 1, rooms }
     if (tries === 0) return this.#takeLocally(entries)
-    const unsure = entries.filter((_, index) => totals[index] === -1)
+    const unsure = entries.filter((_, index) => rooms[index]?.total === -1)
     await Promise.all(unsure.map(entry => this.#align(entry)))
     return this.#redis.isReady ? this.#ask(entries, tries - 1) : this.#takeLocally(entries)
   }
 
-  #takeLocally(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+  #takeLocally(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     this.#markDiverged(entries)
     return this.#options.local.take(entries)
   }

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Log } from '../log/log.ts'
-import type { CounterEntry, Counters, LimitExceeded, Spending } from './counters.ts'
+import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
 import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
@@ -62,7 +62,7 @@ export class SharedCounters implements Counters {
     return this.#redis?.degraded ?? false
   }
 
-  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null> {
+  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     const organizationId = creditorOf(entries)
     return organizationId === null
       ? this.#counters.take(entries)
@@ -80,15 +80,13 @@ export class SharedCounters implements Counters {
     this.#local.close()
   }
 
-  async #takeOfCredits(
-    entries: readonly CounterEntry[],
-    organizationId: string,
-  ): Promise<LimitExceeded | null> {
+  async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<Taking> {
     const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
-    const exceeded = await this.#counters.take(fillCeilings(entries, credits))
-    if (exceeded === null || entries[exceeded.index]?.ceiling !== null) return exceeded
+    const taking = await this.#counters.take(fillCeilings(entries, credits))
+    const { exceeded } = taking
+    if (exceeded === null || entries[exceeded]?.ceiling !== null) return taking
     const latest = await this.#creditsOf(organizationId, CREDITS_RETRY_MS)
-    return latest === credits ? exceeded : this.#counters.take(fillCeilings(entries, latest))
+    return latest === credits ? taking : this.#counters.take(fillCeilings(entries, latest))
   }
 
   async #creditsOf(organizationId: string, freshMs: number): Promise<number> {

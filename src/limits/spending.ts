@@ -14,6 +14,11 @@ export function picoToNano(amount: PicoUsd): number {
   return Math.ceil(amount / PICOS_PER_NANO)
 }
 
+/** Converts from units of 1e-9 USD. Exact up to 9,000 USD, beyond which it is the nearest number. */
+export function nanoToPico(amount: number): PicoUsd {
+  return amount * PICOS_PER_NANO
+}
+
 /** Converts to units of 1e-9 USD. Exact up to 9 million USD. */
 export function microToNano(amount: MicroUsd): number {
   return amount * NANOS_PER_MICRO

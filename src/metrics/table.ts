@@ -136,6 +136,12 @@ export const METRICS = {
     labels: ['accounting'],
     fromZero: { accounting: ACCOUNTINGS },
   },
+  usageImplausible: {
+    kind: 'counter',
+    name: 'gateway_usage_implausible_total',
+    help: 'Replies whose provider reported usage that cannot be, so that another one was charged',
+    labels: ['provider'],
+  },
   upstreamRequests: {
     kind: 'counter',
     name: 'gateway_upstream_requests_total',

@@ -43,8 +43,24 @@ export interface Spent {
   readonly tokens: number
 }
 
+/** What the money limits of a caller leave to an admitted request. */
+export interface Allowance {
+  /**
+   * What is not spent, as it was at admission: the most that this request may come to. Infinite where no limit counts.
+   * `isOwn`: on an own provider credential.
+   */
+  rest(isOwn: boolean): PicoUsd
+  /**
+   * Reserves more where less than `cost` is reserved for the whole request. False: there is no more, or nobody knows.
+   * One call at a time. A promise only when counters have to be asked.
+   */
+  cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean>
+}
+
 /** The amount that is reserved for an admitted request. */
 export interface Reservation {
+  /** Null: no limit of money holds for the caller. */
+  readonly allowance: Allowance | null
   /** Call it when the exchange is over, however it ended. Later calls do nothing. Never throws. */
   settle(spent: Spent): void
 }

@@ -56,6 +56,8 @@ export interface CostDetails {
   upstream_inference_input_cost: number
   upstream_inference_output_cost: number
   server_tool_cost?: number
+  /** Present where a price was not known, and counts as 0. */
+  price_unknown?: true
 }
 
 /** Token counts; `cost` in USD. Input tokens include cached ones, output tokens include reasoning. */

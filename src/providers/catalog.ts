@@ -19,7 +19,7 @@ import { displayName, PROVIDERS } from './table.ts'
 export interface CatalogConfig {
   readonly providers: readonly ProviderRow[]
   readonly models: readonly ModelRow[]
-  /** The policy of providers without one of their own. Default `cancel`. */
+  /** The policy of providers without one of their own. Default `finish`. */
   readonly onAbort?: AbortPolicy
   /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
@@ -66,7 +66,7 @@ export function createCatalog(config: CatalogConfig): Catalog {
 }
 
 function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
-  const onAbort = config.onAbort ?? 'cancel'
+  const onAbort = config.onAbort ?? 'finish'
   const providers = new Map<string, Provider>(PROVIDERS.map(row => [row.slug, { ...row, onAbort }]))
   const seen = new Set<string>()
   for (const [index, row] of config.providers.entries()) {
@@ -157,7 +157,7 @@ function endpointOf(
     upstreamModel: row.upstreamModel ?? model.id.slice(model.id.indexOf('/') + 1),
     provider,
     format: row.format ?? provider.format,
-    pricing: row.pricing === undefined ? FREE : pricingOf(row.pricing, `${path}.pricing`),
+    pricing: row.pricing === undefined ? UNKNOWN : pricingOf(row.pricing, `${path}.pricing`),
     contextLength: row.contextLength ?? model.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
     region: row.region ?? null,
@@ -168,7 +168,14 @@ function endpointOf(
   }
 }
 
-const FREE: Pricing = { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null }
+const UNKNOWN: Pricing = {
+  prompt: 0,
+  completion: 0,
+  request: 0,
+  inputCacheRead: null,
+  inputCacheWrite: null,
+  isUnknown: true,
+}
 
 function pricingOf(row: PricingRow, path: string): Pricing {
   const price = (name: keyof PricingRow): PicoUsd | null => {

@@ -51,7 +51,7 @@ export const QUIRKS = [
 export type Quirk = (typeof QUIRKS)[number]
 
 /** Ways to end an upstream request whose client has disconnected. */
-export const ABORT_POLICIES = ['cancel', 'drain'] as const
+export const ABORT_POLICIES = ['finish', 'cancel', 'drain'] as const
 export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
 /** The auth scheme of a format, for providers without one of their own. */
@@ -79,7 +79,7 @@ export interface Provider {
   readonly onAbort: AbortPolicy
 }
 
-/** Prices per token (request: per request) in 1e-12 USD; absent means free. */
+/** Prices per token (request: per request) in 1e-12 USD. */
 export interface Pricing {
   readonly prompt: PicoUsd
   readonly completion: PicoUsd
@@ -87,6 +87,8 @@ export interface Pricing {
   /** Price of a prompt token read from / written to the provider's cache; null: the prompt price. */
   readonly inputCacheRead: PicoUsd | null
   readonly inputCacheWrite: PicoUsd | null
+  /** Set where the prices are not known; they count as 0, but are no zeros. */
+  readonly isUnknown?: true
 }
 
 /** Every region that an endpoint can promise. */

@@ -64,6 +64,8 @@ export interface KeyStore {
   /** Newest first. */
   list(organizationId: string): Promise<readonly KeyRecord[]>
   count(): Promise<number>
+  /** True if a key of this hash was deleted. */
+  wasRemoved(hash: string): Promise<boolean>
 }
 
 /** Administration of the keys of one organization; keys of other organizations count as unknown. */
@@ -84,7 +86,7 @@ export interface KeyAdministration {
     change: KeyChange,
     updatedAt: string,
   ): Promise<KeyRecord | null>
-  /** Returns true if there was one. Its usage stays in the ledger. */
+  /** Returns true if there was one. Its usage stays in the ledger, and its hash is remembered (`wasRemoved`). */
   remove(organizationId: string, hash: string): Promise<boolean>
   /** The hashes that are keys of the organization, and of the workspace if given. */
   known(organizationId: string, hashes: readonly string[], workspaceId?: string): Promise<ReadonlySet<string>>

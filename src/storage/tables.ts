@@ -28,6 +28,11 @@ export interface ApiKeysTable {
   updatedAt: string
 }
 
+/** Keys that were deleted. */
+export interface RemovedKeysTable {
+  hash: string
+}
+
 export interface WorkspacesTable {
   organizationId: string
   id: string
@@ -135,6 +140,7 @@ export interface UsageTable {
 
 export interface Tables {
   apiKeys: ApiKeysTable
+  removedKeys: RemovedKeysTable
   workspaces: WorkspacesTable
   endUsers: EndUsersTable
   credentials: CredentialsTable

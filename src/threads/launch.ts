@@ -96,7 +96,7 @@ async function startServices(
   const store = await openStore(storageUrl, { wait: false })
   started.store = store
   const { managementKey, apiKey } = config
-  const ensureKeys = createBootstrap({ store, clock, managementKey, apiKey })
+  const ensureKeys = createBootstrap({ store, clock, log, managementKey, apiKey })
   const prepare = async (): Promise<FirstKeys | null> => {
     await checkRing(store, vault, ring.source)
     return await ensureKeys()

@@ -6,7 +6,9 @@ import { DEFAULT_ORGANIZATION_ID, type Store } from '../../src/storage/store.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const clock = new TestClock()
-const ensureKeys = async (options: BootstrapOptions) => createBootstrap(options)()
+const notices: unknown[] = []
+const log = { notice: (...line: unknown[]) => void notices.push(line) }
+const ensureKeys = async (options: Omit<BootstrapOptions, 'log'>) => createBootstrap({ log, ...options })()
 
 async function opened(test: Test): Promise<Store> {
   const store = await openStore('sqlite::memory:')
@@ -77,11 +79,41 @@ t.test('keys of which only one could be stored are the same at the next try', as
       },
     },
   }
-  const bootstrap = createBootstrap({ store: failing, clock })
+  const bootstrap = createBootstrap({ store: failing, clock, log })
   await t.rejects(bootstrap(), { message: 'away' })
   t.equal(await store.keys.count(), 1)
   const first = await bootstrap()
   t.match(await store.keys.find(hashKey(first?.managementKey ?? '')), { kind: 'management' })
   t.match(await store.keys.find(hashKey(first?.apiKey ?? '')), { kind: 'inference' })
   t.equal(await store.keys.count(), 2)
+})
+
+t.test(
+  'a configured key that was deleted does not come back with the next start, and the log says so',
+  async t => {
+    const store = await opened(t)
+    const managementKey = generateKey('management')
+    const apiKey = generateKey('inference')
+    await ensureKeys({ store, clock, managementKey, apiKey })
+    t.equal(await store.keys.remove(DEFAULT_ORGANIZATION_ID, hashKey(apiKey)), true)
+    t.equal(await store.keys.wasRemoved(hashKey(apiKey)), true)
+    t.equal(await store.keys.wasRemoved(hashKey(managementKey)), false)
+    notices.length = 0
+    t.equal(await ensureKeys({ store, clock, managementKey, apiKey }), null)
+    t.equal(await store.keys.find(hashKey(apiKey)), null)
+    t.match(await store.keys.find(hashKey(managementKey)), { kind: 'management' })
+    t.match(notices, [[/was deleted/, { variable: 'GATEWAY_API_KEY' }]])
+    t.notMatch(JSON.stringify(notices), apiKey)
+  },
+)
+
+t.test('a configured key that can be guessed is refused', async t => {
+  const store = await opened(t)
+  for (const secret of ['a'.repeat(64), 'deadbeef'.repeat(8), '0123456789abcdef'.repeat(4)]) {
+    await t.rejects(ensureKeys({ store, clock, apiKey: `sk-gw-v1-${secret}` }), {
+      constructor: BootstrapError,
+      message: /^GATEWAY_API_KEY: can be guessed/,
+    })
+  }
+  t.equal(await store.keys.count(), 0)
 })

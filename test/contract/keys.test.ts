@@ -226,6 +226,44 @@ t.test('a key that expires is refused from then on', async t => {
   t.equal((await call('GET', '/key', undefined, key)).status, 401)
 })
 
+t.test('a key that expires cannot outlive itself, by its own record or by another key', async t => {
+  const at = (ms: number) => new Date(clock.nowMs() + ms).toISOString()
+  const { key, record } = await addKey('management', { expiresAt: at(3_600_000) })
+  const lasting = await addKey('management')
+  const brief = await addKey('management', { expiresAt: at(1_800_000) })
+  const made = await make()
+  for (const fields of [
+    { expires_at: null },
+    { expires_at: at(7_200_000) },
+    { limit: 5 },
+    { limit_reset: null },
+  ]) {
+    const refused = await call('PATCH', `/keys/${record.hash}`, fields, key)
+    t.match(
+      refused,
+      { status: 400, message: /must not change its own limits and expiry/ },
+      JSON.stringify(fields),
+    )
+  }
+  t.match(await store.keys.find(record.hash), { expiresAt: record.expiresAt, limit: null })
+  for (const expires_at of [null, undefined, at(3_600_001)]) {
+    t.match(await call('POST', '/keys', { name: 'x', expires_at }, key), {
+      status: 400,
+      message: /^expires_at: /,
+    })
+  }
+  t.match(await call('POST', '/keys', { name: 'x', expires_at: at(3_600_000) }, key), { status: 201 })
+  t.match(await call('PATCH', `/keys/${made.hash}`, { expires_at: at(9_000_000) }, key), { status: 400 })
+  t.match(await call('PATCH', `/keys/${made.hash}`, { limit: 5 }, key), { status: 200 })
+  t.match(await call('PATCH', `/keys/${lasting.record.hash}`, { disabled: true }, key), { status: 403 })
+  t.match(await call('DELETE', `/keys/${lasting.record.hash}`, undefined, key), { status: 403 })
+  t.match(await call('GET', '/keys', undefined, lasting.key), { status: 200 })
+  t.match(await call('PATCH', `/keys/${brief.record.hash}`, { disabled: true }, key), { status: 200 })
+  t.match(await call('POST', '/credits', { amount: 1 }, key), { status: 403, message: /expires/ })
+  t.match(await call('POST', '/credits', { amount: 1 }, lasting.key), { status: 201 })
+  t.match(await call('PATCH', `/keys/${record.hash}`, { name: 'renamed' }, key), { status: 200 })
+})
+
 t.test('a management key cannot disable or delete itself, but others', async t => {
   const hash = hashKey(gateway.managementKey)
   t.match(await call('PATCH', `/keys/${hash}`, { disabled: true }), { status: 400, message: /^disabled: / })

@@ -16,6 +16,7 @@ function chargeOf(n: number, exact = true): Charge {
     outputCost: 17 * n,
     cost: 31 * n,
     exact,
+    isUnpriced: false,
   }
 }
 

@@ -34,7 +34,7 @@ function turnAfter(spent: Spent = {}): ToolTurn {
       reasoningTokens: outputTokens,
       webSearchRequests: 0,
     }
-    bill.charge({ usage, inputCost: cost, outputCost: 0, cost, exact: true })
+    bill.charge({ usage, inputCost: cost, outputCost: 0, cost, exact: true, isUnpriced: false })
     bill.closeTurn()
   }
   bill.addToolCall(true, toolCost)

@@ -107,7 +107,7 @@ const NEEDS_MORE = new Set([
   'Time to a verdict',
   'Age of keys that left memory',
 ])
-const MANAGEMENT_KEY = `sk-gw-mgmt-${'d'.repeat(64)}`
+const MANAGEMENT_KEY = 'sk-gw-mgmt-18ac3e7343f016890c510e93f935261169d9e3f565436429830faf0934f4f8e4'
 /** Requests before the load: two for the guardrails, and the first one. */
 const BEFORE = 3
 /** Long enough for the task pool. */

@@ -1,16 +1,18 @@
 /** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
 import t from 'tap'
 import { CounterClient, type CounterRequest, CounterServer } from '../../src/limits/counter-channel.ts'
-import type { CounterEntry, Counters, LimitExceeded } from '../../src/limits/counters.ts'
+import type { CounterEntry, Counters, Taking } from '../../src/limits/counters.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const entry = (id: string): readonly CounterEntry[] => [
   { id, amount: 5, ceiling: 10, origin: null, endsMs: Number.POSITIVE_INFINITY },
 ]
-const EXCEEDED: LimitExceeded = { index: 0, total: 10, ceiling: 10 }
+const ROOMS = [{ used: 4, total: 10, ceiling: 10 }]
+const TAKEN: Taking = { exceeded: null, rooms: ROOMS }
+const EXCEEDED: Taking = { exceeded: 0, rooms: ROOMS }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
-function pair(take: Counters['take'] = () => null) {
+function pair(take: Counters['take'] = () => TAKEN) {
   const given: [string | undefined, readonly number[]][] = []
   const messages: CounterRequest[] = []
   const faults: string[] = []
@@ -31,9 +33,9 @@ function pair(take: Counters['take'] = () => null) {
 t.test(
   'what one turn has to say goes in one message, and what was used comes back to its entries',
   async t => {
-    const { client, given, messages } = pair(entries => (entries[0]?.id === 'c' ? EXCEEDED : null))
+    const { client, given, messages } = pair(entries => (entries[0]?.id === 'c' ? EXCEEDED : TAKEN))
     const [a, b, c] = [entry('a'), entry('b'), entry('c')]
-    t.same(await Promise.all([client.take(a), client.take(b), client.take(c)]), [null, null, EXCEEDED])
+    t.same(await Promise.all([client.take(a), client.take(b), client.take(c)]), [TAKEN, TAKEN, EXCEEDED])
     t.equal(messages.length, 1)
     client.give(b, [1])
     client.give(a, [2])
@@ -47,8 +49,8 @@ t.test(
 )
 
 t.test('what a thread held is given back when it has ended, also what it was still to get', async t => {
-  const late = Promise.withResolvers<LimitExceeded | null>()
-  const { client, server, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : null))
+  const late = Promise.withResolvers<Taking>()
+  const { client, server, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : TAKEN))
   const [settled, held] = [entry('settled'), entry('held')]
   await Promise.all([client.take(settled), client.take(held)])
   void client.take(entry('late'))
@@ -59,20 +61,20 @@ t.test('what a thread held is given back when it has ended, also what it was sti
     ['settled', [5]],
     ['held', []],
   ])
-  late.resolve(null)
+  late.resolve(TAKEN)
   await turn()
   t.same(given.at(-1), ['late', []])
 })
 
 t.test('who waits too long is told so, and what it gets later is given back', async t => {
-  const late = Promise.withResolvers<LimitExceeded | null>()
+  const late = Promise.withResolvers<Taking>()
   const { client, given, clock } = pair(() => late.promise)
   const waiting = client.take(entry('late'))
   await turn()
   clock.advance(2_000)
   await t.rejects(waiting, /in time/)
   await turn()
-  late.resolve(null)
+  late.resolve(TAKEN)
   await turn()
   t.same(given, [['late', []]])
   t.equal(clock.armed, 0)

@@ -7,6 +7,7 @@ import { createSpending } from '../../src/limits/spending.ts'
 import type { Budget, Caller, Reservation } from '../../src/protocol/records.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { someUsage } from '../storage/usage.ts'
+import { demand } from '../support/demand.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const USD = 1e12
@@ -52,7 +53,7 @@ async function start(t: Test) {
     budgets: { budgets: () => state.budgets },
   })
   const admit = async (caller: Caller, usd: number, ownUsd = usd): Promise<Reservation> =>
-    quota.admit(caller, { cost: Math.round(usd * USD), ownCost: Math.round(ownUsd * USD), tokens: 1 })
+    quota.admit(caller, demand(Math.round(usd * USD), Math.round(ownUsd * USD)))
   return {
     clock,
     store,
@@ -75,14 +76,14 @@ async function start(t: Test) {
 t.test('without a budget a caller is admitted at once, and nothing is counted', async t => {
   const { quota } = await start(t)
   t.equal(quota.limits(callerOf('k')), false)
-  t.equal(quota.admit(callerOf('k'), { cost: 1, ownCost: 1, tokens: 1 }), FREE)
+  t.equal(quota.admit(callerOf('k'), demand(1)), FREE)
 })
 
 t.test('budgets that have to be asked for are waited for, and their failure is told', async t => {
   const { quota, state, refusal } = await start(t)
   state.budgets = Promise.resolve(null)
   t.equal(quota.limits(callerOf('k')), true)
-  t.equal(await quota.admit(callerOf('k'), { cost: 1, ownCost: 1, tokens: 1 }), FREE)
+  t.equal(await quota.admit(callerOf('k'), demand(1)), FREE)
   state.budgets = Promise.resolve([budget(1)])
   t.match(await refusal(callerOf('k'), 2), { code: 'permission_denied' })
   state.budgets = Promise.reject(new GatewayError('service_unavailable', 'away'))
@@ -96,9 +97,15 @@ t.test('of a thousand requests at once as many are admitted as the budget has ro
   const all = await Promise.all(Array.from({ length: 1000 }, () => refusal(callerOf('k'), 0.003)))
   t.equal(all.filter(refused => refused === null).length, 333)
   t.match(all.at(-1), {
+    code: 'rate_limit_exceeded',
+    message:
+      'The daily budget that guardrail Team gives this API key is reserved for requests that still run',
+    retryAfterSeconds: 1,
+  })
+  t.match(await refusal(callerOf('k'), 1.5), {
     code: 'permission_denied',
     message:
-      'The daily budget that guardrail Team gives this API key does not allow this request: it may cost up to 0.003 USD; 0.001 USD of 1 USD remains',
+      'The daily budget that guardrail Team gives this API key does not allow this request: it costs at least 1.5 USD; 1 USD of 1 USD remains',
     metadata: { guardrail_id: 'g' },
   })
   t.equal(await refusal(callerOf('other'), 1), null, 'each key has that budget')
@@ -109,7 +116,8 @@ t.test('keys of a member share the budget of the member, those of others do not'
   state.budgets = [budget(1, { scope: 'member' })]
   t.equal(await refusal(callerOf('one', { memberId: 'm' }), 0.6), null)
   t.match(await refusal(callerOf('two', { memberId: 'm' }), 0.6), {
-    message: /gives the member of this API key .+ 0\.4 USD of 1 USD remains/,
+    code: 'rate_limit_exceeded',
+    message: /gives the member of this API key is reserved/,
   })
   t.equal(await refusal(callerOf('three', { memberId: 'n' }), 1), null)
 })
@@ -118,7 +126,7 @@ t.test('the default guardrail of a workspace gives members a budget, and keys th
   const { state, refusal } = await start(t)
   state.budgets = [budget(1, { scope: 'workspace', workspaceId: 'w' })]
   t.equal(await refusal(callerOf('one', { memberId: 'm' }), 1), null)
-  t.match(await refusal(callerOf('two', { memberId: 'm' }), 0.1), { code: 'permission_denied' })
+  t.match(await refusal(callerOf('two', { memberId: 'm' }), 0.1), { code: 'rate_limit_exceeded' })
   t.equal(await refusal(callerOf('three'), 1), null)
   t.equal(await refusal(callerOf('four'), 1), null)
 })
@@ -156,7 +164,7 @@ t.test('each budget counts by itself, beside the limit of the key', async t => {
   t.equal(await refusal(caller, 1), null, 'the day is over')
   clock.advance(DAY_MS)
   t.match(await refusal(caller, 0.1), {
-    message: /^The monthly budget that guardrail Monthly .+ 0 USD of 2 USD/,
+    message: /^The monthly budget that guardrail Monthly .+ is reserved/,
   })
   t.match(await refusal({ ...caller, limit: { amount: 0, reset: null, includeByok: false } }, 0.1), {
     code: 'payment_required',

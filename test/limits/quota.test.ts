@@ -8,6 +8,7 @@ import type { Caller, Reservation, SpendingLimit } from '../../src/protocol/reco
 import { openStore } from '../../src/storage/open.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { someUsage } from '../storage/usage.ts'
+import { demand } from '../support/demand.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const USD = 1e12
@@ -68,7 +69,7 @@ async function start(t: Test, options: Options = {}) {
     admit: (caller: Caller, usd: number, more: { ownUsd?: number; tokens?: number } = {}) => {
       const cost = Math.round(usd * USD)
       const ownCost = more.ownUsd === undefined ? cost : Math.round(more.ownUsd * USD)
-      return quota.admit(caller, { cost, ownCost, tokens: more.tokens ?? 10 })
+      return quota.admit(caller, demand(cost, ownCost, more.tokens ?? 10))
     },
     /** Null when it was admitted. */
     async refusal(caller: Caller, usd: number, more: { ownUsd?: number; tokens?: number } = {}) {
@@ -133,9 +134,14 @@ t.test('of a thousand requests at once as many are admitted as the limit has roo
   const all = await Promise.all(Array.from({ length: 1000 }, () => s.refusal(caller, 0.003)))
   t.equal(all.filter(refusal => refusal === null).length, 333)
   t.match(all.at(-1), {
+    code: 'rate_limit_exceeded',
+    message: 'The spending limit of this API key is reserved for requests that still run',
+    retryAfterSeconds: 1,
+  })
+  t.match(await s.refusal(caller, 1.5), {
     code: 'payment_required',
     message:
-      'The spending limit of this API key does not allow this request: it may cost up to 0.003 USD; 0.001 USD of 1 USD remains',
+      'The spending limit of this API key does not allow this request: it costs at least 1.5 USD; 1 USD of 1 USD remains',
   })
   t.equal(s.reads, 1, 'the ledger was read once')
   t.notOk(s.admit(caller, 0.001) instanceof Promise, 'a known counter is asked at once')
@@ -145,12 +151,12 @@ t.test('what a request did not use is there for others, and is given back once',
   const s = await start(t)
   const caller = callerWith({ usd: 1 })
   const first = (await s.admit(caller, 1)) as Reservation
-  t.equal((await s.refusal(caller, 0.5))?.code, 'payment_required')
+  t.equal((await s.refusal(caller, 0.5))?.code, 'rate_limit_exceeded')
   first.settle(spent(0.25))
   first.settle(spent(0))
   t.equal((await s.refusal(caller, 0.75000001))?.code, 'payment_required')
   const second = (await s.admit(caller, 0.75)) as Reservation
-  t.equal((await s.refusal(caller, 0.000001))?.code, 'payment_required')
+  t.equal((await s.refusal(caller, 0.000001))?.code, 'rate_limit_exceeded')
   second.settle(spent(0))
   t.equal(await s.refusal(caller, 0.75), null, 'a failed one gives all back')
 })
@@ -195,7 +201,7 @@ t.test('periods begin anew at midnight UTC, on Mondays, with months', async t =>
     const s = await start(t, { clock: new TestClock(at(time)) })
     const caller = callerWith({ usd: 1, reset })
     t.equal(await s.refusal(caller, 1), null)
-    t.equal((await s.refusal(caller, 1))?.code, 'payment_required')
+    t.equal((await s.refusal(caller, 1))?.code, 'rate_limit_exceeded')
     s.clock.advance(1)
     t.equal((await s.refusal(caller, 1)) === null, renewed, `${reset} one millisecond after ${time}`)
   }
@@ -212,7 +218,7 @@ t.test(
     const caller = callerWith({ usd: 1, reset: 'daily' })
     t.match((await s.refusal(caller, 0.7))?.message, '0.6 USD of 1 USD')
     await s.admit(caller, 0.3)
-    t.match((await s.refusal(caller, 0.7))?.message, '0.3 USD of 1 USD')
+    t.equal((await s.refusal(caller, 0.6))?.code, 'rate_limit_exceeded')
     await s.restart()
     t.match((await s.refusal(caller, 0.7))?.message, '0.6 USD of 1 USD', 'only what was running is forgotten')
     t.match((await s.refusal(callerWith({ usd: 10, reset: 'weekly' }), 7))?.message, '4.6 USD of 10 USD')
@@ -238,13 +244,19 @@ t.test(
     t.equal(s.limits(UNLIMITED), true)
     t.match(await s.refusal(UNLIMITED, 0.5), {
       code: 'payment_required',
-      message: 'Insufficient credits: this request may cost up to 0.5 USD; 0 USD remains',
+      message: 'Insufficient credits: this request costs at least 0.5 USD; 0 USD remains',
     })
     await s.store.credits.add({ id: 'c', organizationId: 'o', amount: MICROS, note: null, createdAt: 'x' })
     s.clock.advance(1000)
     t.equal(await s.refusal(UNLIMITED, 0.5), null)
-    t.equal((await s.refusal({ ...UNLIMITED, keyHash: 'other' }, 0.6))?.code, 'payment_required')
-    await s.store.credits.add({ id: 'd', organizationId: 'o', amount: -MICROS, note: null, createdAt: 'x' })
+    t.equal((await s.refusal({ ...UNLIMITED, keyHash: 'other' }, 0.6))?.code, 'rate_limit_exceeded')
+    await s.store.credits.add({
+      id: 'd',
+      organizationId: 'o',
+      amount: -2 * MICROS,
+      note: null,
+      createdAt: 'x',
+    })
     s.clock.advance(31_000)
     t.equal((await s.refusal(UNLIMITED, 0))?.code, 'payment_required', 'below zero nothing is free')
   },
@@ -310,7 +322,7 @@ t.test('what got lost on the way is found in the ledger in time', async t => {
   s.clock.advance(600_000)
   await new Promise(resolve => setImmediate(resolve))
   await new Promise(resolve => setImmediate(resolve))
-  t.match((await s.refusal(caller, 0.5))?.message, '0.2 USD of 1 USD')
+  t.match((await s.refusal(caller, 0.5))?.message, '0.4 USD of 1 USD')
 })
 
 t.test('counters that nobody asks for are forgotten, running ones are not', async t => {
@@ -322,7 +334,7 @@ t.test('counters that nobody asks for are forgotten, running ones are not', asyn
     return s.reads
   }
   const known = later()
-  t.match((await s.refusal(caller, 0.2))?.message, '0.1 USD of 1 USD')
+  t.equal((await s.refusal(caller, 0.2))?.code, 'rate_limit_exceeded')
   t.equal(s.reads, known)
   running.settle(spent(0))
   const forgotten = later()

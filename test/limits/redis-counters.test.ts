@@ -2,8 +2,10 @@
 import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
 import { type Clock, systemClock } from '../../src/clock.ts'
-import type { CounterEntry, LimitExceeded } from '../../src/limits/counters.ts'
+import type { CounterEntry } from '../../src/limits/counters.ts'
 import { SharedCounters } from '../../src/limits/shared-counters.ts'
+import { whenReady } from '../../src/ready.ts'
+import { exceededOf, type LimitExceeded } from '../support/counters.ts'
 import { turns } from '../support/raw-http.ts'
 import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -24,7 +26,8 @@ interface Books {
   gate: Promise<void>
 }
 
-interface Instance extends Pick<SharedCounters, 'take' | 'give' | 'close' | 'degraded'> {
+interface Instance extends Pick<SharedCounters, 'give' | 'close' | 'degraded'> {
+  take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null>
   readonly lines: string[]
 }
 
@@ -60,7 +63,7 @@ function instance(
     get degraded() {
       return counters.degraded
     },
-    take: entries => counters.take(entries),
+    take: entries => whenReady(counters.take(entries), exceededOf),
     give: (entries, used) => counters.give(entries, used),
     close: () => counters.close(),
   }

@@ -270,6 +270,7 @@ t.test('records from before budgets are given the members whose keys they are of
   await newest.ledger.add([someUsage({ keyHash: key.hash, cost: 5 }), someUsage({ cost: 7 })])
   await newest.close()
   const old = new DatabaseSync(path)
+  old.exec('drop table removed_keys')
   old.exec('drop index usage_by_member')
   old.exec('alter table usage drop column member_id')
   old.exec(`delete from kysely_migration where name >= '0010'`)

@@ -112,7 +112,7 @@ export async function play(
     error,
     paused: client.pauses,
     usage: run.usage,
-    characters: run.outputCharacters,
+    characters: run.outputQuarters,
   }
 }
 

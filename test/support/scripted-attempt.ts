@@ -3,6 +3,7 @@ import { systemClock } from '../../src/clock.ts'
 import { toGatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
+import type { Meter } from '../../src/gateway/accounting/account.ts'
 import { Answer, type Ending, RELAYS } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
@@ -121,6 +122,7 @@ export function startScripted(
   endpoint: Endpoint,
   sink: Sink,
   exchange: Exchange = scriptedExchange(),
+  meter: Meter | null = null,
 ): ScriptedRun {
   const client = new ScriptedClient()
   const deps: AttemptDeps = {
@@ -151,6 +153,7 @@ export function startScripted(
     prompt,
     relay: learn === undefined ? null : { to: answer, learn },
     echo: request.debug?.echo_upstream_body === true ? debug : null,
+    meter,
   })
   const target = new AnswerTarget({
     clock: systemClock,

@@ -7,7 +7,7 @@
  * models (an advisor, a declined fallback), because their prices are unknown.
  */
 import type { FinishReason, Usage } from '../format.ts'
-import { type Json, listOrEmpty, record, textOrEmpty, wholeNumber } from '../json.ts'
+import { count, type Json, listOrEmpty, record, textOrEmpty } from '../json.ts'
 
 /**
  * Any other word is `other`. One of these is `pause_turn`: the provider paused a long run of its own tools, and the
@@ -62,8 +62,8 @@ export class UsageCount {
       cachedTokens,
       cacheWriteTokens,
       outputTokens,
-      reasoningTokens: wholeNumber(record(this.raw['output_tokens_details'])?.['thinking_tokens']) ?? 0,
-      webSearchRequests: wholeNumber(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
+      reasoningTokens: count(record(this.raw['output_tokens_details'])?.['thinking_tokens']) ?? 0,
+      webSearchRequests: count(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
     }
   }
 }
@@ -77,10 +77,10 @@ interface Step {
 
 function step(usage: Json): Step {
   return {
-    fresh: wholeNumber(usage['input_tokens']) ?? 0,
-    cachedTokens: wholeNumber(usage['cache_read_input_tokens']) ?? 0,
-    cacheWriteTokens: wholeNumber(usage['cache_creation_input_tokens']) ?? writesByLifetime(usage),
-    outputTokens: wholeNumber(usage['output_tokens']) ?? 0,
+    fresh: count(usage['input_tokens']) ?? 0,
+    cachedTokens: count(usage['cache_read_input_tokens']) ?? 0,
+    cacheWriteTokens: count(usage['cache_creation_input_tokens']) ?? writesByLifetime(usage),
+    outputTokens: count(usage['output_tokens']) ?? 0,
   }
 }
 
@@ -88,7 +88,6 @@ function step(usage: Json): Step {
 function writesByLifetime(usage: Json): number {
   const split = record(usage['cache_creation'])
   return (
-    (wholeNumber(split?.['ephemeral_5m_input_tokens']) ?? 0) +
-    (wholeNumber(split?.['ephemeral_1h_input_tokens']) ?? 0)
+    (count(split?.['ephemeral_5m_input_tokens']) ?? 0) + (count(split?.['ephemeral_1h_input_tokens']) ?? 0)
   )
 }

@@ -1,7 +1,6 @@
 /** Accounting of an exchange: reservation, charge, usage record and metrics. The door of this room. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
-import type { Usage } from '../../formats/format.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { toUsd } from '../../money.ts'
@@ -9,13 +8,17 @@ import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
+import { demandOf } from './allowance.ts'
 import { chargeOf } from './cost.ts'
-import { estimateRequest, estimateUsage } from './estimate.ts'
+import { estimateUsage, type Said } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
+import { plausibleUsage } from './plausible.ts'
 
+export { admitCall, type CallTerms, type Meter } from './allowance.ts'
 export { byokFee, toResponseUsage } from './cost.ts'
 export { estimateInput } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
+export { quartersOfDelta } from './weigh.ts'
 
 /**
  * Reserves what the request may come to. `calls`: how often a model may be asked for one answer.
@@ -24,7 +27,7 @@ export { createLedger, type Ledger } from './ledger.ts'
 export async function reserve(quota: Quota, exchange: Exchange, calls: number): Promise<void> {
   const { caller, prompt, candidates } = exchange
   try {
-    const reserved = quota.admit(caller, estimateRequest(prompt, candidates, calls))
+    const reserved = quota.admit(caller, demandOf(prompt, candidates, calls))
     exchange.reservation = isPending(reserved) ? await reserved : reserved
   } catch (refused) {
     exchange.overLimit = true
@@ -33,26 +36,47 @@ export async function reserve(quota: Quota, exchange: Exchange, calls: number): 
 }
 
 /** The figures of a model call that has ended, however it ended. */
-export interface CallFigures {
-  /** As the provider reported it; null if it did not. */
-  readonly usage: Usage | null
+export interface CallFigures extends Said {
   readonly finish: Finish | null
-  /** Characters of text, reasoning and arguments that it has said: an estimate rests on them. */
-  readonly outputCharacters: number
+  /** Bytes of the request that was sent; 0: none was. */
+  readonly sentBytes: number
+  /** The gateway ended it, so what the provider reported may not be all. */
+  readonly isCut: boolean
+  /** It was not read when it ended, because its reader was slow. */
+  readonly isStalled: boolean
 }
 
-/** Writes the last model call into the exchange and the running turn of its bill. */
-export function settle(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): void {
-  const { usage, finish, outputCharacters } = figures
+/**
+ * Writes the last model call into the exchange and the running turn of its bill. False: the provider reported usage
+ * that cannot be, so another one was charged.
+ */
+export function settle(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
+  const { usage, finish, isCut } = figures
+  const { prompt, bill } = exchange
   exchange.finish = finish
-  const isSilent = usage === null && finish === null && outputCharacters === 0
-  if (isSilent && !isStoppedHere(attempt)) {
-    exchange.bill.charge(null)
-    return
+  if (!isCharged(exchange, attempt, figures)) {
+    bill.charge(null)
+    return true
   }
-  const exact = usage !== null && finish !== null
-  const used = exact ? usage : estimateUsage(exchange.prompt, usage, outputCharacters)
-  exchange.bill.charge(chargeOf(used, attempt.endpoint.pricing, exact))
+  const { endpoint } = attempt
+  if (usage === null || finish === null || isCut) {
+    bill.charge(chargeOf(estimateUsage(prompt, figures, endpoint), endpoint.pricing, false))
+    return true
+  }
+  const plausible = plausibleUsage(usage, prompt, figures, endpoint)
+  bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage))
+  return plausible === usage
+}
+
+/**
+ * A reply that its provider broke costs nothing, unless it broke because it was not read. What was ended on this side
+ * is billed by its provider all the same, as soon as it was sent.
+ */
+function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
+  if (figures.finish !== null || isStoppedHere(attempt)) return true
+  if (exchange.signal.aborted) return figures.sentBytes > 0
+  const hasSaid = figures.usage !== null || figures.outputQuarters > 0
+  return hasSaid && (figures.isStalled || attempt.error?.code === 'context_length_exceeded')
 }
 
 /**

@@ -34,7 +34,8 @@ export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
 /** The charge of one model call at the prices of the endpoint that answered it. */
 export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge {
   const { input, output, total } = priceUsage(usage, pricing)
-  return { usage, inputCost: input, outputCost: output, cost: total, exact }
+  const isUnpriced = pricing.isUnknown === true
+  return { usage, inputCost: input, outputCost: output, cost: total, exact, isUnpriced }
 }
 
 /**
@@ -44,7 +45,7 @@ export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { total, tools } = bill
   if (total === null) return null
-  const { usage, inputCost, outputCost, cost } = total
+  const { usage, inputCost, outputCost, cost, isUnpriced } = total
   const toolsUsed = tools.requested + usage.webSearchRequests > 0
   return {
     input_tokens: usage.inputTokens,
@@ -58,6 +59,7 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
       upstream_inference_input_cost: toUsd(inputCost),
       upstream_inference_output_cost: toUsd(outputCost),
       ...(tools.cost === 0 ? {} : { server_tool_cost: toUsd(tools.cost) }),
+      ...(isUnpriced ? { price_unknown: true } : {}),
     },
     is_byok: isByok,
     ...(toolsUsed

@@ -1,89 +1,140 @@
 /**
- * Estimates of tokens and cost: for a reservation before the request is sent, and for a reply whose provider reports no
- * usage. They count characters, because counting tokens would block the event loop for milliseconds. Pure.
+ * Estimates of tokens: for a reservation before the request is sent, and for a reply whose provider reports no usage.
+ * They count characters, because counting tokens would block the event loop for milliseconds. Pure.
  */
 
 import type { Usage } from '../../formats/format.ts'
-import type { Estimate } from '../../limits/quota.ts'
+import { EFFORT_SHARES } from '../../formats/reasoning.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Candidate } from '../exchange.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { quartersIn } from './weigh.ts'
 
-/** English prose has about four characters per token in every common vocabulary; other scripts have fewer. */
-const CHARACTERS_PER_TOKEN = 4
-/** As providers count one image of medium size; the length of its base64 is no measure. */
-const ATTACHMENT_CHARACTERS = 1_000 * CHARACTERS_PER_TOKEN
+/** An estimate counts quarters of tokens: what a Latin letter is worth. */
+const QUARTERS = 4
+/** The least for an attachment; for one behind a link it is all that is known. */
+const ATTACHMENT_QUARTERS = 1_000 * QUARTERS
 const ATTACHMENTS = new Set(['image_url', 'file_url', 'file_data', 'data', 'encrypted_content'])
-/** Attachments that are no text: images, sound and PDFs, as data URLs or by the first bytes of their base64. */
-const MEDIA_URL = /^data:(?:image\/(?!svg)|audio\/|application\/pdf)[^,]{0,80};base64,/i
-const MEDIA_BASE64 = /^(?:iVBORw0KGgo|\/9j\/|R0lGOD|UklGR|JVBERi0|SUQz|\/\/[I-Po-v]|\/\+[I-P])/
+/**
+ * Attachments that are no text, as data URLs or by the first bytes of their base64, and how many of its characters are
+ * worth a token. Providers scale images down, read sound by the second, and PDFs as pages of text and image.
+ */
+const MEDIA: readonly {
+  readonly url: RegExp
+  readonly base64: RegExp
+  readonly charactersPerToken: number
+}[] = [
+  {
+    url: /^data:image\/(?!svg)[^,]{0,80};base64,/i,
+    base64: /^(?:iVBORw0KGgo|\/9j\/|R0lGOD|UklGR)/,
+    charactersPerToken: 512,
+  },
+  {
+    url: /^data:audio\/[^,]{0,80};base64,/i,
+    base64: /^(?:SUQz|\/\/[I-Po-v]|\/\+[I-P])/,
+    charactersPerToken: 256,
+  },
+  { url: /^data:application\/pdf[^,]{0,80};base64,/i, base64: /^JVBERi0/, charactersPerToken: 32 },
+]
 const MEDIA_HEAD_MAX_CHARS = 128
 /** In these all is text, whatever it is called: declarations, and maps whose keys are the caller's. */
 const ALL_TEXT = new Set(['tools', 'attributes', 'env', 'environment'])
 /** Of a number in a schema, sign and punctuation included. */
-const NUMBER_CHARACTERS = 8
+const NUMBER_QUARTERS = 8
+/** Of what a model may write where nobody says: a long answer. */
+const OUTPUT_TOKENS_MAX = 65_536
+
+/** What a model call has said, as far as it was seen. */
+export interface Said {
+  /** As the provider reported it, possibly before the end; null if it did not. */
+  readonly usage: Usage | null
+  /** Quarters of tokens in text, reasoning and arguments. */
+  readonly outputQuarters: number
+  /** Its thinking came as text, so that it is in `outputQuarters`. */
+  readonly isThoughtSeen: boolean
+}
 
 /**
- * What was used, as far as can be known. `told` is what the provider reported before the end, such as the input it
- * had read: that stays exact, and the larger of told and estimated output counts.
+ * What was used, as far as can be known. What the provider reported before the end, such as the input it had read,
+ * stays exact, and the larger of told and estimated output counts. Reasoning that was asked for and not told counts with
+ * the share of its effort.
  */
 export function estimateUsage(
   request: ResponsesRequest,
-  told: Usage | null,
-  outputCharacters: number,
+  { usage: told, outputQuarters, isThoughtSeen }: Said,
+  endpoint: Pick<Endpoint, 'maxOutputTokens'>,
 ): Usage {
-  const outputTokens = Math.ceil(outputCharacters / CHARACTERS_PER_TOKEN)
-  if (told !== null) return { ...told, outputTokens: Math.max(told.outputTokens, outputTokens) }
+  const said = Math.ceil(outputQuarters / QUARTERS)
+  const isThoughtKnown = isThoughtSeen || said === 0 || (told !== null && told.reasoningTokens > 0)
+  const reasoningTokens = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
+  const outputTokens = said + reasoningTokens
+  if (told === null) {
+    return {
+      inputTokens: inputTokensOf(request),
+      cachedTokens: 0,
+      cacheWriteTokens: 0,
+      outputTokens,
+      reasoningTokens,
+      webSearchRequests: 0,
+    }
+  }
   return {
-    inputTokens: inputTokensOf(request),
-    cachedTokens: 0,
-    cacheWriteTokens: 0,
-    outputTokens,
-    reasoningTokens: 0,
-    webSearchRequests: 0,
+    ...told,
+    inputTokens: told.inputTokens === 0 ? inputTokensOf(request) : told.inputTokens,
+    outputTokens: Math.max(told.outputTokens, outputTokens),
+    reasoningTokens: Math.max(told.reasoningTokens, reasoningTokens),
   }
 }
 
-/**
- * The most that a request is expected to come to at these candidates, before anything is sent. Output counts with what
- * the caller allows, or else with what an ordinary answer has; reading is charged without help of a cache. `calls`: how
- * often a model may be asked for one answer.
- */
-export function estimateRequest(
-  request: ResponsesRequest,
-  candidates: readonly Candidate[],
-  calls = 1,
-): Estimate {
-  const inputTokens = inputTokensOf(request)
-  const wanted = request.max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
-  let [cost, ownCost, tokens] = [0, 0, inputTokens]
-  for (const { endpoint, credential } of candidates) {
-    const { pricing, maxOutputTokens } = endpoint
-    const output = Math.min(wanted, maxOutputTokens ?? wanted)
-    // Who is asked again is shown what was withheld before.
-    const read = calls * inputTokens + ((calls * (calls - 1)) / 2) * output
-    const said = calls * output
-    const price = Math.min(
-      read * pricing.prompt + said * pricing.completion + calls * pricing.request,
-      Number.MAX_SAFE_INTEGER,
-    )
-    cost = Math.max(cost, price)
-    if (credential === null) ownCost = Math.max(ownCost, price)
-    tokens = Math.max(tokens, read + said)
-  }
-  return { cost, ownCost, tokens }
+/** Tokens that a model may think for this request, by what was asked for; 0 where nothing was. */
+export function reasoningBudget(
+  { reasoning, max_output_tokens }: ResponsesRequest,
+  { maxOutputTokens }: Pick<Endpoint, 'maxOutputTokens'>,
+): number {
+  if (reasoning == null || isThoughtless(reasoning)) return 0
+  if (reasoning.max_tokens != null) return reasoning.max_tokens
+  const effort = reasoning.effort ?? (reasoning.enabled === true ? 'medium' : null)
+  if (effort === null || effort === 'none') return 0
+  const most = Math.min(
+    max_output_tokens ?? REASONED_OUTPUT_TOKENS,
+    maxOutputTokens ?? REASONED_OUTPUT_TOKENS,
+  )
+  return Math.floor(most * EFFORT_SHARES[effort])
 }
 
-function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
-  let characters = charactersIn(instructions, false) + charactersIn(input, false)
-  if (tools != null) characters += charactersIn(tools, true)
-  if (text?.format?.type === 'json_schema') characters += charactersIn(text.format, true)
-  return Math.ceil(characters / CHARACTERS_PER_TOKEN)
+/** Of which an effort takes its share where the caller sets no limit: what answers with reasoning mostly stay below. */
+const REASONED_OUTPUT_TOKENS = 8_192
+
+/** True if the request turns thinking off. */
+export function isThoughtless(reasoning: NonNullable<ResponsesRequest['reasoning']>): boolean {
+  return reasoning.enabled === false || reasoning.effort === 'none' || reasoning.max_tokens === 0
+}
+
+/** The most tokens that an endpoint may write without an output limit. */
+export function mostOutput({ maxOutputTokens, contextLength }: Endpoint): number {
+  return maxOutputTokens ?? Math.min(contextLength ?? OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_MAX)
+}
+
+/** Tokens of output that a limit of tokens counts before anything is sent. */
+export function ordinaryOutput(
+  { max_output_tokens }: ResponsesRequest,
+  { maxOutputTokens }: Endpoint,
+): number {
+  const wanted = max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
+  return Math.min(wanted, maxOutputTokens ?? wanted)
+}
+
+/** Tokens of the input of a request, with its declarations and schemas. */
+export function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
+  let quarters = quartersOf(instructions, false) + quartersOf(input, false)
+  if (tools != null) quarters += quartersOf(tools, true)
+  if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
+  return Math.ceil(quarters / QUARTERS)
 }
 
 /** Tokens of any values of a request. */
 export function estimateInput(values: readonly unknown[]): number {
-  return Math.ceil(charactersIn(values, false) / CHARACTERS_PER_TOKEN)
+  return Math.ceil(quartersOf(values, false) / QUARTERS)
 }
 
 /**
@@ -91,26 +142,30 @@ export function estimateInput(values: readonly unknown[]): number {
  * the parts of a body, and takes a fraction of what parsing it took. `allText`: attachments are none, and names are
  * read as well.
  */
-function charactersIn(value: unknown, allText: boolean): number {
-  if (typeof value === 'string') return value.length
-  if (typeof value !== 'object' || value === null) return allText ? NUMBER_CHARACTERS : 0
-  let characters = 0
+function quartersOf(value: unknown, allText: boolean): number {
+  if (typeof value === 'string') return quartersIn(value)
+  if (typeof value !== 'object' || value === null) return allText ? NUMBER_QUARTERS : 0
+  let quarters = 0
   if (Array.isArray(value)) {
-    for (let at = 0; at < value.length; at++) characters += charactersIn(value[at], allText)
-    return characters
+    for (let at = 0; at < value.length; at++) quarters += quartersOf(value[at], allText)
+    return quarters
   }
   for (const key of Object.keys(value)) {
     const inner = (value as Record<string, unknown>)[key]
-    if (allText) characters += key.length + charactersIn(inner, true)
-    else if (typeof inner === 'string' && ATTACHMENTS.has(key)) characters += attachmentCharacters(inner)
-    else characters += charactersIn(inner, ALL_TEXT.has(key))
+    if (allText) quarters += key.length + quartersOf(inner, true)
+    else if (typeof inner === 'string' && ATTACHMENTS.has(key)) quarters += attachmentQuarters(inner)
+    else quarters += quartersOf(inner, ALL_TEXT.has(key))
   }
-  return characters
+  return quarters
 }
 
 /** Anything but media may be text in disguise, such as a file of plain text. */
-function attachmentCharacters(attachment: string): number {
+function attachmentQuarters(attachment: string): number {
   const head = attachment.slice(0, MEDIA_HEAD_MAX_CHARS)
-  if (MEDIA_URL.test(head) || MEDIA_BASE64.test(head)) return ATTACHMENT_CHARACTERS
-  return Math.max(ATTACHMENT_CHARACTERS, attachment.length)
+  const media = MEDIA.find(({ url, base64 }) => url.test(head) || base64.test(head))
+  const quarters =
+    media === undefined
+      ? quartersIn(attachment)
+      : Math.ceil((attachment.length * QUARTERS) / media.charactersPerToken)
+  return Math.max(ATTACHMENT_QUARTERS, quarters)
 }

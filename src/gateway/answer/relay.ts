@@ -94,6 +94,11 @@ export class Relay {
     })
   }
 
+  /** Bytes of texts that were relayed and that the general way does not know yet. */
+  get untoldBytes(): number {
+    return this.#untold.length
+  }
+
   /** Takes a read of the socket; the bytes are not kept. False: the reader is slow. */
   push(chunk: Buffer): boolean {
     const { length } = chunk

@@ -19,7 +19,12 @@ export interface Wish {
   readonly preferences: Preferences
   /** Null: data may go anywhere. */
   readonly dataRegion: DataRegion | null
+  /** True: limits of money hold for the caller. */
+  readonly isLimited: boolean
 }
+
+/** The name of the filter that no preference asks for. */
+export const UNKNOWN_PRICE = 'unknown_price'
 
 /** A reason to leave a candidate out, named as `availability.excluded_by` names it. */
 export interface Filter {
@@ -94,12 +99,20 @@ const FILTERS: readonly Filter[] = [
   },
 ]
 
+/** What costs nobody knows how much cannot be held against a limit; on an own credential its provider bills the rest. */
+const KNOWN_PRICE: Filter = {
+  excludedBy: UNKNOWN_PRICE,
+  applies: ({ isLimited }) => isLimited,
+  admits: ({ endpoint, credential }) => credential !== null || endpoint.pricing.isUnknown !== true,
+}
+
 const NONE: readonly Filter[] = []
 
 /** The filters that have anything to say about this wish. */
 export function filtersFor(wish: Wish): readonly Filter[] {
-  if (wish.dataRegion === null && wish.request.provider == null) return NONE
-  return FILTERS.filter(filter => filter.applies(wish))
+  const limited = wish.isLimited ? [KNOWN_PRICE] : NONE
+  if (wish.dataRegion === null && wish.request.provider == null) return limited
+  return [...FILTERS.filter(filter => filter.applies(wish)), ...limited]
 }
 
 /** A base slug names every region and variant of a provider; display names are accepted too. */
@@ -116,6 +129,7 @@ function isNamed(names: readonly string[] | null | undefined, endpoint: Pick<End
 /** `max_price` is in US dollars: per million tokens for prompt and completion, per request for request. */
 function withinPrice(endpoint: Endpoint, limit: NonNullable<Preferences['max_price']>): boolean {
   const { pricing } = endpoint
+  if (pricing.isUnknown === true) return false
   return (
     underLimit(pricing.prompt * 1e6, limit.prompt) &&
     underLimit(pricing.completion * 1e6, limit.completion) &&
@@ -246,5 +260,6 @@ function vendorOf({ modelId }: Endpoint): ZdrGroup {
 }
 
 function isFree({ pricing }: Endpoint): boolean {
-  return pricing.prompt === 0 && pricing.completion === 0 && pricing.request === 0
+  const { prompt, completion, request, isUnknown } = pricing
+  return isUnknown !== true && prompt === 0 && completion === 0 && request === 0
 }

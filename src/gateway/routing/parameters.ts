@@ -71,11 +71,17 @@ const PARAMETERS: readonly Parameter[] = [
 /** Every parameter that an endpoint may or may not honour. */
 export const PARAMETER_NAMES: readonly string[] = PARAMETERS.map(parameter => parameter.name)
 
-/** `structured_outputs` in a row also covers `response_format`: it is the stronger form of the same ability. */
-function supports(endpoint: Endpoint, name: string): boolean {
+/**
+ * True if the endpoint honours the parameter. `structured_outputs` in a row also covers `response_format`: it is the
+ * stronger form of the same ability. An output limit has a second name.
+ */
+export function honours(endpoint: Endpoint, name: string): boolean {
   const supported = endpoint.supportedParameters
   if (supported === null || supported.has(name)) return true
-  return name === 'response_format' && supported.has('structured_outputs')
+  return (
+    (name === 'response_format' && supported.has('structured_outputs')) ||
+    (name === 'max_tokens' && supported.has('max_completion_tokens'))
+  )
 }
 
 /** Names of used parameters that the endpoint does not honour, out of `names` (default: all). */
@@ -89,7 +95,7 @@ export function unsupported(
     parameter =>
       (names === undefined || names.has(parameter.name)) &&
       parameter.used(request) &&
-      !supports(endpoint, parameter.name),
+      !honours(endpoint, parameter.name),
   ).map(parameter => parameter.name)
 }
 
@@ -98,7 +104,7 @@ export function fitRequest(request: ResponsesRequest, endpoint: Endpoint): Respo
   if (endpoint.supportedParameters === null) return request
   let fitted = request
   for (const parameter of PARAMETERS) {
-    if (parameter.used(fitted) && !supports(endpoint, parameter.name)) fitted = parameter.without(fitted)
+    if (parameter.used(fitted) && !honours(endpoint, parameter.name)) fitted = parameter.without(fitted)
   }
   return fitted
 }

@@ -2,6 +2,7 @@
  * Ranking: lists the candidates of a request in the order in which they are tried. The door of this room. Hot path.
  */
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
+import type { Quota } from '../../limits/quota.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { whenReady } from '../../ready.ts'
@@ -13,13 +14,14 @@ import type { Stay, Stickiness } from './sticky.ts'
 
 export { candidateAfter, lastError, type RouteCandidate } from './candidate.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './filters.ts'
-export { fitRequest, PARAMETER_NAMES } from './parameters.ts'
+export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { createPins, type Stay, Stickiness } from './sticky.ts'
 
 export interface RankDeps {
   readonly catalog: Catalog
   readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly stickiness: Stickiness
+  readonly quota: Pick<Quota, 'limitsMoney'>
 }
 
 export interface Ranking {
@@ -48,14 +50,17 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   const { caller, dataRegion, guarding, prompt } = exchange
   const { organizationId, workspaceId, keyHash } = caller
   const restrictions = guarding?.restrictions ?? null
-  return whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
-    const routed = route(prompt, deps.catalog, { ownKeys, keyHash, dataRegion, restrictions })
-    return whenReady(deps.stickiness.order(exchange, routed.candidates), ({ candidates, stay }) => ({
-      candidates: exchange.plugins?.order(candidates, exchange) ?? candidates,
-      fallbacks: routed.fallbacks,
-      stay,
-    }))
-  })
+  return whenReady(deps.quota.limitsMoney(caller), isLimited =>
+    whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
+      const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited }
+      const routed = route(prompt, deps.catalog, scope)
+      return whenReady(deps.stickiness.order(exchange, routed.candidates), ({ candidates, stay }) => ({
+        candidates: exchange.plugins?.order(candidates, exchange) ?? candidates,
+        fallbacks: routed.fallbacks,
+        stay,
+      }))
+    }),
+  )
 }
 
 export interface ExplainRefusedDeps {

@@ -18,6 +18,7 @@ import {
   type Preferences,
   RESTRICTIONS,
   type Restrictions,
+  UNKNOWN_PRICE,
   type Wish,
 } from './filters.ts'
 import { unsupported } from './parameters.ts'
@@ -37,6 +38,8 @@ export interface RouteScope {
   readonly dataRegion: DataRegion | null
   /** Restrictions of guardrails; null: none. */
   readonly restrictions?: Restrictions | null
+  /** True: limits of money hold for the caller. */
+  readonly isLimited?: boolean
 }
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
@@ -61,7 +64,12 @@ export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteS
     return model
   })
   const preferences: Preferences = request.provider ?? {}
-  const wish: Wish = { request, preferences, dataRegion: scope.dataRegion }
+  const wish: Wish = {
+    request,
+    preferences,
+    dataRegion: scope.dataRegion,
+    isLimited: scope.isLimited === true,
+  }
   const filters = filtersFor(wish)
   const excludedBy = new Set<string>()
   const perModel = models.map(model => modelTiers(model, wish, scope, filters, excludedBy))
@@ -161,7 +169,8 @@ function sortEndpoints(endpoints: readonly Endpoint[], preferences: Preferences)
   }
   const by = typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort
   if (by !== 'price') return endpoints
-  const price = ({ pricing }: Endpoint) => pricing.prompt + pricing.completion
+  const price = ({ pricing: { prompt, completion, isUnknown } }: Endpoint) =>
+    isUnknown === true ? Number.MAX_VALUE : prompt + completion
   return endpoints.toSorted((a, b) => price(a) - price(b))
 }
 
@@ -181,6 +190,10 @@ function nothingLeft(
   const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
   if (forbidden.length > 0) {
     const message = `A guardrail on this API key does not allow any endpoint of ${ids.join(', ')} (${forbidden.join(', ')}).`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  if (excludedBy.has(UNKNOWN_PRICE)) {
+    const message = `The price of ${ids.join(', ')} is not known, so it cannot be held against a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
     return unavailable('permission_denied', message, ids, reasons)
   }
   if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {

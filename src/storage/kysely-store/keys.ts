@@ -35,6 +35,14 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       const { counted } = await db.selectFrom('apiKeys').select(COUNTED).executeTakeFirstOrThrow()
       return Number(counted)
     },
+    async wasRemoved(hash) {
+      const row = await db
+        .selectFrom('removedKeys')
+        .select('hash')
+        .where('hash', '=', hash)
+        .executeTakeFirst()
+      return row !== undefined
+    },
     async page({ organizationId, workspaceId, includeDisabled }, page) {
       const matching = {
         ...(workspaceId === undefined ? {} : { workspaceId }),
@@ -67,12 +75,20 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return row === undefined ? null : recordOf(row)
     },
     async remove(organizationId, hash) {
-      const { numDeletedRows } = await db
-        .deleteFrom('apiKeys')
-        .where('organizationId', '=', organizationId)
-        .where('hash', '=', hash)
-        .executeTakeFirst()
-      return numDeletedRows > 0n
+      return await db.transaction().execute(async transaction => {
+        const { numDeletedRows } = await transaction
+          .deleteFrom('apiKeys')
+          .where('organizationId', '=', organizationId)
+          .where('hash', '=', hash)
+          .executeTakeFirst()
+        if (numDeletedRows === 0n) return false
+        await transaction
+          .insertInto('removedKeys')
+          .values({ hash })
+          .onConflict(conflict => conflict.column('hash').doNothing())
+          .execute()
+        return true
+      })
     },
     async known(organizationId, hashes, workspaceId) {
       if (hashes.length === 0) return new Set()

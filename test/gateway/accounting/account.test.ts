@@ -25,7 +25,15 @@ import { failing, LONG, outputOf } from '../../support/output-guard.ts'
 import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
-const SILENT: CallFigures = { usage: null, finish: null, outputCharacters: 0 }
+const SILENT: CallFigures = {
+  usage: null,
+  finish: null,
+  outputQuarters: 0,
+  isThoughtSeen: false,
+  sentBytes: 500,
+  isCut: false,
+  isStalled: false,
+}
 
 function failed(code: FailureCode, status: number | null): AttemptRecord {
   return scriptedRecord({ status, error: new GatewayError(code, 'no') })
@@ -92,7 +100,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
     credentials: { of: () => NO_CREDENTIALS },
-    quota: { limits: () => false, admit: () => FREE },
+    quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,
     tools: new Map(),
     guard: {

@@ -1,14 +1,24 @@
 import t from 'tap'
-import { estimateRequest, estimateUsage } from '../../../src/gateway/accounting/estimate.ts'
+import type { Usage } from '../../../src/formats/format.ts'
+import { demandOf } from '../../../src/gateway/accounting/allowance.ts'
+import { estimateUsage as estimate, reasoningBudget } from '../../../src/gateway/accounting/estimate.ts'
+import { quartersIn, quartersOfDelta } from '../../../src/gateway/accounting/weigh.ts'
+import type { Candidate } from '../../../src/gateway/exchange.ts'
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
+import { affordable, priceOf } from '../../../src/limits/demand.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import { createAlignment } from '../../../src/plugins/alignment.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const asked = (input: unknown, more: Record<string, unknown> = {}) =>
   parseResponsesRequest({ model: 'a/b', input, ...more })
+
+const ENDPOINT = { maxOutputTokens: null }
+const estimateUsage = (request: ResponsesRequest, usage: Usage | null, outputQuarters: number) =>
+  estimate(request, { usage, outputQuarters, isThoughtSeen: false }, ENDPOINT)
 
 t.test('four characters make a token, on both sides', async t => {
   t.match(estimateUsage(asked('x'.repeat(400)), null, 81), {
@@ -41,20 +51,73 @@ const MP3 = `SUQz${'A'.repeat(1_000_000)}`
 const tokensOf = (...content: readonly object[]) =>
   estimateUsage(asked([{ role: 'user', content }]), null, 0).inputTokens
 
-t.test('an attachment counts as one, however long its base64 is', async t => {
+t.test('an attachment counts by its bytes, and with a thousand tokens at least', async t => {
   const attachments = [
-    { type: 'input_image', image_url: `data:image/png;base64,${PNG}` },
-    { type: 'input_image', image_url: 'https://example.com/a.png' },
-    { type: 'input_file', filename: 'a.pdf', file_data: PDF },
-    { type: 'input_file', filename: 'a.pdf', file_data: `data:application/pdf;name=a;base64,${PDF}` },
-    { type: 'input_file', filename: 'a.pdf', file_url: 'https://example.com/a.pdf' },
-    { type: 'input_audio', input_audio: { data: MP3, format: 'mp3' } },
-    { type: 'input_audio', input_audio: { data: `//uQ${'A'.repeat(1_000_000)}`, format: 'mp3' } },
-  ]
-  for (const attachment of attachments) {
+    [{ type: 'input_image', image_url: `data:image/png;base64,${PNG}` }, 1_950, 2_000],
+    [{ type: 'input_image', image_url: 'data:image/png;base64,iVBORw0KGgo' }, 1_000, 1_050],
+    [{ type: 'input_image', image_url: 'https://example.com/a.png' }, 1_000, 1_050],
+    [{ type: 'input_file', filename: 'a.pdf', file_data: PDF }, 31_250, 31_300],
+    [
+      { type: 'input_file', filename: 'a.pdf', file_data: `data:application/pdf;name=a;base64,${PDF}` },
+      31_250,
+      31_300,
+    ],
+    [{ type: 'input_file', filename: 'a.pdf', file_url: 'https://example.com/a.pdf' }, 1_000, 1_050],
+    [{ type: 'input_audio', input_audio: { data: MP3, format: 'mp3' } }, 3_900, 3_950],
+    [
+      { type: 'input_audio', input_audio: { data: `//uQ${'A'.repeat(1_000_000)}`, format: 'mp3' } },
+      3_900,
+      3_950,
+    ],
+  ] as const
+  for (const [attachment, least, most] of attachments) {
     const tokens = tokensOf(attachment)
-    t.ok(tokens >= 1_000 && tokens < 1_050, `${tokens} for ${JSON.stringify(attachment).slice(0, 80)}`)
+    t.ok(tokens >= least && tokens <= most, `${tokens} for ${JSON.stringify(attachment).slice(0, 80)}`)
   }
+})
+
+t.test('a character of Chinese, Japanese or Korean is a token, and an emoji one or two', async t => {
+  t.equal(quartersIn('Hello, Größe, Привет'), 20)
+  t.equal(quartersIn('안녕하세요'), 20)
+  t.equal(quartersIn('日本語 text'), 12 + 5)
+  t.equal(quartersIn('😀'), 8)
+  t.equal(quartersIn('漢'.repeat(1_000_000)), 4_000_000, 'however long it is')
+  t.equal(quartersOfDelta(''), 0)
+  t.equal(quartersOfDelta(' word'), 5)
+  t.equal(quartersOfDelta(' 안녕'), 12)
+  t.equal(quartersOfDelta('a long delta of 안녕'), 16 + 8)
+  t.match(estimateUsage(asked('안녕'.repeat(50)), null, quartersIn('안녕'.repeat(990))), {
+    inputTokens: 100,
+    outputTokens: 1_980,
+  })
+})
+
+t.test('reasoning that was asked for counts by its effort, unless it was told or seen', async t => {
+  const reasoned = (reasoning: object | null, more: Record<string, unknown> = {}) =>
+    asked('x', { reasoning, ...more })
+  const endpoint = { maxOutputTokens: 100_000 }
+  for (const [reasoning, tokens] of [
+    [null, 0],
+    [{ enabled: false }, 0],
+    [{ effort: 'none' }, 0],
+    [{ summary: 'auto' }, 0],
+    [{ effort: 'low' }, 1_638],
+    [{ effort: 'high' }, 6_553],
+    [{ enabled: true }, 4_096],
+    [{ max_tokens: 12_345 }, 12_345],
+  ] as const) {
+    t.equal(reasoningBudget(reasoned(reasoning), endpoint), tokens, JSON.stringify(reasoning))
+  }
+  t.equal(reasoningBudget(reasoned({ effort: 'high' }, { max_output_tokens: 1_000 }), endpoint), 800)
+  t.equal(reasoningBudget(reasoned({ effort: 'high' }), { maxOutputTokens: 2_000 }), 1_600)
+  const high = reasoned({ effort: 'high' })
+  const seen = { usage: null, outputQuarters: 400, isThoughtSeen: true }
+  t.match(estimate(high, { ...seen, isThoughtSeen: false }, endpoint), {
+    outputTokens: 6_653,
+    reasoningTokens: 6_553,
+  })
+  t.match(estimate(high, seen, endpoint), { outputTokens: 100, reasoningTokens: 0 })
+  t.match(estimate(high, { ...seen, outputQuarters: 0, isThoughtSeen: false }, endpoint), { outputTokens: 0 })
 })
 
 t.test('text counts by its length, whatever its field is called', async t => {
@@ -147,26 +210,63 @@ t.test('a request of very many parts is looked at once', async t => {
   t.ok(looks < 101 * looksAt(1_000), 'and no more at each than where there are few')
 })
 
-t.test('before anything is sent a request is worth what its dearest candidate may charge', async t => {
-  const endpoint = (prompt: number, completion: number, request: number, maxOutputTokens: number | null) => ({
-    ...scriptedEndpoint('openai-chat'),
-    maxOutputTokens,
-    pricing: { prompt, completion, request, inputCacheRead: 0, inputCacheWrite: null },
-  })
-  const shared = { endpoint: endpoint(1, 2, 5, null), credential: null }
-  const own = { endpoint: endpoint(10, 20, 0, 50), credential: { id: 'c' } }
+const priced = (more: Record<string, unknown> = {}, slug = 'openai-chat' as const) => ({
+  ...scriptedEndpoint(slug),
+  pricing: { prompt: 1, completion: 2, request: 5, inputCacheRead: 0, inputCacheWrite: null },
+  ...more,
+})
+const shared = (endpoint: Candidate['endpoint']): Candidate => ({ endpoint, credential: null })
+
+t.test('a request demands what each candidate charges for reading and for each token', async t => {
+  const own = { endpoint: priced({ maxOutputTokens: 50 }), credential: { id: 'c' } }
   const text = 'x'.repeat(400)
-  t.same(estimateRequest(asked(text, { max_output_tokens: 60 }), [shared, own]), {
-    cost: 100 * 10 + 50 * 20,
-    ownCost: 100 * 1 + 60 * 2 + 5,
+  t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own]), {
+    offers: [
+      { base: 105, perToken: 2, isOwn: false, most: 60, first: 60, cappable: true },
+      { base: 105, perToken: 2, isOwn: true, most: 50, first: 50, cappable: true },
+    ],
     tokens: 160,
   })
-  t.same(estimateRequest(asked(text), [shared]), {
-    cost: 100 + 1024 * 2 + 5,
-    ownCost: 100 + 1024 * 2 + 5,
-    tokens: 1124,
-  })
-  t.match(estimateRequest(asked(text), [own]), { ownCost: 0, tokens: 150 })
+})
+
+t.test('an output limit is believed where the endpoint has one, else its maximum is demanded', async t => {
+  const limited = asked('x', { max_output_tokens: 1, stream: true })
+  const offer = (request: ResponsesRequest, more: Record<string, unknown>) =>
+    demandOf(request, [shared(priced(more))]).offers[0]
+  const without = { supportedParameters: new Set(['temperature']), maxOutputTokens: 100_000 }
+  t.match(offer(limited, without), { most: 100_000, first: 100_000, cappable: false })
+  t.match(offer(limited, { ...without, maxOutputTokens: null, contextLength: 8_000 }), { most: 8_000 })
+  t.match(offer(limited, { ...without, maxOutputTokens: null }), { most: 65_536 })
+  for (const name of ['max_tokens', 'max_completion_tokens']) {
+    t.match(offer(limited, { ...without, supportedParameters: new Set([name]) }), { most: 1, cappable: true })
+  }
+})
+
+t.test('a stream demands a piece at a time, where all that is written is seen', async t => {
+  const first = (more: Record<string, unknown>, fields: Record<string, unknown> = {}) =>
+    demandOf(asked('x', { stream: true, ...fields }), [shared(priced({ maxOutputTokens: 9_000, ...more }))])
+      .offers[0]?.first
+  const plain = { supportedParameters: new Set(['max_tokens']) }
+  t.equal(first(plain), 1_024)
+  t.equal(first(plain, { max_output_tokens: 100 }), 100)
+  t.equal(first(plain, { stream: false }), 9_000, 'a whole reply demands all of it')
+  t.equal(first({}), 9_000, 'a model that may think unseen')
+  t.equal(first({}, { reasoning: { effort: 'none' } }), 1_024)
+  t.equal(first({ format: 'anthropic-messages' }), 1_024, 'that thinks where it is asked to')
+  t.equal(first({ format: 'anthropic-messages' }, { reasoning: { effort: 'low' } }), 9_000)
+})
+
+t.test('so many tokens of an offer are affordable as the rest pays for', async t => {
+  const offer = { base: 100, perToken: 3, isOwn: false, most: 1_000, first: 1_000, cappable: true }
+  t.equal(affordable(offer, 10_000), 1_000)
+  t.equal(affordable(offer, 400), 100)
+  t.equal(affordable(offer, 103), 1)
+  t.equal(affordable(offer, 102), 0)
+  t.equal(affordable(offer, -5), 0)
+  t.equal(affordable({ ...offer, cappable: false }, 3_100), 1_000)
+  t.equal(affordable({ ...offer, cappable: false }, 3_099), 0, 'all or nothing where no cap is kept')
+  t.equal(affordable({ ...offer, perToken: 0 }, 100), 1_000)
+  t.equal(affordable(offer, Number.POSITIVE_INFINITY), 1_000)
 })
 
 t.test('a message that may be asked for again is worth all of its calls', async t => {
@@ -189,7 +289,9 @@ t.test('a message that may be asked for again is worth all of its calls', async 
   const worth = (settings: object) => {
     const plugins = [{ id: 'alignment', rules: ['Be kind'], ...settings }]
     const request = asked('x'.repeat(400), { max_output_tokens: 60, plugins })
-    return estimateRequest(request, candidates, chains.of(request)?.maxCalls)
+    const { offers, tokens } = demandOf(request, candidates, chains.of(request)?.maxCalls)
+    const [offer] = offers
+    return { cost: offer === undefined ? 0 : priceOf(offer, offer.first), tokens }
   }
   const once = { cost: 100 + 60 * 2 + 5, tokens: 160 }
   t.match(worth({ max_retries: 0 }), once)

@@ -35,7 +35,7 @@ t.test('texts of a provider are cut and made fit for every database', async t =>
 t.test('counts and costs that no provider can mean stay within what is summed exactly', async t => {
   const exchange = answered()
   const usage = used(Number.MAX_SAFE_INTEGER)
-  exchange.bill.charge({ usage, inputCost: 1e30, outputCost: 0, cost: 1e30, exact: true })
+  exchange.bill.charge({ usage, inputCost: 1e30, outputCost: 0, cost: 1e30, exact: true, isUnpriced: false })
   const record = usageRecord(exchange, null, 5)
   t.match(record, { inputTokens: 1e12, outputTokens: 1e12, reasoningTokens: 1e12, webSearchRequests: 1e12 })
   t.equal(record.cost, Number.MAX_SAFE_INTEGER)

@@ -46,6 +46,23 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     t.equal(await keys.count(), 1)
   })
 
+  await t.test(
+    'a key that was deleted is remembered by its hash, one of another organization is not',
+    async t => {
+      const { keys } = await opened(t)
+      const key = someKey()
+      await keys.add(key)
+      t.equal(await keys.wasRemoved(key.hash), false)
+      t.equal(await keys.remove('org_other', key.hash), false)
+      t.equal(await keys.wasRemoved(key.hash), false)
+      for (const _ of ['first', 'again']) {
+        t.equal(await keys.remove(key.organizationId, key.hash), true)
+        t.equal(await keys.wasRemoved(key.hash), true)
+        await keys.add(key)
+      }
+    },
+  )
+
   await t.test('of many who add the same key at once exactly one does', async t => {
     const { keys } = await opened(t)
     const key = someKey()

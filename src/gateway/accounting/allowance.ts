@@ -1,0 +1,176 @@
+/**
+ * What the limits of a caller allow a request: before it is admitted, for each model call, and while a reply runs.
+ * Pure but for the counters behind a reservation.
+ */
+import { affordable, type Demand, type Offer, priceOf } from '../../limits/demand.ts'
+import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import type { Allowance } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { FormatName } from '../../providers/provider.ts'
+import { isPending } from '../../ready.ts'
+import type { Candidate, Exchange } from '../exchange.ts'
+import { honours } from '../routing/rank.ts'
+import { inputTokensOf, isThoughtless, mostOutput, ordinaryOutput } from './estimate.ts'
+
+/** Tokens that a stream reserves at a time. */
+const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
+/** More is reserved when so many are left: the counters may be in another thread, or on another machine. */
+const AHEAD_TOKENS = PIECE_TOKENS / 2
+const QUARTERS = 4
+/** A cap for a model whose own is unknown: most models can write this much, and refuse a request for more than they can. */
+const SAFE_CAP_TOKENS = 4_096
+
+/** Formats in which a model thinks unseen only where it was asked to. */
+const SILENT_UNLESS_ASKED: ReadonlySet<FormatName> = new Set(['anthropic-messages'])
+
+/**
+ * What a request demands of limits at these candidates. Reading is charged without help of a cache. `calls`: how often
+ * a model may be asked for one answer; who is asked again is shown what was withheld before.
+ */
+export function demandOf(request: ResponsesRequest, candidates: readonly Candidate[], calls = 1): Demand {
+  const inputTokens = inputTokensOf(request)
+  let tokens = inputTokens
+  const offers = candidates.map(candidate => {
+    const offer = offerOf(request, candidate, inputTokens)
+    const said = ordinaryOutput(request, candidate.endpoint)
+    const again = (calls * (calls - 1)) / 2
+    tokens = Math.max(tokens, calls * (inputTokens + said) + again * said)
+    if (calls === 1) return offer
+    return {
+      ...offer,
+      base: calls * offer.base,
+      perToken: calls * offer.perToken + again * candidate.endpoint.pricing.prompt,
+      first: offer.most,
+    }
+  })
+  return { offers, tokens }
+}
+
+function offerOf(request: ResponsesRequest, { endpoint, credential }: Candidate, inputTokens: number): Offer {
+  const { prompt, completion, request: fee } = endpoint.pricing
+  const cappable = honours(endpoint, 'max_tokens')
+  const asked = cappable ? (request.max_output_tokens ?? null) : null
+  const most = Math.min(
+    asked ?? Number.POSITIVE_INFINITY,
+    asked === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? asked),
+  )
+  const grows = cappable && request.stream === true && isVisible(request, { endpoint })
+  return {
+    base: inputTokens * prompt + fee,
+    perToken: completion,
+    isOwn: credential !== null,
+    most,
+    first: grows ? Math.min(PIECE_TOKENS, most) : most,
+    cappable,
+  }
+}
+
+/** True if all that the model writes is seen while it comes. */
+function isVisible({ reasoning }: ResponsesRequest, { endpoint }: Pick<Candidate, 'endpoint'>): boolean {
+  if (!honours(endpoint, 'reasoning')) return true
+  if (reasoning == null) return SILENT_UNLESS_ASKED.has(endpoint.format)
+  return isThoughtless(reasoning)
+}
+
+/** The terms of one model call under a limit of money. */
+export interface CallTerms {
+  /** The cap to send; null: what the caller asked for stays. */
+  readonly cap: number | null
+  readonly meter: Meter
+}
+
+/**
+ * Reserves what the next model call needs beside what the exchange has spent. Null: the limits leave nothing for it.
+ * A promise only when counters have to be asked.
+ */
+export function admitCall(
+  exchange: Exchange,
+  allowance: Allowance,
+  prompt: ResponsesRequest,
+  candidate: Candidate,
+): CallTerms | null | Promise<CallTerms | null> {
+  const { bill } = exchange
+  const spent = (bill.closed?.cost ?? 0) + bill.tools.cost
+  const offer = offerOf(prompt, candidate, inputTokensOf(prompt))
+  const rest = allowance.rest(offer.isOwn) - spent
+  const most = affordable(offer, rest)
+  if (most === 0) return null
+  const cap = capOf(prompt, candidate, offer, most)
+  const terms: CallTerms = { cap, meter: new Meter(allowance, offer, spent, cap ?? most, cap !== null) }
+  const covered = allowance.cover(spent + priceOf(offer, Math.min(offer.first, most)), offer.isOwn)
+  if (isPending(covered)) return covered.then(is => (is ? terms : null))
+  return covered ? terms : null
+}
+
+function capOf(
+  request: ResponsesRequest,
+  { endpoint }: Candidate,
+  offer: Offer,
+  most: number,
+): number | null {
+  if (!offer.cappable || offer.perToken === 0) return null
+  if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return most
+  // A stream is watched, so a cap that the model may refuse is not worth its refusal.
+  if (most > SAFE_CAP_TOKENS && offer.first < offer.most) return null
+  return Math.min(most, SAFE_CAP_TOKENS)
+}
+
+/** Watches what a reply comes to while it runs, and reserves more ahead of the need. One for each attempt. */
+export class Meter {
+  readonly #allowance: Allowance
+  readonly #offer: Offer
+  /** By earlier calls of the exchange. */
+  readonly #spent: number
+  /** Tokens after which the provider itself ends the reply; infinite where it was not told to. */
+  readonly #cap: number
+  #covered: number
+  #state: 'free' | 'asking' | 'refused' = 'free'
+  /** Quarters of tokens from which `reach` has to be called. */
+  nextAt: number
+
+  constructor(allowance: Allowance, offer: Offer, spent: number, most: number, capped: boolean) {
+    this.#allowance = allowance
+    this.#offer = offer
+    this.#spent = spent
+    this.#cap = capped ? most : Number.POSITIVE_INFINITY
+    this.#covered = Math.min(offer.first, most)
+    this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
+  }
+
+  /**
+   * `quarters`: what was said so far. `wait`: nothing more may be read until `go` is called; `stop`: the reply has to
+   * end here.
+   */
+  reach(quarters: number, go: () => void): 'go' | 'wait' | 'stop' {
+    const tokens = Math.ceil(quarters / QUARTERS)
+    const isOver = tokens >= this.#covered
+    if (this.#state === 'refused') return isOver ? 'stop' : 'go'
+    if (this.#state === 'asking') return isOver ? 'wait' : 'go'
+    const most = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
+    const wanted = Math.min(most, Math.max(tokens, this.#covered) + PIECE_TOKENS)
+    const covered = this.#allowance.cover(this.#spent + priceOf(this.#offer, wanted), this.#offer.isOwn)
+    if (!isPending(covered)) {
+      this.#note(covered, wanted)
+      return covered || !isOver ? 'go' : 'stop'
+    }
+    this.#state = 'asking'
+    this.nextAt = this.#covered * QUARTERS
+    void covered.then(is => {
+      this.#note(is, wanted)
+      go()
+    })
+    return isOver ? 'wait' : 'go'
+  }
+
+  #note(covered: boolean, wanted: number): void {
+    this.#state = covered ? 'free' : 'refused'
+    if (covered) this.#covered = wanted
+    this.nextAt = covered ? this.#aheadAt() : this.#covered * QUARTERS
+  }
+
+  #aheadAt(): number {
+    // A provider that keeps to its cap says no more, as far as the weight of a text can tell.
+    if (this.#covered === this.#cap) return this.#cap * QUARTERS
+    return Math.max(0, this.#covered - AHEAD_TOKENS) * QUARTERS
+  }
+}

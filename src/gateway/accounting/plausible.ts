@@ -1,0 +1,83 @@
+/**
+ * Usage that a provider reports, as far as it can be: a broken or hostile one must not empty a budget, nor give its
+ * work away. Pure.
+ */
+import type { Usage } from '../../formats/format.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { estimateUsage, inputTokensOf, reasoningBudget } from './estimate.ts'
+
+/** What providers put around a request: templates, their own instructions, and those of tools. */
+const TEMPLATE_TOKENS = 4_096
+/** Of input that a provider may fetch itself: pages that it searches, and files behind links. */
+const FETCHED_TOKENS = 2_000_000
+/** Of output, where the catalogue does not say: more than any model of today writes. */
+const OUTPUT_TOKENS = 262_144
+/** A character that needs more tokens than this is in no vocabulary. */
+const TOKENS_PER_CHARACTER = 4
+/** Searches of one reply. */
+const SEARCHES = 1_000
+
+export interface Observed {
+  /** Quarters of tokens, at least one for each character. */
+  readonly outputQuarters: number
+  readonly sentBytes: number
+  readonly isThoughtSeen: boolean
+}
+
+/** The usage itself where it can be, or else the nearest that can; an estimate where it says nothing. */
+export function plausibleUsage(
+  usage: Usage,
+  request: ResponsesRequest,
+  observed: Observed,
+  endpoint: Endpoint,
+): Usage {
+  const { outputQuarters, sentBytes } = observed
+  if (usage.outputTokens === 0 && outputQuarters > 0)
+    return estimateUsage(request, { usage, ...observed }, endpoint)
+  const most = Math.max(reasoningBudget(request, endpoint), endpoint.maxOutputTokens ?? OUTPUT_TOKENS)
+  const outputMost = outputQuarters * TOKENS_PER_CHARACTER + most
+  const isWithin =
+    usage.inputTokens <= sentBytes + TEMPLATE_TOKENS &&
+    usage.outputTokens <= outputMost &&
+    usage.webSearchRequests <= SEARCHES
+  if (isWithin) return usage
+  const inputMost = sentBytes + TEMPLATE_TOKENS + fetched(usage, request)
+  if (
+    usage.inputTokens <= inputMost &&
+    usage.outputTokens <= outputMost &&
+    usage.webSearchRequests <= SEARCHES
+  ) {
+    return usage
+  }
+  const inputTokens = Math.min(usage.inputTokens, inputMost)
+  const outputTokens = Math.min(usage.outputTokens, outputMost)
+  const cachedTokens = Math.min(usage.cachedTokens, inputTokens)
+  return {
+    inputTokens,
+    cachedTokens,
+    cacheWriteTokens: Math.min(usage.cacheWriteTokens, inputTokens - cachedTokens),
+    outputTokens,
+    reasoningTokens: Math.min(usage.reasoningTokens, outputTokens),
+    webSearchRequests: Math.min(usage.webSearchRequests, SEARCHES),
+  }
+}
+
+/** Tokens beside the bytes of the request that its provider may have read. */
+function fetched({ webSearchRequests }: Usage, request: ResponsesRequest): number {
+  const searches = webSearchRequests > 0 || (request.tools ?? []).some(({ type }) => type !== 'function')
+  if (searches || hasLink(request.input)) return FETCHED_TOKENS
+  // Media are worth less than the bytes that carry them.
+  return inputTokensOf(request)
+}
+
+/** True if a part of the input names a file or an image by its address. */
+function hasLink(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) return value.some(hasLink)
+  return Object.entries(value).some(
+    ([name, inner]) =>
+      ((name === 'image_url' || name === 'file_url' || name === 'file_id') && inner != null) ||
+      hasLink(inner),
+  )
+}

@@ -1,0 +1,42 @@
+/** What a request asks of limits: the ways in which it may be served, and what each may come to. Pure. Hot path. */
+import type { PicoUsd } from '../money.ts'
+
+/** One way to serve a request: a price that grows with what is written. */
+export interface Offer {
+  /** Reading, and the fee of each request. */
+  readonly base: PicoUsd
+  /** For each token that is written. */
+  readonly perToken: PicoUsd
+  /** True: on an own provider credential, which some limits do not count. */
+  readonly isOwn: boolean
+  /** The most tokens that may be written. */
+  readonly most: number
+  /** Tokens that are reserved at first; less than `most` where the reservation grows with the reply. */
+  readonly first: number
+  /** False: its provider cannot be told to write less than `most`. */
+  readonly cappable: boolean
+}
+
+export interface Demand {
+  /** Not empty. */
+  readonly offers: readonly Offer[]
+  /** Input and output, for limits of tokens. */
+  readonly tokens: number
+}
+
+/** The most tokens of an offer that fit into `rest`; 0: it cannot be paid. */
+export function affordable({ base, perToken, most, cappable }: Offer, rest: PicoUsd): number {
+  if (perToken === 0) return base <= rest ? most : 0
+  const tokens = Math.min(most, Math.floor((rest - base) / perToken))
+  return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
+}
+
+/** The price of so many tokens. */
+export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
+  return Math.min(base + perToken * tokens, Number.MAX_SAFE_INTEGER)
+}
+
+/** True if any token of the offer can be paid with `rest`. */
+export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
+  return offer.most === 0 ? offer.base <= rest : affordable(offer, rest) > 0
+}

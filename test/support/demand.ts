@@ -1,0 +1,8 @@
+/** Demands of a fixed price, for tests of limits. */
+import type { Demand } from '../../src/limits/quota.ts'
+
+/** `ownCost`: the price without own provider credentials; 0 where the request runs on one. */
+export function demand(cost: number, ownCost = cost, tokens = 1): Demand {
+  const isOwn = ownCost === 0 && cost > 0
+  return { offers: [{ base: cost, perToken: 0, isOwn, most: 0, first: 0, cappable: true }], tokens }
+}
