@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { ModelRow, ProviderRow } from '../../src/config/config.ts'
+import { ConfigError, type ModelRow, type ProviderRow } from '../../src/config/config.ts'
 import { PROVIDER_SLUGS } from '../../src/protocol/provider-slugs.ts'
-import { type CatalogConfig, CatalogError, createCatalog } from '../../src/providers/catalog.ts'
+import { type CatalogConfig, createCatalog } from '../../src/providers/catalog.ts'
 import { displayName, PROVIDERS } from '../../src/providers/table.ts'
 import { simModel, simModels, simProvider } from '../../src/sim/rows.ts'
 import { bestCpuMs } from '../support/cpu-time.ts'
@@ -17,9 +17,8 @@ const ACME: ProviderRow = {
 
 function fails(test: typeof t.throws, config: Partial<CatalogConfig>, path: string, message: RegExp): void {
   test(() => createCatalog({ providers: [ACME], models: [], ...config }), {
-    constructor: CatalogError,
-    path,
-    message,
+    constructor: ConfigError,
+    message: new RegExp(`^${path.replaceAll(/[.[\]]/g, '\\$&')}: .*${message.source}`),
   })
 }
 
