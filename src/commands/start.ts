@@ -7,9 +7,9 @@ import { lowerHelpers } from '../threads/operating-system.ts'
 import { type CheckedStart, checkStart, startFailure } from '../threads/start-failure.ts'
 import { startWarnings } from '../threads/start-warnings.ts'
 import { CONFIG_OPTION, type Command } from './command.ts'
-import { banner, firstKeysPath, firstSteps, MAKE_KEY, type Started, writeFirstKeys } from './first-steps.ts'
 import { complain, configWords, EXIT_UNCLEAN } from './outcome.ts'
 import { version } from './version.ts'
+import { banner, firstKeysPath, firstKeysText, MAKE_KEY, type Started, writeFirstKeys } from './welcome.ts'
 
 /** A key press reaches a gateway under npm twice: from the terminal, and from npm. */
 const SAME_PRESS_MS = 300
@@ -71,7 +71,7 @@ type Keys = Awaited<Launched['firstKeys']>
 /** New keys are told once: on the terminal, or in a file. Only their hashes are stored. */
 function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
   if (form === 'terminal') {
-    screen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstSteps(keys, started)}\n`)
+    screen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
     return
   }
   const file = firstKeysPath(started.config)
@@ -81,7 +81,7 @@ function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
     return
   }
   try {
-    writeFirstKeys(file, firstSteps(keys, started))
+    writeFirstKeys(file, firstKeysText(keys, started))
     log.notice('the first keys are in a file; delete it when you have them', { file })
   } catch (error) {
     log.fault(`the first keys cannot be written and are lost; make others: ${MAKE_KEY}`, error)

@@ -20,7 +20,7 @@ const STAND_INS = {
   }),
   models: (row: unknown, at: number) => ({
     id: Value.Check(ModelSchema.properties.id, valueIn(row, 'id')) ? valueIn(row, 'id') : `faulty/${at}`,
-    endpoints: [],
+    endpoints: [{ provider: 'ollama' }],
   }),
 }
 

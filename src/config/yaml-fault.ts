@@ -1,4 +1,4 @@
-/** Says in words what is wrong with a YAML file. The parser's own messages quote the file, so they are not used. Pure. */
+/** Says in words what is wrong with a YAML file. The messages of the parser are not used: they quote it. Pure. */
 import { type ErrorCode, YAMLParseError } from 'yaml'
 
 const WORDS: Partial<Record<ErrorCode, string>> = {
@@ -6,7 +6,7 @@ const WORDS: Partial<Record<ErrorCode, string>> = {
   BAD_COLLECTION_TYPE: 'a tag (!) does not fit to what follows it',
   BAD_DIRECTIVE: 'a directive (%) is unknown',
   BAD_DQ_ESCAPE: 'a backslash in double quotes escapes nothing; use single quotes, or two backslashes',
-  BAD_INDENT: 'the indentation does not fit to the lines above',
+  BAD_INDENT: 'the indentation does not fit to the lines above, or a bracket there is not closed',
   BAD_SCALAR_START: 'a text begins with a character that needs quotes',
   BLOCK_AS_IMPLICIT_KEY:
     'a setting begins within another one on the same line, or the line above lacks a quote',

@@ -48,7 +48,12 @@ export const SIM_MODELS = [
     does: 'answers with a document that fits the JSON schema asked for',
     listed: true,
   },
-  { name: 'judge', numbers: [], does: 'judges for the alignment plugin: a rule is broken if the message has a word that the rule quotes', listed: true },
+  {
+    name: 'judge',
+    numbers: [],
+    does: 'judges for the alignment plugin: a rule is broken if the message has a word that the rule quotes',
+    listed: true,
+  },
   { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose around it' },
   { name: 'judge-short', numbers: [], does: 'a verdict with one number too few' },
 ] as const satisfies readonly SimModel[]

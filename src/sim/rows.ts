@@ -65,7 +65,7 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
   }
 }
 
-/** The models that a gateway lists: those to try things with, and one in each format. docs/configuration.md has them. */
+/** The models that a gateway lists: those to try things with, and one in each format. */
 export function listedSimModels(): SimModelRow[] {
   const names = [
     ...SIM_MODELS.filter(model => 'listed' in model).map(model => model.name),

@@ -34,7 +34,7 @@ export interface CheckedStart {
 }
 
 /** What a check finds without any master keys being there. */
-export type Checked = Omit<CheckedStart, 'ring'>
+export type CheckedConfig = Omit<CheckedStart, 'ring'>
 
 /**
  * Checks what can be checked before anything is opened, and loads the master keys. Creates a key file if one is
@@ -43,11 +43,11 @@ export type Checked = Omit<CheckedStart, 'ring'>
  */
 export function checkStart(found: FoundConfig): CheckedStart
 /** Creates no key file: `ring` may be missing. */
-export function checkStart(found: FoundConfig, options: { readonly createKeyFile: false }): Checked
+export function checkStart(found: FoundConfig, options: { readonly createKeyFile: false }): CheckedConfig
 export function checkStart(
   { config, faults }: FoundConfig,
   { createKeyFile } = { createKeyFile: true },
-): Checked | CheckedStart {
+): CheckedConfig | CheckedStart {
   if (config === null) {
     faults.throwIfAny()
     throw new TypeError('a configuration without faults is there')

@@ -45,7 +45,7 @@ function storageName(url: string): string {
 }
 
 /** The first keys and a request that works as pasted; both are shown once. */
-export function firstSteps(keys: FirstKeys, started: Pick<Started, 'catalog' | 'url'>): string {
+export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' | 'url'>): string {
   return [
     'First keys, shown only now:',
     `  management key  ${keys.managementKey}`,
