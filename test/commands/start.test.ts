@@ -85,7 +85,7 @@ t.test(
     t.notOk(existsSync(join(cwd, 'data/first-keys')), 'they are shown and not written')
     first.child.stdin?.write('\x03')
     t.same(await first.ended, [0, null])
-    t.match(first.text(), /info draining\r\n[^]*info stopped\r\n/)
+    t.match(first.text(), /info draining\r\n[\s\S]*info stopped\r\n/)
 
     const second = onTerminal(t, cwd, '')
     await second.shows(/Keys: npx sluice keys create --name NAME/)
@@ -132,7 +132,7 @@ t.test('a signal to npm reaches the gateway, and npm takes no option for itself 
   await gateway.shows(/the first keys are in a file/)
   gateway.child.kill('SIGTERM')
   await gateway.ended
-  t.match(gateway.text(), /"msg":"draining"[^]*"msg":"stopped"/)
+  t.match(gateway.text(), /"msg":"draining"[\s\S]*"msg":"stopped"/)
 
   const slips = [
     [['--config', 'gateway.yaml'], 'npm start -- --config gateway.yaml'],
