@@ -155,11 +155,16 @@ function checkSettings(file: Values, environment: Environment, faults: Faults): 
   for (const setting of SETTINGS) {
     const { path, schema, notes } = setting
     const given = faults.try(() => readSetting(environment, setting))
-    if (given !== null) placed.push({ path, value: given.value })
-    if (notes.accepts === undefined) continue
     const value = given === null ? valueAt(file, path) : given.value
-    if (value === undefined || !Value.Check(schema, value) || notes.accepts(value)) continue
-    faults.add(given?.name ?? path.join('.'), `expected ${notes.expected}`)
+    const isFaulty =
+      notes.accepts !== undefined &&
+      value !== undefined &&
+      Value.Check(schema, value) &&
+      !notes.accepts(value)
+    if (isFaulty) faults.add(given?.name ?? path.join('.'), `expected ${notes.expected}`)
+    // Nothing follows from a faulty value: further checks get the default.
+    if (isFaulty && given === null) put(file, path, undefined)
+    if (given !== null && !isFaulty) placed.push({ path, value: given.value })
   }
   return placed
 }

@@ -517,6 +517,16 @@ models:
   }
 })
 
+t.test('nothing follows from a faulty setting', async t => {
+  for (const [yaml, environment] of [
+    ['storage: { url: "mysql://x" }', {}],
+    ['', { DATABASE_URL: 'mysql://x' }],
+  ] as const) {
+    const { config } = findConfig(['--config', file(yaml)], environment)
+    t.equal(config?.storage.url, 'sqlite:./data/gateway.db')
+  }
+})
+
 t.test('variables of secrets are named, and forgotten by the process', async t => {
   const names = ['GATEWAY_API_KEY', 'ACME_KEY', 'ACME_HOST', 'XAI_API_KEY']
   for (const name of names) process.env[name] = 'value'
