@@ -6,11 +6,15 @@ import { expectedPhrase, literals } from '../src/config/check.ts'
 import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/config/rows.ts'
 import type { Setting } from '../src/config/setting.ts'
 import { SETTINGS } from '../src/config/settings.ts'
+import { KEY_VARIABLES } from '../src/providers/table.ts'
+import { SIM_MODELS } from '../src/sim/behaviours.ts'
 
 export const PAGE = join(import.meta.dirname, '../docs/configuration.md')
 
 const TABLES: Readonly<Record<string, () => string>> = {
   environment: environmentTable,
+  keyVariables: keyVariablesTable,
+  simulated: simulatedTable,
   settings: settingsTable,
   providers: () => fieldsTable(ProviderSchema.properties),
   models: () => fieldsTable(ModelSchema.properties),
@@ -41,6 +45,24 @@ function environmentTable(): string {
     return [[names, `sets \`${setting.path.join('.')}\`${words}`]]
   })
   return table(['variable', 'meaning'], rows)
+}
+
+function keyVariablesTable(): string {
+  const rows = [...KEY_VARIABLES].map(([slug, name]) => [`\`${slug}\``, `\`${name}\``])
+  return table(['provider', 'variable'], rows)
+}
+
+function simulatedTable(): string {
+  const rows = SIM_MODELS.flatMap(model =>
+    'listed' in model ? [[`\`sim/${model.name}\``, `${model.does}${numbersOf(model)}`]] : [],
+  )
+  return table(['model', 'what it does'], rows)
+}
+
+/** The numbers that may follow its name. */
+function numbersOf({ numbers }: (typeof SIM_MODELS)[number]): string {
+  const words = numbers.map(({ name, byDefault }) => `${name} (default ${byDefault})`)
+  return words.length === 0 ? '' : `; numbers after the name: ${words.join(', ')}`
 }
 
 /** A setting that the settings table does not show. */

@@ -72,21 +72,23 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'sim',
     'tasks',
   ],
-  main: ['threads'],
-  cli: ['threads', 'storage', 'access', 'credentials'],
+  commands: ['threads', 'providers', 'storage', 'access', 'credentials'],
+  main: ['commands'],
+  cli: ['commands'],
 }
 
-const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'ready']
+const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'nearest', 'ready']
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   // The words of provider rows stand beside their types.
-  config: ['log', 'providers'],
+  config: ['log', 'providers', 'nearest'],
   log: ['errors', 'clock'],
   errors: [],
   clock: [],
   ids: [],
   metrics: [],
   money: [],
+  nearest: [],
   ready: [],
 }
 
@@ -128,7 +130,7 @@ function unit(path: string): string {
 /** `every room` stands for all rooms but the composition root and the entries. */
 function wordsIn(cell: string): string[] {
   if (cell === 'every room') {
-    return Object.keys(MAY_IMPORT).filter(name => !['threads', 'main', 'cli'].includes(name))
+    return Object.keys(MAY_IMPORT).filter(name => !['threads', 'commands', 'main', 'cli'].includes(name))
   }
   return cell.match(/[a-z]+/g) ?? []
 }

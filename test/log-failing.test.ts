@@ -136,7 +136,7 @@ t.test('a gateway whose log nobody reads goes on serving, and ends in order', as
 
 t.test('what waited for a slow reader is written when it reads again', async t => {
   const { writer, reader } = fullPipe(t)
-  const log = createBufferedLog('info', writer)
+  const log = createBufferedLog('info', { file: writer })
   t.teardown(() => log.close())
   log.notice('before')
   log.exchange(LINE)
@@ -156,7 +156,7 @@ t.test('what could not be written is written when it can be, without any more be
   const first = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const writer = openSync(path, constants.O_WRONLY)
   closeSync(first)
-  const log = createBufferedLog('info', writer)
+  const log = createBufferedLog('info', { file: writer })
   t.teardown(() => log.close())
   log.notice('nobody is there')
   // More than may wait: a line that is left out makes nobody try again, the log has to do that by itself.
@@ -178,7 +178,7 @@ t.test('what could not be written is written when it can be, without any more be
 
 t.test('closing a log that cannot be written takes a moment at most, and blocks nothing', async t => {
   const closing = async (file: number) => {
-    const log = createBufferedLog('info', file)
+    const log = createBufferedLog('info', { file })
     log.notice('before')
     log.exchange(LINE)
     let turns = 0

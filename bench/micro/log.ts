@@ -48,7 +48,7 @@ const count = {
 }
 const plain = createLog('info', count)
 const quiet = createLog('warn', count)
-const buffered = createBufferedLog('info', openSync('/dev/null', 'a'))
+const buffered = createBufferedLog('info', { file: openSync('/dev/null', 'a') })
 const terminal = createTerminalLog('info', count)
 
 time('JSON.stringify of the fields', n => count.write(JSON.stringify(lineOf(n))))

@@ -1,6 +1,7 @@
 /** Checks a value against a schema of the configuration. Errors name the path and never contain the value. Pure. */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value, type ValueError, ValueErrorType } from '@sinclair/typebox/value'
+import { didYouMean } from '../nearest.ts'
 
 /** A configuration that cannot be used. Each fault is one line that begins with its field or variable. */
 export class ConfigError extends Error {
@@ -23,13 +24,23 @@ export class Faults {
     if (!this.#lines.has(field)) this.#lines.set(field, `${field}: ${problem}`)
   }
 
+  /** Adds a line that begins with its field, as errors of later checks have it. */
+  addLine(line: string): void {
+    const field = line.slice(0, line.indexOf(': '))
+    if (!this.#lines.has(field)) this.#lines.set(field, line)
+  }
+
+  get isEmpty(): boolean {
+    return this.#lines.size === 0
+  }
+
   /** Returns the result of a step; null when it throws a ConfigError, which is collected. */
   try<T>(step: () => T): T | null {
     try {
       return step()
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
-      for (const line of error.faults) this.#lines.set(line, line)
+      for (const line of error.faults) this.addLine(line)
       return null
     }
   }
@@ -47,14 +58,49 @@ export function checkFile(schema: TSchema, value: unknown, faults: Faults): void
 
 function fault(error: ValueError): string {
   const { schema } = error
-  if (error.type === ValueErrorType.ObjectAdditionalProperties) return 'unknown setting'
+  if (error.type === ValueErrorType.ObjectAdditionalProperties) return `unknown setting${hint(error)}`
   if (error.type === ValueErrorType.ObjectRequiredProperty) return 'is required'
   if (error.type === ValueErrorType.Union)
     return `expected ${expectedPhrase(schema) ?? `one of ${words(schema)}`}`
-  if (error.type === ValueErrorType.StringPattern) {
-    return `expected ${expectedPhrase(schema) ?? `a string of the form ${schema['pattern']}`}`
+  if (error.type === ValueErrorType.StringPattern || error.type === ValueErrorType.String) {
+    const phrase = problemOf(schema, error.value) ?? expectedPhrase(schema)
+    if (phrase !== undefined) return `expected ${phrase}`
+    if (error.type === ValueErrorType.String) return 'expected a text'
+    return `expected a string of the form ${schema['pattern']}`
   }
+  if (KindGuard.IsInteger(schema)) {
+    const quoted = typeof error.value === 'string' ? ', without quotes' : ''
+    return `expected ${integerRange(schema)}${quoted}`
+  }
+  if (error.type === ValueErrorType.ArrayMinItems) return 'expected one at least'
+  const kind = KINDS[error.type]
+  if (kind !== undefined) return `expected ${kind}`
   return `${error.message.charAt(0).toLowerCase()}${error.message.slice(1)}`
+}
+
+/** Words for the library's names of kinds. */
+const KINDS: Partial<Record<ValueErrorType, string>> = {
+  [ValueErrorType.Number]: 'a number, without quotes',
+  [ValueErrorType.Boolean]: 'true or false, without quotes',
+  [ValueErrorType.Array]: 'a list, as in [a, b]',
+  [ValueErrorType.Object]: 'a group of settings',
+}
+
+/** The setting that an unknown one was probably meant to be. */
+function hint({ path, schema }: ValueError): string {
+  const name = path.slice(path.lastIndexOf('/') + 1)
+  return KindGuard.IsObject(schema) ? didYouMean(name, Object.keys(schema.properties)) : ''
+}
+
+/** `an integer from 1 to 9`, as far as the schema has bounds. */
+export function integerRange({ minimum, maximum }: { minimum?: number; maximum?: number }): string {
+  return maximum === undefined ? `an integer from ${minimum}` : `an integer from ${minimum} to ${maximum}`
+}
+
+/** Completes "expected …" for this very value, where the schema has words for it. */
+function problemOf(schema: TSchema, value: unknown): string | undefined {
+  const explain = schema['explain'] as ((value: unknown) => string | undefined) | undefined
+  return explain?.(value)
 }
 
 /** The schema's own words for the expected value, if it has any. */

@@ -5,13 +5,15 @@
  */
 import { readFileSync } from 'node:fs'
 import { Value } from '@sinclair/typebox/value'
-import { parse as parseYaml, YAMLParseError } from 'yaml'
+import { parse as parseYaml } from 'yaml'
 import { ConfigError, checkFile, Faults, joinPath } from './check.ts'
-import { type Environment, readSetting, variable } from './environment.ts'
+import { type Environment, readProviderKeys, readSetting, secretVariables, variable } from './environment.ts'
+import { withoutFaults } from './remainder.ts'
 import { fileSchema } from './setting.ts'
 import { type Config, SETTINGS, Settings } from './settings.ts'
+import { yamlFault } from './yaml-fault.ts'
 
-export { ConfigError } from './check.ts'
+export { ConfigError, Faults } from './check.ts'
 export type { Environment } from './environment.ts'
 export type { EndpointRow, ModelRow, PricingRow, ProviderRow } from './rows.ts'
 export type { Config } from './settings.ts'
@@ -25,20 +27,60 @@ export function processEnvironment(): Environment {
   return process.env
 }
 
+/** A configuration as it was found, with all that is wrong with it. */
+export interface FoundConfig {
+  /**
+   * With faults: what is left without the faulty parts, for further checks only. Null if that is no configuration.
+   */
+  readonly config: Config | null
+  readonly faults: Faults
+  /** The path of the file; null without one. */
+  readonly file: string | null
+  /** Variables that held secrets; see `forgetSecrets`. */
+  readonly secrets: readonly string[]
+}
+
 /**
  * Reads the file named by `--config FILE` or `GATEWAY_CONFIG` (none: all defaults) and the environment.
  * @throws ConfigError with one line for each fault, which names the field or variable.
  */
 export function loadConfig(argv: readonly string[], environment: Environment): Config {
+  const { config, faults } = findConfig(argv, environment)
+  faults.throwIfAny()
+  // Without faults nothing was left out.
+  return config as Config
+}
+
+/** Reads what `loadConfig` reads, and goes on after faults, so that later checks can add theirs. */
+export function findConfig(argv: readonly string[], environment: Environment): FoundConfig {
   const faults = new Faults()
+  const substituted = new Set<string>()
   const path = faults.try(() => configPath(argv, environment))
-  const file = path === null ? {} : (faults.try(() => readConfigFile(path, environment, faults)) ?? {})
+  const raw = path === null ? {} : (faults.try(() => readYaml(path)) ?? {})
+  const given = substitute(raw, { environment, faults, substituted }, '')
+  checkFile(FileSchema, given, faults)
+  const file = faults.isEmpty ? (given as Values) : withoutFaults(FileSchema, given)
   const fromEnvironment = checkSettings(file, environment, faults)
   checkRegions(file, faults)
-  faults.throwIfAny()
   for (const { path, value } of fromEnvironment) put(file, path, value)
-  // Its parts were checked one by one, and a test holds that the defaults fit.
-  return freeze(Value.Default(Settings, file) as Config)
+  const keys = readProviderKeys(environment, faults)
+  put(file, ['providerKeys'], keys)
+  const config = Value.Default(Settings, file)
+  return {
+    // Its parts were checked one by one, and a test holds that the defaults fit.
+    config: faults.isEmpty || Value.Check(Settings, config) ? freeze(config as Config) : null,
+    faults,
+    file: path,
+    secrets: [...secretVariables(environment), ...substituted],
+  }
+}
+
+/**
+ * Removes the variables of secrets from the environment of the process, so that neither its children nor a fault that
+ * shows the environment has them. The system keeps its copy (`/proc/PID/environ`): a secret in a file has none.
+ */
+export function forgetSecrets({ secrets }: FoundConfig): void {
+  for (const name of secrets) delete process.env[name]
 }
 
 function configPath(argv: readonly string[], environment: Environment): string | null {
@@ -56,49 +98,46 @@ function unknownArgument(word: string): ConfigError {
   return new ConfigError(`${word.split('=')[0]}: is no argument; the only one is --config FILE`)
 }
 
-function readConfigFile(path: string, environment: Environment, faults: Faults): Values {
+function readYaml(path: string): unknown {
   let text: string
   try {
     text = readFileSync(path, 'utf8')
   } catch (error) {
     throw new ConfigError(`${path}: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
   }
-  let raw: unknown
   try {
     // Its warnings quote the file.
-    raw = parseYaml(text, { logLevel: 'error' }) ?? {}
+    return parseYaml(text, { logLevel: 'error' }) ?? {}
   } catch (error) {
     throw new ConfigError(`${path}: invalid YAML: ${yamlFault(error)}`)
   }
-  const substituted = substitute(raw, environment, '', faults)
-  checkFile(FileSchema, substituted, faults)
-  return substituted as Values
 }
 
-/** The parser's code for the fault, and its place. The parser's messages quote the file, so they are not used. */
-function yamlFault(error: unknown): string {
-  if (!(error instanceof YAMLParseError)) return 'alias refers to an undefined anchor'
-  const fault = error.code.toLowerCase().replaceAll('_', ' ')
-  const [start] = error.linePos ?? []
-  return start === undefined ? fault : `${fault} at line ${start.line}, column ${start.col}`
+interface Substitution {
+  readonly environment: Environment
+  readonly faults: Faults
+  /** Takes the names of variables that stand for a secret. */
+  readonly substituted: Set<string>
 }
 
 /** Replaces `${NAME}` in every string by the variable's value. */
-function substitute(value: unknown, environment: Environment, path: string, faults: Faults): unknown {
+function substitute(value: unknown, substitution: Substitution, path: string): unknown {
+  const { environment, faults, substituted } = substitution
   if (typeof value === 'string') {
     return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (whole, name: string) => {
       const found = environment[name]
       if (found === undefined) faults.add(path || '(root)', `environment variable ${name} is not set`)
+      else if (/(^|\.)(apiKey|url|proxy)$/.test(path)) substituted.add(name)
       return found ?? whole
     })
   }
   if (Array.isArray(value))
-    return value.map((element, index) => substitute(element, environment, `${path}[${index}]`, faults))
+    return value.map((element, index) => substitute(element, substitution, `${path}[${index}]`))
   if (value !== null && typeof value === 'object') {
     return Object.fromEntries(
       Object.entries(value).map(([key, element]) => [
         key,
-        substitute(element, environment, joinPath(path, key), faults),
+        substitute(element, substitution, joinPath(path, key)),
       ]),
     )
   }
@@ -116,11 +155,16 @@ function checkSettings(file: Values, environment: Environment, faults: Faults): 
   for (const setting of SETTINGS) {
     const { path, schema, notes } = setting
     const given = faults.try(() => readSetting(environment, setting))
-    if (given !== null) placed.push({ path, value: given.value })
-    if (notes.accepts === undefined) continue
     const value = given === null ? valueAt(file, path) : given.value
-    if (value === undefined || !Value.Check(schema, value) || notes.accepts(value)) continue
-    faults.add(given?.name ?? path.join('.'), `expected ${notes.expected}`)
+    const isFaulty =
+      notes.accepts !== undefined &&
+      value !== undefined &&
+      Value.Check(schema, value) &&
+      !notes.accepts(value)
+    if (isFaulty) faults.add(given?.name ?? path.join('.'), `expected ${notes.expected}`)
+    // Nothing follows from a faulty value: further checks get the default.
+    if (isFaulty && given === null) put(file, path, undefined)
+    if (given !== null && !isFaulty) placed.push({ path, value: given.value })
   }
   return placed
 }

@@ -2,8 +2,10 @@
 import { readFileSync } from 'node:fs'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
-import { ConfigError, expectedPhrase, words } from './check.ts'
+import { KEY_VARIABLES } from '../providers/table.ts'
+import { ConfigError, expectedPhrase, type Faults, integerRange, words } from './check.ts'
 import type { Setting } from './setting.ts'
+import { SETTINGS } from './settings.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -61,7 +63,27 @@ function parse(schema: TSchema, text: string): unknown {
 }
 
 function expected(schema: TSchema): string {
-  if (KindGuard.IsInteger(schema)) return `an integer from ${schema.minimum} to ${schema.maximum}`
+  if (KindGuard.IsInteger(schema)) return integerRange(schema)
   if (KindGuard.IsBoolean(schema)) return '0 or 1'
   return expectedPhrase(schema) ?? (KindGuard.IsUnion(schema) ? `one of ${words(schema)}` : 'another text')
+}
+
+/** The keys that stand in the environment under the providers' own names, by slug. */
+export function readProviderKeys(environment: Environment, faults: Faults): Readonly<Record<string, string>> {
+  const keys: Record<string, string> = {}
+  for (const [slug, name] of KEY_VARIABLES) {
+    const key = variable(environment, name)?.trim() ?? ''
+    if (key === '') continue
+    if (/^[\x21-\x7e]+$/.test(key)) keys[slug] = key
+    else faults.add(name, 'expected a key without spaces and line breaks')
+  }
+  return keys
+}
+
+/** The variables that hold secrets of their own, not the name of a file with one. */
+export function secretVariables(environment: Environment): readonly string[] {
+  const names = SETTINGS.flatMap(({ notes: { env, secret } }) =>
+    env !== undefined && secret === true ? [env] : [],
+  )
+  return [...names, ...KEY_VARIABLES.values()].filter(name => variable(environment, name) !== null)
 }

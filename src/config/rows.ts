@@ -21,14 +21,19 @@ function required<T extends TSchema>(schema: T, description: string): T {
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const Count = Type.Integer({ minimum: 1 })
 const Words = Type.Array(Type.String(), { minItems: 1 })
-const Price = Type.String({ pattern: '^\\d{1,3}(\\.\\d{1,12})?$' })
+const Price = Type.String({
+  pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
+  expected: 'a price in quotes, in US dollars for one token, such as "0.0000005"',
+})
 const Format = oneOf(FORMAT_NAMES)
 
 /** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
 const ModelId = Type.String({
   pattern: '^~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+(?::[A-Za-z0-9][A-Za-z0-9._-]*)*$',
   maxLength: 256,
-  expected: 'the form vendor/model',
+  expected: 'the form vendor/model, such as openai/gpt-5-mini',
+  explain: (id: unknown) =>
+    typeof id === 'string' && id.includes('*') ? 'one model, since a model id has no wildcards' : undefined,
 })
 
 export const ProviderSchema = Type.Object(

@@ -111,3 +111,8 @@ export const redisUrl = {
     url === null || (/^rediss?:\/\/[^/\s]+(\/\d+)?$/.test(url) && URL.canParse(url)),
   expected: 'a URL of the form redis://HOST:PORT or rediss://HOST:PORT',
 }
+
+export const storageUrl = {
+  accepts: (url: string) => /^(sqlite:.|postgres(ql)?:\/\/.)/i.test(url),
+  expected: 'a URL of the form sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',
+}

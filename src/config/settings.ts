@@ -21,6 +21,7 @@ import {
   Slug,
   setting,
   settingsOf,
+  storageUrl,
   Threads,
 } from './setting.ts'
 
@@ -56,7 +57,13 @@ export const Settings = group({
     url: setting(
       Address,
       "`sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with parameters of `pg` such as `?sslmode=verify-full`. Usage records wait on this machine's disk until they are stored: in `spool` beside the SQLite file, or in `./data/spool`",
-      { default: 'sqlite:./data/gateway.db', env: 'DATABASE_URL', secret: true, required: true },
+      {
+        default: 'sqlite:./data/gateway.db',
+        env: 'DATABASE_URL',
+        secret: true,
+        required: true,
+        ...storageUrl,
+      },
     ),
   }),
   redis: group({
@@ -84,9 +91,16 @@ export const Settings = group({
   providers: setting(Type.Array(ProviderSchema), 'adds or changes providers, by slug', { default: [] }),
   models: setting(
     Type.Array(ModelSchema),
-    'the catalogue. Without `providers` the built-in simulated provider `sim` answers',
+    'the catalogue. Without `providers` the [simulated models](#simulated-models) stand beside it',
     { default: [] },
   ),
+  simulator: group({
+    enabled: setting(
+      Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),
+      'true: the [simulated models](#simulated-models) `sim/…` stand beside those of `models`; false: never. Default: only without `providers`. A model whose endpoint names the provider `sim` is answered in any case',
+      { default: null },
+    ),
+  }),
   timeouts: group({
     upstreamHeadersMs: setting(
       Milliseconds,
@@ -296,6 +310,11 @@ export const Settings = group({
     nullable(Type.String()),
     '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`; without it a key file `vault.key` (mode 0600) is made beside the embedded database; required with PostgreSQL, the same for all instances',
     { env: 'GATEWAY_VAULT_KEYS', secret: true, environmentOnly: true },
+  ),
+  providerKeys: setting(
+    Type.Record(Type.String(), Type.String()),
+    'keys of providers that stand in the environment under the names of the built-in table, by slug',
+    { default: {}, environmentOnly: true },
   ),
 })
 

@@ -2,7 +2,7 @@
  * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that the embedded mode creates.
  * Each purpose has a derived key of its own. The gateway and the command line load them in the same way.
  */
-import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
@@ -10,8 +10,8 @@ import { sqlitePath } from '../storage/open.ts'
 
 export interface VaultKey {
   readonly id: string
-  /** 32 bytes. */
-  readonly secret: Buffer
+  /** 32 bytes. A key object keeps them outside the JavaScript heap, once for all threads. */
+  readonly secret: Buffer | KeyObject
 }
 
 /** The master keys of an installation: the first one seals, all open. */
@@ -62,16 +62,20 @@ export function parseVaultKeys(text: string, source = VARIABLE): readonly VaultK
     if (id === undefined || secret === undefined) {
       throw new VaultKeyError(`${source}: entry ${index + 1} is not of the form id:base64-of-32-bytes`)
     }
-    return { id, secret: Buffer.from(secret, 'base64') }
+    return { id, secret: keyObject(Buffer.from(secret, 'base64')) }
   })
   if (new Set(keys.map(key => key.id)).size !== keys.length)
     throw new VaultKeyError(`${source}: two keys have the same id`)
   return keys
 }
 
-/** Writes keys as text, to pass them to another thread: Buffers do not arrive there as such. */
-export function formatVaultKeys(keys: readonly VaultKey[]): string {
-  return keys.map(({ id, secret }) => `${id}:${secret.toString('base64')}`).join(',')
+/** Moves the bytes of a key outside the JavaScript heap, and zeroes them. */
+export function keyObject(bytes: Buffer): KeyObject {
+  try {
+    return createSecretKey(bytes)
+  } finally {
+    bytes.fill(0)
+  }
 }
 
 /** Reads a key file. A missing one is created with one random key and mode 0600. */
@@ -112,6 +116,6 @@ export function endUserKey(ring: readonly [VaultKey, ...VaultKey[]]): Buffer {
  * Hashes the caller's tracking string with the key: 43 characters, stable for one organization. It neither links users
  * across organizations nor helps to guess the string.
  */
-export function hashEndUser(key: Buffer, organizationId: string, user: string): string {
+export function hashEndUser(key: Buffer | KeyObject, organizationId: string, user: string): string {
   return createHmac('sha256', key).update(organizationId).update('\0').update(user).digest('base64url')
 }

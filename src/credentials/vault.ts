@@ -3,9 +3,9 @@
  * wrapped by a key derived from a master key. Both layers are bound to the owner of the secret, the outer one to the
  * master key too, so a row that was copied, swapped or changed does not open. Any thread; two ciphers per call.
  */
-import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
 import type { CredentialRecord, SealedSecret } from '../storage/store.ts'
-import { deriveKey, type VaultKey } from './vault-keys.ts'
+import { deriveKey, keyObject, type VaultKey } from './vault-keys.ts'
 
 /** The owner of a secret, to whom its sealed form is bound. */
 export interface SecretOwner {
@@ -123,14 +123,9 @@ export function createVault(keys: readonly VaultKey[]): Vault {
   }
 }
 
-/** Keeps the key outside the JavaScript heap and zeroes the bytes that it was made from. */
+/** Keeps the derived key outside the JavaScript heap. The master key itself stays as it came. */
 function wrappingKey(key: VaultKey): KeyObject {
-  const bytes = deriveKey(key, PURPOSE)
-  try {
-    return createSecretKey(bytes)
-  } finally {
-    bytes.fill(0)
-  }
+  return keyObject(deriveKey(key, PURPOSE))
 }
 
 /** A JSON array, so that no character of a field can imitate the border to the next one. */

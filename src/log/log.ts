@@ -43,22 +43,40 @@ export interface Log {
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
+/** JSON for programs, or lines for people at a terminal. */
+export type LogForm = 'json' | 'terminal'
+
+export interface BufferedLogOptions {
+  readonly form?: LogForm
+  /** An open file descriptor. Default: stdout. */
+  readonly file?: number
+}
+
+/** The log of a whole process. */
+export interface ProcessLog extends Log {
+  /** Logs what will fail if nobody changes it; `message` names a setting and repeats no value. */
+  warning(message: string): void
+}
+
 /** A log that must be closed before its thread ends. */
-export interface ClosableLog extends Log {
+export interface ClosableLog extends ProcessLog {
   /** Writes the lines in memory, for at most half a second. */
   close(): Promise<void>
 }
 
 /**
  * Creates a log that never blocks its thread on a disk or a pipe. Lines of exchanges are written in batches, notices
- * and faults at once. `file` is an open file descriptor.
+ * and faults at once.
  */
-export function createBufferedLog(level: LogLevel, file = 1): ClosableLog {
+export function createBufferedLog(
+  level: LogLevel,
+  { form = 'json', file = 1 }: BufferedLogOptions = {},
+): ClosableLog {
   const output = new LogOutput(file, lines => {
     log.notice('log lines were lost because they could not be written in time', { lines })
     output.flush()
   })
-  const log = createLog(level, output)
+  const log = form === 'json' ? createLog(level, output) : createTerminalLog(level, output)
   const flushed =
     <Arguments extends unknown[]>(write: (...args: Arguments) => void) =>
     (...args: Arguments): void => {
@@ -69,13 +87,14 @@ export function createBufferedLog(level: LogLevel, file = 1): ClosableLog {
     exchange: log.exchange,
     listening: flushed(log.listening),
     notice: flushed(log.notice),
+    warning: flushed(log.warning),
     fault: flushed(log.fault),
     close: () => output.close(),
   }
 }
 
 /** Creates a log for people, with lines such as `12:00:01 info listening url=…` in place of JSON. */
-export function createTerminalLog(level: LogLevel, out: { write(text: string): unknown }): Log {
+export function createTerminalLog(level: LogLevel, out: { write(text: string): unknown }): ProcessLog {
   const terminal = {
     // pino sets these before each write.
     [pino.symbols.needsMetadataGsym]: true,
@@ -95,7 +114,7 @@ export function createTerminalLog(level: LogLevel, out: { write(text: string): u
 }
 
 /** Creates a log that writes to `destination`. */
-export function createLog(level: LogLevel, destination: DestinationStream): Log {
+export function createLog(level: LogLevel, destination: DestinationStream): ProcessLog {
   const options = {
     level,
     base: null,
@@ -112,6 +131,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Log 
     },
     listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
     notice: (message, fields) => logger.info(fields ?? {}, message),
+    warning: message => logger.warn({}, message),
     fault: (message, error) => logger.error(faultFields(error, level), message),
   }
 }

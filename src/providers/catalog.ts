@@ -2,8 +2,15 @@
  * The catalogue of providers and models: the built-in table with the configuration's rows on top. Built once at start;
  * the hot path reads it with one Map lookup. Pure.
  */
-import type { EndpointRow, ModelRow, PricingRow, ProviderRow } from '../config/config.ts'
+import {
+  type EndpointRow,
+  Faults,
+  type ModelRow,
+  type PricingRow,
+  type ProviderRow,
+} from '../config/config.ts'
 import { type PicoUsd, parseUsd } from '../money.ts'
+import { didYouMean } from '../nearest.ts'
 import {
   type AbortPolicy,
   AUTH_OF_FORMAT,
@@ -14,26 +21,17 @@ import {
   type Pricing,
   type Provider,
 } from './provider.ts'
-import { displayName, PROVIDERS } from './table.ts'
+import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS } from './table.ts'
 
 export interface CatalogConfig {
   readonly providers: readonly ProviderRow[]
   readonly models: readonly ModelRow[]
   /** The policy of providers without one of their own. Default `finish`. */
   readonly onAbort?: AbortPolicy
+  /** Keys of providers whose row gives none, by slug. Default: none. */
+  readonly providerKeys?: Readonly<Record<string, string>>
   /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
-}
-
-/** An error in the rows; its message begins with the path of the field. */
-export class CatalogError extends Error {
-  override readonly name = 'CatalogError'
-  readonly path: string
-
-  constructor(path: string, problem: string) {
-    super(`${path}: ${problem}`)
-    this.path = path
-  }
 }
 
 export interface Catalog {
@@ -46,17 +44,19 @@ export interface Catalog {
   providers(): readonly Provider[]
 }
 
-/** @throws CatalogError that names the wrong field. */
+/** @throws ConfigError with all faults of the rows, each with the path of its field. */
 export function createCatalog(config: CatalogConfig): Catalog {
-  const providers = allProviders(config)
+  const faults = new Faults()
+  const providers = allProviders(config, faults)
   const models = new Map<string, Model>()
   for (const [index, row] of config.models.entries()) {
     const path = `models[${index}]`
-    if (models.has(row.id)) throw new CatalogError(`${path}.id`, `duplicate id ${quote(row.id)}`)
-    models.set(row.id, modelOf(row, path, providers, config.created ?? 0))
+    if (models.has(row.id)) faults.add(`${path}.id`, `duplicate id ${quote(row.id)}`)
+    else models.set(row.id, modelOf(row, { path, providers, faults, created: config.created ?? 0 }))
   }
+  faults.throwIfAny()
   const modelList = [...models.values()]
-  const providerList = [...providers.values()]
+  const providerList = [...providers.values()].filter(provider => provider !== FAULTY)
   return {
     model: id => models.get(id),
     models: () => modelList,
@@ -65,40 +65,76 @@ export function createCatalog(config: CatalogConfig): Catalog {
   }
 }
 
-function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
-  const onAbort = config.onAbort ?? 'finish'
-  const providers = new Map<string, Provider>(PROVIDERS.map(row => [row.slug, { ...row, onAbort }]))
+/** Stands for a provider whose row has a fault, so that its models are not reported too. */
+const FAULTY: Provider = {
+  slug: '',
+  name: '',
+  format: 'openai-chat',
+  baseUrl: '',
+  auth: 'none',
+  apiKey: null,
+  quirks: [],
+  headers: {},
+  onAbort: 'cancel',
+}
+
+function allProviders(config: CatalogConfig, faults: Faults): ReadonlyMap<string, Provider> {
+  const { onAbort = 'finish', providerKeys = {} } = config
+  const keyOf = (slug: string): string | null =>
+    Object.hasOwn(providerKeys, slug) ? (providerKeys[slug] ?? null) : null
+  const providers = new Map<string, Provider>(
+    PROVIDERS.map(row => [row.slug, { ...row, apiKey: keyOf(row.slug), onAbort }]),
+  )
   const seen = new Set<string>()
   for (const [index, row] of config.providers.entries()) {
     const path = `providers[${index}]`
-    if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
+    if (seen.has(row.slug)) faults.add(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
     seen.add(row.slug)
-    providers.set(row.slug, providerOf(row, path, providers.get(row.slug), onAbort))
+    const keyed = row.apiKey === undefined ? { ...row, ...keyField(keyOf(row.slug)) } : row
+    const provider = faults.try(() => providerOf(keyed, path, providers.get(row.slug), onAbort))
+    providers.set(row.slug, provider ?? FAULTY)
   }
   return providers
 }
 
+function keyField(apiKey: string | null): { readonly apiKey?: string } {
+  return apiKey === null ? {} : { apiKey }
+}
+
+/** @throws ConfigError */
 function providerOf(
   row: ProviderRow,
   path: string,
   builtIn: Provider | undefined,
   onAbort: AbortPolicy,
 ): Provider {
+  const faults = new Faults()
   const format = row.format ?? builtIn?.format
-  if (format === undefined)
-    throw new CatalogError(`${path}.format`, 'is required: this provider has no built-in format')
+  if (format === undefined) faults.add(`${path}.format`, noFormat(row.slug))
+  const baseUrl =
+    row.baseUrl === undefined
+      ? (builtIn?.baseUrl ?? null)
+      : baseUrlOf(row.baseUrl, problem => faults.add(`${path}.baseUrl`, problem))
+  faults.throwIfAny()
+  // Its absence is a fault.
+  const known = format as FormatName
   return {
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,
-    format,
-    baseUrl:
-      row.baseUrl === undefined ? (builtIn?.baseUrl ?? null) : baseUrlOf(row.baseUrl, `${path}.baseUrl`),
-    auth: authOf(row, builtIn, format),
+    format: known,
+    baseUrl,
+    auth: authOf(row, builtIn, known),
     apiKey: row.apiKey ?? builtIn?.apiKey ?? null,
     quirks: row.quirks ?? builtIn?.quirks ?? [],
     headers: { ...builtIn?.headers, ...row.headers },
     onAbort: row.accounting?.onAbort ?? onAbort,
   }
+}
+
+/** A slug that nearly is a built-in one is more often a slip than a provider of one's own. */
+function noFormat(slug: string): string {
+  const hint = KNOWN_SLUGS.includes(slug) ? '' : didYouMean(slug, KNOWN_SLUGS)
+  return `is required: this provider has no built-in format${hint}`
 }
 
 function authOf(row: ProviderRow, builtIn: Provider | undefined, format: FormatName): AuthScheme {
@@ -110,29 +146,31 @@ function authOf(row: ProviderRow, builtIn: Provider | undefined, format: FormatN
   return known === 'none' && row.apiKey !== undefined ? AUTH_OF_FORMAT[format] : known
 }
 
-function baseUrlOf(text: string, path: string): string {
+function baseUrlOf(text: string, fault: (problem: string) => void): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw new CatalogError(path, 'expected an http or https URL')
-  }
-  if (url.search !== '' || url.hash !== '') throw new CatalogError(path, 'must have no query and no fragment')
-  if (url.username !== '' || url.password !== '') throw new CatalogError(path, 'must hold no credentials')
+    fault('expected an http or https URL')
+  } else if (url.search !== '' || url.hash !== '') fault('must have no query and no fragment')
+  else if (url.username !== '' || url.password !== '') fault('must hold no credentials')
   return text.replace(/\/+$/, '')
 }
 
-function modelOf(
-  row: ModelRow,
-  path: string,
-  providers: ReadonlyMap<string, Provider>,
-  created: number,
-): Model {
+/** Where a row stands, and what it is checked against. */
+interface Place {
+  readonly path: string
+  readonly providers: ReadonlyMap<string, Provider>
+  readonly faults: Faults
+  readonly created: number
+}
+
+function modelOf(row: ModelRow, place: Place): Model {
   const endpoints = row.endpoints.map((endpoint, at) =>
-    endpointOf(endpoint, row, `${path}.endpoints[${at}]`, providers),
+    endpointOf(endpoint, row, { ...place, path: `${place.path}.endpoints[${at}]` }),
   )
   return {
     id: row.id,
     name: row.name ?? row.id,
-    created,
+    created: place.created,
     contextLength: row.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? null,
     inputModalities: row.inputModalities ?? ['text'],
@@ -141,23 +179,14 @@ function modelOf(
   }
 }
 
-function endpointOf(
-  row: EndpointRow,
-  model: ModelRow,
-  path: string,
-  providers: ReadonlyMap<string, Provider>,
-): Endpoint {
-  const provider = providers.get(row.provider)
-  if (provider === undefined) throw new CatalogError(`${path}.provider`, `no provider ${quote(row.provider)}`)
-  if (provider.baseUrl === null) {
-    throw new CatalogError(`${path}.provider`, `${quote(row.provider)} needs a baseUrl under providers`)
-  }
+function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults }: Place): Endpoint {
+  const provider = providerFor(row, providers, problem => faults.add(`${path}.provider`, problem))
   return {
     modelId: model.id,
     upstreamModel: row.upstreamModel ?? model.id.slice(model.id.indexOf('/') + 1),
     provider,
     format: row.format ?? provider.format,
-    pricing: row.pricing === undefined ? UNKNOWN : pricingOf(row.pricing, `${path}.pricing`),
+    pricing: row.pricing === undefined ? UNKNOWN : pricingOf(row.pricing, `${path}.pricing`, faults),
     contextLength: row.contextLength ?? model.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
     region: row.region ?? null,
@@ -166,6 +195,26 @@ function endpointOf(
     drawsImages: model.outputModalities?.includes('image') ?? false,
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
+}
+
+function providerFor(
+  { provider: slug }: EndpointRow,
+  providers: ReadonlyMap<string, Provider>,
+  fault: (problem: string) => void,
+): Provider {
+  const provider = providers.get(slug)
+  if (provider !== undefined && provider.baseUrl !== null) return provider
+  if (provider !== undefined) fault(`${quote(slug)} needs a baseUrl under providers`)
+  else if (KNOWN_SLUGS.includes(slug)) {
+    fault(`${quote(slug)} has no built-in address: it needs a row under providers with format and baseUrl`)
+  } else fault(unknownProvider(slug, [...providers.keys()]))
+  return FAULTY
+}
+
+/** The near one of all known slugs, or those that can be used as they are. */
+function unknownProvider(slug: string, usable: readonly string[]): string {
+  const hint = didYouMean(slug, [...usable, ...KNOWN_SLUGS]) || `; there are ${usable.join(', ')}`
+  return `no provider ${quote(slug)}${hint}`
 }
 
 const UNKNOWN: Pricing = {
@@ -177,17 +226,15 @@ const UNKNOWN: Pricing = {
   isUnknown: true,
 }
 
-function pricingOf(row: PricingRow, path: string): Pricing {
+function pricingOf(row: PricingRow, path: string, faults: Faults): Pricing {
   const price = (name: keyof PricingRow): PicoUsd | null => {
     const text = row[name]
     if (text === undefined) return null
     try {
       return parseUsd(text)
     } catch (error) {
-      throw new CatalogError(
-        `${path}.${name}`,
-        error instanceof RangeError ? error.message : 'is not a price',
-      )
+      faults.add(`${path}.${name}`, error instanceof RangeError ? error.message : 'is not a price')
+      return null
     }
   }
   return {
@@ -197,6 +244,11 @@ function pricingOf(row: PricingRow, path: string): Pricing {
     inputCacheRead: price('inputCacheRead'),
     inputCacheWrite: price('inputCacheWrite'),
   }
+}
+
+/** The environment variable that holds the key of a provider's own row; null if the table names none. */
+export function keyVariable(slug: string): string | null {
+  return KEY_VARIABLES.get(slug) ?? null
 }
 
 function quote(text: string): string {

@@ -10,16 +10,19 @@ type LocalSlug = 'llamacpp' | 'vllm'
 /** A provider that serves only after the operator has configured its format and base URL. */
 interface NamedRow {
   readonly name: string
+  /** The environment variable that holds the service's key where the configuration gives none. */
+  readonly keyVariable?: string
 }
 
 /** A provider that needs only a key. Its format sets the auth scheme, unless the row does. */
 interface ServingRow
   extends Pick<Provider, 'name' | 'format' | 'baseUrl'>,
+    Pick<NamedRow, 'keyVariable'>,
     Partial<Pick<Provider, 'auth' | 'quirks' | 'headers'>> {}
 
 /** In alphabetical order of the slugs. Keys come from configuration or from stored credentials. */
 const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = {
-  ai21: { name: 'AI21' },
+  ai21: { name: 'AI21', keyVariable: 'AI21_API_KEY' },
   'aion-labs': { name: 'AionLabs' },
   akashml: { name: 'AkashML' },
   alibaba: { name: 'Alibaba' },
@@ -29,6 +32,7 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   ambient: { name: 'Ambient' },
   anthropic: {
     name: 'Anthropic',
+    keyVariable: 'ANTHROPIC_API_KEY',
     format: 'anthropic-messages',
     baseUrl: 'https://api.anthropic.com/v1',
   },
@@ -42,13 +46,13 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   baseten: { name: 'BaseTen' },
   'black-forest-labs': { name: 'Black Forest Labs' },
   byteplus: { name: 'BytePlus' },
-  cerebras: { name: 'Cerebras' },
+  cerebras: { name: 'Cerebras', keyVariable: 'CEREBRAS_API_KEY' },
   chutes: { name: 'Chutes' },
   cirrascale: { name: 'Cirrascale' },
   clarifai: { name: 'Clarifai' },
   'claude-on-aws': { name: 'Claude on AWS' },
   cloudflare: { name: 'Cloudflare' },
-  cohere: { name: 'Cohere' },
+  cohere: { name: 'Cohere', keyVariable: 'COHERE_API_KEY' },
   coreweave: { name: 'CoreWeave' },
   cosine: { name: 'Cosine' },
   crusoe: { name: 'Crusoe' },
@@ -59,6 +63,7 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   deepinfra: { name: 'DeepInfra' },
   deepseek: {
     name: 'DeepSeek',
+    keyVariable: 'DEEPSEEK_API_KEY',
     format: 'openai-chat',
     baseUrl: 'https://api.deepseek.com/v1',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools', 'replay-reasoning'],
@@ -68,6 +73,7 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   featherless: { name: 'Featherless' },
   fireworks: {
     name: 'Fireworks',
+    keyVariable: 'FIREWORKS_API_KEY',
     format: 'openai-chat',
     baseUrl: 'https://api.fireworks.ai/inference/v1',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
@@ -77,12 +83,14 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   gmicloud: { name: 'GMICloud' },
   'google-ai-studio': {
     name: 'Google AI Studio',
+    keyVariable: 'GEMINI_API_KEY',
     format: 'google-gemini',
     baseUrl: 'https://generativelanguage.googleapis.com/v1beta',
   },
   'google-vertex': { name: 'Google' },
   groq: {
     name: 'Groq',
+    keyVariable: 'GROQ_API_KEY',
     format: 'openai-chat',
     baseUrl: 'https://api.groq.com/openai/v1',
     quirks: ['system-role', 'no-strict-tools'],
@@ -112,6 +120,7 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   minimax: { name: 'Minimax' },
   mistral: {
     name: 'Mistral',
+    keyVariable: 'MISTRAL_API_KEY',
     format: 'openai-chat',
     baseUrl: 'https://api.mistral.ai/v1',
     // It sends usage with the last chunk unasked and refuses the option as an unknown field.
@@ -120,14 +129,14 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   modal: { name: 'Modal' },
   modelrun: { name: 'ModelRun' },
   modular: { name: 'Modular' },
-  moonshotai: { name: 'Moonshot AI' },
+  moonshotai: { name: 'Moonshot AI', keyVariable: 'MOONSHOT_API_KEY' },
   morph: { name: 'Morph' },
   'near-ai': { name: 'NEAR AI' },
-  nebius: { name: 'Nebius' },
+  nebius: { name: 'Nebius', keyVariable: 'NEBIUS_API_KEY' },
   'nex-agi': { name: 'Nex AGI' },
   nextbit: { name: 'NextBit' },
-  novita: { name: 'NovitaAI' },
-  nvidia: { name: 'Nvidia' },
+  novita: { name: 'NovitaAI', keyVariable: 'NOVITA_API_KEY' },
+  nvidia: { name: 'Nvidia', keyVariable: 'NVIDIA_API_KEY' },
   ollama: {
     name: 'Ollama',
     format: 'openai-chat',
@@ -136,10 +145,15 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
     quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
   },
   'open-inference': { name: 'OpenInference' },
-  openai: { name: 'OpenAI', format: 'openai-responses', baseUrl: 'https://api.openai.com/v1' },
+  openai: {
+    name: 'OpenAI',
+    keyVariable: 'OPENAI_API_KEY',
+    format: 'openai-responses',
+    baseUrl: 'https://api.openai.com/v1',
+  },
   parasail: { name: 'Parasail' },
   perceptron: { name: 'Perceptron' },
-  perplexity: { name: 'Perplexity' },
+  perplexity: { name: 'Perplexity', keyVariable: 'PERPLEXITY_API_KEY' },
   phala: { name: 'Phala' },
   poolside: { name: 'Poolside' },
   primeintellect: { name: 'PrimeIntellect' },
@@ -151,7 +165,7 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   'sail-research': { name: 'Sail Research' },
   sakana: { name: 'Sakana' },
   'sakana-ai': { name: 'Sakana AI' },
-  sambanova: { name: 'SambaNova' },
+  sambanova: { name: 'SambaNova', keyVariable: 'SAMBANOVA_API_KEY' },
   seed: { name: 'Seed' },
   siliconflow: { name: 'SiliconFlow' },
   sourceful: { name: 'Sourceful' },
@@ -163,6 +177,7 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
   thinkingmachines: { name: 'Thinking Machines' },
   together: {
     name: 'Together',
+    keyVariable: 'TOGETHER_API_KEY',
     format: 'openai-chat',
     baseUrl: 'https://api.together.xyz/v1',
     quirks: ['max-tokens', 'system-role', 'no-strict-tools'],
@@ -178,11 +193,16 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, NamedRow | ServingRow>> = 
     auth: 'none',
     quirks: ['max-tokens', 'system-role'],
   },
-  voyageai: { name: 'VoyageAI' },
+  voyageai: { name: 'VoyageAI', keyVariable: 'VOYAGE_API_KEY' },
   wafer: { name: 'Wafer' },
   wandb: { name: 'WandB' },
   'wandb-legacy': { name: 'WandB (legacy)' },
-  xai: { name: 'xAI', format: 'openai-responses', baseUrl: 'https://api.x.ai/v1' },
+  xai: {
+    name: 'xAI',
+    keyVariable: 'XAI_API_KEY',
+    format: 'openai-responses',
+    baseUrl: 'https://api.x.ai/v1',
+  },
   xiaomi: { name: 'Xiaomi' },
   'z-ai': { name: 'Z.AI' },
 }
@@ -196,12 +216,22 @@ export const PROVIDERS: readonly Provider[] = Object.entries(ROWS).flatMap(([slu
   'format' in row ? [providerOf(slug, row)] : [],
 )
 
+/** The environment variables of the services' own keys, by slug. */
+export const KEY_VARIABLES: ReadonlyMap<string, string> = new Map(
+  Object.entries(ROWS).flatMap(([slug, { keyVariable }]) =>
+    keyVariable === undefined ? [] : [[slug, keyVariable] as const],
+  ),
+)
+
+/** The slugs of all rows: the providers that need only a key, and those that need a format and a base URL too. */
+export const KNOWN_SLUGS: readonly string[] = Object.keys(ROWS)
+
 /** The display name of a slug in the table; undefined for others. */
 export function displayName(slug: string): string | undefined {
   return NAMES.get(slug)
 }
 
-function providerOf(slug: string, row: ServingRow): Provider {
+function providerOf(slug: string, { keyVariable: _variable, ...row }: ServingRow): Provider {
   return {
     slug,
     auth: AUTH_OF_FORMAT[row.format],

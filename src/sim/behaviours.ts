@@ -13,28 +13,47 @@ interface SimModel {
   /** Numbers that may follow, in order, with their defaults. */
   readonly numbers: readonly { readonly name: string; readonly byDefault: number; readonly max: number }[]
   readonly does: string
+  /** A gateway lists it. Others are for tests. */
+  readonly listed?: true
 }
 
 const PACE = { name: 'ms before each token', byDefault: 0, max: 60_000 } as const
 
 /** Every model that answers. */
 export const SIM_MODELS = [
-  { name: 'echo', numbers: [PACE], does: 'repeats the last user text' },
+  { name: 'echo', numbers: [PACE], does: 'repeats the last user text', listed: true },
   {
     name: 'write',
     numbers: [{ name: 'tokens', byDefault: 200, max: 10_000_000 }, PACE],
     does: 'writes a text of so many tokens; at pace 0 as fast as the reader takes it',
+    listed: true,
   },
   {
     name: 'call',
     numbers: [{ name: 'calls', byDefault: 1, max: 16 }],
     does: 'calls the first tool so many times in parallel, then answers with the outputs',
+    listed: true,
   },
-  { name: 'reason', numbers: [PACE], does: 'thinks in raw text, then answers' },
-  { name: 'reason-summary', numbers: [PACE], does: 'shows a summary of its thinking, then answers' },
-  { name: 'refuse', numbers: [], does: 'refuses' },
-  { name: 'json', numbers: [], does: 'answers with a document that fits the JSON schema asked for' },
-  { name: 'judge', numbers: [], does: 'answers an alignment verdict (see `probabilities`)' },
+  { name: 'reason', numbers: [PACE], does: 'thinks in raw text, then answers', listed: true },
+  {
+    name: 'reason-summary',
+    numbers: [PACE],
+    does: 'shows a summary of its thinking, then answers',
+    listed: true,
+  },
+  { name: 'refuse', numbers: [], does: 'refuses', listed: true },
+  {
+    name: 'json',
+    numbers: [],
+    does: 'answers with a document that fits the JSON schema asked for',
+    listed: true,
+  },
+  {
+    name: 'judge',
+    numbers: [],
+    does: 'judges for the alignment plugin: a rule is broken if the message has a word that the rule quotes',
+    listed: true,
+  },
   { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose around it' },
   { name: 'judge-short', numbers: [], does: 'a verdict with one number too few' },
 ] as const satisfies readonly SimModel[]

@@ -65,7 +65,20 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
   }
 }
 
-/** The default models: every behaviour in every format, and a slow writer to watch. */
+/** The models that a gateway lists: those to try things with, and one in each format. */
+export function listedSimModels(): SimModelRow[] {
+  const names = [
+    ...SIM_MODELS.filter(model => 'listed' in model).map(model => model.name),
+    'write-200-20',
+    'call-2',
+  ]
+  return [
+    ...names.map(name => simModel(name, 'openai-responses')),
+    ...SIM_FORMATS.slice(1).map(format => simModel('echo', format)),
+  ]
+}
+
+/** All models: every behaviour in every format, and a slow writer to watch. */
 export function simModels(): SimModelRow[] {
   const names = [...SIM_MODELS.map(model => model.name), 'write-200-20', 'call-2']
   return SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format)))

@@ -1,9 +1,10 @@
 /**
- * The admin port: metrics of all threads summed, liveness, readiness. Main thread; never on the public port. Every
- * scraper gets the text format 0.0.4, which all of them read.
+ * The admin port: an index, metrics of all threads summed, liveness, readiness. Main thread; never on the public port.
+ * Every scraper gets the text format 0.0.4, which all of them read.
  */
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { ADMIN_INDEX, PAGE_HEADERS } from './admin-index.ts'
 
 export interface AdminSources {
   /** Prometheus text of all threads. */
@@ -28,6 +29,8 @@ export async function startAdmin(host: string, port: number, sources: AdminSourc
       return plain(response, 405, 'method not allowed\n')
     }
     switch (path) {
+      case '/':
+        return void response.writeHead(200, PAGE_HEADERS).end(ADMIN_INDEX)
       case '/metrics':
         return void sources.metrics().then(
           text => plain(response, 200, text, 'text/plain; version=0.0.4; charset=utf-8'),

@@ -1,36 +1,66 @@
 /** The configured catalogue, and lookups on it for other parts. Composition root. */
-import type { Config } from '../config/config.ts'
+import { type Config, ConfigError, Faults } from '../config/config.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
+import { didYouMean } from '../nearest.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
-import { type Catalog, CatalogError, createCatalog } from '../providers/catalog.ts'
+import { type Catalog, createCatalog } from '../providers/catalog.ts'
 import type { Model, Provider } from '../providers/provider.ts'
-import { simModels, simProvider } from '../sim/rows.ts'
+import { listedSimModels, SIM_SLUG, simProvider } from '../sim/rows.ts'
 
 /**
  * The configured catalogue, with the simulated provider where one listens; `created` in Unix seconds.
- * @throws CatalogError
+ * @throws ConfigError with all faults
  */
 export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
-  const catalog = createCatalog({
-    // Configured rows first: the paths of errors count from there.
-    providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
-    models: simUrl === null ? config.models : [...config.models, ...simModels()],
-    onAbort: config.accounting.onAbort,
-    created,
-  })
-  const { evaluator } = config.alignment
-  if (evaluator !== null && catalog.model(evaluator.model) === undefined) {
-    throw new CatalogError('alignment.evaluator.model', 'there is no such model')
+  const faults = new Faults()
+  const ownIds = new Set(config.models.map(({ id }) => id))
+  const catalog = faults.try(() =>
+    createCatalog({
+      // Configured rows first: the paths of errors count from there.
+      providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
+      models: listsSim(config)
+        ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
+        : config.models,
+      providerKeys: config.providerKeys,
+      onAbort: config.accounting.onAbort,
+      created,
+    }),
+  )
+  if (catalog !== null) checkUses(config, catalog, faults)
+  faults.throwIfAny()
+  if (catalog === null) throw new ConfigError('models: cannot be read')
+  return catalog
+}
+
+/** Checks what other settings say about the catalogue. */
+function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
+  const checkModel = (path: string, id: string | undefined): void => {
+    if (id === undefined || catalog.model(id) !== undefined) return
+    const ids = catalog.models().map(model => model.id)
+    faults.add(path, `there is no such model${didYouMean(id, ids)}`)
   }
-  if (config.moderation !== null && catalog.model(config.moderation.model) === undefined) {
-    throw new CatalogError('moderation.model', 'there is no such model')
-  }
+  checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
+  checkModel('moderation.model', config.moderation?.model)
   const { ocr } = config.files
   if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
-    throw new CatalogError('files.ocr.provider', 'there is no such provider with a base URL')
+    faults.add('files.ocr.provider', 'there is no such provider with a base URL')
   }
-  return catalog
+}
+
+/** True if the simulated provider's own models are in the catalogue. */
+export function listsSim({ providers, simulator }: Config): boolean {
+  const isOwn = providers.some(({ slug }) => slug === SIM_SLUG)
+  return !isOwn && (simulator.enabled ?? providers.length === 0)
+}
+
+/** True if the simulated provider has to listen: its models are listed, or a configured model names it. */
+export function needsSim(config: Config): boolean {
+  if (config.providers.some(({ slug }) => slug === SIM_SLUG)) return false
+  const isNamed = config.models.some(({ endpoints }) =>
+    endpoints.some(({ provider }) => provider === SIM_SLUG),
+  )
+  return isNamed || listsSim(config)
 }
 
 /** Properties of models that plugins ask for, by id. */

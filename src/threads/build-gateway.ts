@@ -2,6 +2,7 @@
  * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Makes
  * everything stateful and passes it on. Composition root.
  */
+import type { KeyObject } from 'node:crypto'
 import { Guardrails } from '../access/guardrails.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -9,7 +10,7 @@ import { CredentialCatalog } from '../credentials/catalog.ts'
 import { OpenedKeys } from '../credentials/opened.ts'
 import { openKey } from '../credentials/outgoing-key.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
-import { hashEndUser, parseVaultKeys } from '../credentials/vault-keys.ts'
+import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { createLedger, estimateInput, type Ledger } from '../gateway/accounting/account.ts'
@@ -45,10 +46,10 @@ import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-c
 export interface GatewayOptions {
   readonly config: Config
   readonly simUrl: string | null
-  /** Base64; see credentials/vault-keys.ts. */
-  readonly endUserKey: string
-  /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. */
-  readonly vaultKeys: string
+  /** See credentials/vault-keys.ts. */
+  readonly endUserKey: KeyObject
+  /** All master keys; the first one seals. */
+  readonly vaultKeys: readonly VaultKey[]
   /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
   readonly thread?: string
   readonly log: Log
@@ -155,7 +156,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     catalog,
     metrics,
     store: await openStore(config.storage.url, { wait: false }),
-    vault: createVault(parseVaultKeys(options.vaultKeys)),
+    vault: createVault(options.vaultKeys),
     client: createDirectTransport({ clock, log }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
   }
@@ -191,8 +192,15 @@ function sharedDeps(
   abandoned: AbandonedReplies,
   ownKeys: OpenedKeys,
 ): SharedDeps {
-  const { options, config, clock, log, catalog, metrics, client } = base
-  const endUserKey = Buffer.from(options.endUserKey, 'base64')
+  const {
+    options: { endUserKey },
+    config,
+    clock,
+    log,
+    catalog,
+    metrics,
+    client,
+  } = base
   return {
     catalog,
     ledger,

@@ -1,24 +1,25 @@
 /**
- * Starts a whole gateway in this process: store, services of the main thread, threads, admin port. `main.ts` and the
- * tests of the running product share it.
+ * Starts a whole gateway in this process: store, services of the main thread, threads, admin port. The command
+ * `sluice start` uses it.
  */
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { checkRing, type KeyUsageGauge, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
-import { endUserKey, formatVaultKeys, type VaultRing } from '../credentials/vault-keys.ts'
+import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
-import type { Log } from '../log/log.ts'
+import type { Log, LogForm } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
+import { needsSim } from './build-catalog.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
-import { checkStart, startFailure } from './start-failure.ts'
+import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
 import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
 
@@ -30,8 +31,8 @@ export interface Launched {
    * first time.
    */
   readonly firstKeys: Promise<FirstKeys | null>
-  /** True if the simulated provider answers, because none is configured. */
-  readonly simulated: boolean
+  /** How many requests run now. */
+  openRequests(): Promise<number>
   /**
    * Lets running requests finish within the grace time, then stops everything. Called again with less grace, it
    * hurries. False: a thread did not stop, and only the end of the process ends it.
@@ -44,9 +45,11 @@ export interface Launched {
 /** How long a stop waits for the database after the last request. */
 const CLOSE_MS = 5_000
 
-/** @throws ConfigError, VaultKeyError, StoreError or StartError, each with lines for the operator. */
-export async function launch(config: Config, log: Log): Promise<Launched> {
-  const ring = checkStart(config)
+/**
+ * Starts what `checkStart` has found good.
+ * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
+ */
+export async function launch({ config, ring }: CheckedStart, log: Log, logForm: LogForm): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   try {
@@ -56,7 +59,10 @@ export async function launch(config: Config, log: Log): Promise<Launched> {
       log,
       onInvalidation: change => supervisor?.changed(change),
     })
-    supervisor = await startSupervisor(supervisorOptions(config, ring, log, services))
+    supervisor = await startSupervisor({
+      ...supervisorOptions(config, ring, log, services),
+      logForm,
+    })
     return launchedOf(supervisor, services)
   } catch (error) {
     await closeServices(started, true)
@@ -105,7 +111,7 @@ async function startServices(
   started.watch = watch
   const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
   started.keyUsage = keyUsage
-  const sim = config.providers.length === 0 ? await startSim() : null
+  const sim = needsSim(config) ? await startSim() : null
   started.sim = sim
   const shipper = await startShipper({ storageUrl, clock, log })
   started.shipper = shipper
@@ -144,8 +150,8 @@ function supervisorOptions(
   return {
     config,
     simUrl: sim?.url ?? null,
-    endUserKey: endUserKey(keys).toString('base64'),
-    vaultKeys: formatVaultKeys(keys),
+    endUserKey: keyObject(endUserKey(keys)),
+    vaultKeys: keys,
     spoolFolder: shipper.folder,
     writerGone: writer => shipper.gone(writer),
     log,
@@ -166,7 +172,7 @@ function launchedOf(supervisor: Supervisor, services: Services): Launched {
     url: supervisor.url,
     adminUrl: supervisor.adminUrl,
     firstKeys: services.watch.prepared,
-    simulated: services.sim !== null,
+    openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
     async stop(graceMs) {
       const stopped = await supervisor.drain(graceMs)

@@ -1,27 +1,31 @@
 /**
- * Messages between the supervisor and its threads, and the loop by which a thread follows them. Plain data only:
- * anything else loses its fields.
+ * Messages between the supervisor and its threads, and the loop by which a thread follows them. Plain data and key
+ * objects only: anything else loses its fields.
  */
+import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { VaultKey } from '../credentials/vault-keys.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
-import { type ClosableLog, createBufferedLog } from '../log/log.ts'
+import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
 import type { ThreadKindName } from './kinds.ts'
 
 /** Given to a thread when it is started. */
 export interface ThreadSettings {
   /** Names the thread in metrics and logs; the same again after a restart. */
   readonly thread: string
+  /** Without the secrets that only the main thread needs. */
   readonly config: Config
   /** Address of the built-in simulated provider; null when providers are configured. */
   readonly simUrl: string | null
-  /** Key of the hash that names end users to providers, base64. */
-  readonly endUserKey: string
-  /** All master keys in the form of GATEWAY_VAULT_KEYS; the first one seals. Never shown or logged. */
-  readonly vaultKeys: string
+  /** Key of the hash that names end users to providers. All threads share its bytes. */
+  readonly endUserKey: KeyObject
+  /** All master keys; the first one seals. All threads share their bytes. */
+  readonly vaultKeys: readonly VaultKey[]
+  readonly logForm: LogForm
   /** Folder of the usage spool. */
   readonly spoolFolder: string
   /** Names the thread's spool files; changed by a restart. */
@@ -96,7 +100,7 @@ export class ThreadLoop {
   constructor(kind: ThreadKindName, port: MessagePort | null, settings: unknown) {
     if (port === null) throw new Error(`${kind}.ts runs as a worker thread`)
     this.settings = settings as ThreadSettings
-    this.log = createBufferedLog(this.settings.config.logLevel)
+    this.log = createBufferedLog(this.settings.config.logLevel, { form: this.settings.logForm })
     this.counters = new CounterClient(request => this.send(request), systemClock)
     this.#kind = kind
     this.#port = port

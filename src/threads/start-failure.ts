@@ -1,10 +1,10 @@
 /** Checks before a gateway starts, and the lines that tell its operator why it did not. */
 import { BootstrapError, keyFaults } from '../access/bootstrap.ts'
-import { type Config, ConfigError } from '../config/config.ts'
+import { type Config, ConfigError, type FoundConfig } from '../config/config.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../credentials/vault-keys.ts'
-import { CatalogError } from '../providers/catalog.ts'
+import type { Catalog } from '../providers/catalog.ts'
 import { StoreError, sqlitePath } from '../storage/open.ts'
-import { buildCatalog } from './build-catalog.ts'
+import { buildCatalog, needsSim } from './build-catalog.ts'
 import { StartError } from './supervised-thread.ts'
 
 export interface StartFailure {
@@ -14,7 +14,7 @@ export interface StartFailure {
   readonly exitCode: number
 }
 
-const CONFIGURATION_ERRORS = [ConfigError, CatalogError, StoreError, VaultKeyError, BootstrapError]
+const CONFIGURATION_ERRORS = [ConfigError, StoreError, VaultKeyError, BootstrapError]
 
 /** Null for a fault of our own, which no operator can have caused and which keeps its stack. */
 export function startFailure(error: unknown): StartFailure | null {
@@ -26,31 +26,52 @@ export function startFailure(error: unknown): StartFailure | null {
 /** Stands for the simulated provider, which listens later. */
 const SIM_URL = 'http://127.0.0.1:1'
 
+/** What a start needs, checked. */
+export interface CheckedStart {
+  readonly config: Config
+  readonly ring: VaultRing
+  readonly catalog: Catalog
+}
+
+/** What a check finds without any master keys being there. */
+export type CheckedConfig = Omit<CheckedStart, 'ring'>
+
 /**
  * Checks what can be checked before anything is opened, and loads the master keys. Creates a key file if one is
  * needed, but only for a configuration without faults.
- * @throws ConfigError with all faults
+ * @throws ConfigError with all faults, those of the configuration among them
  */
-export function checkStart(config: Config): VaultRing {
-  const faults: string[] = []
+export function checkStart(found: FoundConfig): CheckedStart
+/** Creates no key file: `ring` may be missing. */
+export function checkStart(found: FoundConfig, options: { readonly createKeyFile: false }): CheckedConfig
+export function checkStart(
+  { config, faults }: FoundConfig,
+  { createKeyFile } = { createKeyFile: true },
+): CheckedConfig | CheckedStart {
+  if (config === null) {
+    faults.throwIfAny()
+    throw new TypeError('a configuration without faults is there')
+  }
   const collect = <T>(step: () => T): T | null => {
     try {
       return step()
     } catch (error) {
       const failure = startFailure(error)
       if (failure === null) throw error
-      faults.push(...failure.lines)
+      for (const line of failure.lines) faults.addLine(line)
       return null
     }
   }
-  collect(() => buildCatalog(config, config.providers.length === 0 ? SIM_URL : null))
+  const catalog = collect(() => buildCatalog(config, needsSim(config) ? SIM_URL : null))
   const databasePath = sqlitePath(config.storage.url)
   if (databasePath === ':memory:') {
-    faults.push('storage.url: a database in memory is not shared by threads; name a file')
+    faults.add('storage.url', 'a database in memory is not shared by threads; name a file')
   }
-  faults.push(...keyFaults(config))
+  for (const line of keyFaults(config)) faults.addLine(line)
   const createsFile = config.vaultKeys === null && databasePath !== null
-  const ring = createsFile && faults.length > 0 ? null : collect(() => loadVaultRing(config))
-  if (ring === null || faults.length > 0) throw new ConfigError(...faults)
-  return ring
+  const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
+  const ring = leavesFile ? null : collect(() => loadVaultRing(config))
+  faults.throwIfAny()
+  if (catalog === null) throw new TypeError('a catalogue without faults is there')
+  return ring === null ? { config, catalog } : { config, catalog, ring }
 }

@@ -1,12 +1,14 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
+import type { KeyObject } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
+import type { VaultKey } from '../credentials/vault-keys.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
-import type { Log } from '../log/log.ts'
+import type { Log, LogForm } from '../log/log.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
@@ -21,6 +23,8 @@ export interface Supervisor {
    * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
    */
   drain(graceMs: number): Promise<boolean>
+  /** How many requests run now, in all threads that answer. */
+  openRequests(): Promise<number>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
 }
@@ -28,9 +32,11 @@ export interface Supervisor {
 export interface SupervisorOptions {
   readonly config: Config
   readonly simUrl: string | null
-  readonly endUserKey: string
-  /** All master keys in the form of GATEWAY_VAULT_KEYS. */
-  readonly vaultKeys: string
+  readonly endUserKey: KeyObject
+  /** All master keys; the first one seals. */
+  readonly vaultKeys: readonly VaultKey[]
+  /** How threads write their log lines. Default: JSON. */
+  readonly logForm?: LogForm
   /** Folder in which threads spool their usage records. */
   readonly spoolFolder: string
   /** Called when a thread has ended, with the name of its spool files. */
@@ -58,6 +64,7 @@ export interface SupervisorOptions {
   readonly stopMs?: number
 }
 
+const IN_FLIGHT = 'gateway_requests_in_flight'
 const STOP_MS = 5_000
 const HUNG_MS = 10_000
 
@@ -72,6 +79,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     url: `http://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
+    openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
   }
 }
@@ -168,6 +176,13 @@ class ThreadSupervisor {
     return inTime
   }
 
+  async openRequests(): Promise<number> {
+    const snapshots = await Promise.all(this.#threads.map(thread => thread.metrics()))
+    return snapshots
+      .flatMap(metrics => metrics?.find(({ name }) => name === IN_FLIGHT)?.values ?? [])
+      .reduce((sum, { value }) => sum + value, 0)
+  }
+
   changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
   }
@@ -210,10 +225,12 @@ class ThreadSupervisor {
   }
 
   #settings(thread: string, spoolWriter: string): ThreadSettings {
-    const { config, simUrl, endUserKey, vaultKeys, spoolFolder } = this.#options
+    const { config, simUrl, endUserKey, vaultKeys, spoolFolder, logForm = 'json' } = this.#options
     return {
       thread,
-      config,
+      // Threads must not hold what they do not need.
+      config: { ...config, vaultKeys: null, managementKey: null, apiKey: null },
+      logForm,
       simUrl,
       endUserKey,
       vaultKeys,
@@ -311,15 +328,25 @@ export async function choosePort({ listen: { host, port, shared } }: Config): Pr
     await once(probe, 'listening')
     return (probe.address() as AddressInfo).port
   } catch (error) {
-    throw cannotListen('listen.port', host, port, error)
+    throw cannotListen('listen', host, port, error)
   } finally {
     probe.close()
   }
 }
 
-function cannotListen(field: string, host: string, port: number, error: unknown): StartError {
+/** The variables that lead elsewhere. */
+const WAYS_OUT = {
+  listen: { host: 'GATEWAY_HOST', port: 'GATEWAY_PORT' },
+  admin: { host: 'GATEWAY_ADMIN_HOST', port: 'GATEWAY_ADMIN_PORT' },
+} as const
+
+function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, error: unknown): StartError {
   const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
-  return new StartError(`${field}: cannot listen on ${host}:${port} (${code})`, code === 'EADDRINUSE')
+  const taken = code === 'EADDRINUSE'
+  const field = taken || code === 'EACCES' ? 'port' : 'host'
+  const reason = taken ? `, another program does (${code})` : ` (${code})`
+  const way = `set ${group}.${field} or ${WAYS_OUT[group][field]}`
+  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, taken)
 }
 
 export async function openAdmin(
@@ -330,6 +357,6 @@ export async function openAdmin(
   try {
     return await startAdmin(host, port, sources)
   } catch (error) {
-    throw cannotListen('admin.port', host, port, error)
+    throw cannotListen('admin', host, port, error)
   }
 }

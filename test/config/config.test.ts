@@ -4,7 +4,13 @@ import { join } from 'node:path'
 import { Value } from '@sinclair/typebox/value'
 import t from 'tap'
 import { parse } from 'yaml'
-import { ConfigError, type Environment, loadConfig } from '../../src/config/config.ts'
+import {
+  ConfigError,
+  type Environment,
+  findConfig,
+  forgetSecrets,
+  loadConfig,
+} from '../../src/config/config.ts'
 import { SETTINGS, Settings } from '../../src/config/settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
@@ -143,13 +149,15 @@ t.test('every setting that takes a variable is set by it', async t => {
     const [text, value] =
       notes.env === 'REDIS_URL'
         ? ['redis://h:1', 'redis://h:1']
-        : notes.env === 'LOG_LEVEL'
-          ? ['warn', 'warn']
-          : schema['type'] === 'integer'
-            ? ['7', 7]
-            : schema['type'] === 'boolean'
-              ? ['1', true]
-              : ['text', 'text']
+        : notes.env === 'DATABASE_URL'
+          ? ['sqlite:a.db', 'sqlite:a.db']
+          : notes.env === 'LOG_LEVEL'
+            ? ['warn', 'warn']
+            : schema['type'] === 'integer'
+              ? ['7', 7]
+              : schema['type'] === 'boolean'
+                ? ['1', true]
+                : ['text', 'text']
     const config: unknown = loadConfig([], { [notes.env]: text })
     t.equal(
       path.reduce<unknown>((group, name) => Reflect.get(Object(group), name), config),
@@ -207,8 +215,8 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'apiKey: a', says: 'apiKey: unknown setting' },
   { yaml: 'storage: {}', says: 'storage.url: is required' },
   { yaml: 'accounting: {}', says: 'accounting.onAbort: is required' },
-  { yaml: 'moderation: null', says: 'moderation: expected object' },
-  { yaml: 'redis: { url: null }', says: 'redis.url: expected string' },
+  { yaml: 'moderation: null', says: 'moderation: expected a group of settings' },
+  { yaml: 'redis: { url: null }', says: 'redis.url: expected a text' },
   { yaml: 'alignment: { evaluator: {} }', says: 'alignment.evaluator.model: is required' },
   { yaml: 'quotas: { requestsPerMinute: 0 }', says: 'quotas.requestsPerMinute: expected null or an integer' },
   { yaml: 'quotas: { tokensPerMinute: "9" }', says: 'quotas.tokensPerMinute: expected null or an integer' },
@@ -223,7 +231,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: '', says: 'REDIS_URL: expected a URL', environment: { REDIS_URL: '127.0.0.1:6379' } },
   { yaml: 'listen: { port: 70000 }', says: 'listen.port: ' },
   { yaml: 'listen: { port: "8080" }', says: 'listen.port: ' },
-  { yaml: 'listen: { hots: a }', says: 'listen.hots: unknown setting' },
+  { yaml: 'listen: { hots: a }', says: 'listen.hots: unknown setting; did you mean host?' },
   { yaml: 'listen: { shared: 1 }', says: 'listen.shared: ' },
   { yaml: 'timeouts: { drainDelayMs: -1 }', says: 'timeouts.drainDelayMs: ' },
   { yaml: 'limits: { maxInFlight: 0 }', says: 'limits.maxInFlight: ' },
@@ -378,8 +386,8 @@ t.test('no message repeats what may be a key in the wrong place', t => {
     [`${key}: "\${NOT_THERE}"`, '*: environment variable NOT_THERE is not set'],
     [`providers:\n  - slug: x\n    apiKey: *${key}\n`, 'invalid YAML: alias refers to an undefined anchor'],
     [`providers:\n  - slug: x\n    apiKey ${key}\n    name: y\n`, 'invalid YAML: '],
-    [`a: "${key}`, 'invalid YAML: missing char at line 1, column '],
-    [`a: [1]\n]${key}`, 'invalid YAML: unexpected token at line 2, column 1'],
+    [`a: "${key}`, 'invalid YAML: line 1, column '],
+    [`a: [1]\n]${key}`, 'invalid YAML: line 2, column 1: a character that does not belong here'],
     [`providers:\n  - slug: x\n    apiKey: !${key} 1\n`, ''],
   ] as const
   const warnings: unknown[] = []
@@ -419,4 +427,119 @@ t.test('links and OCR have their own settings', async t => {
     ['files: { link: {} }', 'files.link'],
   ] as const)
     t.throws(() => load(text), { message: new RegExp(`^${path}: `) }, text)
+})
+
+t.test('what was probably meant is named', async t => {
+  const cases = [
+    ['provider: []', 'provider: unknown setting; did you mean providers?'],
+    ['providers: [{ slug: x, api_key: k }]', 'providers[0].api_key: unknown setting; did you mean apiKey?'],
+    ['listen: { Port: 1 }', 'listen.Port: unknown setting; did you mean port?'],
+    ['completely: 1', 'completely: unknown setting'],
+  ] as const
+  for (const [yaml, says] of cases) {
+    const error = t.throws(() => load(yaml), ConfigError) as ConfigError
+    t.same(error.faults, [says])
+  }
+})
+
+t.test('values of the wrong form are told what is expected, in words', async t => {
+  const endpoint = (pricing: string) =>
+    `models: [{ id: a/b, endpoints: [{ provider: x, pricing: ${pricing} }] }]`
+  const cases = [
+    [
+      'models: [{ id: gpt-5-mini, endpoints: [{ provider: x }] }]',
+      /^models\[0\]\.id: expected the form vendor\/model, such as openai\/gpt-5-mini$/,
+    ],
+    [
+      'models: [{ id: "acme/*", endpoints: [{ provider: x }] }]',
+      /^models\[0\]\.id: expected one model, since a model id has no wildcards$/,
+    ],
+    [
+      endpoint('{ prompt: 0.0000005 }'),
+      /pricing\.prompt: expected a price in quotes, in US dollars for one token, such as "0\.0000005"$/,
+    ],
+    [endpoint('{ prompt: "$1" }'), /pricing\.prompt: expected a price in quotes/],
+    ['listen: { port: "8080" }', /^listen\.port: expected an integer from 0 to 65535, without quotes$/],
+    ['storage: { url: "mysql://x" }', /^storage\.url: expected a URL of the form sqlite:PATH or postgres:/],
+  ] as const
+  for (const [yaml, says] of cases) {
+    const error = t.throws(() => load(yaml), ConfigError) as ConfigError
+    t.match(error.message, says)
+    t.equal(error.faults.length, 1, yaml)
+  }
+  t.throws(
+    () => loadConfig([], { DATABASE_URL: 'mysql://u:canary@x' }),
+    /^DATABASE_URL: expected a URL of the form [^@]*@HOST\/DATABASE$/,
+  )
+})
+
+t.test('a fault of the YAML is told in words, with its place', async t => {
+  const cases = [
+    ['a:\n\tb: 1', /line 2, column 1: a tab indents the line; use spaces$/],
+    ['listen: { port: 1', /line 1, column \d+: .*a bracket there is not closed$/],
+    ['a: 1\na: 2', /line 2, column 1: a setting stands twice in its group$/],
+    ['a: b: c', /line 1, column \d+: a setting begins within another one/],
+  ] as const
+  for (const [yaml, says] of cases) t.throws(() => load(yaml), { message: says }, yaml)
+})
+
+t.test('what is left of a faulty file goes on to further checks, with its rows at their places', async t => {
+  const yaml = `
+foo: 1
+listen: { port: x, host: 1.2.3.4 }
+providers:
+  - { slug: acme, format: soap }
+  - { slug: own, format: openai-chat, baseUrl: "http://own.test" }
+models:
+  - { id: nothing }
+  - { id: a/b, endpoints: [{ provider: acme, pricing: { prompt: 1, completion: "2" } }] }
+  - { id: a/c, endpoints: [{ provider: openia }], extra: 1 }
+`
+  const { config, faults } = findConfig(['--config', file(yaml)], {})
+  t.throws(() => faults.throwIfAny(), ConfigError)
+  t.match(config, {
+    listen: { host: '1.2.3.4', port: 8080 },
+    providers: [{ slug: 'acme', format: 'openai-chat' }, { slug: 'own' }],
+    models: [
+      { id: 'faulty/0' },
+      { id: 'a/b', endpoints: [{ provider: 'acme', pricing: { completion: '2' } }] },
+      { id: 'a/c', endpoints: [{ provider: 'openia' }] },
+    ],
+  })
+  for (const text of [
+    '[1]',
+    'text',
+    'models: 3',
+    'providers: [1, null]',
+    'models: [{ endpoints: 1 }, [], null]',
+  ]) {
+    t.ok(findConfig(['--config', file(text)], {}).config, text)
+  }
+})
+
+t.test('nothing follows from a faulty setting', async t => {
+  for (const [yaml, environment] of [
+    ['storage: { url: "mysql://x" }', {}],
+    ['', { DATABASE_URL: 'mysql://x' }],
+  ] as const) {
+    const { config } = findConfig(['--config', file(yaml)], environment)
+    t.equal(config?.storage.url, 'sqlite:./data/gateway.db')
+  }
+})
+
+t.test('variables of secrets are named, and forgotten by the process', async t => {
+  const names = ['GATEWAY_API_KEY', 'ACME_KEY', 'ACME_HOST', 'XAI_API_KEY']
+  for (const name of names) process.env[name] = 'value'
+  t.teardown(() => {
+    for (const name of names) delete process.env[name]
+  })
+  const row = '{ slug: acme, format: openai-chat, baseUrl: "http://${ACME_HOST}", apiKey: "${ACME_KEY}" }'
+  const found = findConfig(['--config', file(`providers: [${row}]`)], process.env)
+  t.same(found.secrets.toSorted(), ['ACME_KEY', 'GATEWAY_API_KEY', 'XAI_API_KEY'])
+  t.match(found.config, { apiKey: 'value', providerKeys: { xai: 'value' } })
+  forgetSecrets(found)
+  t.same(
+    names.map(name => process.env[name]),
+    [undefined, undefined, 'value', undefined],
+  )
 })

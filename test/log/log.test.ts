@@ -120,7 +120,7 @@ t.test('a terminal shows lines for people, without the fields that are not set',
 
 t.test('a notice comes after the lines before it', async t => {
   const file = join(t.testdir(), 'log')
-  const log = createBufferedLog('info', openSync(file, 'a'))
+  const log = createBufferedLog('info', { file: openSync(file, 'a') })
   t.teardown(() => log.close())
   log.exchange(LINE)
   log.notice('something changed')
@@ -133,7 +133,7 @@ t.test('a notice comes after the lines before it', async t => {
 
 t.test('lines of exchanges leave some at a time, in their order', async t => {
   const file = join(t.testdir(), 'log')
-  const log = createBufferedLog('info', openSync(file, 'a'))
+  const log = createBufferedLog('info', { file: openSync(file, 'a') })
   t.teardown(() => log.close())
   for (let count = 0; count < 100; count++) log.exchange({ ...LINE, durationMs: count })
   t.ok(await eventually(() => linesOf(file).length === 100, 60_000), 'without any more being said')
@@ -145,7 +145,7 @@ t.test('lines of exchanges leave some at a time, in their order', async t => {
 
 t.test('what is left is written when the log is closed', async t => {
   const file = join(t.testdir(), 'log')
-  const log = createBufferedLog('info', openSync(file, 'a'))
+  const log = createBufferedLog('info', { file: openSync(file, 'a') })
   log.exchange(LINE)
   await log.close()
   t.match(linesOf(file), [{ id: 'gen-1', msg: 'exchange' }])

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { ModelRow, ProviderRow } from '../../src/config/config.ts'
+import { ConfigError, type ModelRow, type ProviderRow } from '../../src/config/config.ts'
 import { PROVIDER_SLUGS } from '../../src/protocol/provider-slugs.ts'
-import { type CatalogConfig, CatalogError, createCatalog } from '../../src/providers/catalog.ts'
+import { type CatalogConfig, createCatalog } from '../../src/providers/catalog.ts'
 import { displayName, PROVIDERS } from '../../src/providers/table.ts'
 import { simModel, simModels, simProvider } from '../../src/sim/rows.ts'
 import { bestCpuMs } from '../support/cpu-time.ts'
@@ -15,12 +15,21 @@ const ACME: ProviderRow = {
   apiKey: 'k',
 }
 
-function fails(test: typeof t.throws, config: Partial<CatalogConfig>, path: string, message: RegExp): void {
-  test(() => createCatalog({ providers: [ACME], models: [], ...config }), {
-    constructor: CatalogError,
-    path,
-    message,
-  })
+function faultsOf(config: Partial<CatalogConfig>): readonly string[] {
+  try {
+    createCatalog({ providers: [ACME], models: [], ...config })
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults
+    throw error
+  }
+  return []
+}
+
+function fails(config: Partial<CatalogConfig>, path: string, message: RegExp): void {
+  const faults = faultsOf(config)
+  t.equal(faults.length, 1)
+  t.ok(faults[0]?.startsWith(`${path}: `), path)
+  t.match(faults[0], message)
 }
 
 t.test('rows of the configuration file fit as they are', async t => {
@@ -143,7 +152,7 @@ t.test('a row with a known slug changes only what it says', async t => {
   t.equal(catalog.providers().length, PROVIDERS.length)
 })
 
-t.test('errors name the field', async t => {
+t.test('errors name the field', async () => {
   const model = (fields: Partial<ModelRow>): readonly ModelRow[] => [
     { id: 'a/a', endpoints: [{ provider: 'acme' }] },
     { id: 'a/b', endpoints: [{ provider: 'acme' }], ...fields },
@@ -153,21 +162,19 @@ t.test('errors name the field', async t => {
   })
   const at = 'models[1].endpoints[1]'
   fails(
-    t.throws,
     endpoint({ provider: 'x' }),
     `${at}.provider`,
-    /^models\[1\]\.endpoints\[1\]\.provider: no provider "x"$/,
+    /^models\[1\]\.endpoints\[1\]\.provider: no provider "x"; there are /,
   )
-  fails(t.throws, endpoint({ pricing: { prompt: '-1' } }), `${at}.pricing.prompt`, /not a decimal/)
-  fails(t.throws, endpoint({ pricing: { request: '0.0000000000001' } }), `${at}.pricing.request`, /finer/)
-  fails(t.throws, { models: model({ id: 'a/a' }) }, 'models[1].id', /duplicate id "a\/a"$/)
-  fails(t.throws, { providers: [ACME, ACME] }, 'providers[1].slug', /duplicate slug "acme"$/)
-  fails(t.throws, { providers: [{ slug: 'own' }] }, 'providers[0].format', /required/)
+  fails(endpoint({ pricing: { prompt: '-1' } }), `${at}.pricing.prompt`, /not a decimal/)
+  fails(endpoint({ pricing: { request: '0.0000000000001' } }), `${at}.pricing.request`, /finer/)
+  fails({ models: model({ id: 'a/a' }) }, 'models[1].id', /duplicate id "a\/a"$/)
+  fails({ providers: [ACME, ACME] }, 'providers[1].slug', /duplicate slug "acme"$/)
+  fails({ providers: [{ slug: 'own' }] }, 'providers[0].format', /required/)
   for (const baseUrl of ['ftp://x', 'x', 'http://a:b@x/', 'http://x/?key=1', 'http://x/#a']) {
-    fails(t.throws, { providers: [{ ...ACME, baseUrl }] }, 'providers[0].baseUrl', /baseUrl: /)
+    fails({ providers: [{ ...ACME, baseUrl }] }, 'providers[0].baseUrl', /baseUrl: /)
   }
   fails(
-    t.throws,
     {
       providers: [{ slug: 'own', format: 'openai-chat' }],
       models: [{ id: 'a/b', endpoints: [{ provider: 'own' }] }],
@@ -203,7 +210,7 @@ t.test('a slug of the enumeration has its display name, and serves once a row gi
   t.match(catalog.provider('cerebras'), { name: 'Cerebras', auth: 'none', apiKey: null })
   t.equal(catalog.provider('own')?.name, 'own')
   t.equal(catalog.provider('deepinfra'), undefined)
-  fails(t.throws, { providers: [{ slug: 'deepinfra', apiKey: 'k' }] }, 'providers[0].format', /required/)
+  fails({ providers: [{ slug: 'deepinfra', apiKey: 'k' }] }, 'providers[0].format', /required/)
   const slugs = [...PROVIDER_SLUGS]
   t.equal(slugs.length, 112)
   t.equal(new Set(slugs.map(displayName)).size, slugs.length, 'no two share a display name')
@@ -255,4 +262,45 @@ t.test('twenty times the models are twenty times the work, not its square', asyn
   const catalog = read(many)
   t.equal(catalog.models().length, 1000 * TIMES)
   t.equal(catalog.model('acme/model-19999')?.endpoints.length, 2)
+})
+
+t.test('all faults of the rows are told at once, without those that follow from others', t => {
+  const endpoint = (provider: string, more = {}) => ({ endpoints: [{ provider, ...more }] })
+  const faults = faultsOf({
+    providers: [
+      ACME,
+      { slug: 'own', baseUrl: 'http://own.test' },
+      { ...ACME, slug: 'odd', baseUrl: 'ftp://x' },
+    ],
+    models: [
+      { id: 'a/a', ...endpoint('openia') },
+      { id: 'a/a', ...endpoint('acme') },
+      { id: 'a/b', ...endpoint('own') },
+      { id: 'a/c', ...endpoint('odd', { pricing: { prompt: '-1', completion: 'free' } }) },
+      { id: 'a/d', ...endpoint('cerebras') },
+    ],
+  })
+  t.same(
+    faults.map(line => line.split(': ')[0]),
+    [
+      'providers[1].format',
+      'providers[2].baseUrl',
+      'models[0].endpoints[0].provider',
+      'models[1].id',
+      'models[3].endpoints[0].pricing.prompt',
+      'models[3].endpoints[0].pricing.completion',
+      'models[4].endpoints[0].provider',
+    ],
+  )
+  t.match(faults[2], /no provider "openia"; did you mean openai\?$/)
+  t.match(faults[6], /"cerebras" has no built-in address: it needs a row under providers/)
+  t.end()
+})
+
+t.test('a provider that was probably meant is named', async t => {
+  const said = (slug: string) => faultsOf({ models: [{ id: 'a/a', endpoints: [{ provider: slug }] }] })[0]
+  t.match(said('Open-AI'), /did you mean openai\?$/)
+  t.match(said('acmee'), /did you mean acme\?$/)
+  t.match(said('zzzzzzzz'), /; there are .*openai.*acme$/)
+  t.match(faultsOf({ providers: [{ slug: 'mistrall' }] })[0], /did you mean mistral\?$/)
 })

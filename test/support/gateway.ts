@@ -1,11 +1,12 @@
 /** A whole serving instance on port 0 with the simulated provider behind it: real sockets, one thread. */
-import { randomBytes } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
+import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { simModels, simProvider } from '../../src/sim/rows.ts'
@@ -87,8 +88,8 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     spoolFolder: shipper.folder,
     config,
     simUrl: null,
-    endUserKey: randomBytes(32).toString('base64'),
-    vaultKeys,
+    endUserKey: createSecretKey(randomBytes(32)),
+    vaultKeys: parseVaultKeys(vaultKeys),
     log,
     clock,
     ...(options.publish === undefined ? {} : { publish: options.publish }),

@@ -65,8 +65,23 @@ t.test('the admin port', async t => {
     degraded = []
   })
 
+  await t.test('has an index for people, which names only what is there and loads nothing', async t => {
+    const { status, headers, text } = await ask('/')
+    t.equal(status, 200)
+    t.equal(headers.get('content-type'), 'text/html; charset=utf-8')
+    t.equal(headers.get('x-content-type-options'), 'nosniff')
+    t.match(headers.get('content-security-policy'), /^default-src 'none';.*frame-ancestors 'none'/)
+    t.match(text, /^<!doctype html>\n<html lang="en">/)
+    t.match(text, '<meta name="viewport" content="width=device-width, initial-scale=1">')
+    t.match(text, /<title>.+<\/title>/)
+    t.notMatch(text, /<(script|style|link|img|iframe)|style=|https?:/)
+    const links = [...text.matchAll(/href="([^"]*)"/g)].map(([, path = '']) => path)
+    t.same(links, ['/metrics', '/healthz', '/readyz'])
+    for (const path of links) t.equal((await ask(path)).status, 200, path)
+    t.equal((await ask('/', { method: 'HEAD' })).text, '')
+  })
+
   await t.test('has nothing else', async t => {
-    t.equal((await ask('/')).status, 404)
     t.equal((await ask('/v1/models')).status, 404)
     const posted = await ask('/metrics', { method: 'POST', body: 'x' })
     t.equal(posted.status, 405)

@@ -1,10 +1,11 @@
 /** The features that a gateway offers are the rows of its tables. */
-import { randomBytes } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
+import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
 import { buildGateway } from '../../src/threads/build-gateway.ts'
 import { OFFERED } from '../support/dialects.ts'
@@ -13,8 +14,8 @@ t.test('a gateway offers its plugins and server tools, which are those of unit t
   const built = await buildGateway({
     config: { ...loadConfig([], {}), storage: { url: 'sqlite::memory:' }, threads: { serve: 1, tasks: 1 } },
     simUrl: 'http://127.0.0.1:9',
-    endUserKey: randomBytes(32).toString('base64'),
-    vaultKeys: `test:${randomBytes(32).toString('base64')}`,
+    endUserKey: createSecretKey(randomBytes(32)),
+    vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
     log: createLog('error', { write: () => undefined }),
     spoolFolder: mkdtempSync(join(tmpdir(), 'sluice-offered-')),
   })

@@ -1,6 +1,6 @@
 /** The threads of the product, in this process: one that dies, one that hangs, keys that change, and the end. */
 
-import { randomBytes } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -12,6 +12,7 @@ import t from 'tap'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
+import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
 import { simModel, simProvider } from '../../src/sim/rows.ts'
 import { createSim } from '../../src/sim/sim.ts'
@@ -59,8 +60,8 @@ async function start(
       timeouts: { ...defaults.timeouts, ...more.timeouts },
     },
     simUrl: null,
-    endUserKey: randomBytes(32).toString('base64'),
-    vaultKeys: `test:${randomBytes(32).toString('base64')}`,
+    endUserKey: createSecretKey(randomBytes(32)),
+    vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
     spoolFolder: mkdtempSync(join(folder, 'spool-')),
     log: createLog('info', { write: line => void lines.push(JSON.parse(line) as Record<string, unknown>) }),
     entries: { serve: ENTRY },

@@ -1,0 +1,37 @@
+#!/usr/bin/env node
+/**
+ * Starts the command line on a Node that can run it, and says so on one that cannot. Plain JavaScript with old syntax
+ * only: any Node has to read it.
+ */
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const NEEDED = { major: 22, minor: 19 }
+const FLAGS = [
+  '--disable-warning=ExperimentalWarning',
+  // The inspector lets every local user run code here, with all keys.
+  '--disable-sigusr1',
+]
+
+const [major, minor] = process.versions.node.split('.').map(Number)
+// The HTTP library has a build for this major version alone.
+if (major !== NEEDED.major || minor < NEEDED.minor) {
+  process.stderr.write(
+    `sluice: needs Node ${NEEDED.major}.${NEEDED.minor} or a newer Node ${NEEDED.major}; this is Node ${process.versions.node}. ` +
+      'In a clone, npm start and npx sluice take the right one from node_modules.\n',
+  )
+  process.exit(2)
+}
+
+// A clone runs its sources, a package what was compiled of them.
+const source = fileURLToPath(new URL('../src/cli.ts', import.meta.url))
+const entry = existsSync(source) ? source : fileURLToPath(new URL('../dist/cli.js', import.meta.url))
+const words = [process.execPath, ...FLAGS, ...process.execArgv, entry, ...process.argv.slice(2)]
+
+if (process.execve === undefined) {
+  import(entry)
+} else {
+  // The same process goes on, so that signals reach the gateway. This call itself is experimental, and would warn.
+  process.removeAllListeners('warning')
+  process.execve(process.execPath, words, process.env)
+}

@@ -1,0 +1,19 @@
+/** `sluice check`: does what a start does before it opens anything, and says what it found. */
+import { findConfig, processEnvironment } from '../config/config.ts'
+import { checkStart } from '../threads/start-failure.ts'
+import { startWarnings } from '../threads/start-warnings.ts'
+import { CONFIG_OPTION, type Command } from './command.ts'
+import { complain, configWords, print } from './outcome.ts'
+
+export const check: Command = {
+  name: 'check',
+  does: 'check a configuration without starting',
+  options: { config: CONFIG_OPTION },
+  async run({ config: file }) {
+    const checked = checkStart(findConfig(configWords(file), processEnvironment()), { createKeyFile: false })
+    complain(startWarnings(checked).map(warning => `warning: ${warning}`))
+    const { catalog } = checked
+    print(`configuration is good: ${catalog.providers().length} providers, ${catalog.models().length} models`)
+    return 0
+  },
+}

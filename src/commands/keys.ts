@@ -1,0 +1,59 @@
+/** `sluice keys`: makes and lists keys in the store of the configuration. */
+import { createKey } from '../access/keys.ts'
+import { systemClock } from '../clock.ts'
+import { loadConfig, processEnvironment } from '../config/config.ts'
+import { openStore } from '../storage/open.ts'
+import { DEFAULT_ORGANIZATION_ID, type Store } from '../storage/store.ts'
+import { CONFIG_OPTION, type Command, type Given, UsageError } from './command.ts'
+import { configWords, print } from './outcome.ts'
+
+export const keysCreate: Command = {
+  name: 'keys create',
+  does: 'make a key and show it once',
+  options: {
+    name: { value: 'NAME', required: true, does: 'what the key is called in lists' },
+    management: { does: 'a management key; it makes and changes keys, and cannot ask models' },
+    config: CONFIG_OPTION,
+  },
+  async run(given) {
+    const { name, management } = given
+    if (typeof name !== 'string' || name.trim() === '') throw new UsageError('--name: expects NAME')
+    await withStore(given, async store => {
+      const { key, record } = createKey({
+        kind: management === true ? 'management' : 'inference',
+        name,
+        clock: systemClock,
+      })
+      await store.keys.add(record)
+      print(key)
+      process.stderr.write('Shown only now; the store keeps its hash.\n')
+    })
+    return 0
+  },
+}
+
+export const keysList: Command = {
+  name: 'keys list',
+  does: 'hashes, labels and states of all keys',
+  options: { config: CONFIG_OPTION },
+  async run(given) {
+    await withStore(given, async store => {
+      for (const key of await store.keys.list(DEFAULT_ORGANIZATION_ID)) {
+        const state = key.disabled ? 'disabled' : 'active'
+        print([key.hash, key.kind, key.label, state, key.createdAt, key.name].join('\t'))
+      }
+    })
+    return 0
+  },
+}
+
+/** Opens the store of the configuration for as long as it is used. */
+export async function withStore({ config }: Given, use: (store: Store) => Promise<void>): Promise<void> {
+  const { storage } = loadConfig(configWords(config), processEnvironment())
+  const store = await openStore(storage.url)
+  try {
+    await use(store)
+  } finally {
+    await store.close()
+  }
+}

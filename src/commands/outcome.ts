@@ -1,0 +1,20 @@
+/** Exit codes of the command line, and how it tells what happened. */
+
+/** Bad configuration or command line. */
+export const EXIT_BAD_CONFIGURATION = 2
+/** Requests may have been cut: by a second signal, or a fault of the supervisor. */
+export const EXIT_UNCLEAN = 1
+
+/** Lines on stderr, each with the program's name. */
+export function complain(lines: readonly string[]): void {
+  for (const line of lines) process.stderr.write(`sluice: ${line}\n`)
+}
+
+export function print(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+/** The words of `--config`, for the loading of the configuration. */
+export function configWords(config: string | true | undefined): readonly string[] {
+  return typeof config === 'string' ? ['--config', config] : []
+}

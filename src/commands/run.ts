@@ -1,0 +1,50 @@
+/** The command line: finds the command of the words, runs it, and says what is wrong with it. The door of this room. */
+import { processEnvironment } from '../config/config.ts'
+import { startFailure } from '../threads/start-failure.ts'
+import { check } from './check.ts'
+import { type Command, readWords, UsageError, usage } from './command.ts'
+import { keysCreate, keysList } from './keys.ts'
+import { complain, EXIT_BAD_CONFIGURATION } from './outcome.ts'
+import { start } from './start.ts'
+import { vaultRotate, vaultStatus } from './vault.ts'
+import { version } from './version.ts'
+
+/** In the order of the usage. */
+const COMMANDS: readonly Command[] = [start, check, keysCreate, keysList, vaultStatus, vaultRotate]
+
+/** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */
+export async function run(words: readonly string[]): Promise<number> {
+  try {
+    if (words.length === 0) {
+      process.stderr.write(usage(null, COMMANDS))
+      return EXIT_BAD_CONFIGURATION
+    }
+    const taken = takenByNpm(words)
+    if (taken !== null) throw new UsageError(taken)
+    const read = readWords(words, COMMANDS)
+    if (read.asks === 'run') return await read.command.run(read.given)
+    process.stdout.write(read.asks === 'help' ? usage(read.command, COMMANDS) : `${version()}\n`)
+    return 0
+  } catch (error) {
+    if (error instanceof UsageError) {
+      complain(error.message.split('\n'))
+      return EXIT_BAD_CONFIGURATION
+    }
+    const failure = startFailure(error)
+    if (failure === null) throw error
+    complain(failure.lines)
+    return failure.exitCode
+  }
+}
+
+/**
+ * `npm start --config FILE` starts the gateway without the option: npm takes it for one of its own, and passes on the
+ * bare file at most.
+ */
+function takenByNpm([command, ...rest]: readonly string[]): string | null {
+  const { npm_lifecycle_event: script, npm_config_config: value } = processEnvironment()
+  if (command !== 'start' || script !== 'start' || value === undefined) return null
+  if (rest.some(word => word.startsWith('--config'))) return null
+  const file = value === 'true' || value === '' ? (rest.find(word => !word.startsWith('-')) ?? 'FILE') : value
+  return `--config: npm took it for an option of its own; write: npm start -- --config ${file}`
+}

@@ -1,0 +1,67 @@
+/** `sluice vault`: the credentials of the store by the master keys that wrap them. */
+import { loadConfig, processEnvironment } from '../config/config.ts'
+import { type RotationProgress, rotate } from '../credentials/rotation.ts'
+import { createVault, type Vault } from '../credentials/vault.ts'
+import { loadVaultRing } from '../credentials/vault-keys.ts'
+import type { Store } from '../storage/store.ts'
+import { CONFIG_OPTION, type Command, type Given } from './command.ts'
+import { withStore } from './keys.ts'
+import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
+
+export const vaultStatus: Command = {
+  name: 'vault status',
+  does: 'credentials by the master key that wraps them',
+  options: { config: CONFIG_OPTION },
+  async run(given) {
+    await withVault(given, async (store, vault) => {
+      const counts = await store.credentials.countByKeyId()
+      const keyIds = new Set([vault.currentKeyId, ...[...counts.keys()].sort()])
+      for (const keyId of keyIds) {
+        const state = keyId === vault.currentKeyId ? 'in force' : vault.has(keyId) ? 'older' : 'missing'
+        print([keyId, state, counts.get(keyId) ?? 0].join('\t'))
+      }
+    })
+    return 0
+  },
+}
+
+export const vaultRotate: Command = {
+  name: 'vault rotate',
+  does: 'wrap all credentials by the first master key',
+  options: { config: CONFIG_OPTION },
+  async run(given) {
+    let failed: readonly string[] = []
+    await withVault(given, async (store, vault) => {
+      const bar = progressBar(process.stderr)
+      const rotation = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
+      print(`${rotation.rewrapped} credentials are now wrapped by ${vault.currentKeyId}`)
+      failed = rotation.failed
+    })
+    if (failed.length === 0) return 0
+    complain([`${failed.length} credentials do not open with any master key given: ${failed.join(', ')}`])
+    return EXIT_BAD_CONFIGURATION
+  },
+}
+
+function withVault(given: Given, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
+  const { keys } = loadVaultRing(loadConfig(configWords(given['config']), processEnvironment()))
+  return withStore(given, store => use(store, createVault(keys)))
+}
+
+const BAR_CELLS = 30
+
+/** Drawn over itself on a terminal, and nowhere else. */
+function progressBar(out: NodeJS.WriteStream) {
+  return {
+    show({ done, total }: RotationProgress): void {
+      if (!out.isTTY) return
+      const part = total === 0 ? 1 : done / total
+      const filled = Math.floor(part * BAR_CELLS)
+      const bar = `${'#'.repeat(filled)}${'.'.repeat(BAR_CELLS - filled)}`
+      out.write(`\r[${bar}] ${Math.floor(part * 100)} %  ${done} of ${total}`)
+    },
+    end(): void {
+      if (out.isTTY) out.write('\n')
+    },
+  }
+}

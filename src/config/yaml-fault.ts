@@ -1,0 +1,30 @@
+/** Says in words what is wrong with a YAML file. The messages of the parser are not used: they quote it. Pure. */
+import { type ErrorCode, YAMLParseError } from 'yaml'
+
+const WORDS: Partial<Record<ErrorCode, string>> = {
+  BAD_ALIAS: 'an alias (*) is written wrongly',
+  BAD_COLLECTION_TYPE: 'a tag (!) does not fit to what follows it',
+  BAD_DIRECTIVE: 'a directive (%) is unknown',
+  BAD_DQ_ESCAPE: 'a backslash in double quotes escapes nothing; use single quotes, or two backslashes',
+  BAD_INDENT: 'the indentation does not fit to the lines above, or a bracket there is not closed',
+  BAD_SCALAR_START: 'a text begins with a character that needs quotes',
+  BLOCK_AS_IMPLICIT_KEY:
+    'a setting begins within another one on the same line, or the line above lacks a quote',
+  BLOCK_IN_FLOW: 'a list with dashes or a group by indentation cannot stand within brackets',
+  DUPLICATE_KEY: 'a setting stands twice in its group',
+  MISSING_CHAR:
+    'a quote, a bracket, a comma or a colon with a space after it is missing here or in the lines above',
+  MULTILINE_IMPLICIT_KEY: 'a colon is missing after a name, or a quote is not closed',
+  MULTIPLE_DOCS: 'there is a second document (---)',
+  TAB_AS_INDENT: 'a tab indents the line; use spaces',
+  TAG_RESOLVE_FAILED: 'a tag (!) is unknown',
+  UNEXPECTED_TOKEN: 'a character that does not belong here',
+}
+
+/** The fault and its place. */
+export function yamlFault(error: unknown): string {
+  if (!(error instanceof YAMLParseError)) return 'alias refers to an undefined anchor'
+  const words = WORDS[error.code] ?? error.code.toLowerCase().replaceAll('_', ' ')
+  const [start] = error.linePos ?? []
+  return start === undefined ? words : `line ${start.line}, column ${start.col}: ${words}`
+}

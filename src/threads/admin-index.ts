@@ -1,0 +1,39 @@
+/** The page at `/` of the admin port: what is there, for people. It loads nothing, has no style and no script. Pure. */
+
+/** In the order of the page. A page of the admin port is one row. */
+const PAGES: readonly { readonly path: string; readonly what: string }[] = [
+  { path: '/metrics', what: 'metrics of all threads, in the text format of Prometheus' },
+  { path: '/healthz', what: 'whether the process lives' },
+  { path: '/readyz', what: 'whether it takes traffic, and what it lacks' },
+]
+
+/** Headers of every page for people. */
+export const PAGE_HEADERS: Readonly<Record<string, string>> = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy':
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cache-control': 'no-store',
+}
+
+const ROWS = PAGES.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`).join('\n')
+
+export const ADMIN_INDEX = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sluice: admin port</title>
+</head>
+<body>
+<main>
+<h1>Sluice</h1>
+<p>This is the admin port of a gateway to AI model providers. Requests to models go to its public port.</p>
+<ul>
+${ROWS}
+</ul>
+</main>
+</body>
+</html>
+`
