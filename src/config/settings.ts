@@ -9,6 +9,7 @@ import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
   coresMinusOne,
+  Days,
   group,
   Host,
   Milliseconds,
@@ -125,6 +126,15 @@ export const Settings = group({
       'for the upstream request of a caller that leaves: `cancel` closes it and estimates the tokens, `drain` reads on for the exact usage (at most 64 replies a thread, 4 MiB and 60 s each)',
       { default: 'cancel', required: true },
     ),
+  }),
+  retention: group({
+    usageDays: setting(
+      Days,
+      'usage records older than this are removed; the totals of each day stay for limits, `GET /key`, `GET /credits` and `GET /activity`',
+      { default: 400 },
+    ),
+    auditDays: setting(Days, 'audit records older than this are removed', { default: 400 }),
+    batchDays: setting(Days, 'finished batches older than this are removed', { default: 30 }),
   }),
   alignment: group({
     evaluator: nullable(

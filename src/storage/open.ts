@@ -91,7 +91,7 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
     credentials: createCredentialStore(db, engine),
     credits: createCreditStore(db),
     guardrails: { ...createGuardrailRecords(db, engine), ...createGuardrailAssignments(db, engine) },
-    ledger: createLedgerStore(db),
+    ledger: createLedgerStore(db, engine),
     close: () => engine.close(),
   }
 }

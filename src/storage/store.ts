@@ -10,7 +10,15 @@ import type {
   GuardrailChange,
   GuardrailRecord,
 } from './guardrails.ts'
-import type { ActivityFilter, ActivityRow, UsageFilter, UsageRecord, UsageTotals } from './usage.ts'
+import type {
+  ActivityFilter,
+  ActivityRow,
+  FillProgress,
+  LatestFilter,
+  UsageFilter,
+  UsageRecord,
+  UsageTotals,
+} from './usage.ts'
 
 export type KeyKind = 'inference' | 'management'
 
@@ -331,9 +339,18 @@ export interface LedgerStore {
   add(records: readonly UsageRecord[]): Promise<number>
   /** Null if the organization has no record of that id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
+  /** The latest records, newest first; those before `before` in this order. */
+  latest(filter: LatestFilter, limit: number): Promise<readonly UsageRecord[]>
   usageSince(filter: UsageFilter): Promise<UsageTotals>
   /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
   activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>
+  /**
+   * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
+   * none is left. Safe on several instances at once.
+   */
+  fillTotals(limit: number): Promise<FillProgress | null>
+  /** Removes up to `limit` records from before a time (ISO 8601 UTC); their totals stay. Returns their number. */
+  prune(before: string, limit: number): Promise<number>
 }
 
 export interface Store {

@@ -18,9 +18,11 @@ import { createSim, type Sim } from '../sim/sim.ts'
 import { openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
+import { type Retention, startRetention } from './retention.ts'
 import { checkStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
 import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
+import { fillTotals } from './usage-totals.ts'
 
 export interface Launched {
   readonly url: string
@@ -73,6 +75,7 @@ interface Services {
   sim: { readonly server: Sim; readonly url: string } | null
   shipper: LedgerShipper
   counting: Counting
+  retention: Retention
   /** Null without other instances. */
   feed: InvalidationFeed | null
 }
@@ -99,6 +102,7 @@ async function startServices(
   const ensureKeys = createBootstrap({ store, clock, managementKey, apiKey })
   const prepare = async (): Promise<FirstKeys | null> => {
     await checkRing(store, vault, ring.source)
+    await fillTotals(store, clock, log)
     return await ensureKeys()
   }
   const watch = await watchStore({ store, prepare, clock, log })
@@ -111,9 +115,17 @@ async function startServices(
   started.shipper = shipper
   const counting = await startCounting({ config, shipper, clock, log })
   started.counting = counting
+  const retention = startRetention({
+    store,
+    retention: config.retention,
+    shipped: () => shipper.ship(),
+    clock,
+    log,
+  })
+  started.retention = retention
   const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
   started.feed = feed
-  return { store, watch, keyUsage, sim, shipper, counting, feed }
+  return { store, watch, keyUsage, sim, shipper, counting, retention, feed }
 }
 
 async function startSim() {
@@ -124,8 +136,9 @@ async function startSim() {
 
 /** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
-  const { store, watch, keyUsage, sim, shipper, counting, feed } = services
+  const { store, watch, keyUsage, sim, shipper, counting, retention, feed } = services
   watch?.close()
+  await retention?.close()
   await feed?.close()
   await counting?.close()
   await keyUsage?.close()
@@ -213,7 +226,7 @@ async function startCounting({ config, shipper, clock, log }: CountingOptions): 
     redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
     nodes: config.quotas.nodes,
     // Records that an earlier process left in the spool are spending too.
-    spending: createSpending(store, () => shipments.run('spool', () => shipper.ship())),
+    spending: createSpending(store, () => shipments.run('spool', async () => void (await shipper.ship()))),
     silenceMs: config.redis.silenceMs,
     clock,
     log,

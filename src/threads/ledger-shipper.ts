@@ -14,8 +14,8 @@ export interface LedgerShipper {
   readonly folder: string
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
   gone(writer: string): void
-  /** Ships all records that are on disk now, also those of dead processes. */
-  ship(): Promise<void>
+  /** Ships all records that are on disk now, also those of dead processes. False: some are left. */
+  ship(): Promise<boolean>
   /** Makes the last shipment; call it after all threads have ended. Refused records stay for the next start. */
   close(): Promise<void>
 }
@@ -80,9 +80,13 @@ class SpoolShipper implements LedgerShipper {
     this.#gone.add(writer)
   }
 
-  async ship(): Promise<void> {
+  async ship(): Promise<boolean> {
     await this.#running
-    await this.#exclusively(() => this.#shipAll())
+    let whole = false
+    await this.#exclusively(async () => {
+      whole = await this.#shipAll()
+    })
+    return whole
   }
 
   async close(): Promise<void> {
@@ -126,7 +130,9 @@ class SpoolShipper implements LedgerShipper {
     return turn
   }
 
-  async #shipAll(): Promise<void> {
+  /** False: a folder of a dead process could not be shipped. */
+  async #shipAll(): Promise<boolean> {
+    let whole = true
     this.#abandonedMs = this.#options.clock.monotonicMs()
     await this.#shipOwn(false)
     for (const folder of claimAbandoned(this.#root)) {
@@ -134,11 +140,13 @@ class SpoolShipper implements LedgerShipper {
         await this.#shipFolder(folder.path, true, NOBODY)
       } catch (error) {
         // Tried again later. Records of our own threads must not wait for it.
+        whole = false
         this.#options.log.fault('usage records of an ended process cannot be shipped, kept on disk', error)
       } finally {
         folder.release()
       }
     }
+    return whole
   }
 
   async #shipOwn(abandoned: boolean): Promise<void> {

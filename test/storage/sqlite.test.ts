@@ -244,7 +244,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
   }
   const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
-  for (const column of ['reasoning_tokens', 'is_byok', 'member_id'])
+  for (const column of ['reasoning_tokens', 'is_byok', 'member_id', 'in_totals'])
     old.exec(`alter table usage drop column ${column}`)
   old.close()
   const store = await openStore(`sqlite:${path}`)
@@ -252,6 +252,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
   t.same(await store.keys.find(key.hash), key)
   t.same(await store.ledger.find(own.id, 'org_1'), own)
   t.same(await store.ledger.find(plain.id, 'org_1'), plain)
+  while ((await store.ledger.fillTotals(100)) !== null);
   const [day] = await store.ledger.activity({
     organizationId: 'org_1',
     since: '',
@@ -262,6 +263,19 @@ t.test('a database of the second schema keeps its records, which gain what came 
   t.ok(await store.workspaces.findBySlug(DEFAULT_ORGANIZATION_ID, 'default'))
 })
 
+/** Takes the database back to a schema: `undo` drops what came after it. */
+function takeBack(path: string, migration: string, undo: string): void {
+  const old = new DatabaseSync(path)
+  old.exec(undo)
+  old.prepare('delete from kysely_migration where name >= ?').run(migration)
+  old.close()
+}
+
+const WITHOUT_TOTALS = `
+  drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
+  create index usage_by_member on usage (member_id, created_at) where member_id is not null;
+`
+
 t.test('records from before budgets are given the members whose keys they are of', async t => {
   const path = pathFor(t)
   const key = someKey({ creatorUserId: 'm' })
@@ -269,23 +283,86 @@ t.test('records from before budgets are given the members whose keys they are of
   await newest.keys.add(key)
   await newest.ledger.add([someUsage({ keyHash: key.hash, cost: 5 }), someUsage({ cost: 7 })])
   await newest.close()
-  const old = new DatabaseSync(path)
-  old.exec('drop index usage_by_member')
-  old.exec('alter table usage drop column member_id')
-  old.exec(`delete from kysely_migration where name >= '0010'`)
-  old.close()
+  takeBack(
+    path,
+    '0010',
+    `${WITHOUT_TOTALS} drop index usage_by_member; alter table usage drop column member_id`,
+  )
   const store = await openStore(`sqlite:${path}`)
   t.teardown(() => store.close())
+  while ((await store.ledger.fillTotals(100)) !== null);
   const filter = { organizationId: 'org_1', since: '' }
   t.match(await store.ledger.usageSince({ ...filter, memberId: 'm' }), { requests: 1, cost: 5n })
   t.match(await store.ledger.usageSince(filter), { requests: 2, cost: 12n })
-  const plan = new DatabaseSync(path)
-  const steps = plan
-    .prepare(`explain query plan select sum(cost) from usage
-      where created_at >= ? and organization_id = ? and member_id = ?`)
-    .all('', 'org_1', 'm')
-  plan.close()
-  t.match(JSON.stringify(steps), 'usage_by_member', 'and are found by an index')
+})
+
+t.test('records from before the totals are counted in batches, once, beside new ones', async t => {
+  const path = pathFor(t)
+  const records = Array.from({ length: 25 }, (_, at) =>
+    someUsage({
+      cost: at,
+      createdAt: `2025-01-${String(at + 1).padStart(2, '0')}T00:00:00.000Z`,
+      memberId: 'm',
+    }),
+  )
+  const newest = await openStore(`sqlite:${path}`)
+  await newest.ledger.add(records)
+  t.equal(await newest.ledger.fillTotals(10), null, 'a new database has nothing to fill')
+  const filter = { organizationId: 'org_1', since: '' }
+  const days = { ...filter, until: '2030', byWorkspace: true }
+  const [sums, activity] = [await newest.ledger.usageSince(filter), await newest.ledger.activity(days)]
+  await newest.close()
+  takeBack(path, '0012', WITHOUT_TOTALS)
+  const [one, two] = [await openStore(`sqlite:${path}`), await openStore(`sqlite:${path}`)]
+  t.teardown(() => Promise.all([one.close(), two.close()]))
+  t.match(await one.ledger.usageSince(filter), { requests: 0 })
+  const [before, behind] = [someUsage({ id: 'gen-0', cost: 100 }), someUsage({ id: 'gen-z', cost: 1_000 })]
+  t.match(await one.ledger.fillTotals(10), { counted: 10 })
+  await two.ledger.add([before, behind])
+  t.equal(await one.ledger.prune('2030', 1_000), 0, 'nothing is removed that is not counted yet')
+  t.match(await two.ledger.fillTotals(10), { counted: 10 }, 'another instance goes on')
+  t.match(await one.ledger.fillTotals(10), { counted: 5, upTo: behind.createdAt })
+  t.equal(await one.ledger.fillTotals(10), null)
+  t.equal(await two.ledger.fillTotals(10), null)
+  t.same(await one.ledger.usageSince(filter), {
+    requests: sums.requests + 2,
+    inputTokens: sums.inputTokens + 20n,
+    outputTokens: sums.outputTokens + 40n,
+    cost: sums.cost + 1_100n,
+    byokCost: 0n,
+  })
+  t.same((await one.ledger.activity(days)).slice(1), activity)
+  t.match(await one.ledger.usageSince({ ...filter, memberId: 'm' }), { requests: 25, cost: 300n })
+})
+
+t.test('sums read a row for each day, whatever the number of records', async t => {
+  const path = pathFor(t)
+  const store = await openStore(`sqlite:${path}`)
+  t.teardown(() => store.close())
+  await store.ledger.add(Array.from({ length: 3_000 }, () => someUsage({ memberId: 'm', endUser: 'u' })))
+  const database = new DatabaseSync(path)
+  t.teardown(() => database.close())
+  t.match(database.prepare('select count(*) as n from usage_totals').get(), { n: 6 }, 'one of each kind')
+  // Without the records every sum stays the same: none of them is read.
+  database.exec('delete from usage')
+  const filter = { organizationId: 'org_1', since: '' }
+  for (const owner of [
+    {},
+    { keyHash: 'a'.repeat(64) },
+    { memberId: 'm' },
+    { memberId: 'm', workspaceId: 'ws_1' },
+  ]) {
+    t.match(await store.ledger.usageSince({ ...filter, ...owner }), { requests: 3_000 })
+  }
+  for (const owner of [{}, { keyHash: 'a'.repeat(64) }, { endUser: 'u' }]) {
+    const days = { ...filter, until: '2030', byWorkspace: false, ...owner }
+    t.match(await store.ledger.activity(days), [{ requests: 3_000 }])
+  }
+  const plan = database
+    .prepare(`explain query plan select sum(requests) from usage_totals
+      where organization_id = ? and kind = ? and owner = ? and day >= ?`)
+    .all('org_1', 'key', 'a', '')
+  t.match(JSON.stringify(plan), 'SEARCH usage_totals USING INDEX', 'and they are found by the index')
 })
 
 t.test('a database of a newer version is left alone', async t => {

@@ -10,6 +10,7 @@ import { StoreError } from '../store.ts'
 import { credentials, credits } from './credentials.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
+import { usageTotals } from './totals.ts'
 import { usage, usageMembers, usageSums } from './usage.ts'
 import { endUsers, workspaces } from './workspaces.ts'
 
@@ -25,6 +26,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0008-usage-sums': usageSums,
   '0009-guardrails': guardrails,
   '0010-usage-members': usageMembers,
+  '0012-usage-totals': usageTotals,
 }
 
 /**
