@@ -23,7 +23,7 @@ export interface AccountDeps {
 }
 
 const DAY_MS = 86_400_000
-/** Completed days that GET /activity looks back. */
+/** Completed days that GET /activity looks back; today is told beside them. */
 const ACTIVITY_DAYS = 30
 const HASH = /^[0-9a-f]{64}$/
 
@@ -84,8 +84,8 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   const earliest = today - ACTIVITY_DAYS * DAY_MS
   const date = parameter(query, 'date')
   const day = date === undefined ? null : parseDay(date)
-  if (date !== undefined && (day === null || day < earliest || day >= today)) {
-    throw refuseField('date', `must be one of the last ${ACTIVITY_DAYS} completed days (UTC) as YYYY-MM-DD`)
+  if (date !== undefined && (day === null || day < earliest || day > today)) {
+    throw refuseField('date', `must be today or one of the last ${ACTIVITY_DAYS} days (UTC) as YYYY-MM-DD`)
   }
   const keyHash = parameter(query, 'api_key_hash')
   if (keyHash !== undefined && !HASH.test(keyHash)) {
@@ -98,7 +98,7 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   return {
     organizationId: key.organizationId,
     since: new Date(day ?? earliest).toISOString(),
-    until: new Date(day === null ? today : day + DAY_MS).toISOString(),
+    until: new Date((day ?? today) + DAY_MS).toISOString(),
     byWorkspace: groupBy !== undefined,
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),

@@ -136,6 +136,12 @@ export const METRICS = {
     labels: ['accounting'],
     fromZero: { accounting: ACCOUNTINGS },
   },
+  usageRecordsWaiting: {
+    kind: 'gauge',
+    name: 'gateway_usage_records_waiting',
+    help: 'Usage records in memory because the disk refuses them; beyond 1,000 a thread the oldest are lost',
+    labels: [],
+  },
   upstreamRequests: {
     kind: 'counter',
     name: 'gateway_upstream_requests_total',

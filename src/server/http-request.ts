@@ -7,7 +7,7 @@ import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { isPending } from '../ready.ts'
-import { isAway, type KeyRecord } from '../storage/store.ts'
+import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
@@ -227,7 +227,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   }
 
   #fail(thrown: unknown): void {
-    const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
+    const error = thrown instanceof StoreError ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
     if (this.#admission.over || this.#socket.dead) return
     if (this.reply.started) {

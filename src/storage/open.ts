@@ -10,10 +10,10 @@ import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
 import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openPostgres } from './postgres.ts'
 import { openSqlite } from './sqlite.ts'
-import { codeOf, isAway, type Store, StoreError } from './store.ts'
+import { codeOf, isAway, isDiskFault, type Store, StoreError } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export { isAway, StoreError }
+export { isAway, isDiskFault, StoreError }
 
 export interface OpenOptions {
   /**

@@ -29,6 +29,8 @@ export interface SpoolOptions {
   readonly log: Log
   /** Called for each record that is lost because the disk refused it for too long. */
   readonly onLost: (record: UsageRecord) => void
+  /** Called with the number of records that wait in memory because the disk refuses them. Default: nobody asks. */
+  readonly onWaiting?: (records: number) => void
   /** Unique name of letters and digits, by which the caller recognises the files. Default: a random name. */
   readonly writer?: string
   /** Size at which a new file begins, so that shipped files can be deleted. About 5,000 records. */
@@ -155,6 +157,7 @@ class FileSpool implements UsageSpool {
       const oldest = this.#waiting.shift()
       if (oldest !== undefined) this.#options.onLost(oldest.record)
     }
+    this.#options.onWaiting?.(this.#waiting.length)
     this.#retry ??= this.#options.clock.after(RETRY_MS, this.#tryAgain)
   }
 
@@ -167,6 +170,7 @@ class FileSpool implements UsageSpool {
   #flush(): void {
     while (this.#waiting[0] !== undefined && this.#write(this.#waiting[0].line)) {
       this.#waiting.shift()
+      this.#options.onWaiting?.(this.#waiting.length)
       if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
     }
   }

@@ -15,8 +15,9 @@ import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
-import { openStore } from '../storage/open.ts'
+import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
+import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { type Retention, startRetention } from './retention.ts'
 import { checkStart, startFailure } from './start-failure.ts'
@@ -76,6 +77,7 @@ interface Services {
   shipper: LedgerShipper
   counting: Counting
   retention: Retention
+  disk: DiskWatch
   /** Null without other instances. */
   feed: InvalidationFeed | null
 }
@@ -123,9 +125,11 @@ async function startServices(
     log,
   })
   started.retention = retention
+  const disk = watchDisk({ folder: shipper.folder, clock, log })
+  started.disk = disk
   const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
   started.feed = feed
-  return { store, watch, keyUsage, sim, shipper, counting, retention, feed }
+  return { store, watch, keyUsage, sim, shipper, counting, retention, disk, feed }
 }
 
 async function startSim() {
@@ -136,8 +140,9 @@ async function startSim() {
 
 /** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
-  const { store, watch, keyUsage, sim, shipper, counting, retention, feed } = services
+  const { store, watch, keyUsage, sim, shipper, counting, retention, disk, feed } = services
   watch?.close()
+  disk?.close()
   await retention?.close()
   await feed?.close()
   await counting?.close()
@@ -152,7 +157,7 @@ function supervisorOptions(
   config: Config,
   { keys }: VaultRing,
   log: Log,
-  { watch, keyUsage, sim, shipper, counting: { counters }, feed }: Services,
+  { watch, keyUsage, sim, shipper, counting: { counters }, disk, feed }: Services,
 ): SupervisorOptions {
   return {
     config,
@@ -166,7 +171,12 @@ function supervisorOptions(
     onChange: change => feed?.publish(change),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),
-    degraded: () => [...(watch.state === 'away' ? ['store'] : []), ...(counters.degraded ? ['redis'] : [])],
+    degraded: () => [
+      ...(watch.state === 'away' ? ['store'] : []),
+      ...(counters.degraded ? ['redis'] : []),
+      ...(disk.isFull || isDiskFault(shipper.refusal) ? ['disk'] : []),
+    ],
+    spoolBytes: () => shipper.waitingBytes(),
     // A preparation that failed for another reason has reached the store.
     storageUp: () => watch.state === 'there' || watch.wrong !== null,
     sealedCounts: () => keyUsage.current(),

@@ -12,6 +12,10 @@ import type { Store } from '../storage/store.ts'
 export interface LedgerShipper {
   /** Spool folder of the threads of this process. */
   readonly folder: string
+  /** Why the Store refuses records now; null when it took the last ones. */
+  readonly refusal: unknown
+  /** Bytes on disk of this process that are not shipped. */
+  waitingBytes(): number
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
   gone(writer: string): void
   /** Ships all records that are on disk now, also those of dead processes. False: some are left. */
@@ -61,7 +65,7 @@ class SpoolShipper implements LedgerShipper {
   #timer: Timer | null = null
   #running: Promise<void> | null = null
   #abandonedMs = Number.NEGATIVE_INFINITY
-  #failing = false
+  #refusal: unknown = null
   #closed = false
 
   constructor(options: ShipperOptions, root: string, own: SpoolFolder, store: Store) {
@@ -74,6 +78,16 @@ class SpoolShipper implements LedgerShipper {
 
   get folder(): string {
     return this.#own.path
+  }
+
+  get refusal(): unknown {
+    return this.#refusal
+  }
+
+  waitingBytes(): number {
+    let bytes = 0
+    for (const { path } of spoolFiles(this.#own.path)) bytes += restBytes(path, this.#offsets.get(path) ?? 0)
+    return bytes
   }
 
   gone(writer: string): void {
@@ -111,19 +125,21 @@ class SpoolShipper implements LedgerShipper {
       const dueMs = this.#abandonedMs + ABANDONED_INTERVAL_MS
       if (clock.monotonicMs() >= dueMs) await this.#shipAll()
       else await this.#shipOwn(false)
-    }).then(() => this.#schedule(this.#failing ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
+    }).then(() => this.#schedule(this.#refusal !== null ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
   }
 
   /** Runs one shipment at a time. Never rejects: records that were not shipped are still on disk. */
   #exclusively(work: () => Promise<void>): Promise<void> {
     const turn = (this.#running ?? Promise.resolve()).then(work).then(
       () => {
-        if (this.#failing) this.#options.log.notice('usage records are shipped again')
-        this.#failing = false
+        if (this.#refusal !== null) this.#options.log.notice('usage records are shipped again')
+        this.#refusal = null
       },
       (error: unknown) => {
-        if (!this.#failing) this.#options.log.fault('usage records cannot be shipped, kept on disk', error)
-        this.#failing = true
+        if (this.#refusal === null) {
+          this.#options.log.fault('usage records cannot be shipped, kept on disk', error)
+        }
+        this.#refusal = error ?? new Error('refused')
       },
     )
     this.#running = turn

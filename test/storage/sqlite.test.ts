@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
-import { openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
+import { isAway, isDiskFault, openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
 import { openSqlite } from '../../src/storage/sqlite.ts'
 import {
   type CredentialRecord,
@@ -409,4 +409,43 @@ t.test('the path of a URL', async t => {
   t.equal(sqlitePath('sqlite:./data/x.db'), './data/x.db')
   t.equal(sqlitePath('sqlite::memory:'), ':memory:')
   t.equal(sqlitePath('postgres://x'), null)
+})
+
+t.test('a full or damaged file is told as a storage that cannot be used', async t => {
+  const path = pathFor(t)
+  await (await openStore(`sqlite:${path}`)).close()
+  const engine = openSqlite(path)
+  t.teardown(() => engine.close())
+  const db = new Kysely<unknown>({ dialect: engine.dialect })
+  await sql`create table filler (text text)`.execute(db)
+  const { rows } = await sql<{ page_count: number }>`pragma page_count`.execute(db)
+  await sql`pragma max_page_count = ${sql.lit(rows[0]?.page_count ?? 0)}`.execute(db)
+  const insert = sql`insert into filler values (${'x'.repeat(100_000)})`
+  const full = await insert.execute(db).then(
+    () => null,
+    (error: unknown) => error,
+  )
+  t.match(full, {
+    name: 'StoreError',
+    code: 'SQLITE_FULL',
+    message: 'storage: the database cannot be used (database or disk is full)',
+  })
+  t.ok(isAway(full) && isDiskFault(full))
+  await t.rejects(
+    db.transaction().execute(transaction => insert.execute(transaction)),
+    { code: 'SQLITE_FULL' },
+    'in a transaction too',
+  )
+  await sql`pragma max_page_count = 1000000`.execute(db)
+  await insert.execute(db)
+  await sql`pragma query_only = true`.execute(db)
+  await t.rejects(insert.execute(db), { code: 'SQLITE_READONLY' })
+  await sql`pragma query_only = false`.execute(db)
+  await t.rejects(sql`select * from nowhere`.execute(db), { code: 'ERR_SQLITE_ERROR' }, 'no fault of ours')
+  await engine.close()
+  const bytes = readFileSync(path)
+  bytes.fill(0xff, 4096 + 100)
+  writeFileSync(path, bytes)
+  await t.rejects(openStore(`sqlite:${path}`), { name: 'StoreError', message: /malformed/ })
+  t.notOk(isAway(new StoreError('', 'SQLITE_CORRUPT')), 'which waiting does not mend')
 })
