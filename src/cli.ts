@@ -2,11 +2,12 @@
 /** The operator's command line, on the store and configuration of the gateway. */
 import { parseArgs } from 'node:util'
 import { createKey } from './access/keys.ts'
-import { systemClock } from './clock.ts'
+import { isoInstant, systemClock } from './clock.ts'
 import { loadConfig, processEnvironment } from './config/config.ts'
 import { type RotationProgress, rotate } from './credentials/rotation.ts'
 import { createVault, type Vault } from './credentials/vault.ts'
 import { loadVaultRing } from './credentials/vault-keys.ts'
+import type { AuditAction, AuditEntry, AuditObject } from './storage/audit.ts'
 import { openStore } from './storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from './storage/store.ts'
 import { buildCatalog } from './threads/build-catalog.ts'
@@ -50,7 +51,10 @@ const COMMANDS: Readonly<Record<string, (values: Values) => Promise<void>>> = {
         name,
         clock: systemClock,
       })
-      await store.keys.add(record)
+      await store.audited(
+        ({ keys }) => keys.add(record),
+        () => entryOf('key.create', { kind: 'key', id: record.hash, name }),
+      )
       print(key)
       process.stderr.write('Shown only now; the store keeps its hash.\n')
     })
@@ -80,6 +84,11 @@ const COMMANDS: Readonly<Record<string, (values: Values) => Promise<void>>> = {
     await withVault(values, async (store, vault) => {
       const bar = progressBar(process.stderr)
       const { rewrapped, failed } = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
+      // In many transactions, so that the gateway goes on meanwhile.
+      await store.audited(
+        async () => undefined,
+        () => entryOf('vault.rotate', { kind: 'vault', id: vault.currentKeyId, name: null }),
+      )
       print(`${rewrapped} credentials are now wrapped by ${vault.currentKeyId}`)
       if (failed.length === 0) return
       throw new RotationError(
@@ -92,6 +101,17 @@ const COMMANDS: Readonly<Record<string, (values: Values) => Promise<void>>> = {
     const catalog = buildCatalog(config, null)
     print(`configuration is good: ${catalog.providers().length} providers, ${catalog.models().length} models`)
   },
+}
+
+function entryOf(action: AuditAction, object: AuditObject): AuditEntry {
+  return {
+    organizationId: DEFAULT_ORGANIZATION_ID,
+    createdAt: isoInstant(systemClock.nowMs()),
+    action,
+    actor: 'command line',
+    object,
+    address: null,
+  }
 }
 
 function configuration(values: Values) {

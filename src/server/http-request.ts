@@ -204,7 +204,15 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     key: Key,
     body: Body,
   ): ApiRequest<Body, Key> {
-    return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
+    return new AcceptedRequest(
+      this.#admission,
+      accepted.headers,
+      match,
+      this.#query,
+      body,
+      key,
+      this.#socket.address,
+    )
   }
 
   #openBody(): BodyBuffer | BodyStream | null {
@@ -254,6 +262,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly query: URLSearchParams
   readonly body: Body
   readonly key: Key
+  readonly address: string
   readonly id: string
   readonly host: string
   readonly watch: Stopwatch
@@ -266,6 +275,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     query: string,
     body: Body,
     key: Key,
+    address: string,
   ) {
     this.#admission = admission
     this.id = admission.id
@@ -276,6 +286,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.query = new URLSearchParams(query)
     this.body = body
     this.key = key
+    this.address = address
   }
 
   get signal(): AbortSignal {

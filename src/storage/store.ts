@@ -3,6 +3,7 @@
  * Text may be any well-formed Unicode without NUL, which not every engine can store: callers must refuse it first.
  */
 import type { MicroUsd } from '../money.ts'
+import type { AuditEntry, AuditRecord } from './audit.ts'
 import type {
   AppliedGuardrail,
   AssigneeKind,
@@ -353,7 +354,15 @@ export interface LedgerStore {
   prune(before: string, limit: number): Promise<number>
 }
 
-export interface Store {
+export interface AuditStore {
+  /** Newest first. */
+  page(organizationId: string, page: PageRequest): Promise<Page<AuditRecord>>
+  /** Removes up to `limit` records from before a time (ISO 8601 UTC). Returns their number. */
+  prune(before: string, limit: number): Promise<number>
+}
+
+/** All groups of verbs. */
+export interface StoreVerbs {
   readonly keys: KeyStore & KeyAdministration
   readonly workspaces: WorkspaceStore
   readonly endUsers: EndUserStore
@@ -361,6 +370,15 @@ export interface Store {
   readonly credits: CreditStore
   readonly guardrails: GuardrailAdministration & GuardrailAssignments
   readonly ledger: LedgerStore
+  readonly audit: AuditStore
+}
+
+export interface Store extends StoreVerbs {
+  /**
+   * Makes changes and keeps their audit record, all or nothing: `change` gets verbs that work in one transaction, and
+   * awaits nothing but them. Null of `entryOf`: nothing was changed, so there is no record.
+   */
+  audited<T>(change: (verbs: StoreVerbs) => Promise<T>, entryOf: (result: T) => AuditEntry | null): Promise<T>
   close(): Promise<void>
 }
 

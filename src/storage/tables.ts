@@ -1,6 +1,8 @@
 /** The tables, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
+import type { Generated } from 'kysely'
 import type { ResetInterval } from '../protocol/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
+import type { AuditAction, AuditObject } from './audit.ts'
 import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
@@ -171,6 +173,18 @@ export interface UsageFillTable {
   afterId: string
 }
 
+export interface AuditRecordsTable {
+  number: Generated<BigInteger>
+  organizationId: string
+  createdAt: string
+  action: AuditAction
+  actor: string
+  objectKind: AuditObject['kind']
+  objectId: string
+  objectName: string | null
+  address: string | null
+}
+
 export interface Tables {
   apiKeys: ApiKeysTable
   workspaces: WorkspacesTable
@@ -182,4 +196,5 @@ export interface Tables {
   usage: UsageTable
   usageTotals: UsageTotalsTable
   usageFill: UsageFillTable
+  auditRecords: AuditRecordsTable
 }

@@ -8,8 +8,11 @@ import type { Log } from '../log/log.ts'
 import type { Store } from '../storage/store.ts'
 
 export interface RetentionOptions {
-  readonly store: { readonly ledger: Pick<Store['ledger'], 'prune'> }
-  readonly retention: Pick<Config['retention'], 'usageDays'>
+  readonly store: {
+    readonly ledger: Pick<Store['ledger'], 'prune'>
+    readonly audit: Pick<Store['audit'], 'prune'>
+  }
+  readonly retention: Pick<Config['retention'], 'usageDays' | 'auditDays'>
   /**
    * Resolves with true when no record that was stored already waits to be shipped again. A removed record that comes
    * again would count twice.
@@ -35,7 +38,10 @@ const INTERVAL_MS = 3_600_000
 
 export function startRetention(options: RetentionOptions): Retention {
   const { clock, log, shipped, store, retention } = options
-  const lists = [{ name: 'usage', days: retention.usageDays, prune: store.ledger.prune }]
+  const lists = [
+    { days: retention.usageDays, prune: store.ledger.prune },
+    { days: retention.auditDays, prune: store.audit.prune },
+  ]
   let running: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_MS, run)
   let removed = 0

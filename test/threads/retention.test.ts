@@ -36,8 +36,8 @@ t.test('older usage records go in batches, their sums stay, and younger ones are
     batches.push(count)
     return count
   }
-  const options = { retention: { usageDays: 30 }, clock, log, shipped: async () => true }
-  const retention = startRetention({ ...options, store: { ledger: { prune } } })
+  const options = { retention: { usageDays: 30, auditDays: 30 }, clock, log, shipped: async () => true }
+  const retention = startRetention({ ...options, store: { ledger: { prune }, audit: store.audit } })
   await go(60_000)
   for (let batch = 1; batch < 3; batch++) await go(100)
   t.same(batches, [200, 200, 50], 'no batch is large')
@@ -63,8 +63,9 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
         prune: (before, limit) =>
           fails ? Promise.reject(new Error('no')) : store.ledger.prune(before, limit),
       },
+      audit: store.audit,
     },
-    retention: { usageDays: 30 },
+    retention: { usageDays: 30, auditDays: 30 },
     shipped: async () => whole,
     clock,
     log,

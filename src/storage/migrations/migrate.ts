@@ -7,6 +7,7 @@ import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
+import { audit } from './audit.ts'
 import { credentials, credits } from './credentials.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
@@ -27,6 +28,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0009-guardrails': guardrails,
   '0010-usage-members': usageMembers,
   '0012-usage-totals': usageTotals,
+  '0013-audit': audit,
 }
 
 /**
