@@ -6,7 +6,16 @@
  * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
  * sequence exists, the last one once its thread has ended.
  */
-import { closeSync, fstatSync, openSync, readdirSync, readSync, unlinkSync, writeSync } from 'node:fs'
+import {
+  appendFileSync,
+  closeSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'
@@ -254,6 +263,16 @@ export function restBytes(path: string, offset: number): number {
   }
 }
 
+const SET_ASIDE = 'set-aside.jsonl'
+
+/**
+ * Keeps a record that the Store does not take, beside the folders of the spool, for an operator to look at.
+ * @throws the error of the file system
+ */
+export function setAside(root: string, record: UsageRecord): void {
+  appendFileSync(join(root, SET_ASIDE), `${JSON.stringify(record)}\n`, { mode: 0o600, flush: true })
+}
+
 /** Deletes a file of the spool. */
 export function removeSpool(path: string): void {
   unlinkSync(path)
@@ -261,6 +280,36 @@ export function removeSpool(path: string): void {
 
 const REQUIRED_TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
 const REQUIRED_COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
+/** Columns of the ledger that may be null. */
+const TEXTS = ['workspaceId', 'model', 'provider', 'endUser'] as const
+
+type Required = (typeof REQUIRED_TEXTS)[number] | (typeof REQUIRED_COUNTS)[number] | 'memberId' | 'parent'
+
+/** Fields that a record of an older version may lack. */
+const DEFAULTS: Readonly<Omit<UsageRecord, Required>> = {
+  workspaceId: null,
+  model: null,
+  provider: null,
+  providerName: null,
+  upstreamId: null,
+  streamed: false,
+  cancelled: false,
+  error: null,
+  finishReason: null,
+  nativeFinishReason: null,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+  isByok: false,
+  serviceTier: null,
+  dataRegion: null,
+  endUser: null,
+  sessionId: null,
+  latencyMs: 0,
+  generationMs: null,
+  attempts: [],
+}
 
 /** Null for a line that the ledger cannot store: one such line would block all later ones. */
 function recordOf(line: string): UsageRecord | null {
@@ -271,9 +320,13 @@ function recordOf(line: string): UsageRecord | null {
     return null
   }
   if (typeof value !== 'object' || value === null) return null
-  const fields = value as Record<string, unknown>
+  const fields: Record<string, unknown> = { ...DEFAULTS, ...value }
   const isComplete =
     REQUIRED_TEXTS.every(name => typeof fields[name] === 'string') &&
-    REQUIRED_COUNTS.every(name => Number.isSafeInteger(fields[name]))
-  return isComplete ? (value as UsageRecord) : null
+    REQUIRED_COUNTS.every(name => Number.isSafeInteger(fields[name])) &&
+    TEXTS.every(name => fields[name] === null || typeof fields[name] === 'string') &&
+    (fields['memberId'] === undefined || typeof fields['memberId'] === 'string') &&
+    Number.isSafeInteger(fields['reasoningTokens']) &&
+    typeof fields['isByok'] === 'boolean'
+  return isComplete ? (fields as unknown as UsageRecord) : null
 }

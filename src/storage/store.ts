@@ -415,6 +415,21 @@ export function isDiskFault(error: unknown): error is StoreError {
   )
 }
 
+/** Kinds of SQLite's errors about values: a violated constraint, and a wrong type. */
+const UNFIT_KINDS: readonly number[] = [19, 20]
+/** A column that a newer version has and this one does not fill, in SQLite and PostgreSQL: not the record's fault. */
+const MISSING: readonly unknown[] = [1299, '23502']
+
+/** True if the values of a statement are at fault, so that it fails however often it is tried. */
+export function isUnfit(error: unknown): boolean {
+  if (error instanceof TypeError || error instanceof RangeError) return true
+  const kind: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  const code = codeOf(error)
+  if (MISSING.includes(kind) || MISSING.includes(code)) return false
+  // Classes 22 and 23 of PostgreSQL: data exceptions and violated constraints.
+  return (typeof kind === 'number' && UNFIT_KINDS.includes(kind & 0xff)) || /^2[23]...$/.test(code ?? '')
+}
+
 /** The `code` of an error of the system or of a database. */
 export function codeOf(error: unknown): string | null {
   const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined

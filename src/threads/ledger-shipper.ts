@@ -5,9 +5,10 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { openStore } from '../storage/open.ts'
-import { readSpool, removeSpool, restBytes, spoolFiles } from '../storage/spool.ts'
+import { readSpool, removeSpool, restBytes, setAside, spoolFiles } from '../storage/spool.ts'
 import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '../storage/spool-folder.ts'
-import type { Store } from '../storage/store.ts'
+import { isUnfit, type Store } from '../storage/store.ts'
+import type { UsageRecord } from '../storage/usage.ts'
 
 export interface LedgerShipper {
   /** Spool folder of the threads of this process. */
@@ -37,6 +38,9 @@ const INTERVAL_AFTER_FAILURE_MS = 5_000
 /** Other processes rarely die; looking for their folders costs a lock for each. */
 const ABANDONED_INTERVAL_MS = 10_000
 
+/** A record that the Store refuses this often is not the fault of a moment. */
+const TRIES = 3
+
 const NOBODY: ReadonlySet<string> = new Set()
 
 /** @throws StoreError, or the error of the file system when the spool cannot be made. */
@@ -60,6 +64,8 @@ class SpoolShipper implements LedgerShipper {
   readonly #store: Store
   /** By path: shipped bytes of each file of our own threads. */
   readonly #offsets = new Map<string, number>()
+  /** By path: how often the Store has refused the next records of the file. */
+  readonly #tries = new Map<string, number>()
   /** Writers that ended, until the files they left are removed. */
   readonly #gone = new Set<string>()
   #timer: Timer | null = null
@@ -172,12 +178,35 @@ class SpoolShipper implements LedgerShipper {
     for (const writer of gone) this.#gone.delete(writer)
   }
 
+  /** Adds the records of a piece. Those that the Store never takes are set aside after some tries. */
+  async #add(path: string, records: readonly UsageRecord[]): Promise<void> {
+    try {
+      await this.#store.ledger.add(records)
+      this.#tries.delete(path)
+      return
+    } catch (error) {
+      const tries = (this.#tries.get(path) ?? 0) + 1
+      this.#tries.set(path, tries)
+      if (tries < TRIES || !isUnfit(error)) throw error
+    }
+    for (const record of records) {
+      try {
+        await this.#store.ledger.add([record])
+      } catch (error) {
+        if (!isUnfit(error)) throw error
+        setAside(this.#root, record)
+        this.#options.log.fault('a usage record that the store does not take is set aside', error)
+      }
+    }
+    this.#tries.delete(path)
+  }
+
   /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of `gone` writers. */
   async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-        if (piece.records.length > 0) await this.#store.ledger.add(piece.records)
+        if (piece.records.length > 0) await this.#add(path, piece.records)
         if (piece.spoilt > 0) this.#options.log.notice('half-written usage records', { lines: piece.spoilt })
         offset = piece.offset
         this.#offsets.set(path, offset)

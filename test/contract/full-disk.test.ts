@@ -1,4 +1,4 @@
-/** The product on a disk that fills: inference goes on, management is told to come again, and all recovers by itself. */
+/** The product on a disk that fills: inference goes on, management is told to come again, and all recovers. */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { closeSync, mkdtempSync, openSync, rmSync, unlinkSync, writeSync } from 'node:fs'
