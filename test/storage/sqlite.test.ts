@@ -235,7 +235,8 @@ t.test('a database of the second schema keeps its records, which gain what came 
   old.exec(`update usage set details = json_set(details,
     '$.reasoningTokens', reasoning_tokens, '$.isByok', json(iif(is_byok, 'true', 'false')))`)
   old.exec(`delete from kysely_migration where name > '0003'`)
-  const kept = /^(api_keys|usage|kysely_.*|sqlite_.*|api_keys_by_organization|usage_by_organization|usage_by_key)$/
+  const kept =
+    /^(api_keys|usage|kysely_.*|sqlite_.*|api_keys_by_organization|usage_by_organization|usage_by_key)$/
   for (const type of ['index', 'table']) {
     for (const row of old
       .prepare('select name from sqlite_master where type = ? and sql is not null')
