@@ -200,6 +200,12 @@ t.test('key material that was removed or replaced is nowhere in the files', asyn
   const inWorkspace = await add({ workspaceId: workspace.id })
   await store.workspaces.remove('org_1', workspace.id, workspace.updatedAt)
   t.notOk(onDisk(inWorkspace.sealed.box), 'of a removed workspace')
+  const audited = await add()
+  await store.audited(
+    ({ credentials }) => credentials.remove('org_1', audited.id),
+    () => null,
+  )
+  t.notOk(onDisk(audited.sealed.box), 'removed by an audited change')
 })
 
 t.test('a removal while another transaction runs on the same handle succeeds', async t => {
