@@ -501,6 +501,21 @@ export const ROWS: readonly Row[] = [
         queries: [{ expr: `min by (instance) (${of('gateway_storage_up')})`, legend: '{{instance}}' }],
       },
       {
+        title: 'Usage records in memory',
+        description:
+          'Usage records that wait because the disk is full; beyond 1,000 a thread the oldest are lost.',
+        unit: 'short',
+        queries: [
+          { expr: `sum by (instance) (${of('gateway_usage_records_waiting')})`, legend: '{{instance}}' },
+        ],
+      },
+      {
+        title: 'Usage records on disk',
+        description: 'Spooled usage records that are not in the database yet.',
+        unit: 'bytes',
+        queries: [{ expr: `sum by (instance) (${of('gateway_usage_spool_bytes')})`, legend: '{{instance}}' }],
+      },
+      {
         title: 'Thread restarts',
         description: 'Serve threads that died within the last hour and were started again.',
         unit: 'short',

@@ -10,11 +10,12 @@ import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { CreditCreation, parseDay } from '../protocol/management.ts'
 import type { CreditEntry, Store } from '../storage/store.ts'
 import type { ActivityFilter, ActivityRow } from '../storage/usage.ts'
+import { audited } from './audit.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import { parameter, refuseField, textParameter } from './paging.ts'
+import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
 
 export interface AccountDeps {
-  readonly store: Pick<Store, 'credits' | 'ledger'>
+  readonly store: Pick<Store, 'credits' | 'ledger' | 'audited'>
   readonly clock: Clock
   /** The charge for a request on an own credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
@@ -23,9 +24,8 @@ export interface AccountDeps {
 }
 
 const DAY_MS = 86_400_000
-/** Completed days that GET /activity looks back. */
+/** Completed days that GET /activity looks back; today is told beside them. */
 const ACTIVITY_DAYS = 30
-const HASH = /^[0-9a-f]{64}$/
 
 const checkCreation = bodyCheck(CreditCreation)
 
@@ -41,14 +41,22 @@ export function showCredits({ store: { credits, ledger }, byokFeePercent }: Acco
   }
 }
 
-export function addCredits({ store: { credits }, clock }: AccountDeps): Handler {
+export function addCredits(deps: AccountDeps): Handler {
+  const { credits } = deps.store
   return async (request, reply) => {
     // Credits stay when the key is gone: they are for who runs the gateway, whose keys do not expire.
     if (request.key.expiresAt !== null) {
       throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
     }
-    const entry = newEntry(request, clock)
-    if (await credits.add(entry)) return reply.json(201, { data: toEntryDocument(entry) })
+    const entry = newEntry(request, deps.clock)
+    const added = await audited(
+      deps,
+      request,
+      'credit.create',
+      verbs => verbs.credits.add(entry),
+      isNew => (isNew ? { kind: 'credit', id: entry.id, name: entry.note } : null),
+    )
+    if (added) return reply.json(201, { data: toEntryDocument(entry) })
     const earlier = await credits.find(entry.organizationId, entry.id)
     if (earlier === null) throw new Error('a credit entry is neither new nor known')
     if (earlier.amount !== entry.amount) {
@@ -88,13 +96,10 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   const earliest = today - ACTIVITY_DAYS * DAY_MS
   const date = parameter(query, 'date')
   const day = date === undefined ? null : parseDay(date)
-  if (date !== undefined && (day === null || day < earliest || day >= today)) {
-    throw refuseField('date', `must be one of the last ${ACTIVITY_DAYS} completed days (UTC) as YYYY-MM-DD`)
+  if (date !== undefined && (day === null || day < earliest || day > today)) {
+    throw refuseField('date', `must be today or one of the last ${ACTIVITY_DAYS} days (UTC) as YYYY-MM-DD`)
   }
-  const keyHash = parameter(query, 'api_key_hash')
-  if (keyHash !== undefined && !HASH.test(keyHash)) {
-    throw refuseField('api_key_hash', 'must be 64 lowercase hexadecimal characters')
-  }
+  const keyHash = hashParameter(query, 'api_key_hash')
   const groupBy = parameter(query, 'group_by')
   if (groupBy !== undefined && groupBy !== 'workspace') throw refuseField('group_by', 'must be workspace')
   const endUser = textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS)
@@ -102,7 +107,7 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   return {
     organizationId: key.organizationId,
     since: new Date(day ?? earliest).toISOString(),
-    until: new Date(day === null ? today : day + DAY_MS).toISOString(),
+    until: new Date((day ?? today) + DAY_MS).toISOString(),
     byWorkspace: groupBy !== undefined,
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),

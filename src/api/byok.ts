@@ -7,14 +7,16 @@ import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import type { AuditObject } from '../storage/audit.ts'
 import type { CredentialRecord, Store } from '../storage/store.ts'
+import { audited } from './audit.ts'
 import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface ByokDeps extends SettingsDeps {
-  readonly store: Pick<Store, 'credentials' | 'workspaces' | 'keys'>
+  readonly store: Pick<Store, 'credentials' | 'workspaces' | 'keys' | 'audited'>
   readonly changes: InvalidationBus
   readonly clock: Clock
 }
@@ -32,7 +34,14 @@ export function createCredential(deps: ByokDeps): Handler {
     const workspace = await workspaceOf(deps.store, organizationId, body.workspace_id)
     await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
     const place = { organizationId, workspaceId: workspace.id }
-    const record = await deps.store.credentials.add(newCredential(deps, place, body, isoNow(deps)))
+    const sealed = newCredential(deps, place, body, isoNow(deps))
+    const record = await audited(
+      deps,
+      request,
+      'credential.create',
+      ({ credentials }) => credentials.add(sealed),
+      toObject,
+    )
     publish(deps, record)
     reply.json(201, { data: toDocument(record) })
   }
@@ -72,7 +81,13 @@ export function changeCredential(deps: ByokDeps): Handler {
         reply.json(200, { data: toDocument(current) })
         return
       }
-      const changed = await deps.store.credentials.change(organizationId, id, change, isoNow(deps), current)
+      const changed = await audited(
+        deps,
+        request,
+        'credential.update',
+        ({ credentials }) => credentials.change(organizationId, id, change, isoNow(deps), current),
+        record => record && toObject(record),
+      )
       // Another request changed or deleted it meanwhile: the update is checked again against the new record.
       if (changed === null) continue
       publish(deps, changed)
@@ -86,7 +101,14 @@ export function changeCredential(deps: ByokDeps): Handler {
 export function deleteCredential(deps: ByokDeps): Handler {
   return async (request, reply) => {
     const record = await findNamed(deps, request)
-    if (!(await deps.store.credentials.remove(record.organizationId, record.id))) throw notFound()
+    const removed = await audited(
+      deps,
+      request,
+      'credential.delete',
+      ({ credentials }) => credentials.remove(record.organizationId, record.id),
+      isGone => (isGone ? toObject(record) : null),
+    )
+    if (!removed) throw notFound()
     publish(deps, record)
     reply.json(200, { deleted: true })
   }
@@ -111,6 +133,10 @@ async function findNamed({ store }: ByokDeps, { params, key }: ApiRequest): Prom
   const record = ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
   if (record === null) throw notFound()
   return record
+}
+
+function toObject({ id, name }: CredentialRecord): AuditObject {
+  return { kind: 'credential', id, name }
 }
 
 function notFound(): GatewayError {

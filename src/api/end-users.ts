@@ -3,12 +3,14 @@ import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/management.ts'
+import type { AuditObject } from '../storage/audit.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
+import { audited } from './audit.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { flagParameter, pageOf, parameter, refuseField } from './paging.ts'
 
 export interface EndUserDeps {
-  readonly store: Pick<Store, 'endUsers'>
+  readonly store: Pick<Store, 'endUsers' | 'audited'>
   readonly clock: Clock
 }
 
@@ -22,13 +24,20 @@ export const END_USER_BODY_MAX_BYTES = 16 * 1024
 export type EndUserNaming = (request: ApiRequest) => string
 
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
-export function registerEndUser({ store: { endUsers }, clock }: EndUserDeps): Handler {
+export function registerEndUser(deps: EndUserDeps): Handler {
   return async (request, reply) => {
     const { user } = checkEndUserCreation(request.body)
-    const now = isoNow(clock)
+    const now = isoNow(deps.clock)
     const { organizationId } = request.key
     const record = { organizationId, user, isActive: true, createdAt: now, updatedAt: now }
-    if (!(await endUsers.add(record))) throw new GatewayError('conflict', 'user: is registered already')
+    const added = await audited(
+      deps,
+      request,
+      'end_user.create',
+      ({ endUsers }) => endUsers.add(record),
+      isNew => (isNew ? toObject(user) : null),
+    )
+    if (!added) throw new GatewayError('conflict', 'user: is registered already')
     reply.json(201, { data: toDocument(record) })
   }
 }
@@ -59,24 +68,38 @@ export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler
   return async (request, reply) => {
     const user = naming(request)
     const { is_active: isActive } = checkEndUserUpdate(request.body)
-    reply.json(200, { data: await setActive(deps, request, user, isActive) })
+    reply.json(200, { data: await setActive(deps, request, user, isActive, 'end_user.update') })
   }
 }
 
 /** Keeps the record, so that its usage can still be told apart. */
 export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
-    reply.json(200, { data: await setActive(deps, request, naming(request), false) })
+    reply.json(200, { data: await setActive(deps, request, naming(request), false, 'end_user.delete') })
   }
 }
 
 async function setActive(
-  { store: { endUsers }, clock }: EndUserDeps,
-  { key }: ApiRequest,
+  deps: EndUserDeps,
+  request: ApiRequest,
   user: string,
   isActive: boolean,
+  action: 'end_user.update' | 'end_user.delete',
 ) {
-  return toDocument(requireFound(await endUsers.setActive(key.organizationId, user, isActive, isoNow(clock))))
+  const { organizationId } = request.key
+  const now = isoNow(deps.clock)
+  const record = await audited(
+    deps,
+    request,
+    action,
+    ({ endUsers }) => endUsers.setActive(organizationId, user, isActive, now),
+    changed => changed && toObject(user),
+  )
+  return toDocument(requireFound(record))
+}
+
+function toObject(user: string): AuditObject {
+  return { kind: 'end_user', id: user, name: null }
 }
 
 export const byPath: EndUserNaming = request => checkName(request.params.get('user') ?? '')

@@ -1,9 +1,11 @@
-/** GET /generation?id=: the record of one request, by its generation id. */
+/** GET /generation?id=: the record of one request, by its generation id. GET /generations: the latest requests. */
 import { GatewayError } from '../errors.ts'
 import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
 import { toUsd } from '../money.ts'
+import type { KeyRecord, Store } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import type { Handler } from './operation.ts'
+import { hashParameter, limitOf, parameter, refuseField } from './paging.ts'
 
 export interface GenerationDeps {
   readonly ledger: Pick<Ledger, 'find'>
@@ -16,7 +18,7 @@ const ID_MAX_CHARS = 128
 
 /**
  * The thread that served the request finds the record at once, others a second after the answer. Ids of another
- * organization are unknown.
+ * organization are unknown, and to an inference key those of other workspaces.
  */
 export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Handler {
   return async (request, reply) => {
@@ -24,11 +26,49 @@ export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Hand
     if (id === undefined || id === '' || more.length > 0) {
       throw new GatewayError('invalid_request', 'id: expected the id of one generation')
     }
-    const known = id.length <= ID_MAX_CHARS && !id.includes('\0') && id.isWellFormed()
-    const record = known ? await ledger.find(id, request.key.organizationId) : null
-    if (record === null) throw new GatewayError('not_found', 'Generation not found')
+    const record = isId(id) ? await ledger.find(id, request.key.organizationId) : null
+    if (record === null || !maySee(request.key, record)) {
+      throw new GatewayError('not_found', 'Generation not found')
+    }
     reply.json(200, { data: toDocument(record, byokFeePercent) })
   }
+}
+
+/**
+ * The latest requests of the organization, newest first; pages by the last id, since new ones come meanwhile. A request
+ * is listed a second after its answer.
+ */
+export function listGenerations({
+  store,
+  byokFeePercent,
+}: Pick<GenerationDeps, 'byokFeePercent'> & { readonly store: Pick<Store, 'ledger'> }): Handler {
+  return async (request, reply) => {
+    const { query, key } = request
+    const { organizationId } = key
+    const limit = limitOf(query)
+    const keyHash = hashParameter(query, 'api_key_hash')
+    const after = parameter(query, 'after')
+    const before = after !== undefined && isId(after) ? await store.ledger.find(after, organizationId) : null
+    if (after !== undefined && before === null) throw refuseField('after', 'must be the id of a generation')
+    const filter = {
+      organizationId,
+      ...(keyHash === undefined ? {} : { keyHash }),
+      ...(before === null ? {} : { before }),
+    }
+    const records = await store.ledger.latest(filter, limit + 1)
+    const data = records.slice(0, limit).map(record => toDocument(record, byokFeePercent))
+    reply.json(200, { data, has_more: records.length > limit })
+  }
+}
+
+function isId(text: string): boolean {
+  return text.length <= ID_MAX_CHARS && !text.includes('\0') && text.isWellFormed()
+}
+
+/** A management key is the organization's; an inference key is of one workspace, whose records it may read. */
+function maySee({ kind, hash, workspaceId }: KeyRecord, record: UsageRecord): boolean {
+  if (kind === 'management' || hash === record.keyHash) return true
+  return workspaceId !== null && workspaceId === record.workspaceId
 }
 
 /** Fields that this version does not support are null, so that clients find every field. */

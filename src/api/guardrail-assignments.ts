@@ -5,12 +5,13 @@ import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../protocol/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../storage/guardrails.ts'
 import type { AssignmentPlace, Store } from '../storage/store.ts'
-import { findNamedGuardrail } from './guardrails.ts'
+import { audited } from './audit.ts'
+import { findNamedGuardrail, toObject } from './guardrails.ts'
 import type { Handler } from './operation.ts'
 import { pageOf, refuseField } from './paging.ts'
 
 export interface AssignmentDeps {
-  readonly store: Pick<Store, 'guardrails' | 'keys'>
+  readonly store: Pick<Store, 'guardrails' | 'keys' | 'audited'>
   readonly changes: InvalidationBus
   readonly clock: Clock
 }
@@ -76,7 +77,8 @@ export function listAssignments({ store }: AssignmentDeps, { kind, toDocument }:
 }
 
 /** Assigns to all, or to none when one is unknown. Replaces earlier assignments. */
-export function assign({ store, changes, clock }: AssignmentDeps, { kind, read }: Assignees): Handler {
+export function assign(deps: AssignmentDeps, { kind, read }: Assignees): Handler {
+  const { store, changes, clock } = deps
   return async (request, reply) => {
     const assignees = read(request.body)
     const guardrail = await findNamedGuardrail(store, request)
@@ -85,10 +87,14 @@ export function assign({ store, changes, clock }: AssignmentDeps, { kind, read }
       throw refuseField('id', 'must not be the default guardrail of a workspace, which applies to all of it')
     }
     if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
-    const assigned = await store.guardrails.assign(placeOf(guardrail, kind), assignees, {
-      assignedBy: request.key.creatorUserId,
-      createdAt: isoInstant(clock.nowMs()),
-    })
+    const by = { assignedBy: request.key.creatorUserId, createdAt: isoInstant(clock.nowMs()) }
+    const assigned = await audited(
+      deps,
+      request,
+      'guardrail.assign',
+      ({ guardrails }) => guardrails.assign(placeOf(guardrail, kind), assignees, by),
+      count => (count === null ? null : toObject(guardrail)),
+    )
     // Another request may have deleted it meanwhile.
     if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')
     changes.publish({ kind: 'guardrails', organizationId })
@@ -97,11 +103,18 @@ export function assign({ store, changes, clock }: AssignmentDeps, { kind, read }
 }
 
 /** Counts only assignees that had the guardrail. */
-export function unassign({ store, changes }: AssignmentDeps, { kind, read }: Assignees): Handler {
+export function unassign(deps: AssignmentDeps, { kind, read }: Assignees): Handler {
+  const { store, changes } = deps
   return async (request, reply) => {
     const assignees = read(request.body)
     const guardrail = await findNamedGuardrail(store, request)
-    const unassigned = await store.guardrails.unassign(placeOf(guardrail, kind), assignees)
+    const unassigned = await audited(
+      deps,
+      request,
+      'guardrail.unassign',
+      ({ guardrails }) => guardrails.unassign(placeOf(guardrail, kind), assignees),
+      count => (count === 0 ? null : toObject(guardrail)),
+    )
     if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
     reply.json(200, { unassigned_count: unassigned })
   }

@@ -12,6 +12,7 @@ import {
   INJECTION_SLUG,
 } from '../protocol/guardrails.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import type { AuditObject } from '../storage/audit.ts'
 import type {
   BuiltinFilter,
   CustomFilter,
@@ -20,6 +21,7 @@ import type {
   ZdrRules,
 } from '../storage/guardrails.ts'
 import { ConflictError, type Store } from '../storage/store.ts'
+import { audited } from './audit.ts'
 import {
   checkPatterns,
   type GuardrailSettingsDeps,
@@ -32,7 +34,7 @@ import { pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface GuardrailDeps extends GuardrailSettingsDeps {
-  readonly store: Pick<Store, 'guardrails' | 'workspaces' | 'keys'>
+  readonly store: Pick<Store, 'guardrails' | 'workspaces' | 'keys' | 'audited'>
   readonly changes: InvalidationBus
   readonly clock: Clock
   readonly patternProblem: PatternProblem
@@ -61,8 +63,14 @@ export function createGuardrail(deps: GuardrailDeps): Handler {
       updatedAt: createdAt,
     }
     // The workspace may have been deleted meanwhile.
-    if (!(await store.guardrails.add(record)))
-      throw refuseField('workspace_id', 'must be the id of a workspace')
+    const added = await audited(
+      deps,
+      request,
+      'guardrail.create',
+      ({ guardrails }) => guardrails.add(record),
+      isNew => (isNew ? toObject(record) : null),
+    )
+    if (!added) throw refuseField('workspace_id', 'must be the id of a workspace')
     publish(deps, organizationId)
     reply.json(201, { data: toDocument(record) })
   }
@@ -99,7 +107,15 @@ export function changeGuardrail(deps: GuardrailDeps): Handler {
       reply.json(200, { data: toDocument(current) })
       return
     }
-    const changed = await rejectConflict(deps.store.guardrails.change(current, settings, isoNow(deps)))
+    const changed = await rejectConflict(
+      audited(
+        deps,
+        request,
+        'guardrail.update',
+        ({ guardrails }) => guardrails.change(current, settings, isoNow(deps)),
+        record => record && toObject(record),
+      ),
+    )
     // Another request may have deleted it meanwhile.
     if (changed === null) throw notFound()
     publish(deps, changed.organizationId)
@@ -109,9 +125,17 @@ export function changeGuardrail(deps: GuardrailDeps): Handler {
 
 export function deleteGuardrail(deps: GuardrailDeps): Handler {
   return async (request, reply) => {
-    const { organizationId, id, isWorkspaceDefault } = await findNamedGuardrail(deps.store, request)
+    const guardrail = await findNamedGuardrail(deps.store, request)
+    const { organizationId, id, isWorkspaceDefault } = guardrail
     if (isWorkspaceDefault) throw refuseField('id', 'must not be the default guardrail of a workspace')
-    if (!(await deps.store.guardrails.remove(organizationId, id))) throw notFound()
+    const removed = await audited(
+      deps,
+      request,
+      'guardrail.delete',
+      ({ guardrails }) => guardrails.remove(organizationId, id),
+      isGone => (isGone ? toObject(guardrail) : null),
+    )
+    if (!removed) throw notFound()
     publish(deps, organizationId)
     reply.json(200, { deleted: true })
   }
@@ -138,6 +162,11 @@ async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
       cause: error,
     })
   }
+}
+
+/** A guardrail as audit records name it. */
+export function toObject({ id, name }: Pick<GuardrailRecord, 'id' | 'name'>): AuditObject {
+  return { kind: 'guardrail', id, name }
 }
 
 function notFound(): GatewayError {

@@ -11,14 +11,16 @@ import { type MicroUsd, toMicroUsd } from '../money.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { KeyCreation, KeyUpdate, parseInstant } from '../protocol/management.ts'
-import type { KeyChange, KeyRecord, Store } from '../storage/store.ts'
+import type { AuditObject } from '../storage/audit.ts'
+import type { KeyChange, KeyRecord, Store, StoreVerbs } from '../storage/store.ts'
+import { audited } from './audit.ts'
 import type { KeyUsage } from './key-usage.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { flagParameter, pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface KeyDeps {
-  readonly store: Pick<Store, 'keys' | 'workspaces'>
+  readonly store: Pick<Store, 'keys' | 'workspaces' | 'audited'>
   readonly clock: Clock
   readonly changes: InvalidationBus
   readonly usage: KeyUsage
@@ -49,10 +51,17 @@ export function listKeys({ store, usage }: KeyDeps): Handler {
 }
 
 export function createApiKey(deps: KeyDeps): Handler {
-  const { store, changes, usage } = deps
+  const { changes, usage } = deps
   return async (request, reply) => {
     const { key, record } = await newKey(deps, request)
-    if (!(await store.keys.add(record))) throw new Error('a random key exists already')
+    const added = await audited(
+      deps,
+      request,
+      'key.create',
+      ({ keys }) => keys.add(record),
+      isNew => (isNew ? toObject(record) : null),
+    )
+    if (!added) throw new Error('a random key exists already')
     // Caches may hold the key as unknown, if it was tried before it was created.
     changes.publish({ kind: 'key', hash: record.hash })
     reply.json(201, { data: toDocument(record, await usage.fields(record)), key })
@@ -66,7 +75,8 @@ export function findKey({ store, usage }: KeyDeps): Handler {
   }
 }
 
-export function changeKey({ store, clock, changes, usage }: KeyDeps): Handler {
+export function changeKey(deps: KeyDeps): Handler {
+  const { store, clock, changes, usage } = deps
   return async (request, reply) => {
     const change = keyChange(request.body, clock.nowMs())
     const hash = hashOf(request)
@@ -75,21 +85,33 @@ export function changeKey({ store, clock, changes, usage }: KeyDeps): Handler {
     else await requireShorterLife(store, request.key, hash)
     refuseLongerLife(request.key, change.expiresAt)
     if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
+    const now = isoInstant(clock.nowMs())
     const record = requireFound(
-      await store.keys.change(organizationId, hash, change, isoInstant(clock.nowMs())),
+      await audited(
+        deps,
+        request,
+        'key.update',
+        ({ keys }) => keys.change(organizationId, hash, change, now),
+        changed => changed && toObject(changed),
+      ),
     )
     changes.publish({ kind: 'key', hash })
     reply.json(200, { data: toDocument(record, await usage.fields(record)) })
   }
 }
 
-export function deleteKey({ store, changes }: KeyDeps): Handler {
+export function deleteKey(deps: KeyDeps): Handler {
   return async (request, reply) => {
     const hash = hashOf(request)
     if (hash === request.key.hash) throw refuseField('hash', 'a key must not lock itself out')
-    await requireShorterLife(store, request.key, hash)
-    if (!(await store.keys.remove(request.key.organizationId, hash))) throw notFound()
-    changes.publish({ kind: 'key', hash })
+    await requireShorterLife(deps.store, request.key, hash)
+    const { organizationId } = request.key
+    const remove = async ({ keys }: StoreVerbs) => {
+      const record = await keys.findIn(organizationId, hash)
+      return (await keys.remove(organizationId, hash)) ? record : null
+    }
+    requireFound(await audited(deps, request, 'key.delete', remove, removed => removed && toObject(removed)))
+    deps.changes.publish({ kind: 'key', hash })
     reply.json(200, { deleted: true })
   }
 }
@@ -216,6 +238,10 @@ function hashOf(request: ApiRequest): string {
   return hash
 }
 
+function toObject({ hash, name }: KeyRecord): AuditObject {
+  return { kind: 'key', id: hash, name }
+}
+
 function requireFound(record: KeyRecord | null): KeyRecord {
   if (record === null) throw notFound()
   return record
@@ -254,7 +280,8 @@ function toOwnDocument(key: KeyRecord, usage: UsageFields) {
     is_management_key: isManagement,
     is_provisioning_key: isManagement,
     expires_at: key.expiresAt,
-    creator_user_id: key.creatorUserId,
+    // Often a mail address of whoever made the key, which is no business of everyone who holds it.
+    creator_user_id: isManagement ? key.creatorUserId : null,
     organization_id: key.organizationId,
     workspace_id: key.workspaceId,
     allowed_data_regions: null,

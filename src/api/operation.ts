@@ -23,6 +23,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly body: Body
   /** Null where the row asks for no key. */
   readonly key: Key
+  /** Address of the client's connection. */
+  readonly address: string
   /** Times of the stages of the request; see stages.ts. */
   readonly watch: Stopwatch
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */

@@ -12,6 +12,7 @@ import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../protocol
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Store } from '../storage/store.ts'
 import { addCredits, listActivity, showCredits } from './account.ts'
+import { listAudit } from './audit.ts'
 import {
   BYOK_BODY_MAX_BYTES,
   changeCredential,
@@ -30,7 +31,7 @@ import {
   listEndUsers,
   registerEndUser,
 } from './end-users.ts'
-import { findGeneration, type GenerationDeps } from './generation.ts'
+import { findGeneration, type GenerationDeps, listGenerations } from './generation.ts'
 import {
   ASSIGNMENT_BODY_MAX_BYTES,
   type Assignees,
@@ -133,6 +134,8 @@ function accountRows(deps: OperationDeps & KeyDeps): Operation[] {
     manage('GET /credits', 'getCredits', 'Get the credits of the account', showCredits(deps)),
     manage('POST /credits', 'addCredits', 'Add credits to the account', addCredits(deps), bytes),
     manage('GET /activity', 'getActivity', 'Get usage by day', listActivity(deps)),
+    manage('GET /generations', 'listGenerations', 'List the latest generations', listGenerations(deps)),
+    manage('GET /audit', 'listAudit', 'List changes made by management operations', listAudit(deps)),
 
     manage('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
     manage('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),

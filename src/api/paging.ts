@@ -10,13 +10,26 @@ import type { PageRequest } from '../storage/store.ts'
 /** Default and largest number of elements of a page. */
 const PAGE_DEFAULT = 50
 const PAGE_MAX = 100
+const HASH = /^[0-9a-f]{64}$/
 
 /** The page that `offset` and `limit` ask for. @throws GatewayError `invalid_request` */
 export function pageOf(query: URLSearchParams): PageRequest {
   return {
     offset: integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER) ?? 0,
-    limit: integer(query, 'limit', 1, PAGE_MAX) ?? PAGE_DEFAULT,
+    limit: limitOf(query),
   }
+}
+
+/** The largest number of elements that `limit` asks for. @throws GatewayError `invalid_request` */
+export function limitOf(query: URLSearchParams): number {
+  return integer(query, 'limit', 1, PAGE_MAX) ?? PAGE_DEFAULT
+}
+
+/** The hash of a key; undefined when it is absent. @throws GatewayError `invalid_request` */
+export function hashParameter(query: URLSearchParams, name: string): string | undefined {
+  const value = parameter(query, name)
+  if (value === undefined || HASH.test(value)) return value
+  throw refuseField(name, 'must be 64 lowercase hexadecimal characters')
 }
 
 /** The parameter; undefined when it is absent. @throws GatewayError `invalid_request` when it is given twice. */

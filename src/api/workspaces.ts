@@ -5,12 +5,14 @@ import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../protocol/management.ts'
+import type { AuditObject } from '../storage/audit.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
+import { audited } from './audit.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { pageOf, refuseField } from './paging.ts'
 
 export interface WorkspaceDeps {
-  readonly store: Pick<Store, 'workspaces'>
+  readonly store: Pick<Store, 'workspaces' | 'audited'>
   readonly clock: Clock
   readonly changes: InvalidationBus
 }
@@ -28,7 +30,8 @@ export function listWorkspaces({ store }: WorkspaceDeps): Handler {
   }
 }
 
-export function createWorkspace({ store, clock }: WorkspaceDeps): Handler {
+export function createWorkspace(deps: WorkspaceDeps): Handler {
+  const { clock } = deps
   return async (request, reply) => {
     const body = checkCreation(request.body)
     const createdAt = isoInstant(clock.nowMs())
@@ -41,7 +44,15 @@ export function createWorkspace({ store, clock }: WorkspaceDeps): Handler {
       createdAt,
       updatedAt: createdAt,
     }
-    await rejectTaken(store.workspaces.add(record))
+    await rejectTaken(
+      audited(
+        deps,
+        request,
+        'workspace.create',
+        ({ workspaces }) => workspaces.add(record),
+        () => toObject(record),
+      ),
+    )
     reply.json(201, { data: toDocument(record) })
   }
 }
@@ -51,7 +62,7 @@ export function findWorkspace(deps: WorkspaceDeps): Handler {
 }
 
 export function changeWorkspace(deps: WorkspaceDeps): Handler {
-  const { store, clock } = deps
+  const { clock } = deps
   return async (request, reply) => {
     const body = checkUpdate(request.body)
     const change = {
@@ -61,17 +72,33 @@ export function changeWorkspace(deps: WorkspaceDeps): Handler {
     }
     const { organizationId, id } = await findNamed(deps, request)
     const now = isoInstant(clock.nowMs())
-    const record = await rejectTaken(store.workspaces.change(organizationId, id, change, now))
+    const record = await rejectTaken(
+      audited(
+        deps,
+        request,
+        'workspace.update',
+        ({ workspaces }) => workspaces.change(organizationId, id, change, now),
+        changed => changed && toObject(changed),
+      ),
+    )
     if (record === null) throw notFound()
     reply.json(200, { data: toDocument(record) })
   }
 }
 
 export function deleteWorkspace(deps: WorkspaceDeps): Handler {
-  const { store, clock, changes } = deps
+  const { clock, changes } = deps
   return async (request, reply) => {
-    const { organizationId, id } = await findNamed(deps, request)
-    const gone = await store.workspaces.remove(organizationId, id, isoInstant(clock.nowMs()))
+    const workspace = await findNamed(deps, request)
+    const { organizationId, id } = workspace
+    const now = isoInstant(clock.nowMs())
+    const gone = await audited(
+      deps,
+      request,
+      'workspace.delete',
+      ({ workspaces }) => workspaces.remove(organizationId, id, now),
+      removed => removed && toObject(workspace),
+    )
     if (gone === null) throw notFound()
     for (const hash of gone.keyHashes) changes.publish({ kind: 'key', hash })
     changes.publish({ kind: 'credentials', organizationId, workspaceId: id, ids: gone.credentialIds })
@@ -121,6 +148,10 @@ async function rejectTaken<T>(writing: Promise<T>): Promise<T> {
     if (!(error instanceof ConflictError)) throw error
     throw new GatewayError('conflict', `${error.field}: is taken by another workspace`, { cause: error })
   }
+}
+
+function toObject({ id, name }: WorkspaceRecord): AuditObject {
+  return { kind: 'workspace', id, name }
 }
 
 function notFound(): GatewayError {

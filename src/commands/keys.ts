@@ -1,7 +1,8 @@
 /** `sluice keys`: makes and lists keys in the store of the configuration. */
 import { createKey } from '../access/keys.ts'
-import { systemClock } from '../clock.ts'
+import { isoInstant, systemClock } from '../clock.ts'
 import { loadConfig, processEnvironment } from '../config/config.ts'
+import type { AuditAction, AuditEntry, AuditObject } from '../storage/audit.ts'
 import { openStore } from '../storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../storage/store.ts'
 import { CONFIG_OPTION, type Command, type Given, UsageError } from './command.ts'
@@ -24,7 +25,10 @@ export const keysCreate: Command = {
         name,
         clock: systemClock,
       })
-      await store.keys.add(record)
+      await store.audited(
+        ({ keys }) => keys.add(record),
+        () => auditEntry('key.create', { kind: 'key', id: record.hash, name }),
+      )
       print(key)
       process.stderr.write('Shown only now; the store keeps its hash.\n')
     })
@@ -45,6 +49,18 @@ export const keysList: Command = {
     })
     return 0
   },
+}
+
+/** The audit record of a change made by the command line. */
+export function auditEntry(action: AuditAction, object: AuditObject): AuditEntry {
+  return {
+    organizationId: DEFAULT_ORGANIZATION_ID,
+    createdAt: isoInstant(systemClock.nowMs()),
+    action,
+    actor: 'command line',
+    object,
+    address: null,
+  }
 }
 
 /** Opens the store of the configuration for as long as it is used. */

@@ -5,7 +5,7 @@ import { createVault, type Vault } from '../credentials/vault.ts'
 import { loadVaultRing } from '../credentials/vault-keys.ts'
 import type { Store } from '../storage/store.ts'
 import { CONFIG_OPTION, type Command, type Given } from './command.ts'
-import { withStore } from './keys.ts'
+import { auditEntry, withStore } from './keys.ts'
 import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
 
 export const vaultStatus: Command = {
@@ -34,6 +34,11 @@ export const vaultRotate: Command = {
     await withVault(given, async (store, vault) => {
       const bar = progressBar(process.stderr)
       const rotation = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
+      // The rotation itself is many transactions, so that the gateway goes on meanwhile.
+      await store.audited(
+        async () => undefined,
+        () => auditEntry('vault.rotate', { kind: 'vault', id: vault.currentKeyId, name: null }),
+      )
       print(`${rotation.rewrapped} credentials are now wrapped by ${vault.currentKeyId}`)
       failed = rotation.failed
     })

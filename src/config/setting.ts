@@ -94,6 +94,8 @@ export const Slug = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)
 export const Address = Type.String({ minLength: 1 })
 export const Host = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.-]*(:\\d{1,5})?$', maxLength: 253 })
 export const Milliseconds = Type.Integer({ minimum: 1, maximum: 86_400_000 })
+/** About a hundred years at most: a date far beyond would not be one. */
+export const Days = Type.Integer({ minimum: 1, maximum: 36_500 })
 export const ModelName = Type.String({ minLength: 1, maxLength: 256 })
 export const Port = Type.Integer({ minimum: 0, maximum: 65_535 })
 export const Threads = Type.Integer({ minimum: 1, maximum: 256 })

@@ -9,6 +9,7 @@ import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
   coresMinusOne,
+  Days,
   group,
   Host,
   Milliseconds,
@@ -139,6 +140,15 @@ export const Settings = group({
       'for the upstream request of a caller that leaves: `finish` closes it when the model says more, or after 2 s of silence in which its last frames may still tell the usage; `cancel` closes it at once; `drain` reads on to the end (at most 64 replies a thread, 4 MiB and 60 s each). Where no usage was told, the tokens are estimated',
       { default: 'finish', required: true },
     ),
+  }),
+  retention: group({
+    usageDays: setting(
+      Days,
+      'usage records older than this are removed; the totals of each day stay for limits, `GET /key`, `GET /credits` and `GET /activity`',
+      { default: 400 },
+    ),
+    auditDays: setting(Days, 'audit records older than this are removed', { default: 400 }),
+    batchDays: setting(Days, 'finished batches older than this are removed', { default: 30 }),
   }),
   alignment: group({
     evaluator: nullable(

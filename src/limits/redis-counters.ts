@@ -116,8 +116,8 @@ export class RedisCounters implements Counters {
   readonly #redis: Redis
   readonly #node = randomBytes(8).toString('hex')
   readonly #aliveMs: number
-  /** Counters that were changed here but not in Redis, so that its totals are incomplete. */
-  readonly #diverged = new Set<string>()
+  /** Counters that were changed here but not in Redis, so that its totals are incomplete, with the ends of periods. */
+  readonly #diverged = new Map<string, number>()
   readonly #alignments = new SingleFlight<void>()
   #heartbeat: Timer | null = null
 
@@ -133,7 +133,7 @@ export class RedisCounters implements Counters {
       // Redis may return without the reservations of this instance.
       onLost: () => {
         for (const entry of this.#options.local.inUse()) {
-          if (this.#options.local.reserved(entry.id) > 0) this.#diverged.add(entry.id)
+          if (this.#options.local.reserved(entry.id) > 0) this.#diverged.set(entry.id, entry.endsMs)
         }
       },
       prepare: [...[TAKE, GIVE, ALIGN].map(script => ['SCRIPT', 'LOAD', script]), this.#heartbeatCommand()],
@@ -225,7 +225,13 @@ export class RedisCounters implements Counters {
 
   #markDiverged(entries: readonly CounterEntry[]): void {
     // Counters of a minute end before they could be aligned.
-    for (const { id, origin } of entries) if (origin !== null) this.#diverged.add(id)
+    for (const { id, origin, endsMs } of entries) if (origin !== null) this.#diverged.set(id, endsMs)
+  }
+
+  /** A period that is over is never asked for again, so nothing else would forget its counter. */
+  #forgetPast(): void {
+    const nowMs = this.#options.clock.nowMs()
+    for (const [id, endsMs] of this.#diverged) if (endsMs + AFTER_END_MS < nowMs) this.#diverged.delete(id)
   }
 
   /** Rejects when the ledger cannot be read. When Redis cannot be written, the counter stays diverged. */
@@ -275,6 +281,7 @@ export class RedisCounters implements Counters {
   #scheduleHeartbeat(): void {
     this.#heartbeat = this.#options.clock.after(this.#aliveMs / 6, () => {
       if (this.#redis.isReady) this.#redis.send(this.#heartbeatCommand()).catch(() => undefined)
+      this.#forgetPast()
       this.#scheduleHeartbeat()
     })
   }

@@ -142,6 +142,12 @@ export const METRICS = {
     help: 'Replies whose provider reported usage that cannot be, so that another one was charged',
     labels: ['provider'],
   },
+  usageRecordsWaiting: {
+    kind: 'gauge',
+    name: 'gateway_usage_records_waiting',
+    help: 'Usage records in memory because the disk refuses them; beyond 1,000 a thread the oldest are lost',
+    labels: [],
+  },
   upstreamRequests: {
     kind: 'counter',
     name: 'gateway_upstream_requests_total',

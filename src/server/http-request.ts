@@ -7,7 +7,7 @@ import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { isPending } from '../ready.ts'
-import { isAway, type KeyRecord } from '../storage/store.ts'
+import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
@@ -204,7 +204,15 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     key: Key,
     body: Body,
   ): ApiRequest<Body, Key> {
-    return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
+    return new AcceptedRequest(
+      this.#admission,
+      accepted.headers,
+      match,
+      this.#query,
+      body,
+      key,
+      this.#socket.address,
+    )
   }
 
   #openBody(): BodyBuffer | BodyStream | null {
@@ -227,7 +235,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   }
 
   #fail(thrown: unknown): void {
-    const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
+    const error = thrown instanceof StoreError ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
     if (this.#admission.over || this.#socket.dead) return
     if (this.reply.started) {
@@ -254,6 +262,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly query: URLSearchParams
   readonly body: Body
   readonly key: Key
+  readonly address: string
   readonly id: string
   readonly host: string
   readonly watch: Stopwatch
@@ -266,6 +275,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     query: string,
     body: Body,
     key: Key,
+    address: string,
   ) {
     this.#admission = admission
     this.id = admission.id
@@ -276,6 +286,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.query = new URLSearchParams(query)
     this.body = body
     this.key = key
+    this.address = address
   }
 
   get signal(): AbortSignal {

@@ -3,6 +3,7 @@ import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
 import type { Engine } from './engine.ts'
+import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
 import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
 import { createKeyStore } from './kysely-store/keys.ts'
@@ -10,10 +11,10 @@ import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
 import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openPostgres } from './postgres.ts'
 import { openSqlite } from './sqlite.ts'
-import { codeOf, isAway, type Store, StoreError } from './store.ts'
+import { codeOf, isAway, isDiskFault, type Store, StoreError, type StoreVerbs } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export { isAway, StoreError }
+export { isAway, isDiskFault, StoreError }
 
 export interface OpenOptions {
   /**
@@ -85,13 +86,38 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
     }
   }
   return {
+    ...verbsOf(db, engine),
+    async audited(change, entryOf) {
+      // Only a commit makes deleted secrets old.
+      let purges = false
+      const within: Engine = {
+        ...engine,
+        async purge() {
+          purges = true
+        },
+      }
+      const result = await db.transaction().execute(async transaction => {
+        const changed = await change(verbsOf(transaction, within))
+        const entry = entryOf(changed)
+        if (entry !== null) await addAuditRecord(transaction, entry)
+        return changed
+      })
+      if (purges) await engine.purge(db)
+      return result
+    },
+    close: () => engine.close(),
+  }
+}
+
+function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
+  return {
     keys: createKeyStore(db),
     workspaces: createWorkspaceStore(db, engine),
     endUsers: createEndUserStore(db),
     credentials: createCredentialStore(db, engine),
     credits: createCreditStore(db),
     guardrails: { ...createGuardrailRecords(db, engine), ...createGuardrailAssignments(db, engine) },
-    ledger: createLedgerStore(db),
-    close: () => engine.close(),
+    ledger: createLedgerStore(db, engine),
+    audit: createAuditStore(db),
   }
 }

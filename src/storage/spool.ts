@@ -6,7 +6,16 @@
  * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
  * sequence exists, the last one once its thread has ended.
  */
-import { closeSync, fstatSync, openSync, readdirSync, readSync, unlinkSync, writeSync } from 'node:fs'
+import {
+  appendFileSync,
+  closeSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'
@@ -29,6 +38,8 @@ export interface SpoolOptions {
   readonly log: Log
   /** Called for each record that is lost because the disk refused it for too long. */
   readonly onLost: (record: UsageRecord) => void
+  /** Called with the number of records that wait in memory because the disk refuses them. Default: nobody asks. */
+  readonly onWaiting?: (records: number) => void
   /** Unique name of letters and digits, by which the caller recognises the files. Default: a random name. */
   readonly writer?: string
   /** Size at which a new file begins, so that shipped files can be deleted. About 5,000 records. */
@@ -155,6 +166,7 @@ class FileSpool implements UsageSpool {
       const oldest = this.#waiting.shift()
       if (oldest !== undefined) this.#options.onLost(oldest.record)
     }
+    this.#options.onWaiting?.(this.#waiting.length)
     this.#retry ??= this.#options.clock.after(RETRY_MS, this.#tryAgain)
   }
 
@@ -167,6 +179,7 @@ class FileSpool implements UsageSpool {
   #flush(): void {
     while (this.#waiting[0] !== undefined && this.#write(this.#waiting[0].line)) {
       this.#waiting.shift()
+      this.#options.onWaiting?.(this.#waiting.length)
       if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
     }
   }
@@ -250,6 +263,16 @@ export function restBytes(path: string, offset: number): number {
   }
 }
 
+const SET_ASIDE = 'set-aside.jsonl'
+
+/**
+ * Keeps a record that the Store does not take, beside the folders of the spool, for an operator to look at.
+ * @throws the error of the file system
+ */
+export function setAside(root: string, record: UsageRecord): void {
+  appendFileSync(join(root, SET_ASIDE), `${JSON.stringify(record)}\n`, { mode: 0o600, flush: true })
+}
+
 /** Deletes a file of the spool. */
 export function removeSpool(path: string): void {
   unlinkSync(path)
@@ -257,6 +280,36 @@ export function removeSpool(path: string): void {
 
 const REQUIRED_TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
 const REQUIRED_COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
+/** Columns of the ledger that may be null. */
+const TEXTS = ['workspaceId', 'model', 'provider', 'endUser'] as const
+
+type Required = (typeof REQUIRED_TEXTS)[number] | (typeof REQUIRED_COUNTS)[number] | 'memberId' | 'parent'
+
+/** Fields that a record of an older version may lack. */
+const DEFAULTS: Readonly<Omit<UsageRecord, Required>> = {
+  workspaceId: null,
+  model: null,
+  provider: null,
+  providerName: null,
+  upstreamId: null,
+  streamed: false,
+  cancelled: false,
+  error: null,
+  finishReason: null,
+  nativeFinishReason: null,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+  isByok: false,
+  serviceTier: null,
+  dataRegion: null,
+  endUser: null,
+  sessionId: null,
+  latencyMs: 0,
+  generationMs: null,
+  attempts: [],
+}
 
 /** Null for a line that the ledger cannot store: one such line would block all later ones. */
 function recordOf(line: string): UsageRecord | null {
@@ -267,9 +320,13 @@ function recordOf(line: string): UsageRecord | null {
     return null
   }
   if (typeof value !== 'object' || value === null) return null
-  const fields = value as Record<string, unknown>
+  const fields: Record<string, unknown> = { ...DEFAULTS, ...value }
   const isComplete =
     REQUIRED_TEXTS.every(name => typeof fields[name] === 'string') &&
-    REQUIRED_COUNTS.every(name => Number.isSafeInteger(fields[name]))
-  return isComplete ? (value as UsageRecord) : null
+    REQUIRED_COUNTS.every(name => Number.isSafeInteger(fields[name])) &&
+    TEXTS.every(name => fields[name] === null || typeof fields[name] === 'string') &&
+    (fields['memberId'] === undefined || typeof fields['memberId'] === 'string') &&
+    Number.isSafeInteger(fields['reasoningTokens']) &&
+    typeof fields['isByok'] === 'boolean'
+  return isComplete ? (fields as unknown as UsageRecord) : null
 }

@@ -19,6 +19,7 @@ import {
 import { LRUCache } from 'lru-cache'
 import type { Engine } from './engine.ts'
 import { migrate } from './migrations/migrate.ts'
+import { StoreError } from './store.ts'
 
 const SQLITE_BUSY = 5
 /** Error codes of a violated UNIQUE constraint or primary key. */
@@ -77,6 +78,27 @@ export function isBusy(error: unknown): boolean {
   const code = errorCode(error)
   // Extended codes keep the kind in the low byte.
   return typeof code === 'number' && (code & 0xff) === SQLITE_BUSY
+}
+
+/** Kinds of errors after which the file cannot be used now, by their code. */
+const UNUSABLE: Readonly<Record<number, string>> = {
+  [SQLITE_BUSY]: 'SQLITE_BUSY',
+  8: 'SQLITE_READONLY',
+  10: 'SQLITE_IOERR',
+  11: 'SQLITE_CORRUPT',
+  13: 'SQLITE_FULL',
+  14: 'SQLITE_CANTOPEN',
+  26: 'SQLITE_NOTADB',
+}
+
+/** A StoreError for a disk that is full or fails; other errors as they are. */
+function storeErrorFor(error: unknown): unknown {
+  const code = errorCode(error)
+  const name = typeof code === 'number' ? UNUSABLE[code & 0xff] : undefined
+  if (name === undefined) return error
+  // The text is one of a fixed list of the library.
+  const reason: unknown = Reflect.get(error as Error, 'errstr')
+  return new StoreError(`storage: the database cannot be used (${String(reason)})`, name, { cause: error })
 }
 
 function errorCode(error: unknown): unknown {
@@ -170,7 +192,9 @@ class SqliteHandle implements DatabaseConnection {
         return this.#run<R>(query)
       } catch (error) {
         // Inside a transaction a statement must not be repeated; the transaction holds the lock anyway.
-        if (!isBusy(error) || this.#database.isTransaction || performance.now() > giveUpMs) throw error
+        if (!isBusy(error) || this.#database.isTransaction || performance.now() > giveUpMs) {
+          throw storeErrorFor(error)
+        }
       }
       await delay(BUSY_INTERVAL_MS)
     }

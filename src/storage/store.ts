@@ -3,6 +3,7 @@
  * Text may be any well-formed Unicode without NUL, which not every engine can store: callers must refuse it first.
  */
 import type { MicroUsd } from '../money.ts'
+import type { AuditEntry, AuditRecord } from './audit.ts'
 import type {
   AppliedGuardrail,
   AssigneeKind,
@@ -10,7 +11,15 @@ import type {
   GuardrailChange,
   GuardrailRecord,
 } from './guardrails.ts'
-import type { ActivityFilter, ActivityRow, UsageFilter, UsageRecord, UsageTotals } from './usage.ts'
+import type {
+  ActivityFilter,
+  ActivityRow,
+  FillProgress,
+  LatestFilter,
+  UsageFilter,
+  UsageRecord,
+  UsageTotals,
+} from './usage.ts'
 
 export type KeyKind = 'inference' | 'management'
 
@@ -333,12 +342,29 @@ export interface LedgerStore {
   add(records: readonly UsageRecord[]): Promise<number>
   /** Null if the organization has no record of that id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
+  /** The latest records, newest first; those before `before` in this order. */
+  latest(filter: LatestFilter, limit: number): Promise<readonly UsageRecord[]>
   usageSince(filter: UsageFilter): Promise<UsageTotals>
   /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
   activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>
+  /**
+   * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
+   * none is left. Safe on several instances at once.
+   */
+  fillTotals(limit: number): Promise<FillProgress | null>
+  /** Removes up to `limit` records from before a time (ISO 8601 UTC); their totals stay. Returns their number. */
+  prune(before: string, limit: number): Promise<number>
 }
 
-export interface Store {
+export interface AuditStore {
+  /** Newest first. */
+  page(organizationId: string, page: PageRequest): Promise<Page<AuditRecord>>
+  /** Removes up to `limit` records from before a time (ISO 8601 UTC). Returns their number. */
+  prune(before: string, limit: number): Promise<number>
+}
+
+/** All groups of verbs. */
+export interface StoreVerbs {
   readonly keys: KeyStore & KeyAdministration
   readonly workspaces: WorkspaceStore
   readonly endUsers: EndUserStore
@@ -346,6 +372,15 @@ export interface Store {
   readonly credits: CreditStore
   readonly guardrails: GuardrailAdministration & GuardrailAssignments
   readonly ledger: LedgerStore
+  readonly audit: AuditStore
+}
+
+export interface Store extends StoreVerbs {
+  /**
+   * Makes changes and keeps their audit record, all or nothing: `change` gets verbs that work in one transaction, and
+   * awaits nothing but them. Null of `entryOf`: nothing was changed, so there is no record.
+   */
+  audited<T>(change: (verbs: StoreVerbs) => Promise<T>, entryOf: (result: T) => AuditEntry | null): Promise<T>
   close(): Promise<void>
 }
 
@@ -365,12 +400,36 @@ export class StoreError extends Error {
   }
 }
 
-/** Codes of faults that stay when the database is back: wrong login, name or permissions, and a foreign schema. */
-const LASTING = new Set(['28000', '28P01', '3D000', '42501', 'schema'])
+/**
+ * Codes of faults that stay until an operator acts: wrong login, name or permissions, a foreign schema, a damaged file.
+ */
+const LASTING = new Set(['28000', '28P01', '3D000', '42501', 'schema', 'SQLITE_CORRUPT', 'SQLITE_NOTADB'])
 
 /** True if the storage is unavailable now and may recover without a change of configuration. */
 export function isAway(error: unknown): error is StoreError {
   return error instanceof StoreError && !LASTING.has(error.code ?? '')
+}
+
+/** True if the disk of an embedded database is full or fails. */
+export function isDiskFault(error: unknown): error is StoreError {
+  return (
+    error instanceof StoreError && error.code?.startsWith('SQLITE_') === true && error.code !== 'SQLITE_BUSY'
+  )
+}
+
+/** Kinds of SQLite's errors about values: a violated constraint, and a wrong type. */
+const UNFIT_KINDS: readonly number[] = [19, 20]
+/** A column that a newer version has and this one does not fill, in SQLite and PostgreSQL: not the record's fault. */
+const MISSING: readonly unknown[] = [1299, '23502']
+
+/** True if the values of a statement are at fault, so that it fails however often it is tried. */
+export function isUnfit(error: unknown): boolean {
+  if (error instanceof TypeError || error instanceof RangeError) return true
+  const kind: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  const code = codeOf(error)
+  if (MISSING.includes(kind) || MISSING.includes(code)) return false
+  // Classes 22 and 23 of PostgreSQL: data exceptions and violated constraints.
+  return (typeof kind === 'number' && UNFIT_KINDS.includes(kind & 0xff)) || /^2[23]...$/.test(code ?? '')
 }
 
 /** The `code` of an error of the system or of a database. */

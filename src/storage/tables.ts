@@ -1,11 +1,13 @@
 /** The tables, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
+import type { Generated } from 'kysely'
 import type { ResetInterval } from '../protocol/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
+import type { AuditAction, AuditObject } from './audit.ts'
 import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
 /** 64 bits, which PostgreSQL returns as text. Values of single rows are safe integers, sums are not. */
-type BigInteger = number | string
+type BigInteger = number | string | bigint
 /** A boolean as 0 or 1, because SQLite has no boolean type. */
 type Flag = number
 
@@ -135,7 +137,57 @@ export interface UsageTable {
   /** 1e-12 USD. */
   cost: BigInteger
   isByok: Flag
+  /** 1: counted in the totals. */
+  inTotals: Flag
   details: string
+}
+
+/** The sums of one owner and day; see kysely-store/usage-totals.ts for the kinds. Missing text is ''. */
+export interface UsageTotalsTable {
+  organizationId: string
+  kind: TotalKind
+  owner: string
+  /** YYYY-MM-DD. */
+  day: string
+  keyHash: string
+  workspaceId: string
+  model: string
+  provider: string
+  requests: BigInteger
+  inputTokens: BigInteger
+  outputTokens: BigInteger
+  reasoningTokens: BigInteger
+  /** Costs are kept in two halves, so that 64 bits hold the sums of millions of dollars. */
+  costHigh: BigInteger
+  costLow: BigInteger
+  byokHigh: BigInteger
+  byokLow: BigInteger
+}
+
+/** Whose sums a row has; with `-models` apart by workspace, model and provider. */
+export type TotalKind =
+  | 'key'
+  | 'key-models'
+  | 'member'
+  | 'organization'
+  | 'organization-models'
+  | 'user-models'
+
+/** At most one row: records behind this id are missing in the totals. */
+export interface UsageFillTable {
+  afterId: string
+}
+
+export interface AuditRecordsTable {
+  number: Generated<BigInteger>
+  organizationId: string
+  createdAt: string
+  action: AuditAction
+  actor: string
+  objectKind: AuditObject['kind']
+  objectId: string
+  objectName: string | null
+  address: string | null
 }
 
 export interface Tables {
@@ -148,4 +200,7 @@ export interface Tables {
   guardrails: GuardrailsTable
   guardrailAssignments: GuardrailAssignmentsTable
   usage: UsageTable
+  usageTotals: UsageTotalsTable
+  usageFill: UsageFillTable
+  auditRecords: AuditRecordsTable
 }

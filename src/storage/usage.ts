@@ -88,7 +88,7 @@ export interface UsageTotals {
 /** Selects days of one organization. */
 export interface ActivityFilter {
   readonly organizationId: string
-  /** ISO 8601 UTC; inclusive and exclusive. */
+  /** Beginnings of days, ISO 8601 UTC; inclusive and exclusive. */
   readonly since: string
   readonly until: string
   readonly workspaceId?: string
@@ -115,14 +115,29 @@ export interface ActivityRow {
   readonly byokCost: bigint
 }
 
-/** Selects records of one organization. */
+/** Selects the sums of one organization: of all of it, of one key, or of one member. */
 export interface UsageFilter {
   readonly organizationId: string
-  /** ISO 8601 UTC, inclusive. */
+  /** The beginning of a day, ISO 8601 UTC, inclusive; '': from the beginning. */
   readonly since: string
-  readonly workspaceId?: string
   readonly keyHash?: string
   /** The member of the API keys when the records were stored. */
   readonly memberId?: string
-  readonly endUser?: string
+  /** Only together with `memberId`. */
+  readonly workspaceId?: string
+}
+
+/** Selects the latest records of one organization. */
+export interface LatestFilter {
+  readonly organizationId: string
+  readonly keyHash?: string
+  /** The record before which to go on. */
+  readonly before?: Pick<UsageRecord, 'id' | 'createdAt'>
+}
+
+/** One batch of records that were counted into the totals. */
+export interface FillProgress {
+  readonly counted: number
+  /** Time of the last record; null when there was none. */
+  readonly upTo: string | null
 }

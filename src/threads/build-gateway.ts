@@ -167,6 +167,7 @@ function spoolOf({ options, clock, log, metrics }: Base) {
     clock,
     log,
     onLost: () => metrics.usageRecords.inc({ accounting: 'lost' }),
+    onWaiting: records => metrics.usageRecordsWaiting.set(records),
     ...(options.spoolWriter === undefined ? {} : { writer: options.spoolWriter }),
   })
 }

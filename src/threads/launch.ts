@@ -15,13 +15,16 @@ import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log, LogForm } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
-import { openStore } from '../storage/open.ts'
+import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { needsSim } from './build-catalog.ts'
+import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
+import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
 import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
+import { fillTotals } from './usage-totals.ts'
 
 export interface Launched {
   readonly url: string
@@ -79,6 +82,8 @@ interface Services {
   sim: { readonly server: Sim; readonly url: string } | null
   shipper: LedgerShipper
   counting: Counting
+  retention: Retention
+  disk: DiskWatch
   /** Null without other instances. */
   feed: InvalidationFeed | null
 }
@@ -105,6 +110,7 @@ async function startServices(
   const ensureKeys = createBootstrap({ store, clock, log, managementKey, apiKey })
   const prepare = async (): Promise<FirstKeys | null> => {
     await checkRing(store, vault, ring.source)
+    await fillTotals(store, clock, log)
     return await ensureKeys()
   }
   const watch = await watchStore({ store, prepare, clock, log })
@@ -117,9 +123,19 @@ async function startServices(
   started.shipper = shipper
   const counting = await startCounting({ config, shipper, clock, log })
   started.counting = counting
+  const retention = startRetention({
+    store,
+    retention: config.retention,
+    shipped: () => shipper.ship(),
+    clock,
+    log,
+  })
+  started.retention = retention
+  const disk = watchDisk({ folder: shipper.folder, clock, log })
+  started.disk = disk
   const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
   started.feed = feed
-  return { store, watch, keyUsage, sim, shipper, counting, feed }
+  return { store, watch, keyUsage, sim, shipper, counting, retention, disk, feed }
 }
 
 async function startSim() {
@@ -130,8 +146,10 @@ async function startSim() {
 
 /** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
-  const { store, watch, keyUsage, sim, shipper, counting, feed } = services
+  const { store, watch, keyUsage, sim, shipper, counting, retention, disk, feed } = services
   watch?.close()
+  disk?.close()
+  await retention?.close()
   await feed?.close()
   await counting?.close()
   await keyUsage?.close()
@@ -145,7 +163,7 @@ function supervisorOptions(
   config: Config,
   { keys }: VaultRing,
   log: Log,
-  { watch, keyUsage, sim, shipper, counting: { counters }, feed }: Services,
+  { watch, keyUsage, sim, shipper, counting: { counters }, disk, feed }: Services,
 ): SupervisorOptions {
   return {
     config,
@@ -159,7 +177,12 @@ function supervisorOptions(
     onChange: change => feed?.publish(change),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),
-    degraded: () => [...(watch.state === 'away' ? ['store'] : []), ...(counters.degraded ? ['redis'] : [])],
+    degraded: () => [
+      ...(watch.state === 'away' ? ['store'] : []),
+      ...(counters.degraded ? ['redis'] : []),
+      ...(disk.isFull || isDiskFault(shipper.refusal) ? ['disk'] : []),
+    ],
+    spoolBytes: () => shipper.waitingBytes(),
     // A preparation that failed for another reason has reached the store.
     storageUp: () => watch.state === 'there' || watch.wrong !== null,
     sealedCounts: () => keyUsage.current(),
@@ -219,7 +242,7 @@ async function startCounting({ config, shipper, clock, log }: CountingOptions): 
     redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
     nodes: config.quotas.nodes,
     // Records that an earlier process left in the spool are spending too.
-    spending: createSpending(store, () => shipments.run('spool', () => shipper.ship())),
+    spending: createSpending(store, () => shipments.run('spool', async () => void (await shipper.ship()))),
     silenceMs: config.redis.silenceMs,
     clock,
     log,

@@ -5,17 +5,22 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { openStore } from '../storage/open.ts'
-import { readSpool, removeSpool, restBytes, spoolFiles } from '../storage/spool.ts'
+import { readSpool, removeSpool, restBytes, setAside, spoolFiles } from '../storage/spool.ts'
 import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '../storage/spool-folder.ts'
-import type { Store } from '../storage/store.ts'
+import { isUnfit, type Store } from '../storage/store.ts'
+import type { UsageRecord } from '../storage/usage.ts'
 
 export interface LedgerShipper {
   /** Spool folder of the threads of this process. */
   readonly folder: string
+  /** Why the Store refuses records now; null when it took the last ones. */
+  readonly refusal: unknown
+  /** Bytes on disk of this process that are not shipped. */
+  waitingBytes(): number
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
   gone(writer: string): void
-  /** Ships all records that are on disk now, also those of dead processes. */
-  ship(): Promise<void>
+  /** Ships all records that are on disk now, also those of dead processes. False: some are left. */
+  ship(): Promise<boolean>
   /** Makes the last shipment; call it after all threads have ended. Refused records stay for the next start. */
   close(): Promise<void>
 }
@@ -32,6 +37,9 @@ const INTERVAL_MS = 250
 const INTERVAL_AFTER_FAILURE_MS = 5_000
 /** Other processes rarely die; looking for their folders costs a lock for each. */
 const ABANDONED_INTERVAL_MS = 10_000
+
+/** A record that the Store refuses this often is not the fault of a moment. */
+const TRIES = 3
 
 const NOBODY: ReadonlySet<string> = new Set()
 
@@ -56,12 +64,14 @@ class SpoolShipper implements LedgerShipper {
   readonly #store: Store
   /** By path: shipped bytes of each file of our own threads. */
   readonly #offsets = new Map<string, number>()
+  /** By path: how often the Store has refused the next records of the file. */
+  readonly #tries = new Map<string, number>()
   /** Writers that ended, until the files they left are removed. */
   readonly #gone = new Set<string>()
   #timer: Timer | null = null
   #running: Promise<void> | null = null
   #abandonedMs = Number.NEGATIVE_INFINITY
-  #failing = false
+  #refusal: unknown = null
   #closed = false
 
   constructor(options: ShipperOptions, root: string, own: SpoolFolder, store: Store) {
@@ -76,13 +86,27 @@ class SpoolShipper implements LedgerShipper {
     return this.#own.path
   }
 
+  get refusal(): unknown {
+    return this.#refusal
+  }
+
+  waitingBytes(): number {
+    let bytes = 0
+    for (const { path } of spoolFiles(this.#own.path)) bytes += restBytes(path, this.#offsets.get(path) ?? 0)
+    return bytes
+  }
+
   gone(writer: string): void {
     this.#gone.add(writer)
   }
 
-  async ship(): Promise<void> {
+  async ship(): Promise<boolean> {
     await this.#running
-    await this.#exclusively(() => this.#shipAll())
+    let whole = false
+    await this.#exclusively(async () => {
+      whole = await this.#shipAll()
+    })
+    return whole
   }
 
   async close(): Promise<void> {
@@ -107,26 +131,30 @@ class SpoolShipper implements LedgerShipper {
       const dueMs = this.#abandonedMs + ABANDONED_INTERVAL_MS
       if (clock.monotonicMs() >= dueMs) await this.#shipAll()
       else await this.#shipOwn(false)
-    }).then(() => this.#schedule(this.#failing ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
+    }).then(() => this.#schedule(this.#refusal !== null ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
   }
 
   /** Runs one shipment at a time. Never rejects: records that were not shipped are still on disk. */
   #exclusively(work: () => Promise<void>): Promise<void> {
     const turn = (this.#running ?? Promise.resolve()).then(work).then(
       () => {
-        if (this.#failing) this.#options.log.notice('usage records are shipped again')
-        this.#failing = false
+        if (this.#refusal !== null) this.#options.log.notice('usage records are shipped again')
+        this.#refusal = null
       },
       (error: unknown) => {
-        if (!this.#failing) this.#options.log.fault('usage records cannot be shipped, kept on disk', error)
-        this.#failing = true
+        if (this.#refusal === null) {
+          this.#options.log.fault('usage records cannot be shipped, kept on disk', error)
+        }
+        this.#refusal = error ?? new Error('refused')
       },
     )
     this.#running = turn
     return turn
   }
 
-  async #shipAll(): Promise<void> {
+  /** False: a folder of a dead process could not be shipped. */
+  async #shipAll(): Promise<boolean> {
+    let whole = true
     this.#abandonedMs = this.#options.clock.monotonicMs()
     await this.#shipOwn(false)
     for (const folder of claimAbandoned(this.#root)) {
@@ -134,11 +162,13 @@ class SpoolShipper implements LedgerShipper {
         await this.#shipFolder(folder.path, true, NOBODY)
       } catch (error) {
         // Tried again later. Records of our own threads must not wait for it.
+        whole = false
         this.#options.log.fault('usage records of an ended process cannot be shipped, kept on disk', error)
       } finally {
         folder.release()
       }
     }
+    return whole
   }
 
   async #shipOwn(abandoned: boolean): Promise<void> {
@@ -148,12 +178,35 @@ class SpoolShipper implements LedgerShipper {
     for (const writer of gone) this.#gone.delete(writer)
   }
 
+  /** Adds the records of a piece. Those that the Store never takes are set aside after some tries. */
+  async #add(path: string, records: readonly UsageRecord[]): Promise<void> {
+    try {
+      await this.#store.ledger.add(records)
+      this.#tries.delete(path)
+      return
+    } catch (error) {
+      const tries = (this.#tries.get(path) ?? 0) + 1
+      this.#tries.set(path, tries)
+      if (tries < TRIES || !isUnfit(error)) throw error
+    }
+    for (const record of records) {
+      try {
+        await this.#store.ledger.add([record])
+      } catch (error) {
+        if (!isUnfit(error)) throw error
+        setAside(this.#root, record)
+        this.#options.log.fault('a usage record that the store does not take is set aside', error)
+      }
+    }
+    this.#tries.delete(path)
+  }
+
   /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of `gone` writers. */
   async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-        if (piece.records.length > 0) await this.#store.ledger.add(piece.records)
+        if (piece.records.length > 0) await this.#add(path, piece.records)
         if (piece.spoilt > 0) this.#options.log.notice('half-written usage records', { lines: piece.spoilt })
         offset = piece.offset
         this.#offsets.set(path, offset)

@@ -38,6 +38,11 @@ export function createProcessMetrics() {
     help: '1 while the database can be reached, 0 while it cannot',
     registers,
   })
+  const spoolBytes = new Gauge({
+    name: 'gateway_usage_spool_bytes',
+    help: 'Usage records on disk that are not in the database yet',
+    registers,
+  })
   new Gauge({
     name: 'gateway_build_info',
     help: 'Always 1; the label tells which version runs',
@@ -74,7 +79,7 @@ export function createProcessMetrics() {
     labelNames: ['key_id'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, storageUp, credentials }
+  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials }
 }
 
 function fileDescriptors(registers: Registry[]): void {

@@ -54,6 +54,8 @@ export interface SupervisorOptions {
   readonly degraded?: () => readonly string[]
   /** True while the Store can be reached. Default: it can. */
   readonly storageUp?: () => boolean
+  /** Bytes of usage records on disk that are not in the Store. Default: none. */
+  readonly spoolBytes?: () => number
   /** How many credentials each master key wraps; null when it is not known. */
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
@@ -146,6 +148,7 @@ class ThreadSupervisor {
         metrics: () => {
           this.#process.quotaDegraded.set(this.#options.counters?.degraded === true ? 1 : 0)
           this.#process.storageUp.set(this.#options.storageUp?.() === false ? 0 : 1)
+          this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
           this.#showSealedCounts()
           return this.#scraper.page()
         },

@@ -359,7 +359,7 @@ t.test('GET /key tells either kind of key about itself', async t => {
     is_management_key: false,
     is_provisioning_key: false,
     expires_at: '2027-01-01T00:00:00.000Z',
-    creator_user_id: 'user-2',
+    creator_user_id: null,
     organization_id: 'org_default',
     workspace_id: 'ws_default',
     allowed_data_regions: null,

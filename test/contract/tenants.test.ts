@@ -84,6 +84,11 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'DELETE /workspaces/{ref}': workspace(),
   'GET /credits': TAKES_NO_IDS,
   'POST /credits': [ids => ({ path: '/credits', body: { amount: 1, id: ids.creditId } })],
+  'GET /audit': TAKES_NO_IDS,
+  'GET /generations': [
+    ids => ({ path: `/generations?after=${ids.generationId}` }),
+    ids => ({ path: `/generations?api_key_hash=${ids.keyHash}` }),
+  ],
   'GET /activity': [
     ids => ({ path: `/activity?workspace_id=${ids.workspaceId}` }),
     ids => ({ path: `/activity?api_key_hash=${ids.keyHash}` }),
@@ -210,6 +215,8 @@ async function inventory({ managementKey }: Organization, ids: Ids): Promise<str
     `/byok?workspace_id=${ids.workspaceId}`,
     '/credits',
     '/activity',
+    '/audit',
+    '/generations',
     `/generation?id=${ids.generationId}`,
     '/guardrails',
     `/guardrails/${ids.guardrailId}`,

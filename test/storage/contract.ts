@@ -1,6 +1,7 @@
 /** What every Store must do, whatever database is behind it. */
 import type { Test } from 'tap'
 import type { Store } from '../../src/storage/store.ts'
+import { auditContract } from './contract/audit.ts'
 import { credentialContract } from './contract/credentials.ts'
 import { creditContract } from './contract/credits.ts'
 import { endUserContract } from './contract/end-users.ts'
@@ -28,6 +29,7 @@ export async function storeContract(t: Test, open: () => Promise<Store>): Promis
   await guardrailContract(t, opened)
   await guardrailAssignmentContract(t, opened)
   await ledgerContract(t, opened)
+  await auditContract(t, opened)
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {
     const store = await open()

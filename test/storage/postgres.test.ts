@@ -6,10 +6,11 @@ import { inspect } from 'node:util'
 import t, { type Test } from 'tap'
 import { openStore, StoreError } from '../../src/storage/open.ts'
 import { spoolRoot } from '../../src/storage/spool-folder.ts'
-import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
+import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../src/storage/store.ts'
 import { PostgresLink, type PostgresSchema, postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { storeContract } from './contract.ts'
 import { migrationNames, someCredential, someKey, someWorkspace } from './records.ts'
+import { someUsage } from './usage.ts'
 
 const skip = await withoutPostgres()
 
@@ -258,6 +259,37 @@ t.test('the server gives up what takes too long, and the connection goes on', { 
   await unlock()
   const { total } = await again(t, () => store.workspaces.page('org_1', { offset: 0, limit: 1 }))
   t.equal(total, 0)
+})
+
+t.test('older records are counted once by instances that fill the totals together', { skip }, async t => {
+  const { url, client } = await postgresSchema(t)
+  const [one, two] = [await openStore(url), await openStore(url)]
+  t.teardown(() => Promise.all([one.close(), two.close()]))
+  const filter = { organizationId: 'org_1', since: '' }
+  await one.ledger.add(Array.from({ length: 60 }, () => someUsage({ cost: 2 })))
+  await client.query('update usage set in_totals = 0')
+  await client.query('delete from usage_totals')
+  await client.query(`insert into usage_fill values ('')`)
+  const fill = async (store: Store) => {
+    let counted = 0
+    for (;;) {
+      const batch = await store.ledger.fillTotals(7)
+      if (batch === null) return counted
+      counted += batch.counted
+      await store.ledger.add([someUsage({ cost: 100 })])
+    }
+  }
+  const counted = await Promise.all([fill(one), fill(two)])
+  t.equal(counted[0] + counted[1], 60)
+  const { requests, cost } = await one.ledger.usageSince(filter)
+  t.equal(cost, 120n + 100n * BigInt(requests - 60), 'new records are counted beside them, once')
+  const insertOfBefore = `insert into usage (id, created_at, organization_id, key_hash, outcome, accounting,
+    input_tokens, output_tokens, cost, details) values ('gen-old', '', '', '', '', '', 1, 1, 1, '{}')`
+  await t.rejects(
+    client.query(insertOfBefore),
+    { code: '23502' },
+    'older versions add nothing past the totals',
+  )
 })
 
 t.test('errors hold no part of the URL', async t => {

@@ -1,15 +1,7 @@
 /** The spool on real files: what is appended is readable at once, whatever the disk and the writer's end do. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { appendFileSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log/log.ts'
@@ -43,6 +35,19 @@ function everything(folder: string): UsageRecord[] {
     }
   }
   return records
+}
+
+/** Number of lines that are no records. */
+function spoilt(folder: string): number {
+  let lines = 0
+  for (const { path } of spoolFiles(folder)) {
+    let offset = 0
+    for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
+      lines += piece.spoilt
+      offset = piece.offset
+    }
+  }
+  return lines
 }
 
 t.test('a record can be read as soon as it is appended, by its owner alone', async t => {
@@ -115,45 +120,61 @@ t.test(
     const script = `
     import { createLog } from ${source('../log/log.ts')}
     import { openSpool, spoolFiles } from ${source('spool.ts')}
-    import { copyFileSync, truncateSync } from 'node:fs'
+    import { spawnSync } from 'node:child_process'
+    import { readFileSync } from 'node:fs'
     process.on('SIGXFSZ', () => {})
     let retry
     const clock = { nowMs: Date.now, monotonicMs: () => performance.now(), after: (_, call) => { retry = call; return { cancel() {} } } }
     const lost = []
     const lines = []
+    const waiting = []
     const log = createLog('info', { write: line => lines.push(JSON.parse(line).msg) })
-    const spool = openSpool(process.argv[2], { clock, log, onLost: record => lost.push(record.id) })
+    const spool = openSpool(process.argv[2], { clock, log, onLost: record => lost.push(record.id), onWaiting: records => waiting.push(records) })
     const record = JSON.parse(process.argv[3])
     for (let at = 0; at < 1_200; at++) spool.append({ ...record, id: 'gen-' + at })
     const [file] = spoolFiles(process.argv[2])
-    const before = lost.length
-    copyFileSync(file.path, process.argv[2] + '/first.copy')
-    truncateSync(file.path, 0)
+    const full = readFileSync(file.path, 'utf8')
+    const raised = spawnSync('prlimit', ['--pid', String(process.pid), '--fsize=unlimited'])
+    if (raised.status !== 0) throw new Error('the limit cannot be raised')
+    const most = Math.max(...waiting)
     retry()
     spool.append({ ...record, id: 'gen-after' })
     spool.close()
-    console.log(JSON.stringify({ lostBefore: before, lines, lost: lost.length }))
+    console.log(JSON.stringify({ lines, lost, torn: !full.endsWith('\\n'), most, waiting: waiting.at(-1) }))
   `
     const file = join(folder, 'full.ts')
     writeFileSync(file, script)
     const record = JSON.stringify(someUsage())
     // 64 KiB.
-    const run = spawnSync(
+    const command = [
+      '-c',
+      'ulimit -S -f 128; exec "$@"',
       'sh',
-      ['-c', 'ulimit -f 128; exec "$@"', 'sh', process.execPath, ...FLAGS, file, folder, record],
-      {
-        encoding: 'utf8',
-      },
-    )
+      process.execPath,
+      ...FLAGS,
+      file,
+      folder,
+      record,
+    ]
+    const run = spawnSync('sh', command, { encoding: 'utf8' })
     t.equal(run.status, 0, run.stderr)
-    const told = JSON.parse(run.stdout) as { lostBefore: number; lost: number; lines: string[] }
-    t.ok(told.lostBefore > 0, 'beyond the bound the oldest are given up, and counted')
-    t.match(told.lines[0], /cannot be written/)
-    const first = readFileSync(join(folder, 'first.copy'), 'utf8').split('\n').length - 1
-    const rest = everything(folder)
-    t.ok(rest.length > first / 2, 'what waited is written as far as there is room')
-    t.equal(first + rest.length + told.lost, 1_201, 'each record is on disk or counted as lost')
-    t.equal(new Set(rest.map(({ id }) => id)).size, rest.length)
+    const told = JSON.parse(run.stdout) as {
+      lost: string[]
+      lines: string[]
+      torn: boolean
+      most: number
+      waiting: number
+    }
+    t.ok(told.torn, 'the disk took a part of a line')
+    t.ok(told.lost.length > 0, 'beyond the bound the oldest are given up, and counted')
+    t.same(told.lines, ['usage records cannot be written, kept in memory', 'usage records are written again'])
+    t.ok(told.most >= 1_000 && told.most <= 1_001, 'it tells how many wait')
+    t.equal(told.waiting, 0)
+    const kept = everything(folder).map(({ id }) => id)
+    const all = [...Array.from({ length: 1_200 }, (_, at) => `gen-${at}`), 'gen-after']
+    t.same([...kept, ...told.lost].toSorted(), all.toSorted(), 'each record is on disk or lost, none twice')
+    t.equal(kept.at(-1), 'gen-after')
+    t.equal(spoilt(folder), 1, 'the torn line spoils no other')
   },
 )
 

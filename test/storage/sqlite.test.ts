@@ -1,13 +1,13 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
-import { openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
+import { isAway, isDiskFault, openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
 import { openSqlite } from '../../src/storage/sqlite.ts'
 import {
   type CredentialRecord,
@@ -200,6 +200,12 @@ t.test('key material that was removed or replaced is nowhere in the files', asyn
   const inWorkspace = await add({ workspaceId: workspace.id })
   await store.workspaces.remove('org_1', workspace.id, workspace.updatedAt)
   t.notOk(onDisk(inWorkspace.sealed.box), 'of a removed workspace')
+  const audited = await add()
+  await store.audited(
+    ({ credentials }) => credentials.remove('org_1', audited.id),
+    () => null,
+  )
+  t.notOk(onDisk(audited.sealed.box), 'removed by an audited change')
 })
 
 t.test('a removal while another transaction runs on the same handle succeeds', async t => {
@@ -235,7 +241,8 @@ t.test('a database of the second schema keeps its records, which gain what came 
   old.exec(`update usage set details = json_set(details,
     '$.reasoningTokens', reasoning_tokens, '$.isByok', json(iif(is_byok, 'true', 'false')))`)
   old.exec(`delete from kysely_migration where name > '0003'`)
-  const kept = /^(api_keys|usage|kysely_.*|api_keys_by_organization|usage_by_organization|usage_by_key)$/
+  const kept =
+    /^(api_keys|usage|kysely_.*|sqlite_.*|api_keys_by_organization|usage_by_organization|usage_by_key)$/
   for (const type of ['index', 'table']) {
     for (const row of old
       .prepare('select name from sqlite_master where type = ? and sql is not null')
@@ -244,7 +251,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
   }
   const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
-  for (const column of ['reasoning_tokens', 'is_byok', 'member_id'])
+  for (const column of ['reasoning_tokens', 'is_byok', 'member_id', 'in_totals'])
     old.exec(`alter table usage drop column ${column}`)
   old.close()
   const store = await openStore(`sqlite:${path}`)
@@ -252,6 +259,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
   t.same(await store.keys.find(key.hash), key)
   t.same(await store.ledger.find(own.id, 'org_1'), own)
   t.same(await store.ledger.find(plain.id, 'org_1'), plain)
+  while ((await store.ledger.fillTotals(100)) !== null);
   const [day] = await store.ledger.activity({
     organizationId: 'org_1',
     since: '',
@@ -262,6 +270,20 @@ t.test('a database of the second schema keeps its records, which gain what came 
   t.ok(await store.workspaces.findBySlug(DEFAULT_ORGANIZATION_ID, 'default'))
 })
 
+/** Takes the database back to a schema: `undo` drops what came after it. */
+function takeBack(path: string, migration: string, undo: string): void {
+  const old = new DatabaseSync(path)
+  old.exec(undo)
+  old.prepare('delete from kysely_migration where name >= ?').run(migration)
+  old.close()
+}
+
+const WITHOUT_TOTALS = `
+  drop table audit_records;
+  drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
+  create index usage_by_member on usage (member_id, created_at) where member_id is not null;
+`
+
 t.test('records from before budgets are given the members whose keys they are of', async t => {
   const path = pathFor(t)
   const key = someKey({ creatorUserId: 'm' })
@@ -269,24 +291,86 @@ t.test('records from before budgets are given the members whose keys they are of
   await newest.keys.add(key)
   await newest.ledger.add([someUsage({ keyHash: key.hash, cost: 5 }), someUsage({ cost: 7 })])
   await newest.close()
-  const old = new DatabaseSync(path)
-  old.exec('drop table removed_keys')
-  old.exec('drop index usage_by_member')
-  old.exec('alter table usage drop column member_id')
-  old.exec(`delete from kysely_migration where name >= '0010'`)
-  old.close()
+  takeBack(
+    path,
+    '0010',
+    `${WITHOUT_TOTALS} drop table removed_keys; drop index usage_by_member; alter table usage drop column member_id`,
+  )
   const store = await openStore(`sqlite:${path}`)
   t.teardown(() => store.close())
+  while ((await store.ledger.fillTotals(100)) !== null);
   const filter = { organizationId: 'org_1', since: '' }
   t.match(await store.ledger.usageSince({ ...filter, memberId: 'm' }), { requests: 1, cost: 5n })
   t.match(await store.ledger.usageSince(filter), { requests: 2, cost: 12n })
-  const plan = new DatabaseSync(path)
-  const steps = plan
-    .prepare(`explain query plan select sum(cost) from usage
-      where created_at >= ? and organization_id = ? and member_id = ?`)
-    .all('', 'org_1', 'm')
-  plan.close()
-  t.match(JSON.stringify(steps), 'usage_by_member', 'and are found by an index')
+})
+
+t.test('records from before the totals are counted in batches, once, beside new ones', async t => {
+  const path = pathFor(t)
+  const records = Array.from({ length: 25 }, (_, at) =>
+    someUsage({
+      cost: at,
+      createdAt: `2025-01-${String(at + 1).padStart(2, '0')}T00:00:00.000Z`,
+      memberId: 'm',
+    }),
+  )
+  const newest = await openStore(`sqlite:${path}`)
+  await newest.ledger.add(records)
+  t.equal(await newest.ledger.fillTotals(10), null, 'a new database has nothing to fill')
+  const filter = { organizationId: 'org_1', since: '' }
+  const days = { ...filter, until: '2030', byWorkspace: true }
+  const [sums, activity] = [await newest.ledger.usageSince(filter), await newest.ledger.activity(days)]
+  await newest.close()
+  takeBack(path, '0012', WITHOUT_TOTALS)
+  const [one, two] = [await openStore(`sqlite:${path}`), await openStore(`sqlite:${path}`)]
+  t.teardown(() => Promise.all([one.close(), two.close()]))
+  t.match(await one.ledger.usageSince(filter), { requests: 0 })
+  const [before, behind] = [someUsage({ id: 'gen-0', cost: 100 }), someUsage({ id: 'gen-z', cost: 1_000 })]
+  t.match(await one.ledger.fillTotals(10), { counted: 10 })
+  await two.ledger.add([before, behind])
+  t.equal(await one.ledger.prune('2030', 1_000), 0, 'nothing is removed that is not counted yet')
+  t.match(await two.ledger.fillTotals(10), { counted: 10 }, 'another instance goes on')
+  t.match(await one.ledger.fillTotals(10), { counted: 5, upTo: behind.createdAt })
+  t.equal(await one.ledger.fillTotals(10), null)
+  t.equal(await two.ledger.fillTotals(10), null)
+  t.same(await one.ledger.usageSince(filter), {
+    requests: sums.requests + 2,
+    inputTokens: sums.inputTokens + 20n,
+    outputTokens: sums.outputTokens + 40n,
+    cost: sums.cost + 1_100n,
+    byokCost: 0n,
+  })
+  t.same((await one.ledger.activity(days)).slice(1), activity)
+  t.match(await one.ledger.usageSince({ ...filter, memberId: 'm' }), { requests: 25, cost: 300n })
+})
+
+t.test('sums read a row for each day, whatever the number of records', async t => {
+  const path = pathFor(t)
+  const store = await openStore(`sqlite:${path}`)
+  t.teardown(() => store.close())
+  await store.ledger.add(Array.from({ length: 3_000 }, () => someUsage({ memberId: 'm', endUser: 'u' })))
+  const database = new DatabaseSync(path)
+  t.teardown(() => database.close())
+  t.match(database.prepare('select count(*) as n from usage_totals').get(), { n: 6 }, 'one of each kind')
+  // Without the records every sum stays the same: none of them is read.
+  database.exec('delete from usage')
+  const filter = { organizationId: 'org_1', since: '' }
+  for (const owner of [
+    {},
+    { keyHash: 'a'.repeat(64) },
+    { memberId: 'm' },
+    { memberId: 'm', workspaceId: 'ws_1' },
+  ]) {
+    t.match(await store.ledger.usageSince({ ...filter, ...owner }), { requests: 3_000 })
+  }
+  for (const owner of [{}, { keyHash: 'a'.repeat(64) }, { endUser: 'u' }]) {
+    const days = { ...filter, until: '2030', byWorkspace: false, ...owner }
+    t.match(await store.ledger.activity(days), [{ requests: 3_000 }])
+  }
+  const plan = database
+    .prepare(`explain query plan select sum(requests) from usage_totals
+      where organization_id = ? and kind = ? and owner = ? and day >= ?`)
+    .all('org_1', 'key', 'a', '')
+  t.match(JSON.stringify(plan), 'SEARCH usage_totals USING INDEX', 'and they are found by the index')
 })
 
 t.test('a database of a newer version is left alone', async t => {
@@ -318,19 +402,65 @@ t.test('what cannot be opened is told in one line', async t => {
   )
 })
 
-t.test(
-  'a folder without permission is told',
-  { skip: process.getuid?.() === 0 && 'root may write anywhere' },
-  async t => {
-    const folder = join(t.testdir({}), 'closed')
-    mkdirSync(folder)
-    chmodSync(folder, 0o500)
-    await t.rejects(openStore(`sqlite:${folder}/x.db`), { message: /EACCES/ })
-  },
-)
+t.test('a folder without permission is told', async t => {
+  const folder = t.testdir({ closed: {} })
+  const closed = join(folder, 'closed')
+  chmodSync(folder, 0o755)
+  chmodSync(closed, 0o500)
+  const script = `
+    const { openStore } = await import(${JSON.stringify(join(import.meta.dirname, '../../src/storage/open.ts'))})
+    // Root may write anywhere, so the folder is opened as nobody.
+    if (process.getuid() === 0) process.setuid(65534)
+    await openStore(process.argv[1]).catch(error => console.log(error.message))`
+  const run = spawnSync(
+    process.execPath,
+    ['--no-warnings', '--input-type=module', '-e', script, `sqlite:${closed}/x.db`],
+    { encoding: 'utf8' },
+  )
+  t.match(run.stdout, /^storage: cannot open .+ \(EACCES\)\n$/, run.stderr)
+})
 
 t.test('the path of a URL', async t => {
   t.equal(sqlitePath('sqlite:./data/x.db'), './data/x.db')
   t.equal(sqlitePath('sqlite::memory:'), ':memory:')
   t.equal(sqlitePath('postgres://x'), null)
+})
+
+t.test('a full or damaged file is told as a storage that cannot be used', async t => {
+  const path = pathFor(t)
+  await (await openStore(`sqlite:${path}`)).close()
+  const engine = openSqlite(path)
+  t.teardown(() => engine.close())
+  const db = new Kysely<unknown>({ dialect: engine.dialect })
+  await sql`create table filler (text text)`.execute(db)
+  const { rows } = await sql<{ page_count: number }>`pragma page_count`.execute(db)
+  await sql`pragma max_page_count = ${sql.lit(rows[0]?.page_count ?? 0)}`.execute(db)
+  const insert = sql`insert into filler values (${'x'.repeat(100_000)})`
+  const full = await insert.execute(db).then(
+    () => null,
+    (error: unknown) => error,
+  )
+  t.match(full, {
+    name: 'StoreError',
+    code: 'SQLITE_FULL',
+    message: 'storage: the database cannot be used (database or disk is full)',
+  })
+  t.ok(isAway(full) && isDiskFault(full))
+  await t.rejects(
+    db.transaction().execute(transaction => insert.execute(transaction)),
+    { code: 'SQLITE_FULL' },
+    'in a transaction too',
+  )
+  await sql`pragma max_page_count = 1000000`.execute(db)
+  await insert.execute(db)
+  await sql`pragma query_only = true`.execute(db)
+  await t.rejects(insert.execute(db), { code: 'SQLITE_READONLY' })
+  await sql`pragma query_only = false`.execute(db)
+  await t.rejects(sql`select * from nowhere`.execute(db), { code: 'ERR_SQLITE_ERROR' }, 'no fault of ours')
+  await engine.close()
+  const bytes = readFileSync(path)
+  bytes.fill(0xff, 4096 + 100)
+  writeFileSync(path, bytes)
+  await t.rejects(openStore(`sqlite:${path}`), { name: 'StoreError', message: /malformed/ })
+  t.notOk(isAway(new StoreError('', 'SQLITE_CORRUPT')), 'which waiting does not mend')
 })

@@ -1,5 +1,13 @@
 /** Shipping on real files and a real database: nothing twice, nothing lost, nothing left behind. */
-import { appendFileSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log/log.ts'
@@ -196,3 +204,64 @@ t.test('what a gone writer left stays until the storage takes it', async t => {
   t.same(spoolFiles(shipper.folder), [])
   await shipper.close()
 })
+
+t.test('a line of an older version lacks newer fields, and is stored with their defaults', async t => {
+  const { store, start, root } = await setUp(t)
+  const left = join(root, '4242-dead')
+  mkdirSync(left, { recursive: true })
+  const { id, createdAt, organizationId, keyHash, outcome, accounting, inputTokens, outputTokens, cost } =
+    someUsage()
+  const old = { id, createdAt, organizationId, keyHash, outcome, accounting, inputTokens, outputTokens, cost }
+  writeFileSync(join(left, 'aaa.000000.jsonl'), `${JSON.stringify(old)}\n${JSON.stringify(someUsage())}\n`)
+  const shipper = await start()
+  t.equal(await shipper.ship(), true)
+  t.equal(await requests(store), 2)
+  t.match(await store.ledger.find(id, 'org_1'), {
+    ...old,
+    model: null,
+    endUser: null,
+    isByok: false,
+    reasoningTokens: 0,
+    attempts: [],
+  })
+  t.notOk(existsSync(left))
+  await shipper.close()
+})
+
+t.test(
+  'a record that the storage never takes is set aside after some tries, and holds up nothing',
+  async t => {
+    const { store, start, spool, root, path, lines } = await setUp(t)
+    const { DatabaseSync } = await import('node:sqlite')
+    const database = new DatabaseSync(path)
+    database.exec(`create trigger poison before insert on usage when new.end_user = 'poison'
+    begin select raise(abort, 'no'); end`)
+    database.close()
+    const shipper = await start()
+    const writer = spool(shipper.folder)
+    const poison = someUsage({ endUser: 'poison', cost: 100 })
+    for (const record of [someUsage({ cost: 1 }), poison, someUsage({ cost: 1 })]) writer.append(record)
+    const aside = join(root, 'set-aside.jsonl')
+    for (let tries = 1; tries < 3; tries++) {
+      t.equal(await shipper.ship(), false)
+      t.equal(await requests(store), 0)
+      t.notOk(existsSync(aside), 'it may be a fault of the moment')
+    }
+    t.equal(await shipper.ship(), true)
+    t.match(await store.ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 2, cost: 2n })
+    t.same(JSON.parse(readFileSync(aside, 'utf8')), poison)
+    t.equal(statSync(aside).mode & 0o777, 0o600)
+    t.match(
+      lines.map(line => line['msg']),
+      [/cannot be shipped/, 'a usage record that the store does not take is set aside', /shipped again/],
+    )
+    t.equal(shipper.waitingBytes(), 0)
+    writer.append(someUsage({ cost: 1 }))
+    t.ok(shipper.waitingBytes() > 0)
+    await shipper.ship()
+    t.equal(await requests(store), 3)
+    t.equal(shipper.waitingBytes(), 0)
+    writer.close()
+    await shipper.close()
+  },
+)

@@ -3,7 +3,7 @@ import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
-import { COUNTED, flag, pageOf } from './rows.ts'
+import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
 type CredentialRow = Selectable<CredentialsTable>
 /** Columns with required values. */
@@ -24,7 +24,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
     },
     async add(record) {
       const { organizationId, workspaceId, provider } = record
-      return await db.transaction().execute(async transaction => {
+      return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, credentialPlace(organizationId, workspaceId))
         const { next } = await transaction
           .selectFrom('credentials')
@@ -73,9 +73,9 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       return recordOf(row)
     },
     async remove(organizationId, id) {
-      const wiped = await db
-        .transaction()
-        .execute(transaction => wipeCredentials(transaction, { organizationId, id }))
+      const wiped = await inTransaction(db, transaction =>
+        wipeCredentials(transaction, { organizationId, id }),
+      )
       if (wiped.length === 0) return false
       await engine.purge(db)
       return true

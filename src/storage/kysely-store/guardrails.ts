@@ -14,7 +14,7 @@ import {
 } from '../guardrails.ts'
 import { ConflictError, type GuardrailAdministration, type GuardrailAssignments } from '../store.ts'
 import type { GuardrailsTable, Tables } from '../tables.ts'
-import { COUNTED, flag, pageOf } from './rows.ts'
+import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
 /** Columns with required values. */
@@ -34,7 +34,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
     },
     async add(record) {
       const { organizationId, workspaceId } = record
-      return await db.transaction().execute(async transaction => {
+      return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, guardrailPlace(organizationId))
         if (workspaceId !== null) {
           const workspace = await transaction
@@ -61,7 +61,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       throw new ConflictError('revision')
     },
     async remove(organizationId, id) {
-      return await db.transaction().execute(async transaction => {
+      return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction
           .deleteFrom('guardrails')
@@ -206,7 +206,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
     },
     async assign({ organizationId, guardrailId, kind }, assignees, { assignedBy, createdAt }) {
       const column = COLUMNS[kind]
-      return await db.transaction().execute(async transaction => {
+      return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const guardrail = await transaction
           .selectFrom('guardrails')

@@ -1,34 +1,20 @@
 /** The usage ledger and the credits in the database. */
-import { type CompiledQuery, type Kysely, type Selectable, type SqlBool, sql } from 'kysely'
+import { setImmediate as turn } from 'node:timers/promises'
+import { type CompiledQuery, type Kysely, type Selectable, sql } from 'kysely'
+import type { Engine } from '../engine.ts'
 import type { CreditStore, LedgerStore } from '../store.ts'
 import type { Tables, UsageTable } from '../tables.ts'
-import type { ActivityFilter, UsageFilter, UsageRecord } from '../usage.ts'
+import type { UsageRecord } from '../usage.ts'
+import { inTransaction } from './rows.ts'
+import { createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
 
 type UsageRow = Selectable<UsageTable>
 
 /** Rows per insert, largest first: few different statements, each compiled and prepared once. */
 const BATCHES = [64, 8, 1] as const
-/** Costs are summed in two halves, so that a 64-bit sum does not overflow at millions of dollars. */
-const HALF = 1_000_000
 
-export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
-  const matching = (filter: UsageFilter | ActivityFilter) => {
-    const { organizationId, since, workspaceId, keyHash, endUser } = filter
-    const memberId = 'memberId' in filter ? filter.memberId : undefined
-    return db
-      .selectFrom('usage')
-      .where('createdAt', '>=', since)
-      .where(where =>
-        where.and({
-          organizationId,
-          ...(workspaceId === undefined ? {} : { workspaceId }),
-          ...(keyHash === undefined ? {} : { keyHash }),
-          ...(memberId === undefined ? {} : { memberId }),
-          ...(endUser === undefined ? {} : { endUser }),
-        }),
-      )
-  }
-
+export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
+  const addTotals = createAddTotals(db)
   const inserts = new Map<number, CompiledQuery>()
   /** Compiling a statement costs as much as running it, so each size is compiled once. */
   const insertOf = (rows: number): CompiledQuery => {
@@ -39,6 +25,7 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
       .insertInto('usage')
       .values(Array.from({ length: rows }, () => names))
       .onConflict(conflict => conflict.column('id').doNothing())
+      .returning('id')
       .compile()
     inserts.set(rows, compiled)
     return compiled
@@ -47,17 +34,24 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
   return {
     async add(records) {
       if (records.length === 0) return 0
+      const offered = new Map<string, UsageRecord>()
+      // Of two records with one id the first is stored.
+      for (const record of records) if (!offered.has(record.id)) offered.set(record.id, record)
       // One transaction is one wait for the disk.
-      return db.transaction().execute(async transaction => {
-        let added = 0
+      return await inTransaction(db, async transaction => {
+        const added: UsageRecord[] = []
         for (let from = 0; from < records.length; ) {
           const size = BATCHES.find(rows => rows <= records.length - from) ?? 1
           const parameters = records.slice(from, from + size).flatMap(rowOf)
-          const result = await transaction.executeQuery({ ...insertOf(size), parameters })
-          added += Number(result.numAffectedRows ?? 0n)
+          const { rows } = await transaction.executeQuery({ ...insertOf(size), parameters })
+          for (const { id } of rows as readonly { readonly id: string }[]) {
+            const record = offered.get(id)
+            if (record !== undefined) added.push(record)
+          }
           from += size
         }
-        return added
+        await addTotals(transaction, added)
+        return added.length
       })
     },
     async find(id, organizationId) {
@@ -69,74 +63,78 @@ export function createLedgerStore(db: Kysely<Tables>): LedgerStore {
         .executeTakeFirst()
       return row === undefined ? null : recordOf(row)
     },
-    async usageSince(filter) {
-      const { reasoningTokens, ...totals } = totalsOf(
-        await matching(filter).select(SUMS).executeTakeFirstOrThrow(),
-      )
-      return totals
-    },
-    async activity(filter) {
-      const date = sql<string>`substr(created_at, 1, 10)`
-      const workspace = filter.byWorkspace ? sql<string | null>`workspace_id` : sql<null>`null`
-      const rows = await matching(filter)
-        .where('createdAt', '<', filter.until)
-        .select(['model', 'provider', date.as('date'), workspace.as('workspaceId')])
-        .select(SUMS)
-        .groupBy([date, 'model', 'provider'])
-        .$if(filter.byWorkspace, query => query.groupBy('workspaceId'))
-        .orderBy(date, 'desc')
-        // Engines differ in where they put null.
-        .orderBy(sql`coalesce(model, '')`)
-        .orderBy(sql`coalesce(provider, '')`)
-        .$if(filter.byWorkspace, query => query.orderBy(sql`coalesce(workspace_id, '')`))
+    async latest({ organizationId, keyHash, before }, limit) {
+      const rows = await db
+        .selectFrom('usage')
+        .select(COLUMNS)
+        .where(where => where.and({ organizationId, ...(keyHash === undefined ? {} : { keyHash }) }))
+        .$if(before !== undefined, query =>
+          query.where(where =>
+            where(
+              where.refTuple('createdAt', 'id'),
+              '<',
+              where.tuple(before?.createdAt ?? '', before?.id ?? ''),
+            ),
+          ),
+        )
+        .orderBy('createdAt', 'desc')
+        .orderBy('id', 'desc')
+        .limit(limit)
         .execute()
-      return rows.map(({ date, model, provider, workspaceId, ...sums }) => {
-        return { date, model, provider, workspaceId, ...totalsOf(sums) }
+      return rows.map(recordOf)
+    },
+    usageSince: filter => sumUsage(db, filter),
+    activity: filter => readActivity(db, filter, turn),
+    async fillTotals(limit) {
+      return await inTransaction(db, async transaction => {
+        await engine.serialize(transaction, 'usage-fill')
+        const state = await transaction.selectFrom('usageFill').select('afterId').executeTakeFirst()
+        if (state === undefined) return null
+        const rows = await transaction
+          .selectFrom('usage')
+          .select(COLUMNS)
+          .where('id', '>', state.afterId)
+          .orderBy('id')
+          .limit(limit)
+          .execute()
+        const missing = rows.filter(({ inTotals }) => inTotals === 0).map(recordOf)
+        await addTotals(transaction, missing)
+        const last = rows.at(-1)
+        if (last === undefined || rows.length < limit) await transaction.deleteFrom('usageFill').execute()
+        else await transaction.updateTable('usageFill').set({ afterId: last.id }).execute()
+        return { counted: missing.length, upTo: last?.createdAt ?? null }
       })
     },
-  }
-}
-
-const IS_BYOK = sql<SqlBool>`is_byok <> 0`
-const SUMS = [
-  asText(sql`count(*)`).as('requests'),
-  sumOf(sql`input_tokens`).as('inputTokens'),
-  sumOf(sql`output_tokens`).as('outputTokens'),
-  sumOf(sql`reasoning_tokens`).as('reasoningTokens'),
-  sumOf(sql`cost / ${sql.lit(HALF)}`).as('costHigh'),
-  sumOf(sql`cost % ${sql.lit(HALF)}`).as('costLow'),
-  sumOf(sql`case when ${IS_BYOK} then cost / ${sql.lit(HALF)} end`).as('byokHigh'),
-  sumOf(sql`case when ${IS_BYOK} then cost % ${sql.lit(HALF)} end`).as('byokLow'),
-] as const
-
-function sumOf(value: ReturnType<typeof sql>) {
-  return asText(sql`coalesce(sum(${value}), 0)`)
-}
-
-/** A sum may exceed a number, and engines return it in different types. */
-function asText(value: ReturnType<typeof sql>) {
-  return sql<string>`cast(${value} as text)`
-}
-
-type SumName =
-  | 'requests'
-  | 'inputTokens'
-  | 'outputTokens'
-  | 'reasoningTokens'
-  | 'costHigh'
-  | 'costLow'
-  | 'byokHigh'
-  | 'byokLow'
-
-function totalsOf(sums: Readonly<Record<SumName, string>>) {
-  const whole = (high: string, low: string): bigint => BigInt(high) * BigInt(HALF) + BigInt(low)
-  return {
-    requests: Number(sums.requests),
-    inputTokens: BigInt(sums.inputTokens),
-    outputTokens: BigInt(sums.outputTokens),
-    reasoningTokens: BigInt(sums.reasoningTokens),
-    cost: whole(sums.costHigh, sums.costLow),
-    byokCost: whole(sums.byokHigh, sums.byokLow),
+    async prune(before, limit) {
+      const filling = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
+      if (filling !== undefined) return 0
+      let organizationId = ''
+      let removed = 0
+      while (removed < limit) {
+        // Records are found by organization and age: the index leads from one organization to the next.
+        const next = await db
+          .selectFrom('usage')
+          .select(({ fn }) => fn.min('organizationId').as('organizationId'))
+          .where('organizationId', '>', organizationId)
+          .executeTakeFirstOrThrow()
+        if (next.organizationId === null) break
+        organizationId = next.organizationId
+        const { numDeletedRows } = await db
+          .deleteFrom('usage')
+          .where('id', 'in', from =>
+            from
+              .selectFrom('usage')
+              .select('id')
+              .where('organizationId', '=', organizationId)
+              .where('createdAt', '<', before)
+              .orderBy('createdAt')
+              .limit(limit - removed),
+          )
+          .executeTakeFirst()
+        removed += Number(numDeletedRows)
+      }
+      return removed
+    },
   }
 }
 
@@ -158,6 +156,7 @@ const COLUMNS = [
   'reasoningTokens',
   'cost',
   'isByok',
+  'inTotals',
   'details',
 ] as const satisfies readonly (keyof UsageRow)[]
 
@@ -198,11 +197,12 @@ function rowOf(record: UsageRecord): (string | number | null)[] {
     reasoningTokens,
     cost,
     Number(isByok),
+    1,
     JSON.stringify(details),
   ]
 }
 
-function recordOf({ details, memberId, ...columns }: UsageRow): UsageRecord {
+function recordOf({ details, memberId, inTotals, ...columns }: UsageRow): UsageRecord {
   return {
     ...(JSON.parse(details) as Omit<UsageRecord, keyof typeof columns | 'memberId'>),
     ...columns,

@@ -1,6 +1,7 @@
-/** Helpers for rows that all groups share: pages of a list, and booleans as 0 and 1. */
-import { sql } from 'kysely'
+/** What all groups of verbs share: transactions, pages of a list, and booleans as 0 and 1. */
+import { type Kysely, sql, Transaction } from 'kysely'
 import type { Page, PageRequest } from '../store.ts'
+import type { Tables } from '../tables.ts'
 
 /** The number of matching rows, as a column. */
 export const COUNTED = sql<number | string>`count(*)`.as('counted')
@@ -36,4 +37,12 @@ export function flag(value: boolean | null): number | null
 export function flag(value: boolean | null | undefined): number | null | undefined
 export function flag(value: boolean | null | undefined): number | null | undefined {
   return typeof value === 'boolean' ? Number(value) : value
+}
+
+/** Runs the work in a transaction: in the running one where `db` is one, otherwise in a new one. */
+export function inTransaction<T>(
+  db: Kysely<Tables>,
+  work: (transaction: Transaction<Tables>) => Promise<T>,
+): Promise<T> {
+  return db instanceof Transaction ? work(db) : db.transaction().execute(work)
 }

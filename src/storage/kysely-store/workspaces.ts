@@ -6,7 +6,7 @@ import { ConflictError, type EndUserRecord, type EndUserStore, type WorkspaceSto
 import type { EndUsersTable, Tables } from '../tables.ts'
 import { credentialPlace, wipeCredentials } from './credentials.ts'
 import { guardrailPlace, insertGuardrail } from './guardrails.ts'
-import { COUNTED, flag, pageOf } from './rows.ts'
+import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
 export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
   const workspacesOf = (organizationId: string) =>
@@ -27,7 +27,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       return row ?? null
     },
     async add(record) {
-      await db.transaction().execute(async transaction => {
+      await inTransaction(db, async transaction => {
         const result = await transaction
           .insertInto('workspaces')
           .values(record)
@@ -53,7 +53,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       }
     },
     async remove(organizationId, id, updatedAt) {
-      const removed = await db.transaction().execute(async transaction => {
+      const removed = await inTransaction(db, async transaction => {
         // No credential and no guardrail may be added meanwhile.
         await engine.serialize(transaction, credentialPlace(organizationId, id))
         await engine.serialize(transaction, guardrailPlace(organizationId))

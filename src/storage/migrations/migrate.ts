@@ -7,10 +7,12 @@ import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
+import { audit } from './audit.ts'
 import { credentials, credits } from './credentials.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
+import { usageTotals } from './totals.ts'
 import { usage, usageMembers, usageSums } from './usage.ts'
 import { endUsers, workspaces } from './workspaces.ts'
 
@@ -27,6 +29,8 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0009-guardrails': guardrails,
   '0010-usage-members': usageMembers,
   '0011-removed-keys': removedKeys,
+  '0012-usage-totals': usageTotals,
+  '0013-audit': audit,
 }
 
 /**

@@ -74,11 +74,8 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
       cost: 2_000n * BigInt(Number.MAX_SAFE_INTEGER) + 12n,
       byokCost: 0n,
     })
-    t.match(await ledger.usageSince({ organizationId, since: '', endUser: 'u1' }), { requests: 1, cost: 7n })
-    t.match(await ledger.usageSince({ organizationId, since: '', workspaceId: 'ws_2' }), {
-      requests: 1,
-      cost: 7n,
-    })
+    t.match(await ledger.usageSince({ organizationId, since: '' }), { requests: 2_003 })
+    t.match(await ledger.usageSince({ organizationId: 'org_2', since: '' }), { requests: 1, cost: 11n })
     t.match(await ledger.usageSince({ organizationId, since: '', keyHash: HASH }), { cost: 5n })
     t.match(await ledger.usageSince({ organizationId: 'org_3', since: '' }), { requests: 0, cost: 0n })
   })
@@ -131,6 +128,72 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     t.same(await ledger.find(record.id, 'org_1'), record)
     const filter = { organizationId: 'org_1', since: '', keyHash: key.hash }
     t.match(await ledger.usageSince(filter), { requests: 1, cost: 5n })
+  })
+
+  await t.test('instances that add to the same totals at once lose nothing', async t => {
+    const { ledger } = await opened(t)
+    const keys = Array.from({ length: 12 }, (_, at) => at.toString(16).repeat(64))
+    const batches = Array.from({ length: 8 }, (_, batch) =>
+      // Each in another order, which is where two of them could wait for each other.
+      keys.map((_, at) => someUsage({ keyHash: keys[(at * 5 + batch) % 12] ?? '', memberId: 'm', cost: 3 })),
+    )
+    await Promise.all(batches.map(batch => ledger.add(batch)))
+    const since = ''
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since }), { requests: 96, cost: 288n })
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since, memberId: 'm' }), { cost: 288n })
+    for (const keyHash of keys) {
+      t.match(await ledger.usageSince({ organizationId: 'org_1', since, keyHash }), {
+        requests: 8,
+        cost: 24n,
+      })
+    }
+  })
+
+  await t.test('records of before a time are removed in bounds, and their sums stay', async t => {
+    const { ledger } = await opened(t)
+    const on = (createdAt: string, fields = {}) => someUsage({ createdAt, cost: 5, ...fields })
+    const old = [
+      ...Array.from({ length: 5 }, () => on('2025-01-01T10:00:00.000Z')),
+      on('2025-01-02T10:00:00.000Z', { organizationId: 'org_2' }),
+    ]
+    const kept = [on('2025-01-03T00:00:00.000Z'), on('2026-01-01T10:00:00.000Z')]
+    await ledger.add([...old, ...kept])
+    const filter = { organizationId: 'org_1', since: '' }
+    const before = await ledger.usageSince(filter)
+    const days = { organizationId: 'org_1', since: '', until: '2027-01-01', byWorkspace: true }
+    const activity = await ledger.activity(days)
+    const cutoff = '2025-01-03T00:00:00.000Z'
+    t.equal(await ledger.prune(cutoff, 3), 3)
+    t.equal(await ledger.prune(cutoff, 100), 3, 'of every organization')
+    t.equal(await ledger.prune(cutoff, 100), 0)
+    for (const { id, organizationId } of old) t.equal(await ledger.find(id, organizationId), null)
+    for (const record of kept) t.same(await ledger.find(record.id, 'org_1'), record)
+    t.same(await ledger.usageSince(filter), before)
+    t.match(before, { requests: 7, cost: 35n })
+    t.same(await ledger.activity(days), activity)
+    t.match(await ledger.usageSince({ organizationId: 'org_2', since: '' }), { cost: 5n })
+  })
+
+  await t.test('the latest records come newest first, page by page, of a key or of all', async t => {
+    const { ledger } = await opened(t)
+    const records = Array.from({ length: 7 }, (_, at) =>
+      // Three share a time.
+      someUsage({
+        createdAt: `2026-01-0${Math.min(at, 4) + 1}T00:00:00.000Z`,
+        ...(at % 2 === 0 ? {} : { keyHash: HASH }),
+      }),
+    )
+    await ledger.add([...records, someUsage({ organizationId: 'org_2' })])
+    const order = records.toSorted((a, b) => (a.createdAt + a.id < b.createdAt + b.id ? 1 : -1))
+    const organizationId = 'org_1'
+    t.same(await ledger.latest({ organizationId }, 100), order)
+    for (const [at, before] of order.entries()) {
+      t.same(await ledger.latest({ organizationId, before }, 2), order.slice(at + 1, at + 3))
+    }
+    const ofKey = order.filter(({ keyHash }) => keyHash === HASH)
+    t.equal(ofKey.length, 3)
+    t.same(await ledger.latest({ organizationId, keyHash: HASH }, 100), ofKey)
+    for (const organizationId of ODD_IDS) t.same(await ledger.latest({ organizationId }, 10), [])
   })
 
   await t.test('activity has a row for each UTC day, model and provider, newest day first', async t => {
@@ -188,7 +251,10 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     t.same(await ledger.activity({ ...days, keyHash: HASH }), [none])
     t.same(await ledger.activity({ ...days, workspaceId: 'ws_2' }), [{ ...second, ...fast, ...sums(1) }])
     t.same(await ledger.activity({ ...days, until: '2026-01-01' }), [], 'the end is exclusive')
-    t.equal((await ledger.activity({ ...days, since: '2026-01-01T23:59:59.999Z' })).length, 5)
+    t.same(await ledger.activity({ ...days, endUser: ODD_TEXT, keyHash: HASH }), [none])
+    t.same(await ledger.activity({ ...days, endUser: ODD_TEXT, keyHash: 'a'.repeat(64) }), [])
+    t.equal((await ledger.activity({ ...days, since: '' })).length, 5)
+    t.equal((await ledger.activity({ ...days, since: '2026-01-02' })).length, 4)
     for (const organizationId of ODD_IDS) t.same(await ledger.activity({ ...days, organizationId }), [])
   })
 }

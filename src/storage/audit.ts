@@ -1,0 +1,30 @@
+/** Audit records: who changed what by a management operation. Added, removed by age, never changed. Types only. */
+
+/** What a change was made to. */
+export interface AuditObject {
+  readonly kind: 'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail' | 'credit' | 'vault'
+  readonly id: string
+  readonly name: string | null
+}
+
+export type AuditAction =
+  | `${'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail'}.${'create' | 'update' | 'delete'}`
+  | `guardrail.${'assign' | 'unassign'}`
+  | 'credit.create'
+  | 'vault.rotate'
+
+export interface AuditEntry {
+  readonly organizationId: string
+  /** ISO 8601 UTC. */
+  readonly createdAt: string
+  readonly action: AuditAction
+  /** Label of the key that asked; never the key. */
+  readonly actor: string
+  readonly object: AuditObject
+  /** Address of the client; null on the command line. */
+  readonly address: string | null
+}
+
+export interface AuditRecord extends AuditEntry {
+  readonly id: string
+}

@@ -1,0 +1,271 @@
+/**
+ * Sums over usage records, kept per owner and day in the transaction that adds the records: reading them costs a row
+ * for each day, however many records there are, and they outlive the records.
+ */
+import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
+import type { Tables, TotalKind, UsageTotalsTable } from '../tables.ts'
+import type { ActivityFilter, ActivityRow, UsageFilter, UsageRecord, UsageTotals } from '../usage.ts'
+
+/** The fields of a record that totals are made of. */
+export type CountedUsage = Pick<
+  UsageRecord,
+  | 'createdAt'
+  | 'organizationId'
+  | 'workspaceId'
+  | 'keyHash'
+  | 'memberId'
+  | 'model'
+  | 'provider'
+  | 'endUser'
+  | 'inputTokens'
+  | 'outputTokens'
+  | 'reasoningTokens'
+  | 'cost'
+  | 'isByok'
+>
+
+const PLACE = [
+  'organizationId',
+  'kind',
+  'owner',
+  'day',
+  'keyHash',
+  'workspaceId',
+  'model',
+  'provider',
+] as const satisfies readonly (keyof UsageTotalsTable)[]
+const SUMMED = [
+  'requests',
+  'inputTokens',
+  'outputTokens',
+  'reasoningTokens',
+  'costHigh',
+  'costLow',
+  'byokHigh',
+  'byokLow',
+] as const satisfies readonly (keyof UsageTotalsTable)[]
+
+type Part = 'keyHash' | 'workspaceId' | 'model' | 'provider'
+
+interface Kind {
+  readonly kind: TotalKind
+  /** Null: the record is in no total of this kind. */
+  readonly ownerOf: (record: CountedUsage) => string | null
+  /** What the sums of an owner and day are kept apart by. */
+  readonly parts: readonly Part[]
+}
+
+const KINDS: readonly Kind[] = [
+  { kind: 'key', ownerOf: record => record.keyHash, parts: [] },
+  { kind: 'key-models', ownerOf: record => record.keyHash, parts: ['workspaceId', 'model', 'provider'] },
+  { kind: 'member', ownerOf: record => record.memberId ?? null, parts: ['workspaceId'] },
+  { kind: 'organization', ownerOf: () => '', parts: [] },
+  { kind: 'organization-models', ownerOf: () => '', parts: ['workspaceId', 'model', 'provider'] },
+  {
+    kind: 'user-models',
+    ownerOf: record => record.endUser,
+    parts: ['keyHash', 'workspaceId', 'model', 'provider'],
+  },
+]
+
+/** A sum over records of up to MAX_SAFE_INTEGER would overflow 64 bits, so costs are summed in two halves. */
+const HALF = 1_000_000
+/** Rows per statement, largest first: few different statements, each compiled once. */
+const BATCHES = [32, 8, 1] as const
+
+interface Total {
+  readonly place: readonly string[]
+  readonly sums: bigint[]
+}
+
+/** Adds records to the totals, in the transaction that stores them. */
+export type AddTotals = (transaction: Transaction<Tables>, records: Iterable<CountedUsage>) => Promise<void>
+
+export function createAddTotals(db: Kysely<Tables>): AddTotals {
+  const upserts = new Map<number, CompiledQuery>()
+  const upsertOf = (rows: number): CompiledQuery => {
+    const cached = upserts.get(rows)
+    if (cached !== undefined) return cached
+    const empty = Object.fromEntries([...PLACE, ...SUMMED].map(name => [name, ''])) as never
+    const compiled = db
+      .insertInto('usageTotals')
+      .values(Array.from({ length: rows }, () => empty))
+      .onConflict(conflict =>
+        conflict
+          .columns([...PLACE])
+          .doUpdateSet(row =>
+            Object.fromEntries(
+              SUMMED.map(name => [
+                name,
+                sql`${row.ref(`usageTotals.${name}`)} + ${row.ref(`excluded.${name}`)}`,
+              ]),
+            ),
+          ),
+      )
+      .compile()
+    upserts.set(rows, compiled)
+    return compiled
+  }
+
+  return async (transaction, records) => {
+    const totals = totalsOf(records)
+    for (let from = 0; from < totals.length; ) {
+      const size = BATCHES.find(rows => rows <= totals.length - from) ?? 1
+      const parameters = totals.slice(from, from + size).flatMap(({ place, sums }) => [...place, ...sums])
+      await transaction.executeQuery({ ...upsertOf(size), parameters })
+      from += size
+    }
+  }
+}
+
+/** In one order for all instances: those that add to the same totals at once must not wait for each other in a ring. */
+function totalsOf(records: Iterable<CountedUsage>): readonly Total[] {
+  const totals = new Map<string, Total>()
+  for (const record of records) {
+    const high = Math.floor(record.cost / HALF)
+    const low = record.cost % HALF
+    const added = [
+      1,
+      record.inputTokens,
+      record.outputTokens,
+      record.reasoningTokens,
+      high,
+      low,
+      record.isByok ? high : 0,
+      record.isByok ? low : 0,
+    ]
+    for (const { kind, ownerOf, parts } of KINDS) {
+      const owner = ownerOf(record)
+      if (owner === null) continue
+      const part = (name: Part): string => (parts.includes(name) ? (record[name] ?? '') : '')
+      const place = [
+        record.organizationId,
+        kind,
+        owner,
+        dayOf(record.createdAt),
+        part('keyHash'),
+        part('workspaceId'),
+        part('model'),
+        part('provider'),
+      ]
+      const key = JSON.stringify(place)
+      const total = totals.get(key)
+      if (total === undefined) totals.set(key, { place, sums: added.map(BigInt) })
+      else for (const [at, value] of added.entries()) total.sums[at] = (total.sums[at] ?? 0n) + BigInt(value)
+    }
+  }
+  return [...totals].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, total]) => total)
+}
+
+/** YYYY-MM-DD of an ISO 8601 time, and '' of the beginning of time. */
+function dayOf(time: string): string {
+  return time.slice(0, 10)
+}
+
+export async function sumUsage(db: Kysely<Tables>, filter: UsageFilter): Promise<UsageTotals> {
+  const { organizationId, since, keyHash, memberId, workspaceId } = filter
+  const [kind, owner]: [TotalKind, string] =
+    keyHash !== undefined
+      ? ['key', keyHash]
+      : memberId !== undefined
+        ? ['member', memberId]
+        : ['organization', '']
+  const row = await db
+    .selectFrom('usageTotals')
+    .where(where =>
+      where.and({ organizationId, kind, owner, ...(workspaceId === undefined ? {} : { workspaceId }) }),
+    )
+    .where('day', '>=', dayOf(since))
+    .select(SUMS)
+    .executeTakeFirstOrThrow()
+  const { reasoningTokens, ...totals } = sumsOf(row)
+  return totals
+}
+
+/**
+ * Reads the days one by one, newest first. An embedded database answers on the thread that asks, and `rest` lets it do
+ * other work between the days.
+ */
+export async function readActivity(
+  db: Kysely<Tables>,
+  filter: ActivityFilter,
+  rest: () => Promise<unknown>,
+): Promise<readonly ActivityRow[]> {
+  const { organizationId, workspaceId, keyHash, endUser, byWorkspace } = filter
+  const [kind, owner]: [TotalKind, string] =
+    endUser !== undefined
+      ? ['user-models', endUser]
+      : keyHash !== undefined
+        ? ['key-models', keyHash]
+        : ['organization-models', '']
+  const totals = db.selectFrom('usageTotals').where(where => where.and({ organizationId, kind, owner }))
+  const within = {
+    ...(workspaceId === undefined ? {} : { workspaceId }),
+    ...(keyHash === undefined || endUser === undefined ? {} : { keyHash }),
+  }
+  const workspace = byWorkspace ? sql<string>`workspace_id` : sql<string>`''`
+  const found: ActivityRow[] = []
+  let until = dayOf(filter.until)
+  for (;;) {
+    const { day } = await totals
+      .where('day', '>=', dayOf(filter.since))
+      .where('day', '<', until)
+      .select(({ fn }) => fn.max('day').as('day'))
+      .executeTakeFirstOrThrow()
+    if (day === null) return found
+    const rows = await totals
+      .where('day', '=', day)
+      .where(where => where.and(within))
+      .select(['model', 'provider', workspace.as('workspaceId')])
+      .select(SUMS)
+      .groupBy(['model', 'provider'])
+      .$if(byWorkspace, query => query.groupBy('workspaceId'))
+      .orderBy('model')
+      .orderBy('provider')
+      .$if(byWorkspace, query => query.orderBy('workspaceId'))
+      .execute()
+    for (const { model, provider, workspaceId, ...sums } of rows) {
+      found.push({
+        date: day,
+        model: orNull(model),
+        provider: orNull(provider),
+        workspaceId: orNull(workspaceId),
+        ...sumsOf(sums),
+      })
+    }
+    until = day
+    await rest()
+  }
+}
+
+function orNull(text: string): string | null {
+  return text === '' ? null : text
+}
+
+const SUMS = [
+  asText('requests').as('requests'),
+  asText('inputTokens').as('inputTokens'),
+  asText('outputTokens').as('outputTokens'),
+  asText('reasoningTokens').as('reasoningTokens'),
+  asText('costHigh').as('costHigh'),
+  asText('costLow').as('costLow'),
+  asText('byokHigh').as('byokHigh'),
+  asText('byokLow').as('byokLow'),
+] as const
+
+/** A sum may exceed a number, and engines return it in different types. */
+function asText(name: (typeof SUMMED)[number]) {
+  return sql<string>`cast(coalesce(sum(${sql.ref(name)}), 0) as text)`
+}
+
+function sumsOf(sums: Readonly<Record<(typeof SUMMED)[number], string>>) {
+  const whole = (high: string, low: string): bigint => BigInt(high) * BigInt(HALF) + BigInt(low)
+  return {
+    requests: Number(sums.requests),
+    inputTokens: BigInt(sums.inputTokens),
+    outputTokens: BigInt(sums.outputTokens),
+    reasoningTokens: BigInt(sums.reasoningTokens),
+    cost: whole(sums.costHigh, sums.costLow),
+    byokCost: whole(sums.byokHigh, sums.byokLow),
+  }
+}

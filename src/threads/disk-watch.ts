@@ -1,0 +1,55 @@
+/**
+ * Watches the room on the disk of the data folder, for readiness: with a full disk requests are served on, but nothing
+ * can be stored. Main thread.
+ */
+import { statfs } from 'node:fs/promises'
+import type { Clock, Timer } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+
+export interface DiskWatch {
+  /** True if there is hardly any room left. */
+  readonly isFull: boolean
+  close(): void
+}
+
+export interface DiskWatchOptions {
+  /** Where usage records are spooled. */
+  readonly folder: string
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
+}
+
+const INTERVAL_MS = 2_000
+/** Less than a change of the database and its log may need. */
+const ROOM_MIN_BYTES = 256 * 1024
+
+export function watchDisk({ folder, clock, log }: DiskWatchOptions): DiskWatch {
+  let isFull = false
+  let closed = false
+  let timer: Timer = clock.after(0, look)
+
+  function look(): void {
+    void statfs(folder).then(
+      ({ bavail, bsize }) => note(bavail * bsize < ROOM_MIN_BYTES),
+      // The folder may be gone; then writing to it fails, and that is told.
+      () => note(false),
+    )
+  }
+
+  function note(full: boolean): void {
+    if (closed) return
+    if (full !== isFull) log.notice(full ? 'the disk is full' : 'the disk has room again')
+    isFull = full
+    timer = clock.after(INTERVAL_MS, look)
+  }
+
+  return {
+    get isFull() {
+      return isFull
+    },
+    close() {
+      closed = true
+      timer.cancel()
+    },
+  }
+}

@@ -1,0 +1,36 @@
+/**
+ * Counts the usage records of an older schema into the totals. Main thread, before the gateway takes requests: limits
+ * and sums would be too low before. Bounded batches, so that the thread goes on between them.
+ */
+import { setImmediate as turn } from 'node:timers/promises'
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+import type { Store } from '../storage/store.ts'
+
+/** Some tens of milliseconds. */
+const BATCH_RECORDS = 2_000
+const PROGRESS_MS = 5_000
+
+/** Goes on where an earlier call ended. @throws the error of the Store */
+export async function fillTotals(
+  { ledger }: Pick<Store, 'ledger'>,
+  clock: Pick<Clock, 'monotonicMs'>,
+  log: Pick<Log, 'notice'>,
+): Promise<void> {
+  let records = 0
+  let loggedMs = Number.NEGATIVE_INFINITY
+  for (;;) {
+    const batch = await ledger.fillTotals(BATCH_RECORDS)
+    if (batch === null) break
+    records += batch.counted
+    if (clock.monotonicMs() - loggedMs >= PROGRESS_MS) {
+      loggedMs = clock.monotonicMs()
+      log.notice('counting older usage records into totals; requests wait for it', {
+        records,
+        upTo: batch.upTo ?? '',
+      })
+    }
+    await turn()
+  }
+  if (records > 0) log.notice('older usage records are counted', { records })
+}
