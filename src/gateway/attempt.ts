@@ -14,7 +14,7 @@ import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failur
 import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
 import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { type AbandonedReplies, LeftTarget, READING_ON } from './abandoned-replies.ts'
-import { type CallFigures, type Meter, quartersOfDelta } from './accounting/account.ts'
+import { type CallFigures, type Meter, quartersIn } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type ProviderRequests, secretsOf } from './provider-request.ts'
@@ -150,7 +150,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   #say(delta: Extract<Content, { readonly text: string }>): void {
-    this.outputQuarters += quartersOfDelta(delta.text)
+    this.outputQuarters += quartersIn(delta.text)
     this.#target?.take(delta)
     if (this.outputQuarters >= this.#watchFrom) this.#reach()
   }

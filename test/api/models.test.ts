@@ -173,7 +173,7 @@ t.test('endpoints tell each provider of a model', async t => {
           status: 0,
           uptime_last_30m: null,
         },
-        { tag: 'openai', context_length: 64_000, supported_parameters: ['top_k'], pricing: { prompt: '0' } },
+        { tag: 'openai', context_length: 64_000, supported_parameters: ['top_k'], pricing: {} },
       ],
     },
   })

@@ -88,7 +88,7 @@ t.test('a full row becomes a model with its endpoints in order', async t => {
       baseUrl: 'http://127.0.0.1:9100/v1',
       auth: 'bearer',
       apiKey: 'k',
-      onAbort: 'cancel',
+      onAbort: 'finish',
     },
     pricing: {
       prompt: 500_000,

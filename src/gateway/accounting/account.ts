@@ -18,7 +18,7 @@ export { admitCall, type CallTerms, type Meter } from './allowance.ts'
 export { byokFee, toResponseUsage } from './cost.ts'
 export { estimateInput } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
-export { quartersOfDelta } from './weigh.ts'
+export { quartersIn } from './weigh.ts'
 
 /**
  * Reserves what the request may come to. `calls`: how often a model may be asked for one answer.

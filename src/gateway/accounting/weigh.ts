@@ -7,19 +7,10 @@
 const WIDE_QUARTERS = 4
 /** The first of them; below are alphabets. */
 const WIDE = 0x2e80
-/** A delta of a stream is shorter, and of one script mostly: its last character speaks for it. */
-const SHORT_CHARS = 12
 /** So many characters of a long text are looked at, evenly spread: any more would hold the event loop up. */
 const LOOKS_MAX = 65_536
 
-/** The weight of one delta. */
-export function quartersOfDelta(text: string): number {
-  const { length } = text
-  if (length > SHORT_CHARS) return quartersIn(text)
-  return length === 0 || text.charCodeAt(length - 1) < WIDE ? length : length * WIDE_QUARTERS
-}
-
-/** The weight of a text. */
+/** The weight of a text; for a delta of a stream a handful of comparisons. */
 export function quartersIn(text: string): number {
   const { length } = text
   const stride = length > LOOKS_MAX ? Math.ceil(length / LOOKS_MAX) : 1

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Usage } from '../../../src/formats/format.ts'
 import { demandOf } from '../../../src/gateway/accounting/allowance.ts'
 import { estimateUsage as estimate, reasoningBudget } from '../../../src/gateway/accounting/estimate.ts'
-import { quartersIn, quartersOfDelta } from '../../../src/gateway/accounting/weigh.ts'
+import { quartersIn } from '../../../src/gateway/accounting/weigh.ts'
 import type { Candidate } from '../../../src/gateway/exchange.ts'
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
 import { affordable, priceOf } from '../../../src/limits/demand.ts'
@@ -82,10 +82,8 @@ t.test('a character of Chinese, Japanese or Korean is a token, and an emoji one 
   t.equal(quartersIn('日本語 text'), 12 + 5)
   t.equal(quartersIn('😀'), 8)
   t.equal(quartersIn('漢'.repeat(1_000_000)), 4_000_000, 'however long it is')
-  t.equal(quartersOfDelta(''), 0)
-  t.equal(quartersOfDelta(' word'), 5)
-  t.equal(quartersOfDelta(' 안녕'), 12)
-  t.equal(quartersOfDelta('a long delta of 안녕'), 16 + 8)
+  t.equal(quartersIn(''), 0)
+  t.equal(quartersIn(' 안녕'), 1 + 8)
   t.match(estimateUsage(asked('안녕'.repeat(50)), null, quartersIn('안녕'.repeat(990))), {
     inputTokens: 100,
     outputTokens: 1_980,
