@@ -48,7 +48,7 @@ export const Settings = group({
     }),
     tasks: setting(
       Threads,
-      'task workers of the whole process, shared out over the serve threads and rounded up, at least one for each; beside them each serve thread has one for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
+      'task workers of the whole process, shared out over the serve threads and rounded up, at least two for each; beside them each serve thread has two for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
       { ...coresMinusOne, env: 'GATEWAY_TASK_THREADS' },
     ),
   }),
@@ -173,6 +173,13 @@ export const Settings = group({
         { default: 10_485_760 },
       ),
       timeoutMs: setting(Milliseconds, 'for one link: name, redirects and bytes', { default: 10_000 }),
+    }),
+    pdf: group({
+      timeoutMs: setting(
+        Milliseconds,
+        'for one document that the engine `pdf-text` reads, from when a worker has it; two thousand pages take less than half of it',
+        { default: 5_000 },
+      ),
     }),
     ocr: nullable(
       group({

@@ -146,7 +146,8 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
-  const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
+  // At least two for each, so that long tasks leave one to short ones.
+  const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
   return {
     options,
     config,

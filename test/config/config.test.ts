@@ -402,9 +402,10 @@ t.test('no message repeats what may be a key in the wrong place', t => {
   })
 })
 
-t.test('links and OCR have their own settings', async t => {
+t.test('links, documents and OCR have their own settings', async t => {
   t.same(load('').files, {
     links: { enabled: true, allowHttp: false, allowPrivate: false, maxBytes: 10_485_760, timeoutMs: 10_000 },
+    pdf: { timeoutMs: 5_000 },
     ocr: null,
   })
   const yaml = 'files: { links: { enabled: false, maxBytes: 1 }, ocr: { provider: mistral, model: ocr-1 } }'
