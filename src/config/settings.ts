@@ -13,6 +13,7 @@ import {
   Host,
   Milliseconds,
   ModelName,
+  networks,
   nullable,
   oneOf,
   PerMinute,
@@ -32,6 +33,11 @@ export const Settings = group({
       Type.Boolean(),
       'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap); leaves out the check that nobody else does',
       { default: false, env: 'GATEWAY_SHARED_PORT' },
+    ),
+    trustedProxies: setting(
+      Type.Array(Address, { maxItems: 1_000 }),
+      'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front: what comes from them is many clients, so `limits.connectionsPerAddress` does not hold for them',
+      { default: [], ...networks },
     ),
   }),
   admin: group({
@@ -258,6 +264,21 @@ export const Settings = group({
       'stays under the usual limit of 65,536 file descriptors with one upstream socket each; never more than 45 % of what the process may open',
       { default: 20_000 },
     ),
+    connectionsPerAddress: setting(
+      Type.Integer({ minimum: 0 }),
+      'connections of one address (IPv6: of one network of 64 bits), shared out over the serve threads and rounded up; 0: any number. Set it where clients connect without a proxy in between. A connection that its client closes between two requests may count for 13 s more',
+      { default: 0 },
+    ),
+    openPerKey: setting(
+      Type.Integer({ minimum: 1 }),
+      'requests, streams included, that one API key may have open in one thread; more are answered 429',
+      { default: 5_000 },
+    ),
+    bytesInFlightPerKey: setting(
+      nullable(Type.Integer({ minimum: 1 })),
+      'bytes of request bodies that one API key may have in flight in one thread, from the head of a request to the end of its answer; more are answered 429 before they are read. One request alone always fits',
+      { defaultText: 'a quarter of `maxBufferedBytes`' },
+    ),
     allowChunked: setting(Type.Boolean(), 'false refuses chunked request bodies with 411', { default: true }),
     closeAfterReply: setting(
       Type.Boolean(),
@@ -271,7 +292,7 @@ export const Settings = group({
     ),
     maxLagMs: setting(
       Milliseconds,
-      'how late the event loop of a thread may be, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
+      'how late the event loop of a thread may be for 5 s, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests of the keys that take most of it are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
       { default: 200 },
     ),
     maxBufferedBytes: setting(

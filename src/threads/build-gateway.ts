@@ -22,6 +22,7 @@ import { createPins, Stickiness } from '../gateway/routing/rank.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota } from '../limits/quota.ts'
+import { RequestRate } from '../limits/request-rate.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
@@ -69,6 +70,8 @@ export interface BuiltGateway {
   readonly catalog: Catalog
   readonly store: Store
   readonly ledger: Ledger
+  /** Requests per minute; the front asks before it reads a body. */
+  readonly rate: RequestRate
   readonly vault: Vault
   readonly metrics: Metrics
   readonly clock: Clock
@@ -122,6 +125,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     catalog,
     store,
     ledger,
+    rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
     vault,
     metrics,
     clock,
@@ -218,7 +222,8 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
     counters,
     clock,
     enforceCredits: config.credits.enforced,
-    requestsPerMinute: config.quotas.requestsPerMinute,
+    // Counted before, by the front.
+    requestsPerMinute: null,
     tokensPerMinute: config.quotas.tokensPerMinute,
     budgets,
   })

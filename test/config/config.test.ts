@@ -421,3 +421,14 @@ t.test('links, documents and OCR have their own settings', async t => {
   ] as const)
     t.throws(() => load(text), { message: new RegExp(`^${path}: `) }, text)
 })
+
+t.test('trusted proxies are addresses and networks', async t => {
+  t.same(load('').listen.trustedProxies, [])
+  const proxies = ['127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8']
+  t.same(load(`listen: { trustedProxies: ${JSON.stringify(proxies)} }`).listen.trustedProxies, proxies)
+  for (const wrong of ['proxy.example', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '300.1.1.1', '10.0.0.0/'])
+    t.throws(
+      () => load(`listen: { trustedProxies: ['${wrong}'] }`),
+      /^listen\.trustedProxies: expected a list of/,
+    )
+})
