@@ -8,9 +8,9 @@ COPY src ./src
 RUN npm run build && chmod +x dist/cli.js && npm prune --omit=dev
 
 FROM node:22-bookworm-slim
+# The admin port stays on the loopback of the container, where the health check is: it asks for no key.
 ENV NODE_ENV=production \
-    GATEWAY_HOST=0.0.0.0 \
-    GATEWAY_ADMIN_HOST=0.0.0.0
+    GATEWAY_HOST=0.0.0.0
 WORKDIR /app
 COPY --from=build --chown=node:node /app/package.json ./
 COPY --from=build --chown=node:node /app/node_modules ./node_modules

@@ -46,6 +46,11 @@ export const Settings = group({
       env: 'GATEWAY_ADMIN_HOST',
     }),
     port: setting(Port, 'admin port; 0 takes a free one', { default: 9090, env: 'GATEWAY_ADMIN_PORT' }),
+    hosts: setting(
+      Type.Array(Host),
+      'names (of the `Host` header) by which the admin port may be asked, beside addresses, `admin.host`, names without a dot, and those that end in `.internal`, `.local` or `.localhost`: others are answered 421, so that no page of the internet reads it through a browser inside',
+      { default: [] },
+    ),
   }),
   threads: group({
     serve: setting(Threads, 'event loops that serve requests; each takes one core', {

@@ -324,11 +324,11 @@ function cannotListen(field: string, host: string, port: number, error: unknown)
 
 export async function openAdmin(
   config: Config,
-  sources: Parameters<typeof startAdmin>[2],
+  sources: Parameters<typeof startAdmin>[1],
 ): Promise<AdminServer> {
   const { host, port } = config.admin
   try {
-    return await startAdmin(host, port, sources)
+    return await startAdmin(config.admin, sources)
   } catch (error) {
     throw cannotListen('admin.port', host, port, error)
   }
