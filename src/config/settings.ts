@@ -57,6 +57,11 @@ export const Settings = group({
       ...coresMinusOne,
       env: 'GATEWAY_SERVE_THREADS',
     }),
+    warmUpMs: setting(
+      Type.Integer({ minimum: 0, maximum: 60_000 }),
+      'for how long a serve thread sends requests through itself to the built-in simulated provider before it takes others, so that the first ones find compiled code. 0: not at all',
+      { default: 600 },
+    ),
     tasks: setting(
       Threads,
       'task workers of the whole process, shared out over the serve threads and rounded up, at least two for each; beside them each serve thread has two for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
