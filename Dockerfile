@@ -12,9 +12,9 @@ COPY src ./src
 RUN npm run verify && npm run build && npm prune --omit=dev
 
 FROM node:22-bookworm-slim
+# The admin port stays on the loopback of the container, where the health check is: it asks for no key.
 ENV NODE_ENV=production \
-    GATEWAY_HOST=0.0.0.0 \
-    GATEWAY_ADMIN_HOST=0.0.0.0
+    GATEWAY_HOST=0.0.0.0
 WORKDIR /app
 # Owned by root: the user that runs the gateway can write to /app/data alone.
 COPY package.json LICENSE NOTICE ./

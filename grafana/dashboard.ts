@@ -72,9 +72,22 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Turned away',
         description:
-          'Requests per second that were answered 503 at once because a thread had enough to do, by the limit that was reached. Any lasting value means: add threads or instances.',
+          'Requests per second that were answered at once, by the limit that was reached. Any lasting value of in_flight, lag or buffered (503, a thread had enough to do) means: add threads or instances. key_open and key_bytes (429) are one key above its own limit.',
         unit: 'reqps',
         queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
+      },
+      {
+        title: 'Connections refused',
+        description:
+          'Connections of clients per second that were closed at once: limit is that of the thread, address that of one address.',
+        unit: 'cps',
+        queries: [{ expr: sumRate('gateway_connections_refused_total', 'reason'), legend: '{{reason}}' }],
+      },
+      {
+        title: 'Open connections',
+        description: 'Connections of clients, idle ones included.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_open_connections')})`, legend: '{{instance}}' }],
       },
     ],
   },

@@ -2,6 +2,7 @@
  * Building blocks of the settings: TypeBox schemas with a default, a meaning and an environment variable, and the kinds
  * of values that several settings share. Pure.
  */
+import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 
@@ -106,6 +107,19 @@ export const PerMinute = Type.Union([Type.Null(), Type.Integer({ minimum: 1, max
 export const coresMinusOne = {
   default: () => Math.max(1, availableParallelism() - 1),
   defaultText: 'cores minus one, at least one',
+}
+
+/** Addresses and networks in the notation of CIDR. */
+export const networks = {
+  accepts: (list: readonly string[]) => list.every(isNetwork),
+  expected: 'a list of addresses and networks such as 10.0.0.0/8',
+}
+
+function isNetwork(text: string): boolean {
+  const [address = '', bits, ...more] = text.split('/')
+  const version = isIP(address)
+  if (version === 0 || more.length > 0) return false
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128))
 }
 
 export const redisUrl = {

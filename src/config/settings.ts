@@ -14,6 +14,7 @@ import {
   Host,
   Milliseconds,
   ModelName,
+  networks,
   nullable,
   oneOf,
   PerMinute,
@@ -35,6 +36,11 @@ export const Settings = group({
       'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap); leaves out the check that nobody else does',
       { default: false, env: 'GATEWAY_SHARED_PORT' },
     ),
+    trustedProxies: setting(
+      Type.Array(Address, { maxItems: 1_000 }),
+      'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front: what comes from them is many clients, so `limits.connectionsPerAddress` does not hold for them',
+      { default: [], ...networks },
+    ),
   }),
   admin: group({
     host: setting(Address, 'admin address: metrics, health', {
@@ -42,15 +48,25 @@ export const Settings = group({
       env: 'GATEWAY_ADMIN_HOST',
     }),
     port: setting(Port, 'admin port; 0 takes a free one', { default: 9090, env: 'GATEWAY_ADMIN_PORT' }),
+    hosts: setting(
+      Type.Array(Host),
+      'names (of the `Host` header) by which the admin port may be asked, beside addresses, `admin.host`, names without a dot, and those that end in `.internal`, `.local` or `.localhost`: others are answered 421, so that no page of the internet reads it through a browser inside',
+      { default: [] },
+    ),
   }),
   threads: group({
     serve: setting(Threads, 'event loops that serve requests; each takes one core', {
       ...coresMinusOne,
       env: 'GATEWAY_SERVE_THREADS',
     }),
+    warmUpMs: setting(
+      Type.Integer({ minimum: 0, maximum: 60_000 }),
+      'for how long a serve thread sends requests through itself to the built-in simulated provider before it takes others, so that the first ones find compiled code. 0: not at all',
+      { default: 600 },
+    ),
     tasks: setting(
       Threads,
-      'task workers of the whole process, shared out over the serve threads and rounded up, at least one for each; beside them each serve thread has one for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
+      'task workers of the whole process, shared out over the serve threads and rounded up, at least two for each; beside them each serve thread has two for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
       { ...coresMinusOne, env: 'GATEWAY_TASK_THREADS' },
     ),
   }),
@@ -198,6 +214,13 @@ export const Settings = group({
       ),
       timeoutMs: setting(Milliseconds, 'for one link: name, redirects and bytes', { default: 10_000 }),
     }),
+    pdf: group({
+      timeoutMs: setting(
+        Milliseconds,
+        'for one document that the engine `pdf-text` reads, from when a worker has it; two thousand pages take less than half of it',
+        { default: 5_000 },
+      ),
+    }),
     ocr: nullable(
       group({
         provider: setting(
@@ -275,6 +298,21 @@ export const Settings = group({
       'stays under the usual limit of 65,536 file descriptors with one upstream socket each; never more than 45 % of what the process may open',
       { default: 20_000 },
     ),
+    connectionsPerAddress: setting(
+      Type.Integer({ minimum: 0 }),
+      'connections of one address (IPv6: of one network of 64 bits), shared out over the serve threads and rounded up; 0: any number. Set it where clients connect without a proxy in between. A connection that its client closes between two requests may count for 13 s more',
+      { default: 0 },
+    ),
+    openPerKey: setting(
+      Type.Integer({ minimum: 1 }),
+      'requests, streams included, that one API key may have open in one thread; more are answered 429',
+      { default: 5_000 },
+    ),
+    bytesInFlightPerKey: setting(
+      nullable(Type.Integer({ minimum: 1 })),
+      'bytes of request bodies that one API key may have in flight in one thread, from the head of a request to the end of its answer; more are answered 429 before they are read. One request alone always fits',
+      { defaultText: 'a quarter of `maxBufferedBytes`' },
+    ),
     allowChunked: setting(Type.Boolean(), 'false refuses chunked request bodies with 411', { default: true }),
     closeAfterReply: setting(
       Type.Boolean(),
@@ -288,7 +326,7 @@ export const Settings = group({
     ),
     maxLagMs: setting(
       Milliseconds,
-      'how late the event loop of a thread may be, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
+      'how late the event loop of a thread may be for 5 s, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests of the keys that take most of it are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
       { default: 200 },
     ),
     maxBufferedBytes: setting(

@@ -48,7 +48,8 @@ const TASK_BUCKETS = [
 
 const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
-const SHED_REASONS = ['in_flight', 'lag', 'buffered']
+const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes']
+const CONNECTION_REFUSALS = ['limit', 'address']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 /** Reasons why an opened provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
@@ -88,9 +89,22 @@ export const METRICS = {
   shed: {
     kind: 'counter',
     name: 'gateway_shed_total',
-    help: 'Requests turned away with 503 because the thread had enough to do',
+    help: 'Requests turned away before they were read: with 503 because the thread had enough to do, with 429 because their key had',
     labels: ['reason'],
     fromZero: { reason: SHED_REASONS },
+  },
+  openConnections: {
+    kind: 'gauge',
+    name: 'gateway_open_connections',
+    help: 'Connections of clients',
+    labels: [],
+  },
+  connectionsRefused: {
+    kind: 'counter',
+    name: 'gateway_connections_refused_total',
+    help: 'Connections of clients that were closed at once, by the limit that they exceeded',
+    labels: ['reason'],
+    fromZero: { reason: CONNECTION_REFUSALS },
   },
   openStreams: {
     kind: 'gauge',

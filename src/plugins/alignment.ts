@@ -162,7 +162,11 @@ class ActiveAlignment implements ActivePlugin {
         'judge-answer',
         { text, rules: rules.length },
         text.length > SMALL_ANSWER_CHARS ? 'large' : 'small',
-        { deadlineMs: Math.max(1, dueMs - clock.monotonicMs()), signal: exchange.signal },
+        {
+          deadlineMs: Math.max(1, dueMs - clock.monotonicMs()),
+          key: exchange.caller.keyHash,
+          signal: exchange.signal,
+        },
       )
       if (this.holds) exchange.signal.throwIfAborted()
       return probabilities === null

@@ -8,7 +8,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
 import type { Ocr } from '../upstream/ocr.ts'
@@ -140,6 +140,7 @@ function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
 }
 
 export interface FileReaderDeps {
+  readonly config: { readonly files: Pick<PluginDeps['config']['files'], 'pdf'> }
   readonly tasks: Pick<GatewayTasks, 'run'>
   /** Null: links are disabled. */
   readonly fetchPage: FetchPage | null
@@ -149,8 +150,6 @@ export interface FileReaderDeps {
 
 export type ReadingEngine = 'pdf-text' | 'mistral-ocr'
 
-/** Deadline for one document; two thousand pages take about a tenth of it. */
-const PARSE_MS = 20_000
 /** For all links of a request together; one document may have as much. */
 const LINKED_MAX_BYTES = 50 * 1024 * 1024
 /** The limit of the task pool for one document, applied to the OCR provider too. */
@@ -236,7 +235,16 @@ export class FileReader {
   async #parse(bytes: Uint8Array, path: string) {
     const { signal } = this.#exchange
     try {
-      const { pages } = await this.#deps.tasks.run('pdf-text', { bytes }, { deadlineMs: PARSE_MS, signal })
+      const { pages } = await this.#deps.tasks.run(
+        'pdf-text',
+        { bytes },
+        {
+          deadlineMs: this.#deps.config.files.pdf.timeoutMs,
+          waitMs: PATIENCE_MS,
+          key: this.#exchange.caller.keyHash,
+          signal,
+        },
+      )
       return { pages: pages.length, content: pages.filter(page => page !== '').map(textContent) }
     } catch (thrown) {
       signal.throwIfAborted()

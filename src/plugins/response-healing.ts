@@ -4,7 +4,7 @@
  */
 import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { withTextParts } from './answer-text.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'
@@ -53,7 +53,12 @@ class ActiveHealing implements ActivePlugin {
         'repair-json',
         { text, truncated: false },
         text.length > SMALL_TEXT_CHARS ? 'large' : 'small',
-        { deadlineMs: REPAIR_MS, signal: exchange.signal },
+        {
+          deadlineMs: REPAIR_MS,
+          waitMs: PATIENCE_MS,
+          key: exchange.caller.keyHash,
+          signal: exchange.signal,
+        },
       )
     } catch (thrown) {
       exchange.signal.throwIfAborted()

@@ -7,7 +7,7 @@ import { GatewayError } from '../errors.ts'
 import type { Exchange, Turn } from '../gateway/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { answerText } from './answer-text.ts'
 import type { ActivePlugin, BuiltInRule, Verdict } from './plugin.ts'
@@ -57,7 +57,12 @@ class Check {
       const { valid, faults } = await this.#tasks.run(
         'check-schema',
         { schema: this.format.schema, text },
-        { deadlineMs: CHECK_MS, signal: exchange.signal },
+        {
+          deadlineMs: CHECK_MS,
+          waitMs: PATIENCE_MS,
+          key: exchange.caller.keyHash,
+          signal: exchange.signal,
+        },
       )
       if (valid) return null
       const misfit = faults[0] ?? { path: '', keyword: 'schema' }

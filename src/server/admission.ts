@@ -9,7 +9,8 @@ import { generationId } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
-import { Load, type LoadLimits } from './load.ts'
+import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
+import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 
 /** The reply to an admitted request. */
 export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
@@ -51,12 +52,14 @@ const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 export class AdmissionControl {
   readonly deps: AdmissionDeps
   readonly load: Load
+  readonly #shares: KeyShares
   readonly #open = new Set<Admission>()
   readonly #onOver: () => void
 
   /** @param onOver called each time a request is over */
-  constructor(deps: AdmissionDeps, limits: LoadLimits, onOver: () => void) {
+  constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits, onOver: () => void) {
     this.deps = deps
+    this.#shares = new KeyShares(limits, deps)
     this.load = new Load(limits, deps.clock)
     this.#onOver = onOver
   }
@@ -68,7 +71,22 @@ export class AdmissionControl {
   /** The error for one more request; null when there is room. Call it before any work for the request. */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
-    if (reason === null) return null
+    return reason === null ? null : this.#overloaded(reason)
+  }
+
+  /**
+   * Gives a request a place in the share of its key; call it before the body is read.
+   * @throws GatewayError `rate_limit_exceeded` when the key has no room, `service_unavailable` when the event loop is
+   * late because of the key
+   */
+  enter(keyHash: string, announcedBytes: number): KeyPlace {
+    const place = this.#shares.enter(keyHash, announcedBytes)
+    if (!this.load.late || !place.takesMuch) return place
+    place.leave()
+    throw this.#overloaded('lag')
+  }
+
+  #overloaded(reason: OverloadReason): GatewayError {
     this.deps.metrics.shed.inc({ reason })
     return new GatewayError('service_unavailable', 'The gateway is overloaded', {
       retryAfterSeconds: RETRY_AFTER_SECONDS,

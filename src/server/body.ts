@@ -56,6 +56,10 @@ export class BodyBuffer implements IncomingBody {
     return this.#whole
   }
 
+  get heldBytes(): number {
+    return this.#heldBytes
+  }
+
   push(bytes: ArrayBuffer, isLast: boolean): void {
     if (this.#fault !== null || this.#released) return
     this.#heldBytes += bytes.byteLength

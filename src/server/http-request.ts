@@ -12,6 +12,7 @@ import { Admission, type AdmissionControl, type AdmissionOwner } from './admissi
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
 import { parseJson } from './json.ts'
+import type { KeyPlace } from './key-shares.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import { decodeParams, type RouteMatch, type Router } from './router.ts'
@@ -19,10 +20,20 @@ import { decodeParams, type RouteMatch, type Router } from './router.ts'
 /** Authenticates keys; synchronous for known ones. */
 export type Authenticator = Pick<ApiKeys, 'authenticate'>
 
+/** Counts requests per minute. */
+export interface RequestCounter {
+  /**
+   * Counts one inference request of the key; a promise only when counters have to be asked.
+   * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
+   */
+  enter(key: KeyRecord): void | Promise<void>
+}
+
 export interface HttpRequestDeps extends GateRules {
   readonly router: Router
   readonly keys: Authenticator
   readonly admissions: AdmissionControl
+  readonly rate: RequestCounter
   /** From the head to the last byte of the body. */
   readonly uploadMs: number
   /** Every connection is closed after its answer. */
@@ -59,6 +70,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly #hasBody: boolean
   readonly #refusal: GatewayError | null
   readonly #body: BodyBuffer | BodyStream | null
+  /** Null before the key was accepted, and where none is asked for. */
+  #place: KeyPlace | null = null
   /** The handler was called, so there has to be an answer. */
   #handled = false
 
@@ -97,6 +110,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   /** Takes a chunk of the body. Runs inside the library's callback. */
   chunk(bytes: ArrayBuffer, isLast: boolean): void {
     this.#body?.push(bytes, isLast)
+    if (this.#accepted?.contentLength !== null || this.#body instanceof BodyStream) return
+    try {
+      this.#place?.add(bytes.byteLength)
+    } catch (thrown) {
+      this.#body?.fail(toGatewayError(thrown))
+    }
   }
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
@@ -115,7 +134,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
         this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'),
       )
     }
-    this.#body?.release()
+    this.#release()
   }
 
   closesAfter(status: number): boolean {
@@ -143,8 +162,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     } catch (thrown) {
       this.#fail(thrown)
     }
-    // Held until now, because the parsed request has the content of the body.
-    this.#body?.release()
+    this.#release()
     this.#admission.finish()
   }
 
@@ -171,6 +189,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     const pending = this.#deps.keys.authenticate(accepted.headers.get('authorization'))
     const key = isPending(pending) ? await pending : pending
     requireKind(key, operation.key)
+    const place = this.#deps.admissions.enter(key.hash, this.#announcedBytes(operation, accepted))
+    this.#place = place
+    if (this.generates) {
+      const counted = this.#deps.rate.enter(key)
+      if (isPending(counted)) await counted
+    }
     watch.enter('upload', clock.monotonicMs())
     if (operation.accept === 'raw') {
       if (this.#socket.dead || !(this.#body instanceof BodyStream)) return
@@ -178,18 +202,52 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
       this.#beginHandling()
       return operation.handler(this.#request(match, accepted, key, this.#body), this.reply)
     }
-    let body: unknown
     if (this.#body instanceof BodyBuffer) {
       // A short body has arrived with its head.
       const bytes = this.#body.whole
         ? this.#body.take()
         : await this.#body.collect(clock, this.#deps.uploadMs)
-      watch.enter('parse', clock.monotonicMs())
-      body = parseJson(bytes)
+      const turn = place.turn(bytes.byteLength)
+      if (turn !== null) await turn
+      return this.#handle(operation, match, accepted, key, place, bytes)
     }
+    return this.#handle(operation, match, accepted, key, place, null)
+  }
+
+  /** The time that this takes at once is the key's. */
+  #handle(
+    operation: Exclude<Operation, { accept: 'raw' } | { key: 'none' }>,
+    match: RouteMatch,
+    accepted: AcceptedHead,
+    key: KeyRecord,
+    place: KeyPlace,
+    bytes: Uint8Array | null,
+  ): void | Promise<void> {
     if (this.#socket.dead) return
-    this.#beginHandling()
-    return operation.handler(this.#request(match, accepted, key, body), this.reply)
+    const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
+    try {
+      let body: unknown
+      if (bytes !== null) {
+        this.#admission.watch.enter('parse', startedMs)
+        body = parseJson(bytes)
+      }
+      this.#beginHandling()
+      return operation.handler(this.#request(match, accepted, key, body), this.reply)
+    } finally {
+      place.spend(startedMs)
+    }
+  }
+
+  /** Bytes that the body will hold in memory, as far as its head tells. */
+  #announcedBytes({ accept }: Operation, { contentLength }: AcceptedHead): number {
+    if (accept === 'raw') return 0
+    return contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
+  }
+
+  /** Bodies are held until now, because the parsed request has their content. */
+  #release(): void {
+    this.#body?.release()
+    this.#place?.leave()
   }
 
   #beginHandling(): void {

@@ -8,8 +8,10 @@ import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { AdmissionControl } from './admission.ts'
+import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
-import { type Authenticator, HttpRequest } from './http-request.ts'
+import { type Authenticator, HttpRequest, type RequestCounter } from './http-request.ts'
+import type { KeyLimits } from './key-shares.ts'
 import type { Load, LoadLimits } from './load.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
@@ -26,14 +28,10 @@ const uws = await import('uWebSockets.js')
 const configure: unknown = Reflect.get(uws, '_cfg')
 if (typeof configure === 'function') configure('silent')
 
-export interface ServerOptions extends LoadLimits {
+export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLimits {
   readonly operations: readonly Operation[]
   readonly keys: Authenticator
-  /**
-   * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
-   * spins, so the sum over all threads has to stay below half of it: threads/operating-system.ts holds that.
-   */
-  readonly maxConnections: number
+  readonly rate: RequestCounter
   /** From the head of a request to the last byte of its body. */
   readonly uploadMs: number
   /** From the head of a request to the end of its answer. */
@@ -97,7 +95,7 @@ class UwsServer implements HttpServer {
   readonly #app: TemplatedApp
   readonly #admissions: AdmissionControl
   #socket: us_listen_socket | null = null
-  #connections = 0
+  readonly #connections: ClientConnections
   #streams = 0
   readonly #drain: Drain
   /** Monotonic; until then complete answers may still be leaving. */
@@ -106,11 +104,13 @@ class UwsServer implements HttpServer {
 
   constructor(options: ServerOptions) {
     this.#options = options
+    this.#connections = new ClientConnections(options, options)
     this.#admissions = new AdmissionControl(options, options, () => this.#drain.notice())
     this.#drain = new Drain(this.#drainable(), options.clock)
     const deps = {
       router: createRouter(options.operations),
       keys: options.keys,
+      rate: options.rate,
       admissions: this.#admissions,
       allowChunked: options.allowChunked,
       uploadMs: options.uploadMs,
@@ -119,7 +119,7 @@ class UwsServer implements HttpServer {
     this.#app = uws.App()
     this.#app.filter((response, change) => this.#countConnection(response, change))
     this.#app.any('/*', (response, request) => {
-      const socket = new UwsSocket(response, options.log, this.#observer)
+      const socket = new UwsSocket(response, options.log, this.#observer, this.#connections.begin(response))
       try {
         const taken = new HttpRequest(deps, copyHead(request), socket)
         socket.attach(taken)
@@ -136,7 +136,7 @@ class UwsServer implements HttpServer {
   }
 
   get openConnections(): number {
-    return this.#connections
+    return this.#connections.open
   }
 
   get openRequests(): number {
@@ -173,7 +173,7 @@ class UwsServer implements HttpServer {
         return server.openRequests
       },
       get openConnections() {
-        return server.#connections
+        return server.openConnections
       },
       get leavingUntilMs() {
         return server.#leavingUntilMs
@@ -207,14 +207,15 @@ class UwsServer implements HttpServer {
   }
 
   #countConnection(response: HttpResponse, change: number): void {
-    this.#connections += change
-    if (change < 0) this.#drain.notice()
-    else if (this.#connections > this.#options.maxConnections) {
-      try {
-        response.close()
-      } catch (thrown) {
-        this.#options.log.fault('connection could not be refused', thrown)
+    try {
+      if (change > 0) {
+        if (!this.#connections.opened(response)) response.close()
+        return
       }
+      this.#connections.closed()
+      this.#drain.notice()
+    } catch (thrown) {
+      this.#options.log.fault('connection could not be counted', thrown)
     }
   }
 

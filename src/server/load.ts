@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../clock.ts'
 /** Limits of one thread. Above any of them new requests are answered 503. */
 export interface LoadLimits {
   readonly maxInFlight: number
-  /** Milliseconds by which timers are late, smoothed. */
+  /** Milliseconds by which timers are late, smoothed, for SUSTAINED_MS. */
   readonly maxLagMs: number
   /** Bytes of request bodies, and of answers that their readers have not taken. */
   readonly maxBufferedBytes: number
@@ -22,6 +22,11 @@ const SAMPLE_MS = 50
 const SAMPLES = 5
 /** A pause this long counts as two samples, so that two of them in a row are overload: five would take seconds. */
 const LONG_MS = 2 * SAMPLE_MS
+/**
+ * Lag has to last for so long. A burst, one long turn, or a process whose code is not compiled yet is late for a second
+ * or two and catches up; what was admitted then would be turned away for nothing.
+ */
+export const SUSTAINED_MS = 10_000
 /** A signal over its limit counts as overload until it is below this share of it, so that it does not flap. */
 const LAG_RELEASE = 0.5
 const BUFFER_RELEASE = 0.8
@@ -72,6 +77,8 @@ export class Load {
   readonly #lag: Threshold
   readonly #buffer: Threshold
   #bufferedBytes = 0
+  /** Since when the loop is late without a pause; null: it is not. */
+  #lateSinceMs: number | null = null
   #timer: Timer | null = null
   #sampledMs = 0
 
@@ -92,16 +99,18 @@ export class Load {
   }
 
   /**
-   * The reason to shed one more request beside those in flight; null when there is room. Requests are counted exactly
-   * and at once, so their limit needs no release: one that ends makes room for the next.
+   * The reason to shed any request beside those in flight; null when there is room. Requests are counted exactly and at
+   * once, so their limit needs no release: one that ends makes room for the next.
    */
   overloadReason(inFlight: number): OverloadReason | null {
-    // Both first, so that each threshold sees its signal.
-    const late = this.#lag.exceededAt(this.#meter.lagMs)
     const full = this.#buffer.exceededAt(this.#bufferedBytes)
     if (inFlight >= this.#limits.maxInFlight) return 'in_flight'
-    if (late) return 'lag'
     return full ? 'buffered' : null
+  }
+
+  /** True if the event loop has been late for long: requests of those who cause it are shed. */
+  get late(): boolean {
+    return this.#lateSinceMs !== null && this.#sampledMs - this.#lateSinceMs >= SUSTAINED_MS
   }
 
   /** Adds to the held bytes; negative when bytes are released. */
@@ -125,6 +134,8 @@ export class Load {
     const nowMs = this.#clock.monotonicMs()
     this.#meter.add(Math.max(0, nowMs - this.#sampledMs - SAMPLE_MS))
     this.#sampledMs = nowMs
+    if (!this.#lag.exceededAt(this.#meter.lagMs)) this.#lateSinceMs = null
+    else this.#lateSinceMs ??= nowMs
     this.#timer = this.#clock.after(SAMPLE_MS, this.#sample)
   }
 }

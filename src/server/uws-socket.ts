@@ -1,6 +1,7 @@
 /** One answer of the HTTP library, made safe: it owns the callbacks of the answer. Serve threads. Hot path: `write`. */
 import type { HttpResponse } from 'uWebSockets.js'
 import type { Log } from '../log/log.ts'
+import type { Peer } from './connections.ts'
 import type { HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 
@@ -56,6 +57,8 @@ export class UwsSocket implements ResponseSocket {
   readonly #log: Log
   readonly #observer: SocketObserver
   #request: HttpRequest | null = null
+  /** The address at the other end, where its connections are counted. Null once the request is over. */
+  #peer: Peer | null
   #dead = false
   /** The answer is complete; its last bytes may still be leaving. */
   #complete = false
@@ -70,10 +73,11 @@ export class UwsSocket implements ResponseSocket {
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
 
-  constructor(response: HttpResponse, log: Log, observer: SocketObserver) {
+  constructor(response: HttpResponse, log: Log, observer: SocketObserver, peer: Peer | null) {
     this.#response = response
     this.#log = log
     this.#observer = observer
+    this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
     // The library knows it only as long as the connection is open.
@@ -98,7 +102,7 @@ export class UwsSocket implements ResponseSocket {
       this.#sendLong(status, headers, Buffer.from(body), close)
       return
     }
-    this.#dead = true
+    this.#over(close)
     this.#guard(() =>
       this.#response.cork(() => {
         this.#writeHead(status, headers)
@@ -112,7 +116,7 @@ export class UwsSocket implements ResponseSocket {
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void {
     if (this.dead) return
     this.#complete = true
-    this.#dead = true
+    this.#over(close)
     const closes = close && length !== null && length > 0
     this.#guard(() => {
       this.#response.cork(() => {
@@ -239,7 +243,7 @@ export class UwsSocket implements ResponseSocket {
   }
 
   #endStream(): void {
-    this.#dead = true
+    this.#over(false)
     this.#guard(() =>
       this.#response.cork(() => {
         // `end(chunk, true)` would write a Connection header into the middle of the body here. A paused socket
@@ -286,7 +290,7 @@ export class UwsSocket implements ResponseSocket {
       const [isTaken, isOver] = this.#response.tryEnd(rest, endsAt)
       taken = isTaken
       if (!isOver) return
-      this.#dead = true
+      this.#over(false)
       this.#hold(0)
     })
     return taken
@@ -301,10 +305,17 @@ export class UwsSocket implements ResponseSocket {
 
   #aborted(): void {
     if (this.#dead) return
-    this.#dead = true
+    this.#over(true)
     this.#countStreamOut()
     this.#hold(0)
     if (!this.#complete) this.#request?.gone()
+  }
+
+  /** Nothing more is written or told. `closed`: the connection ends with this request. */
+  #over(closed: boolean): void {
+    this.#dead = true
+    this.#peer?.ended(closed)
+    this.#peer = null
   }
 
   #countStreamOut(): void {

@@ -23,9 +23,9 @@ const CHARS_MAX = 16 * 1024 * 1024
 
 /** A page takes some hundred kilobytes, a large drawing some megabytes, and the whole document must fit as well. */
 const BUFFERS: BufferLimits = {
-  singleBytes: 64 * 1024 * 1024,
+  singleBytes: 32 * 1024 * 1024,
   countedBytes: 1024 * 1024,
-  totalBytes: 768 * 1024 * 1024,
+  totalBytes: 256 * 1024 * 1024,
 }
 
 type Document = Awaited<ReturnType<typeof getDocumentProxy>>

@@ -20,8 +20,11 @@ import { PiscinaWorkers } from './worker-set.ts'
 const WORKER_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url)
 
 interface PoolSettings {
-  /** Maximum of waiting jobs per worker. */
-  readonly waitingPerWorker: number
+  /** Maximum of waiting jobs. */
+  readonly waitingMax: number
+  readonly waitingPerKey: number
+  /** Maximum of jobs of one key that run at once. */
+  readonly runningPerKey: number
   /** True ends the worker of a cancelled job. */
   readonly endCancelled: boolean
   /** Heap limit of one worker; a worker that exceeds it dies without the process. */
@@ -30,10 +33,20 @@ interface PoolSettings {
 
 /** docs/decisions/0011-task-pool.md has the reasons. */
 const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
-  // A job that waits past its deadline is useless, so the queue is short.
-  evaluation: { waitingPerWorker: 32, endCancelled: false, heapMb: 192 },
-  bulk: { waitingPerWorker: 16, endCancelled: true, heapMb: 384 },
+  // As many as there may be requests: a full pool slows callers down.
+  evaluation: {
+    waitingMax: 10_000,
+    waitingPerKey: 5_000,
+    runningPerKey: Number.POSITIVE_INFINITY,
+    endCancelled: false,
+    heapMb: 192,
+  },
+  // Each holds a document in memory.
+  bulk: { waitingMax: 64, waitingPerKey: 16, runningPerKey: 1, endCancelled: true, heapMb: 384 },
 }
+
+/** Names tasks that run on nobody's behalf. */
+const NOBODY = ''
 
 /**
  * `small`: takes less than about 50 µs for every input. Sending it to a worker costs more than that;
@@ -42,10 +55,22 @@ const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
 export type TaskSize = 'small' | 'large'
 
 export interface RunOptions {
-  /** Milliseconds until the outcome, waiting included. */
+  /** Milliseconds that the task may run. */
   readonly deadlineMs: number
+  /** Milliseconds that it may wait for a worker. Default: as many. */
+  readonly waitMs?: number
+  /** On whose behalf it runs: keys take turns. Default: nobody's, which counts as one more key. */
+  readonly key?: string
+  /** True for a task that takes a worker for tens of milliseconds: one of several workers is kept free of them. */
+  readonly long?: boolean
   readonly signal?: AbortSignal
 }
+
+/**
+ * How long a task may wait while its caller waits for nothing else: a full pool slows callers down. Shorter than any
+ * client waits.
+ */
+export const PATIENCE_MS = 60_000
 
 export interface TaskPool<Table extends TaskTable> {
   /** @throws TaskError */
@@ -70,11 +95,11 @@ export interface TaskPool<Table extends TaskTable> {
 export interface TaskPoolOptions {
   /** Workers of the evaluation pool. They start with the first task. */
   readonly threads: number
-  /** Workers of the bulk pool. Default 1: documents are rare, and requests with documents can wait. */
+  /** Workers of the bulk pool. Default 2: one key has one of them at most. */
   readonly bulkThreads?: number
   readonly clock: Clock
   readonly metrics: TaskSeries
-  /** Maximum of waiting tasks in each pool. Default: depends on the pool, per worker. */
+  /** Maximum of waiting tasks in each pool. Default: depends on the pool. */
   readonly waitingMax?: number
   /** Heap limit of each worker. Default: depends on the pool. */
   readonly heapMb?: number
@@ -91,12 +116,12 @@ export function createTaskPool(options: TaskPoolOptions): GatewayTasks {
 export function createPoolOf<Table extends TaskTable>(
   table: Table,
   entry: URL,
-  { threads: evaluating, bulkThreads = 1, clock, metrics, waitingMax, heapMb }: TaskPoolOptions,
+  { threads: evaluating, bulkThreads = 2, clock, metrics, waitingMax, heapMb }: TaskPoolOptions,
 ): TaskPool<Table> {
   const createQueue = (pool: PoolName, threads: number): TaskQueue => {
-    const { waitingPerWorker, endCancelled, heapMb: usualMb } = POOL_SETTINGS[pool]
+    const { heapMb: usualMb, ...usual } = POOL_SETTINGS[pool]
     return new TaskQueue(
-      { pool, clock, metrics, waitingMax: waitingMax ?? threads * waitingPerWorker, endCancelled },
+      { ...usual, pool, clock, metrics, waitingMax: waitingMax ?? usual.waitingMax },
       onReady => new PiscinaWorkers({ entry, pool, threads, heapMb: heapMb ?? usualMb, clock, onReady }),
     )
   }
@@ -118,8 +143,11 @@ export function createPoolOf<Table extends TaskTable>(
   }
 
   // Outputs travel as plain data; the table guarantees that they have the type of the named task.
-  const run: TaskPool<Table>['run'] = (name, input, { deadlineMs, signal }) =>
-    queues[rowOf(name).pool].run(name, input, deadlineMs, signal) as Promise<never>
+  const run: TaskPool<Table>['run'] = (name, input, options) => {
+    const { deadlineMs, waitMs = deadlineMs, key = NOBODY, long = false, signal } = options
+    const terms = { key, waitMs, runMs: deadlineMs, long, signal }
+    return queues[rowOf(name).pool].run(name, input, terms) as Promise<never>
+  }
 
   return {
     run,

@@ -1,10 +1,12 @@
 /**
- * The queue of one pool: bounded admission, deadlines that include the wait, one retry for jobs whose worker died
- * before they began, exactly one outcome for each job. Each worker has one job at a time. Serve threads.
+ * The queue of one pool: keys take turns, waiting is bounded in number and time, a running job has a deadline, jobs
+ * whose worker died before they began are tried once more, exactly one outcome for each job. Each worker has one job at
+ * a time. Serve threads.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { fromPlain, type PoolName, TaskError, type TaskOutcome, type TaskReply } from './task.ts'
+import { WaitingJobs } from './waiting.ts'
 import type { WorkerSet, WorkerSlot } from './worker-set.ts'
 
 /** A job past its deadline may be about to end, so its worker gets this long. Starting another worker takes longer. */
@@ -14,17 +16,35 @@ export interface TaskQueueOptions {
   readonly pool: PoolName
   readonly clock: Clock
   readonly metrics: TaskSeries
-  /** Jobs that may wait while all workers are busy; further ones are refused. */
+  /** Jobs that may wait while all workers are busy. When there are more, the key with most of them loses its last. */
   readonly waitingMax: number
+  /** Jobs of one key that may wait; further ones are refused. */
+  readonly waitingPerKey: number
+  /** Jobs of one key that may run at once. */
+  readonly runningPerKey: number
   /** True ends the worker of a cancelled job at once: for long jobs. Short jobs run to their end or deadline. */
   readonly endCancelled: boolean
 }
 
-interface Job {
+/** How a job is queued. */
+export interface JobTerms {
+  /** Whose job it is. */
+  readonly key: string
+  /** Milliseconds that it may wait for a worker. */
+  readonly waitMs: number
+  /** Milliseconds that it may run. */
+  readonly runMs: number
+  /** It takes a worker for so long that one worker is kept free of such jobs. */
+  readonly long: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+interface Job extends JobTerms {
   readonly task: string
   readonly input: unknown
   readonly admittedMs: number
-  readonly dueMs: number
+  /** When it has waited, or run, for too long. */
+  dueMs: number
   readonly resolve: (output: unknown) => void
   readonly reject: (error: TaskError) => void
   settled: boolean
@@ -42,7 +62,7 @@ export class TaskQueue {
   readonly #options: TaskQueueOptions
   readonly #clock: Clock
   readonly #workers: WorkerSet
-  readonly #waiting: Job[] = []
+  readonly #waiting = new WaitingJobs<Job>()
   /** Unanswered jobs by worker, settled ones included. */
   readonly #running = new Map<WorkerSlot, Job>()
   readonly #metrics: TaskMetrics
@@ -61,18 +81,19 @@ export class TaskQueue {
 
   /** Number of jobs that wait for a worker. */
   get waiting(): number {
-    return this.#waiting.length
+    return this.#waiting.size
   }
 
-  /** Resolves with the output, or rejects with a TaskError, within the deadline. */
-  run(task: string, input: unknown, deadlineMs: number, signal?: AbortSignal): Promise<unknown> {
+  /** Resolves with the output, or rejects with a TaskError, within the time to wait and the time to run. */
+  run(task: string, input: unknown, terms: JobTerms): Promise<unknown> {
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
     const admittedMs = this.#clock.monotonicMs()
     const job: Job = {
+      ...terms,
       task,
       input,
       admittedMs,
-      dueMs: admittedMs + deadlineMs,
+      dueMs: admittedMs + terms.waitMs,
       resolve,
       reject,
       settled: false,
@@ -82,14 +103,19 @@ export class TaskQueue {
       removeListener: nothing,
     }
     if (++this.#open === 1) this.#workers.keepAlive(true)
-    if (this.#closed || signal?.aborted === true) {
+    if (this.#closed || terms.signal?.aborted === true) {
       this.#fail(job, 'cancelled')
       return promise
     }
-    this.#waiting.push(job)
+    this.#waiting.add(job)
+    this.#watch(job)
     this.#dispatch()
-    if (job.worker === null && this.waiting > this.#room()) this.#fail(job, 'overloaded')
-    else this.#watch(job, deadlineMs, signal)
+    if (job.worker === null && this.#waiting.sizeOf(job.key) > this.#options.waitingPerKey + this.#starting())
+      this.#fail(job, 'overloaded')
+    else if (this.waiting > this.#options.waitingMax + this.#starting()) {
+      const last = this.#waiting.lastOfLongest()
+      if (last !== null) this.#fail(last, 'overloaded')
+    }
     return promise
   }
 
@@ -107,15 +133,16 @@ export class TaskQueue {
     await this.#workers.close()
   }
 
-  /** Jobs that may wait now. Each worker that is still starting adds one, because it takes a job at once. */
-  #room(): number {
-    let room = this.#options.waitingMax
-    for (const { state } of this.#workers.slots()) if (state === 'starting') room++
-    return room
+  /** Workers that are starting. Each makes room for one more job to wait, because it takes one at once. */
+  #starting(): number {
+    let starting = 0
+    for (const { state } of this.#workers.slots()) if (state === 'starting') starting++
+    return starting
   }
 
-  #watch(job: Job, deadlineMs: number, signal: AbortSignal | undefined): void {
-    job.timer = this.#clock.after(deadlineMs, () => this.#giveUp(job, 'timeout'))
+  #watch(job: Job): void {
+    const { signal } = job
+    job.timer = this.#clock.after(job.waitMs, () => this.#giveUp(job, 'timeout'))
     if (signal === undefined) return
     const abort = () => this.#giveUp(job, 'cancelled')
     signal.addEventListener('abort', abort, { once: true })
@@ -138,11 +165,23 @@ export class TaskQueue {
   #dispatch(): void {
     while (this.waiting > 0) {
       const worker = this.#freeWorker()
-      const job = worker === null ? undefined : this.#waiting.shift()
-      if (worker === null || job === undefined) break
+      const job = worker === null ? null : this.#waiting.take(this.#mayRun)
+      if (worker === null || job === null) break
       void this.#send(job, worker)
     }
     this.#metrics.setDepth(this.waiting)
+  }
+
+  /** A key may have no more than its part of the workers, and long jobs leave one of several workers to short ones. */
+  readonly #mayRun = ({ key, long }: Job): boolean => {
+    let ofKey = 0
+    let ofLong = 0
+    for (const job of this.#running.values()) {
+      if (job.key === key) ofKey++
+      if (job.long) ofLong++
+    }
+    if (ofKey >= this.#options.runningPerKey) return false
+    return !long || ofLong === 0 || ofLong < this.#workers.slots().size - 1
   }
 
   #freeWorker(): WorkerSlot | null {
@@ -155,6 +194,9 @@ export class TaskQueue {
   async #send(job: Job, worker: WorkerSlot): Promise<void> {
     job.worker = worker
     this.#running.set(worker, job)
+    job.timer?.cancel()
+    job.dueMs = this.#clock.monotonicMs() + job.runMs
+    job.timer = this.#clock.after(job.runMs, () => this.#giveUp(job, 'timeout'))
     let reply: TaskReply | null = null
     try {
       reply = await worker.post(job.task, job.input)
@@ -181,7 +223,7 @@ export class TaskQueue {
     } else {
       job.worker = null
       job.retried = true
-      this.#waiting.unshift(job)
+      this.#waiting.addFirst(job)
     }
   }
 
@@ -199,11 +241,7 @@ export class TaskQueue {
     }
     job.timer?.cancel()
     job.removeListener()
-    const at = job.worker === null ? this.#waiting.indexOf(job) : -1
-    if (at !== -1) {
-      this.#waiting.splice(at, 1)
-      this.#metrics.setDepth(this.waiting)
-    }
+    if (job.worker === null && this.#waiting.remove(job)) this.#metrics.setDepth(this.waiting)
     this.#metrics.record(job.task, outcome, this.#clock.monotonicMs() - job.admittedMs, ranMs)
   }
 }

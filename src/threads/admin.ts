@@ -3,7 +3,7 @@
  * Every scraper gets the text format 0.0.4, which all of them read.
  */
 import { createServer, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, isIP } from 'node:net'
 import { ADMIN_INDEX, PAGE_HEADERS } from './admin-index.ts'
 
 export interface AdminSources {
@@ -20,10 +20,39 @@ export interface AdminServer {
   close(): Promise<void>
 }
 
-/** @throws the listen error, e.g. with code EADDRINUSE. */
-export async function startAdmin(host: string, port: number, sources: AdminSources): Promise<AdminServer> {
-  const server = createServer((request, response) => {
+/** Where the port is, and by which names it may be asked. */
+export interface AdminPlace {
+  readonly host: string
+  readonly port: number
+  /** Names beside addresses, `host`, and names that cannot be had on the internet. */
+  readonly hosts: readonly string[]
+}
+
+/** Scrapers and probes send a short head at once. */
+const REQUEST_MS = 5_000
+/** Scrapers, probes and a person or two; the port takes descriptors that requests need. */
+const CONNECTIONS_MAX = 64
+
+/**
+ * @param requestMs how long a request may take to arrive
+ * @throws the listen error, e.g. with code EADDRINUSE.
+ */
+export async function startAdmin(
+  place: AdminPlace,
+  sources: AdminSources,
+  requestMs = REQUEST_MS,
+): Promise<AdminServer> {
+  const { host, port } = place
+  const known = new Set([host, ...place.hosts].map(name => name.toLowerCase()))
+  const timeouts = {
+    headersTimeout: requestMs,
+    requestTimeout: requestMs,
+    connectionsCheckingInterval: requestMs / 5,
+  }
+  const server = createServer(timeouts, (request, response) => {
     const path = request.url?.split('?', 1)[0]
+    if (!isKnownHost(request.headers.host, known))
+      return plain(response, 421, 'this Host is not known here; admin.hosts may name it\n')
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       response.setHeader('allow', 'GET, HEAD')
       return plain(response, 405, 'method not allowed\n')
@@ -48,6 +77,7 @@ export async function startAdmin(host: string, port: number, sources: AdminSourc
         return plain(response, 404, 'not found\n')
     }
   })
+  server.maxConnections = CONNECTIONS_MAX
   await listen(server, host, port)
   const { port: bound } = server.address() as AddressInfo
   return {
@@ -58,6 +88,21 @@ export async function startAdmin(host: string, port: number, sources: AdminSourc
         server.closeAllConnections()
       }),
   }
+}
+
+/** Names without a dot, and those of reserved domains, cannot be had on the internet. */
+const PRIVATE_NAME = /^[a-z0-9_-]+$|\.(?:internal|local|localhost)$/
+
+/**
+ * False for a name that anybody may have. A page of the internet can make a browser ask this port under its own name,
+ * and read the answer, by having that name resolve to this address.
+ */
+function isKnownHost(header: string | undefined, known: ReadonlySet<string>): boolean {
+  // Only browsers are led here by a name, and they send it.
+  if (header === undefined || header === '') return true
+  const name = header.replace(/:\d*$/, '').toLowerCase()
+  if (known.has(name) || PRIVATE_NAME.test(name)) return true
+  return isIP(name.startsWith('[') ? name.slice(1, -1) : name) !== 0
 }
 
 function listen(server: Server, host: string, port: number): Promise<void> {

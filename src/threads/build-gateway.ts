@@ -23,6 +23,7 @@ import { createPins, Stickiness } from '../gateway/routing/rank.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota } from '../limits/quota.ts'
+import { RequestRate } from '../limits/request-rate.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
@@ -70,6 +71,8 @@ export interface BuiltGateway {
   readonly catalog: Catalog
   readonly store: Store
   readonly ledger: Ledger
+  /** Requests per minute; the front asks before it reads a body. */
+  readonly rate: RequestRate
   readonly vault: Vault
   readonly metrics: Metrics
   readonly clock: Clock
@@ -123,6 +126,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     catalog,
     store,
     ledger,
+    rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
     vault,
     metrics,
     clock,
@@ -147,7 +151,8 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
-  const workers = Math.max(1, Math.ceil(config.threads.tasks / config.threads.serve))
+  // At least two for each, so that long tasks leave one to short ones.
+  const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
   return {
     options,
     config,
@@ -226,7 +231,8 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
     counters,
     clock,
     enforceCredits: config.credits.enforced,
-    requestsPerMinute: config.quotas.requestsPerMinute,
+    // Counted before, by the front.
+    requestsPerMinute: null,
     tokensPerMinute: config.quotas.tokensPerMinute,
     budgets,
   })

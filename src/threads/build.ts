@@ -1,5 +1,5 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
-import { ApiKeys } from '../access/keys.ts'
+import { ApiKeys, callerOf } from '../access/keys.ts'
 import { createDataRegions } from '../api/inference.ts'
 import { createListing } from '../api/models.ts'
 import type { Operation } from '../api/operation.ts'
@@ -48,7 +48,8 @@ export interface BuiltServer {
 }
 
 export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltServer {
-  const { config, clock, log, metrics } = built
+  const { config, clock, log, metrics, rate } = built
+  const { limits, listen, threads } = config
   let prepared = options.prepared ?? true
   const keys = apiKeysOf(built, () => prepared)
   const changed = (change: Invalidation): void => {
@@ -63,12 +64,16 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   const server = createServer({
     operations: operationsOf(built, publish),
     keys,
+    rate: {
+      enter: config.quotas.requestsPerMinute === null ? () => undefined : key => rate.enter(callerOf(key)),
+    },
     uploadMs: config.timeouts.uploadMs,
     requestMs: config.timeouts.requestMs,
-    ...config.limits,
-    maxConnections: Math.ceil(
-      connectionCap(config.limits.maxConnections, descriptorLimit()) / config.threads.serve,
-    ),
+    ...limits,
+    maxConnections: Math.ceil(connectionCap(limits.maxConnections, descriptorLimit()) / threads.serve),
+    connectionsPerAddress: Math.ceil(limits.connectionsPerAddress / threads.serve),
+    trustedProxies: listen.trustedProxies,
+    bytesInFlightPerKey: limits.bytesInFlightPerKey ?? Math.floor(limits.maxBufferedBytes / 4),
     clock,
     log,
     metrics,

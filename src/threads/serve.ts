@@ -1,11 +1,13 @@
-/** Entry of a serve thread: builds its gateway and server, listens, and follows the supervisor. */
+/** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import { ThreadLoop } from './messages.ts'
+import { warmUp } from './warm-up.ts'
 
 const loop = new ThreadLoop('serve', parentPort, workerData)
 const { settings, log, counters } = loop
+await warmUp({ ...settings, log })
 const serving = await buildServing({
   ...settings,
   log,

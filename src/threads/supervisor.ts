@@ -155,10 +155,7 @@ class ThreadSupervisor {
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
       })
-      for (const kind of THREAD_KINDS) {
-        for (let index = 0; index < kind.count(config); index++)
-          await this.#run(kind, `${kind.name}-${index}`, 0)
-      }
+      for (const kind of THREAD_KINDS) await this.#runAll(kind, kind.count(config))
     } catch (error) {
       await this.drain(0)
       throw error
@@ -194,6 +191,13 @@ class ThreadSupervisor {
   readonly #publish = (change: Invalidation): void => {
     this.changed(change)
     this.#options.onChange?.(change)
+  }
+
+  /** Starts the threads of a kind at the same time, since each takes a while. @throws the first failure, once all have started or failed */
+  async #runAll(kind: ThreadKind, count: number): Promise<void> {
+    const starting = Array.from({ length: count }, (_, index) => this.#run(kind, `${kind.name}-${index}`, 0))
+    await Promise.allSettled(starting)
+    await Promise.all(starting)
   }
 
   /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
@@ -354,11 +358,11 @@ function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, 
 
 export async function openAdmin(
   config: Config,
-  sources: Parameters<typeof startAdmin>[2],
+  sources: Parameters<typeof startAdmin>[1],
 ): Promise<AdminServer> {
   const { host, port } = config.admin
   try {
-    return await startAdmin(host, port, sources)
+    return await startAdmin(config.admin, sources)
   } catch (error) {
     throw cannotListen('admin', host, port, error)
   }

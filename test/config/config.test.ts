@@ -410,9 +410,10 @@ t.test('no message repeats what may be a key in the wrong place', t => {
   })
 })
 
-t.test('links and OCR have their own settings', async t => {
+t.test('links, documents and OCR have their own settings', async t => {
   t.same(load('').files, {
     links: { enabled: true, allowHttp: false, allowPrivate: false, maxBytes: 10_485_760, timeoutMs: 10_000 },
+    pdf: { timeoutMs: 5_000 },
     ocr: null,
   })
   const yaml = 'files: { links: { enabled: false, maxBytes: 1 }, ocr: { provider: mistral, model: ocr-1 } }'
@@ -542,4 +543,15 @@ t.test('variables of secrets are named, and forgotten by the process', async t =
     names.map(name => process.env[name]),
     [undefined, undefined, 'value', undefined],
   )
+})
+
+t.test('trusted proxies are addresses and networks', async t => {
+  t.same(load('').listen.trustedProxies, [])
+  const proxies = ['127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8']
+  t.same(load(`listen: { trustedProxies: ${JSON.stringify(proxies)} }`).listen.trustedProxies, proxies)
+  for (const wrong of ['proxy.example', '10.0.0.0/33', '::/129', '10.0.0.0/8/8', '300.1.1.1', '10.0.0.0/'])
+    t.throws(
+      () => load(`listen: { trustedProxies: ['${wrong}'] }`),
+      /^listen\.trustedProxies: expected a list of/,
+    )
 })

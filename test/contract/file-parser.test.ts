@@ -69,6 +69,7 @@ async function start(t: Test, links: Partial<Links> = { allowPrivate: true }, oc
   })
   const gateway = await startGateway({
     files: {
+      ...DEFAULTS,
       links: { ...DEFAULTS.links, ...links },
       ocr: ocr ? { provider: 'scans', model: 'ocr-1', timeoutMs: 10_000 } : null,
     },

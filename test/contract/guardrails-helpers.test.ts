@@ -23,7 +23,7 @@ const { parrot, guard, ask } = await startGuarded(t, {
   alignment: { evaluator: { model: 'helper/side' }, hipaaWorkspaces: [], timeoutMs: 5_000 },
   moderation: { model: 'helper/side' },
   files: {
-    links: loadConfig([], {}).files.links,
+    ...loadConfig([], {}).files,
     ocr: { provider: 'helper', model: 'ocr-1', timeoutMs: 5_000 },
   },
 })

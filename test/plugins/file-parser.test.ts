@@ -17,6 +17,7 @@ async function parse(run: Run, parts = [part('one')]) {
   const exchange = { ...scripted, request, prompt: request }
   const plugin = createFileParser({
     tasks: { run },
+    config: { files: { pdf: { timeoutMs: 5_000 } } },
     fetchPage: null,
     ocr: null,
     modelFacts: { takesFiles: () => false, takesImages: () => false },
@@ -91,6 +92,7 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
     const exchange = { ...scripted, request, prompt: request }
     const plugin = createFileParser({
       tasks: { run: () => Promise.reject(new Error('it is not read here')) },
+      config: { files: { pdf: { timeoutMs: 5_000 } } },
       fetchPage: null,
       ocr: async () => {
         asked++

@@ -128,7 +128,12 @@ export async function startFrontEnd(
   const server = createServer({
     operations: rows.map(operation),
     keys: twoKeys,
+    rate: { enter: () => undefined },
     maxConnections: 1000,
+    connectionsPerAddress: 0,
+    trustedProxies: [],
+    openPerKey: 5000,
+    bytesInFlightPerKey: 536_870_912,
     uploadMs: 300_000,
     requestMs: 600_000,
     allowChunked: true,

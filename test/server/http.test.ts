@@ -165,7 +165,12 @@ t.test('two rows for the same operation are a mistake at start', async t => {
     createServer({
       operations: [operation(route('/a', greet)), operation(route('/a', greet))],
       keys: { authenticate: () => Promise.reject(new Error('unused')) },
+      rate: { enter: () => undefined },
       maxConnections: 1,
+      connectionsPerAddress: 0,
+      trustedProxies: [],
+      openPerKey: 1,
+      bytesInFlightPerKey: 1,
       uploadMs: 1,
       requestMs: 1,
       allowChunked: true,

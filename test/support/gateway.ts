@@ -65,7 +65,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
   const config: Config = {
     ...defaults,
     storage: { url: storageUrl },
-    threads: { serve: 1, tasks: 1 },
+    threads: { serve: 1, warmUpMs: 0, tasks: 1 },
     timeouts: { ...defaults.timeouts, ...options.timeouts },
     regions: options.regions ?? defaults.regions,
     byok: options.byok ?? defaults.byok,

@@ -1,7 +1,7 @@
 /** The queue of a pool with scripted workers: cases that real workers reach only by a race. */
 import t, { type Test } from 'tap'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { TaskQueue } from '../../src/tasks/queue.ts'
+import { type JobTerms, TaskQueue, type TaskQueueOptions } from '../../src/tasks/queue.ts'
 import { TaskError, type TaskReply } from '../../src/tasks/task.ts'
 import type { WorkerSlot } from '../../src/tasks/worker-set.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -34,15 +34,20 @@ class ScriptedSlot implements WorkerSlot {
   }
 }
 
-function startQueue(t: Test, slots: Set<ScriptedSlot>, waitingMax = 10) {
+const USUAL: JobTerms = { key: '', waitMs: 1_000, runMs: 1_000, long: false, signal: undefined }
+
+function startQueue(t: Test, slots: Set<ScriptedSlot>, options: Partial<TaskQueueOptions> = {}) {
   let ready: () => void = () => undefined
   const queue = new TaskQueue(
     {
       pool: 'evaluation',
       clock: new TestClock(),
       metrics: createMetrics(),
-      waitingMax,
+      waitingMax: 10,
+      waitingPerKey: 10,
+      runningPerKey: 10,
       endCancelled: false,
+      ...options,
     },
     onReady => {
       ready = onReady
@@ -57,8 +62,8 @@ function startQueue(t: Test, slots: Set<ScriptedSlot>, waitingMax = 10) {
     ready()
     return slot
   }
-  const run = (task: string) =>
-    queue.run(task, null, 1_000).catch((error: unknown) => {
+  const run = (task: string, terms: Partial<JobTerms> = {}) =>
+    queue.run(task, null, { ...USUAL, ...terms }).catch((error: unknown) => {
       if (error instanceof TaskError) return error.outcome
       throw error
     })
@@ -104,8 +109,8 @@ t.test('a job that had begun when its worker died is not tried again', async t =
 t.test('a worker that is starting is given no job, but makes room for one more to wait', async t => {
   const slot = new ScriptedSlot()
   slot.state = 'starting'
-  const { queue, run, ready } = startQueue(t, new Set([slot]), 2)
-  const outcomes = ['a', 'b', 'c'].map(run)
+  const { queue, run, ready } = startQueue(t, new Set([slot]), { waitingMax: 2 })
+  const outcomes = ['a', 'b', 'c'].map(task => run(task))
   t.equal(await run('d'), 'overloaded')
   t.same(slot.posted, [])
   t.equal(queue.waiting, 3)
@@ -115,4 +120,108 @@ t.test('a worker that is starting is given no job, but makes room for one more t
   t.equal(queue.waiting, 2)
   await queue.close(0)
   t.same(await Promise.all(outcomes), ['cancelled', 'cancelled', 'cancelled'])
+})
+
+/** Lets the worker end its job, and waits until it has the next one. */
+async function next(slot: ScriptedSlot): Promise<void> {
+  slot.done(null)
+  await turn()
+}
+
+t.test('keys take turns, and the jobs of one key keep their order', async t => {
+  const slot = new ScriptedSlot()
+  const { run } = startQueue(t, new Set([slot]))
+  const flood = ['a1', 'a2', 'a3', 'a4'].map(task => run(task, { key: 'a' }))
+  const others = [run('b1', { key: 'b' }), run('c1', { key: 'c' }), run('b2', { key: 'b' })]
+  for (let job = 0; job < 7; job++) await next(slot)
+  t.same(slot.posted, ['a1', 'a2', 'b1', 'c1', 'a3', 'b2', 'a4'])
+  await Promise.all([...flood, ...others])
+})
+
+t.test('a key that fills its places is refused, and another one is not', async t => {
+  const slot = new ScriptedSlot()
+  const { queue, run } = startQueue(t, new Set([slot]), { waitingPerKey: 2 })
+  const flood = ['a1', 'a2', 'a3', 'a4'].map(task => run(task, { key: 'a' }))
+  const other = run('b1', { key: 'b' })
+  t.equal(await flood[3], 'overloaded')
+  t.equal(queue.waiting, 3)
+  for (let job = 0; job < 4; job++) await next(slot)
+  t.same(slot.posted, ['a1', 'a2', 'b1', 'a3'])
+  t.equal(await other, null)
+})
+
+t.test('in a full queue the key with most jobs makes room for the others', async t => {
+  const slot = new ScriptedSlot()
+  const { run } = startQueue(t, new Set([slot]), { waitingMax: 3 })
+  const flood = ['a1', 'a2', 'a3', 'a4'].map(task => run(task, { key: 'a' }))
+  const other = run('b1', { key: 'b' })
+  t.equal(await flood[3], 'overloaded')
+  for (let job = 0; job < 4; job++) await next(slot)
+  t.same(slot.posted, ['a1', 'a2', 'b1', 'a3'])
+  t.equal(await other, null)
+})
+
+t.test('a key has no more workers than its part, whatever else is free', async t => {
+  const slots = [new ScriptedSlot(), new ScriptedSlot()] as const
+  const [first, second] = slots
+  const { run } = startQueue(t, new Set(slots), { runningPerKey: 1 })
+  const jobs = [run('a1', { key: 'a' }), run('a2', { key: 'a' })]
+  t.same([first.posted, second.posted], [['a1'], []])
+  jobs.push(run('b1', { key: 'b' }))
+  t.same(second.posted, ['b1'])
+  await next(second)
+  t.same(second.posted, ['b1'], 'the first job of the key is still running')
+  await next(first)
+  t.same([...first.posted, ...second.posted].sort(), ['a1', 'a2', 'b1'])
+  first.done(null)
+  await Promise.all(jobs)
+})
+
+t.test('long jobs leave one worker of several to short ones, and a single worker takes both', async t => {
+  const slots = [new ScriptedSlot(), new ScriptedSlot()] as const
+  const [first, second] = slots
+  const { run } = startQueue(t, new Set(slots))
+  const jobs = ['a1', 'a2', 'a3'].map(task => run(task, { key: 'a', long: true }))
+  t.same([first.posted, second.posted], [['a1'], []])
+  jobs.push(run('b1', { key: 'b' }))
+  t.same(second.posted, ['b1'])
+  await next(second)
+  for (let job = 0; job < 3; job++) await next(first)
+  t.same([first.posted, second.posted], [['a1', 'a2', 'a3'], ['b1']])
+  await Promise.all(jobs)
+
+  const alone = new ScriptedSlot()
+  const single = startQueue(t, new Set([alone]))
+  const both = [single.run('a1', { long: true }), single.run('b1')]
+  await next(alone)
+  await next(alone)
+  t.same(alone.posted, ['a1', 'b1'])
+  await Promise.all(both)
+})
+
+t.test('the time to run begins when a worker takes the job, however long it has waited', async t => {
+  const clock = new TestClock()
+  const slot = new ScriptedSlot()
+  const { run } = startQueue(t, new Set([slot]), { clock })
+  const first = run('a', { runMs: 100_000 })
+  const second = run('b', { waitMs: 60_000, runMs: 50 })
+  clock.advance(59_000)
+  slot.done('a')
+  t.equal(await first, 'a')
+  clock.advance(49)
+  slot.done('b')
+  t.equal(await second, 'b')
+})
+
+t.test('a job ends at the end of its time to wait, and then at the end of its time to run', async t => {
+  const clock = new TestClock()
+  const slot = new ScriptedSlot()
+  const { queue, run } = startQueue(t, new Set([slot]), { clock })
+  const running = run('a', { runMs: 50 })
+  const waiting = run('b', { waitMs: 20 })
+  clock.advance(20)
+  t.equal(await waiting, 'timeout')
+  t.equal(queue.waiting, 0)
+  clock.advance(30)
+  t.equal(await running, 'timeout')
 })

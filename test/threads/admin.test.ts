@@ -1,18 +1,22 @@
 import t from 'tap'
 import { startAdmin } from '../../src/threads/admin.ts'
+import { RawClient, turns } from '../support/raw-http.ts'
 
 t.test('the admin port', async t => {
   let unready: string | null = null
   let broken = false
   let degraded: readonly string[] = []
-  const admin = await startAdmin('127.0.0.1', 0, {
-    metrics: async () => {
-      if (broken) throw new Error('secret detail')
-      return 'up 1\n'
+  const admin = await startAdmin(
+    { host: '127.0.0.1', port: 0, hosts: ['metrics.example.com'] },
+    {
+      metrics: async () => {
+        if (broken) throw new Error('secret detail')
+        return 'up 1\n'
+      },
+      unreadyReason: () => unready,
+      degraded: () => degraded,
     },
-    unreadyReason: () => unready,
-    degraded: () => degraded,
-  })
+  )
   t.teardown(() => admin.close())
   const ask = async (path: string, init?: RequestInit) => {
     const reply = await fetch(admin.url + path, init)
@@ -87,4 +91,65 @@ t.test('the admin port', async t => {
     t.equal(posted.status, 405)
     t.equal(posted.headers.get('allow'), 'GET, HEAD')
   })
+})
+
+t.test('the admin port answers names that only its own network can have', async t => {
+  const admin = await startAdmin(
+    { host: '127.0.0.1', port: 0, hosts: ['metrics.example.com'] },
+    { metrics: async () => 'up 1\n', unreadyReason: () => null },
+  )
+  t.teardown(() => admin.close())
+  const { port } = new URL(admin.url)
+  const ask = async (host: string | null) => {
+    const client = new RawClient(Number(port))
+    const version = host === null ? '1.0' : '1.1'
+    await client.send(
+      `GET /metrics HTTP/${version}\r\n${host === null ? '' : `Host: ${host}\r\nConnection: close\r\n`}\r\n`,
+    )
+    await client.untilClosed()
+    return Number(client.text.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length))
+  }
+  for (const host of [
+    null,
+    `127.0.0.1:${port}`,
+    '10.2.3.4',
+    '[::1]:9090',
+    '[fd00::2]',
+    'localhost',
+    'LOCALHOST:9090',
+    'sluice:9090',
+    'sluice.internal',
+    'metrics.example.com',
+    'Metrics.Example.com:443',
+  ])
+    t.equal(await ask(host), 200, String(host))
+  for (const host of [
+    'rebind.example',
+    `rebind.example:${port}`,
+    'example.com',
+    '127.0.0.1.example',
+    'local.example',
+  ])
+    t.equal(await ask(host), 421, host)
+})
+
+t.test('the admin port takes few connections, and none for long', async t => {
+  const admin = await startAdmin(
+    { host: '127.0.0.1', port: 0, hosts: [] },
+    { metrics: async () => '', unreadyReason: () => null },
+    250,
+  )
+  t.teardown(() => admin.close())
+  const port = Number(new URL(admin.url).port)
+  const clients = Array.from({ length: 80 }, () => new RawClient(port))
+  for (const client of clients) {
+    t.teardown(() => client.destroy())
+    await client.send('GET /healthz HTTP/1.1\r\nHost: a\r\n')
+  }
+  while (clients.filter(({ closed }) => closed).length < 16) await turns(1)
+  t.equal(clients.filter(({ closed }) => !closed).length, 64)
+  // Half a head: told 408, and closed, without more being sent.
+  for (const client of clients) await client.untilClosed()
+  t.equal(clients.filter(({ text }) => text.startsWith('HTTP/1.1 408')).length, 64)
+  t.equal((await fetch(`${admin.url}/healthz`)).status, 200)
 })

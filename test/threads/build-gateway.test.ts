@@ -12,7 +12,11 @@ import { OFFERED } from '../support/dialects.ts'
 
 t.test('a gateway offers its plugins and server tools, which are those of unit tests', async t => {
   const built = await buildGateway({
-    config: { ...loadConfig([], {}), storage: { url: 'sqlite::memory:' }, threads: { serve: 1, tasks: 1 } },
+    config: {
+      ...loadConfig([], {}),
+      storage: { url: 'sqlite::memory:' },
+      threads: { serve: 1, warmUpMs: 0, tasks: 1 },
+    },
     simUrl: 'http://127.0.0.1:9',
     endUserKey: createSecretKey(randomBytes(32)),
     vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),

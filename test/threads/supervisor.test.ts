@@ -55,7 +55,7 @@ async function start(
         simModel(name, 'openai-responses'),
         simModel(name, 'openai-chat'),
       ]),
-      threads: { serve: more.threads ?? 2, tasks: 1 },
+      threads: { serve: more.threads ?? 2, warmUpMs: 0, tasks: 1 },
       limits: { ...defaults.limits, ...NO_SHEDDING },
       timeouts: { ...defaults.timeouts, ...more.timeouts },
     },

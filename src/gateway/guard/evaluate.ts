@@ -13,6 +13,8 @@ import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
 export type GuardTasks = Pick<GatewayTasks, 'run'>
 
+/** Texts of this length take a worker a few milliseconds. */
+const SHORT_MAX_CHARS = 65_536
 /** For all texts of a request; some megabytes of text take some hundred milliseconds. */
 const REQUEST_DEADLINE_MS = 2_000
 /** For one window of a reply, while its reader waits; one takes a few milliseconds at most. */
@@ -45,7 +47,7 @@ export function evaluateTexts(
       .run(
         'evaluate-texts',
         { rules: all.set, key: all.key, field: all.field, texts },
-        { deadlineMs: REQUEST_DEADLINE_MS, signal },
+        { deadlineMs: REQUEST_DEADLINE_MS, long: isLong(texts), signal },
       )
       .then(
         found => ({ findings: found, failure: null }),
@@ -54,6 +56,13 @@ export function evaluateTexts(
   } catch (cause) {
     return evaluateBuiltins(rules, texts, cause)
   }
+}
+
+/** True if a worker takes tens of milliseconds for the texts. */
+function isLong(texts: readonly RequestText[]): boolean {
+  let characters = 0
+  for (const { text } of texts) characters += text.length
+  return characters > SHORT_MAX_CHARS
 }
 
 /** After a failure: the findings of the built-in detectors, if they are cheap. */

@@ -15,6 +15,7 @@ import type { Catalog } from '../../providers/catalog.ts'
 import type { Provider } from '../../providers/provider.ts'
 import { whenReady } from '../../ready.ts'
 import type { AppliedGuardrail } from '../../storage/guardrails.ts'
+import { PATIENCE_MS } from '../../tasks/pool.ts'
 import type { Exchange } from '../exchange.ts'
 import { type Restriction, type Restrictions, restrictionsOf } from '../routing/rank.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
@@ -105,10 +106,18 @@ function guardRequest(
       'A guardrail on this API key does not allow this regional host',
     )
   }
-  const reply = output === null ? null : { rules: output, tasks, metrics }
+  const own = onBehalfOf(exchange.caller, tasks)
+  const reply = output === null ? null : { rules: output, tasks: own, metrics }
   if (input === null) return { restrictions, input: null, reply }
-  const guard = new RequestGuard(input, tasks, metrics)
+  const guard = new RequestGuard(input, own, metrics)
   return whenReady(guard.wholePrompt(exchange), () => ({ restrictions, input: guard, reply }))
+}
+
+/** The task pool for the texts of one key: keys take turns, and a full pool slows their callers down. */
+function onBehalfOf({ keyHash }: Caller, tasks: GuardTasks): GuardTasks {
+  return {
+    run: (name, input, options) => tasks.run(name, input, { waitMs: PATIENCE_MS, key: keyHash, ...options }),
+  }
 }
 
 export interface HelperPolicyDeps {

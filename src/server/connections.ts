@@ -1,0 +1,197 @@
+/**
+ * The connections of one thread: how many there are, how many each address has, and which are refused. A connection
+ * behind a trusted proxy is one of many clients, so those proxies have no cap.
+ */
+import { BlockList } from 'node:net'
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+
+export interface ClientConnectionLimits {
+  /**
+   * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
+   * spins, so the sum over all threads has to stay below half of it: threads/operating-system.ts holds that.
+   */
+  readonly maxConnections: number
+  /** Connections that one address may have here; 0: any number. */
+  readonly connectionsPerAddress: number
+  /** Addresses and networks (`10.0.0.0/8`) without a cap. */
+  readonly trustedProxies: readonly string[]
+}
+
+export interface ClientConnectionsDeps {
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
+  readonly metrics: Pick<Metrics, 'openConnections' | 'connectionsRefused'>
+}
+
+/** Why a connection is refused; a closed set, for metrics. */
+type Refusal = 'limit' | 'address'
+
+/** The library closes a connection on which no request runs after this. */
+const IDLE_MS = 13_000
+/** At most one log line about refused connections in this time. */
+const TELL_EVERY_MS = 10_000
+/** Addresses are looked through for those to forget each time so many connections have come. */
+const SWEEP_EVERY = 1_000
+
+/** The address at the other end, as the library gives it: 4 or 16 bytes. */
+export interface RemoteEnd {
+  getRemoteAddress(): ArrayBuffer
+  getRemoteAddressAsText(): ArrayBuffer
+  onAborted(callback: () => void): unknown
+}
+
+export class ClientConnections {
+  readonly #limits: ClientConnectionLimits
+  readonly #deps: ClientConnectionsDeps
+  readonly #trusted = new BlockList()
+  /** By address, or network of an IPv6 address; empty without a cap. */
+  readonly #peers = new Map<string, Peer>()
+  #open = 0
+  #came = 0
+  #untold = 0
+  #toldMs = Number.NEGATIVE_INFINITY
+
+  /** @throws Error when a trusted proxy is neither an address nor a network */
+  constructor(limits: ClientConnectionLimits, deps: ClientConnectionsDeps) {
+    this.#limits = limits
+    this.#deps = deps
+    for (const each of limits.trustedProxies) trust(this.#trusted, each)
+  }
+
+  get open(): number {
+    return this.#open
+  }
+
+  /** Counts a new connection. False: close it at once. */
+  opened(end: RemoteEnd): boolean {
+    this.#open++
+    this.#deps.metrics.openConnections.inc()
+    if (this.#open > this.#limits.maxConnections) return this.#refuse('limit', end)
+    if (this.#limits.connectionsPerAddress === 0) return true
+    if (++this.#came % SWEEP_EVERY === 0) this.#sweep()
+    const peer = this.#peerOf(end)
+    if (!peer.capped) return true
+    const nowMs = this.#deps.clock.monotonicMs()
+    if (peer.connections(nowMs) >= this.#limits.connectionsPerAddress) return this.#refuse('address', end)
+    peer.opened(nowMs)
+    // Replaced by the first request, so this is the end of a connection that never had one.
+    end.onAborted(() => peer.closed())
+    return true
+  }
+
+  closed(): void {
+    this.#open--
+    this.#deps.metrics.openConnections.dec()
+  }
+
+  /** The peer of a request that begins; null where nobody counts. It ends with `Peer.ended`. */
+  begin(end: RemoteEnd): Peer | null {
+    if (this.#limits.connectionsPerAddress === 0) return null
+    const peer = this.#peerOf(end)
+    if (!peer.capped) return null
+    peer.began(this.#deps.clock.monotonicMs())
+    return peer
+  }
+
+  #peerOf(end: RemoteEnd): Peer {
+    const address = Buffer.from(end.getRemoteAddress())
+    const name = nameOf(address)
+    let peer = this.#peers.get(name)
+    if (peer === undefined) {
+      const [text, family] = [textOf(end), address.length === 4 ? 'ipv4' : 'ipv6'] as const
+      peer = new Peer(this.#deps.clock, !this.#trusted.check(text, family))
+      this.#peers.set(name, peer)
+    }
+    return peer
+  }
+
+  #sweep(): void {
+    const nowMs = this.#deps.clock.monotonicMs()
+    for (const [name, peer] of this.#peers) if (peer.connections(nowMs) === 0) this.#peers.delete(name)
+  }
+
+  #refuse(reason: Refusal, end: RemoteEnd): false {
+    this.#deps.metrics.connectionsRefused.inc({ reason })
+    this.#untold++
+    const nowMs = this.#deps.clock.monotonicMs()
+    if (nowMs - this.#toldMs < TELL_EVERY_MS) return false
+    this.#toldMs = nowMs
+    this.#deps.log.notice('connections refused', {
+      reason,
+      address: textOf(end),
+      refused: this.#untold,
+      open: this.#open - 1,
+    })
+    this.#untold = 0
+    return false
+  }
+}
+
+/**
+ * One address. The library tells which connection ends only while a request runs on it, or before its first one. A
+ * connection that its client closes while it waits for another request counts until it would have been idle for too
+ * long: never too few are counted, and seldom too many.
+ */
+export class Peer {
+  readonly capped: boolean
+  readonly #clock: Clock
+  #busy = 0
+  /** When each connection without a request is closed at the latest; ascending. */
+  readonly #waiting: number[] = []
+
+  constructor(clock: Clock, capped: boolean) {
+    this.#clock = clock
+    this.capped = capped
+  }
+
+  connections(nowMs: number): number {
+    let gone = 0
+    while ((this.#waiting[gone] ?? Number.POSITIVE_INFINITY) <= nowMs) gone++
+    if (gone > 0) this.#waiting.splice(0, gone)
+    return this.#busy + this.#waiting.length
+  }
+
+  opened(nowMs: number): void {
+    this.#waiting.push(nowMs + IDLE_MS)
+  }
+
+  /** A connection was closed before its first request. */
+  closed(): void {
+    this.#waiting.shift()
+  }
+
+  began(nowMs: number): void {
+    this.connections(nowMs)
+    this.#waiting.shift()
+    this.#busy++
+  }
+
+  /** A request is over; its connection is closed, or waits for another one. */
+  ended(closed: boolean): void {
+    this.#busy--
+    if (!closed) this.#waiting.push(this.#clock.monotonicMs() + IDLE_MS)
+  }
+}
+
+const MAPPED = Buffer.from('00000000000000000000ffff', 'hex')
+/** Whoever has one IPv6 address has the network of 64 bits around it. */
+const NETWORK_BYTES = 8
+
+function nameOf(address: Buffer): string {
+  if (address.length !== 16) return address.toString('latin1')
+  const isMapped = address.subarray(0, MAPPED.length).equals(MAPPED)
+  return (isMapped ? address.subarray(MAPPED.length) : address.subarray(0, NETWORK_BYTES)).toString('latin1')
+}
+
+function textOf(end: RemoteEnd): string {
+  return Buffer.from(end.getRemoteAddressAsText()).toString('latin1')
+}
+
+function trust(list: BlockList, proxy: string): void {
+  const [address = '', bits] = proxy.split('/')
+  const family = address.includes(':') ? 'ipv6' : 'ipv4'
+  if (bits === undefined) list.addAddress(address, family)
+  else list.addSubnet(address, Number(bits), family)
+}

@@ -1,0 +1,79 @@
+/**
+ * The jobs that wait for a worker, one list for each key, so that a key with a thousand jobs and a key with one take
+ * turns. Pure.
+ */
+
+/** A job as its place among the others sees it. */
+export interface Keyed {
+  /** Whose job it is. Jobs of one key are taken in the order of their arrival. */
+  readonly key: string
+}
+
+export class WaitingJobs<Job extends Keyed> {
+  /** Never empty lists; the first key is the next one. */
+  readonly #lists = new Map<string, Job[]>()
+  #size = 0
+
+  get size(): number {
+    return this.#size
+  }
+
+  sizeOf(key: string): number {
+    return this.#lists.get(key)?.length ?? 0
+  }
+
+  /** Behind all jobs of its key. */
+  add(job: Job): void {
+    const list = this.#lists.get(job.key)
+    if (list === undefined) this.#lists.set(job.key, [job])
+    else list.push(job)
+    this.#size++
+  }
+
+  /** Before all jobs of all keys. */
+  addFirst(job: Job): void {
+    const others = [...this.#lists]
+    const list = this.#lists.get(job.key) ?? []
+    list.unshift(job)
+    this.#lists.clear()
+    this.#lists.set(job.key, list)
+    for (const [key, other] of others) if (key !== job.key) this.#lists.set(key, other)
+    this.#size++
+  }
+
+  /** Takes the next job that may run. A key whose first job may not run now keeps its turn. */
+  take(mayRun: (job: Job) => boolean): Job | null {
+    for (const [key, list] of this.#lists) {
+      const [job] = list
+      if (job === undefined || !mayRun(job)) continue
+      list.shift()
+      this.#lists.delete(key)
+      if (list.length > 0) this.#lists.set(key, list)
+      this.#size--
+      return job
+    }
+    return null
+  }
+
+  /** The last job of the key that has most of them; null when none waits. */
+  lastOfLongest(): Job | null {
+    let longest: Job[] | null = null
+    for (const list of this.#lists.values()) if (list.length > (longest?.length ?? 0)) longest = list
+    return longest?.at(-1) ?? null
+  }
+
+  /** False: it does not wait. */
+  remove(job: Job): boolean {
+    const list = this.#lists.get(job.key)
+    const at = list?.lastIndexOf(job) ?? -1
+    if (list === undefined || at === -1) return false
+    list.splice(at, 1)
+    if (list.length === 0) this.#lists.delete(job.key)
+    this.#size--
+    return true
+  }
+
+  *[Symbol.iterator](): Generator<Job> {
+    for (const list of this.#lists.values()) yield* list
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * Warm-up of a serve thread, before it takes traffic: requests through a gateway of its own, from a real client over
+ * real sockets to the simulated provider, so that the engine has compiled the code that the first requests need.
+ * Nothing of it is seen: store, spool, counters, metrics and log are its own, and go with it. Composition root.
+ */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { Agent, request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createKey } from '../access/keys.ts'
+import { systemClock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import type { Log } from '../log/log.ts'
+import { SIM_FORMATS, simModel } from '../sim/rows.ts'
+import { createSim } from '../sim/sim.ts'
+import { buildServer } from './build.ts'
+import { buildGateway } from './build-gateway.ts'
+
+export interface WarmUpOptions {
+  readonly config: Config
+  readonly endUserKey: string
+  readonly vaultKeys: string
+  /** Told only that the warm-up failed, which is no reason not to serve. */
+  readonly log: Pick<Log, 'notice'>
+  /** Requests after which it ends before its time. Default: any number. */
+  readonly requestsMax?: number
+}
+
+/** Requests under way at once. */
+const CLIENTS = 8
+/** Tokens of a reply, a few per read. */
+const MODEL = 'write-40'
+const HOST = '127.0.0.1'
+
+const AMPLE = {
+  maxInFlight: 1_000,
+  openPerKey: 1_000,
+  maxConnections: 1_000,
+  connectionsPerAddress: 0,
+} as const
+
+const SILENT: Log = {
+  exchange: () => undefined,
+  listening: () => undefined,
+  notice: () => undefined,
+  fault: () => undefined,
+}
+
+/** Sends requests for `threads.warmUpMs`. Returns how many; never rejects. */
+export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number> {
+  const forMs = options.config.threads.warmUpMs
+  if (forMs === 0) return 0
+  try {
+    return await runAgainstSim(options, performance.now() + forMs)
+  } catch (error) {
+    log.notice('the warm-up failed; the first requests are slower', { reason: String(error) })
+    return 0
+  }
+}
+
+async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: number): Promise<number> {
+  const { requestsMax = Number.POSITIVE_INFINITY } = options
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-warm-up-'))
+  const sim = createSim({ keepRequests: 0 })
+  try {
+    const { url: simUrl } = await sim.listen()
+    const built = await buildGateway({
+      ...options,
+      config: alone(options.config),
+      simUrl,
+      log: SILENT,
+      spoolFolder: folder,
+    })
+    const { server } = buildServer(built, {})
+    try {
+      const { key, record } = createKey({ kind: 'inference', name: 'warm-up', clock: systemClock })
+      await built.store.keys.add(record)
+      const port = await server.listen(HOST, 0)
+      return await sendUntil(untilMs, requestsMax, port, key)
+    } finally {
+      server.close()
+      await built.close()
+    }
+  } finally {
+    await sim.close()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** The configuration without anything that is shared with others, asked over a network, or limited. */
+function alone(config: Config): Config {
+  return {
+    ...config,
+    storage: { url: 'sqlite::memory:' },
+    redis: { ...config.redis, url: null },
+    providers: [],
+    models: SIM_FORMATS.map(format => simModel(MODEL, format)) as Config['models'],
+    alignment: { ...config.alignment, evaluator: null },
+    moderation: null,
+    files: { ...config.files, ocr: null },
+    credits: { enforced: false },
+    limits: { ...config.limits, ...AMPLE },
+    quotas: { ...config.quotas, requestsPerMinute: null, tokensPerMinute: null },
+  }
+}
+
+interface Ask {
+  readonly path: string
+  readonly body: string
+}
+
+/** Every way through the gateway: each format, in each dialect, streamed and whole. */
+function asks(): readonly Ask[] {
+  const text =
+    'A request of an ordinary length, so that its text is copied and counted as others are. '.repeat(4)
+  return SIM_FORMATS.flatMap(format =>
+    [true, false].flatMap(stream => {
+      const { id: model } = simModel(MODEL, format)
+      const messages = [{ role: 'user', content: text }]
+      return [
+        { path: '/v1/responses', body: JSON.stringify({ model, stream, input: text }) },
+        { path: '/v1/chat/completions', body: JSON.stringify({ model, stream, messages }) },
+      ]
+    }),
+  )
+}
+
+/** Returns the number of requests. */
+async function sendUntil(untilMs: number, most: number, port: number, key: string): Promise<number> {
+  const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS })
+  const all = asks()
+  let next = 0
+  const client = async (): Promise<void> => {
+    while (next < most && performance.now() < untilMs) {
+      const ask = all[next++ % all.length]
+      if (ask !== undefined) await send(agent, port, key, ask)
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: CLIENTS }, client))
+    return next
+  } finally {
+    agent.destroy()
+  }
+}
+
+/** Resolves at the end of the answer. @throws Error when it is no success */
+function send(agent: Agent, port: number, key: string, { path, body }: Ask): Promise<void> {
+  const headers = {
+    authorization: `Bearer ${key}`,
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+  }
+  return new Promise((resolve, reject) => {
+    const sent = request({ agent, host: HOST, port, path, method: 'POST', headers }, response => {
+      response.resume()
+      response.once('error', reject)
+      response.once('end', () => {
+        if (response.statusCode === 200) resolve()
+        else reject(new Error(`status ${response.statusCode}`))
+      })
+    })
+    sent.once('error', reject)
+    sent.end(body)
+  })
+}

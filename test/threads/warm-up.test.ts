@@ -1,0 +1,56 @@
+/** The warm-up of a serve thread: real requests go through, whatever is configured, and nothing of them is left. */
+import { randomBytes } from 'node:crypto'
+import { existsSync, readdirSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import t from 'tap'
+import { type Config, loadConfig } from '../../src/config/config.ts'
+import { warmUp } from '../../src/threads/warm-up.ts'
+
+const defaults = loadConfig([], {})
+
+/** Warms up for long enough that requests are sent on any machine, and returns what was told. */
+async function run(change: Partial<Config>, warmUpMs = 5_000): Promise<{ told: string[]; sent: number }> {
+  const told: string[] = []
+  const sent = await warmUp({
+    config: { ...defaults, ...change, threads: { ...defaults.threads, warmUpMs } },
+    endUserKey: randomBytes(32).toString('base64'),
+    vaultKeys: `test:${randomBytes(32).toString('base64')}`,
+    log: { notice: (message, fields) => void told.push(`${message}: ${JSON.stringify(fields)}`) },
+    requestsMax: 40,
+  })
+  return { told, sent }
+}
+
+const folders = () => readdirSync(tmpdir()).filter(name => name.startsWith('sluice-warm-up-')).length
+
+t.test('requests go through whatever limits, storage and providers are configured', async t => {
+  const before = folders()
+  const { told, sent } = await run({
+    storage: { url: 'sqlite:/nowhere/gateway.db' },
+    redis: { ...defaults.redis, url: 'redis://127.0.0.1:1' },
+    credits: { enforced: true },
+    quotas: { ...defaults.quotas, requestsPerMinute: 1, tokensPerMinute: 1 },
+    limits: {
+      ...defaults.limits,
+      openPerKey: 1,
+      maxInFlight: 1,
+      maxConnections: 1,
+      connectionsPerAddress: 1,
+    },
+    models: [{ id: 'acme/large', endpoints: [{ provider: 'nobody' }] }],
+  })
+  t.same(told, [], 'every answer was a success')
+  t.equal(sent, 40)
+  t.equal(folders(), before, 'the spool is gone')
+  t.notOk(existsSync('/nowhere'))
+})
+
+t.test('a warm-up that cannot run is told of, and is no reason not to serve', async t => {
+  const { told, sent } = await run({ timeouts: { ...defaults.timeouts, requestMs: 1, upstreamHeadersMs: 1 } })
+  t.equal(sent, 0)
+  t.match(told, [/^the warm-up failed; the first requests are slower: /])
+})
+
+t.test('without time nothing is sent', async t => {
+  t.same(await run({}, 0), { told: [], sent: 0 })
+})
