@@ -6,8 +6,8 @@ import type { Clock } from '../clock.ts'
 import { serviceUnavailable } from '../errors.ts'
 import type { Caller } from '../protocol/records.ts'
 import { isPending, whenReady } from '../ready.ts'
-import type { Counters, LimitExceeded } from './counters.ts'
-import { minuteEndMs, minuteEntry, quotaError } from './quota-entries.ts'
+import type { CounterRoom, Counters } from './counters.ts'
+import { minuteEndMs, minuteEntry, rateError } from './quota-entries.ts'
 
 export interface RequestRateOptions {
   readonly counters: Counters
@@ -19,7 +19,7 @@ export interface RequestRateOptions {
 export class RequestRate {
   readonly #options: RequestRateOptions
   /** Keys that were refused in the minute that ends at `#fullUntilMs`: they are refused until then. By hash. */
-  readonly #full = new Map<string, LimitExceeded>()
+  readonly #full = new Map<string, CounterRoom>()
   #fullUntilMs = 0
 
   constructor(options: RequestRateOptions) {
@@ -37,18 +37,22 @@ export class RequestRate {
     const endsMs = minuteEndMs(nowMs)
     if (endsMs !== this.#fullUntilMs) this.#full.clear()
     this.#fullUntilMs = endsMs
+    const limit = minuteEntry('requests', caller, 1, requestsPerMinute, nowMs)
     const full = this.#full.get(caller.keyHash)
-    if (full !== undefined) throw quotaError({ kind: 'requests' }, 1, full, nowMs, endsMs)
-    const entries = [minuteEntry('requests', caller, 1, requestsPerMinute, nowMs)]
+    if (full !== undefined) throw rateError(limit, full, nowMs, endsMs)
+    const entries = [limit.entry]
     const taken = counters.take(entries)
-    return whenReady(isPending(taken) ? taken.catch(throwUnavailable) : taken, exceeded => {
-      if (exceeded === null) {
-        counters.give(entries, [1])
-        return
-      }
-      if (endsMs === this.#fullUntilMs) this.#full.set(caller.keyHash, exceeded)
-      throw quotaError({ kind: 'requests' }, 1, exceeded, nowMs, endsMs)
-    })
+    return whenReady(
+      isPending(taken) ? taken.catch(throwUnavailable) : taken,
+      ({ exceeded, rooms: [room] }) => {
+        if (exceeded === null || room === undefined) {
+          counters.give(entries, [1])
+          return
+        }
+        if (endsMs === this.#fullUntilMs) this.#full.set(caller.keyHash, room)
+        throw rateError(limit, room, nowMs, endsMs)
+      },
+    )
   }
 }
 

@@ -3,6 +3,7 @@
  * real sockets to the simulated provider, so that the engine has compiled the code that the first requests need.
  * Nothing of it is seen: store, spool, counters, metrics and log are its own, and go with it. Composition root.
  */
+import type { KeyObject } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -10,6 +11,7 @@ import { join } from 'node:path'
 import { createKey } from '../access/keys.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { VaultKey } from '../credentials/vault-keys.ts'
 import type { Log } from '../log/log.ts'
 import { SIM_FORMATS, simModel } from '../sim/rows.ts'
 import { createSim } from '../sim/sim.ts'
@@ -18,8 +20,8 @@ import { buildGateway } from './build-gateway.ts'
 
 export interface WarmUpOptions {
   readonly config: Config
-  readonly endUserKey: string
-  readonly vaultKeys: string
+  readonly endUserKey: KeyObject
+  readonly vaultKeys: readonly VaultKey[]
   /** Told only that the warm-up failed, which is no reason not to serve. */
   readonly log: Pick<Log, 'notice'>
   /** Requests after which it ends before its time. Default: any number. */

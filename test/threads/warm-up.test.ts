@@ -1,9 +1,10 @@
 /** The warm-up of a serve thread: real requests go through, whatever is configured, and nothing of them is left. */
-import { randomBytes } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import t from 'tap'
 import { type Config, loadConfig } from '../../src/config/config.ts'
+import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { warmUp } from '../../src/threads/warm-up.ts'
 
 const defaults = loadConfig([], {})
@@ -13,8 +14,8 @@ async function run(change: Partial<Config>, warmUpMs = 5_000): Promise<{ told: s
   const told: string[] = []
   const sent = await warmUp({
     config: { ...defaults, ...change, threads: { ...defaults.threads, warmUpMs } },
-    endUserKey: randomBytes(32).toString('base64'),
-    vaultKeys: `test:${randomBytes(32).toString('base64')}`,
+    endUserKey: createSecretKey(randomBytes(32)),
+    vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
     log: { notice: (message, fields) => void told.push(`${message}: ${JSON.stringify(fields)}`) },
     requestsMax: 40,
   })

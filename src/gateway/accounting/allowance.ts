@@ -17,7 +17,7 @@ const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
 /** More is reserved when so many are left: the counters may be in another thread, or on another machine. */
 const AHEAD_TOKENS = PIECE_TOKENS / 2
 const QUARTERS = 4
-/** A cap for a model whose own is unknown: most models can write this much, and refuse a request for more than they can. */
+/** A cap for a model whose own is unknown: most models can write this much. A higher one would be refused by some. */
 const SAFE_CAP_TOKENS = 4_096
 
 /** Formats in which a model thinks unseen only where it was asked to. */
