@@ -18,6 +18,7 @@ const ROUNDS = 15
 
 /** Takes what it is given as the socket library does: strings are encoded, bytes are copied. */
 class MemorySocket implements ResponseSocket {
+  readonly address = ''
   readonly dead = false
   readonly #memory = Buffer.allocUnsafeSlow(1024 * 1024)
   writes = 0

@@ -17,7 +17,7 @@ import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './
 import type { CallFigures } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
-import { type ProviderRequests, secretsOf } from './provider-request.ts'
+import { keyOwner, type ProviderRequests, secretsOf } from './provider-request.ts'
 
 /** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
 export const JSON_MAX_BYTES = 64 * 1024 * 1024
@@ -334,6 +334,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
         body: this.#body.text(),
         secrets: secretsOf(this.#record),
         providerName: provider.name,
+        keyOwner: keyOwner(this.#record),
         clock: this.#deps.clock,
       }),
     )

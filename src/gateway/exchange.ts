@@ -47,7 +47,7 @@ export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<Respon
 export interface Candidate {
   readonly endpoint: Endpoint
   /** The workspace's own provider credential; null: the shared key. */
-  readonly credential: { readonly id: string } | null
+  readonly credential: { readonly id: string; readonly name: string | null; readonly label: string } | null
 }
 
 /** The account of one try at one candidate. */

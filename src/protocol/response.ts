@@ -148,6 +148,8 @@ export interface MetadataAttempt {
   model: string
   /** HTTP status of the provider, null when none arrived. */
   status: number | null
+  /** Why no reply came, or why one was refused: only where the attempt failed. */
+  reason?: string
 }
 
 /** Known strategies; the list is open, so a reader must accept others. */

@@ -5,6 +5,7 @@
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { isPending } from '../ready.ts'
 import { isAway, type KeyRecord } from '../storage/store.ts'
@@ -42,6 +43,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly id: string
   readonly method: string
   readonly route: string
+  readonly path: string | undefined
+  /** Null before it was accepted. */
+  key: KeyRecord | null = null
   readonly generates: boolean
   readonly bodiless: boolean
   readonly reply: HttpReply
@@ -72,6 +76,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#match = deps.router.find(head.path)
     this.id = this.#admission.id
     this.route = this.#match?.resource.template ?? OTHER
+    this.path = this.#match === null ? shownPath(head.path) : undefined
     this.generates = this.#match?.resource.generates === true
     this.bodiless = head.method === 'HEAD'
     this.#operation = this.#match?.resource.operations.get(head.method)
@@ -87,6 +92,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
 
   get dialect(): Operation['dialect'] {
     return this.#match?.resource.dialect ?? null
+  }
+
+  get client(): string {
+    return this.#socket.address
   }
 
   /** There is a body that has to be handed to `chunk`. */
@@ -170,6 +179,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     watch.enter('auth', clock.monotonicMs())
     const pending = this.#deps.keys.authenticate(accepted.headers.get('authorization'))
     const key = isPending(pending) ? await pending : pending
+    this.key = key
     requireKind(key, operation.key)
     watch.enter('upload', clock.monotonicMs())
     if (operation.accept === 'raw') {

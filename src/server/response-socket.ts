@@ -6,6 +6,8 @@ import type { PausableSocket } from './body.ts'
  * Header names and values, and the status line, must have been made safe by the caller.
  */
 export interface ResponseSocket extends PausableSocket {
+  /** Address of the client's connection, as text. */
+  readonly address: string
   /** Nothing more can be written: the client is gone, or the answer is complete. */
   readonly dead: boolean
   /** Writes the whole answer. `headers` alternates names and values; `close` ends the connection after it. */

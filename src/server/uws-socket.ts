@@ -51,6 +51,7 @@ const PROMPT_MAX_CHARS = 65_536
  * bytes that wait for a slow reader stay counted.
  */
 export class UwsSocket implements ResponseSocket {
+  readonly address: string
   readonly #response: HttpResponse
   readonly #log: Log
   readonly #observer: SocketObserver
@@ -75,6 +76,8 @@ export class UwsSocket implements ResponseSocket {
     this.#observer = observer
     // First of all: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
+    // The library knows it only as long as the connection is open.
+    this.address = Buffer.from(response.getRemoteAddressAsText()).toString('latin1')
   }
 
   get dead(): boolean {

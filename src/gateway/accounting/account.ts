@@ -7,7 +7,6 @@ import type { Metrics } from '../../metrics/metrics.ts'
 import { toUsd } from '../../money.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
-import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
 import { chargeOf } from './cost.ts'
 import { estimateRequest, estimateUsage } from './estimate.ts'
@@ -16,6 +15,7 @@ import type { Ledger } from './ledger.ts'
 export { byokFee, toResponseUsage } from './cost.ts'
 export { estimateInput } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
+export { summarize } from './summary.ts'
 
 /**
  * Reserves what the request may come to. `calls`: how often a model may be asked for one answer.
@@ -97,28 +97,6 @@ export function account(
     model.outputTokens.inc(usage.outputTokens)
     model.cost.inc(toUsd(cost))
   }
-}
-
-/** The summary of the exchange for its log line. */
-export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
-  const last = exchange.attempts.at(-1)
-  const usage = exchange.bill.total?.usage
-  return {
-    firstTokenMs:
-      exchange.firstTokenMs === null ? null : round(exchange.firstTokenMs - exchange.watch.startedMs),
-    model: last?.endpoint.modelId ?? null,
-    provider: last?.endpoint.provider.slug ?? null,
-    attempts: exchange.attempts.length,
-    inputTokens: usage?.inputTokens ?? null,
-    outputTokens: usage?.outputTokens ?? null,
-    finish: exchange.finish?.reason ?? null,
-    error: (outcome.answered ? (outcome.refused ?? last?.error)?.code : outcome.error.code) ?? null,
-  }
-}
-
-/** Log lines are read by people: a microsecond is fine enough. */
-function round(ms: number): number {
-  return Math.round(ms * 1000) / 1000
 }
 
 /** Texts of providers are kept to this length: ids and names are shorter, anything longer is not meant to be kept. */

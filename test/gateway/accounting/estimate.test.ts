@@ -154,7 +154,7 @@ t.test('before anything is sent a request is worth what its dearest candidate ma
     pricing: { prompt, completion, request, inputCacheRead: 0, inputCacheWrite: null },
   })
   const shared = { endpoint: endpoint(1, 2, 5, null), credential: null }
-  const own = { endpoint: endpoint(10, 20, 0, 50), credential: { id: 'c' } }
+  const own = { endpoint: endpoint(10, 20, 0, 50), credential: { id: 'c', name: null, label: 'c...c' } }
   const text = 'x'.repeat(400)
   t.same(estimateRequest(asked(text, { max_output_tokens: 60 }), [shared, own]), {
     cost: 100 * 10 + 50 * 20,
