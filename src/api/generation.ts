@@ -22,7 +22,7 @@ export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Hand
   return async (request, reply) => {
     const [id, ...more] = request.query.getAll('id')
     if (id === undefined || id === '' || more.length > 0) {
-      throw new GatewayError('invalid_request', 'id: expected the id of one generation')
+      throw new GatewayError('invalid_request', 'id: must be the id of one generation')
     }
     const known = id.length <= ID_MAX_CHARS && !id.includes('\0') && id.isWellFormed()
     const record = known ? await ledger.find(id, request.key.organizationId) : null

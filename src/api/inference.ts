@@ -106,7 +106,7 @@ function askedModel(body: unknown): string | undefined {
 function withSession({ body, headers }: ApiRequest): unknown {
   const session = headers.get('x-session-id')
   if (session === undefined || session === '' || typeof body !== 'object' || body === null) return body
-  if (Array.isArray(body) || Object.hasOwn(body, 'session_id')) return body
+  if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
   return { ...body, session_id: session }
 }
 

@@ -156,6 +156,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
         selected: endpoint === chosen?.endpoint && credential === chosen.credential,
       })),
     },
+    ...(exchange.skippedModels.length === 0 ? {} : { skipped_models: exchange.skippedModels }),
     ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
     timings_ms: roundedTimes(exchange.watch),
   }

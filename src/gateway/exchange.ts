@@ -100,6 +100,8 @@ export class Exchange implements ClientRequest {
   readonly pipeline: PipelineStage[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
+  /** Models of the request that the catalogue does not have. */
+  skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []
   readonly bill = new Bill()
   /** Of the last turn; null when it failed. */

@@ -189,6 +189,8 @@ export interface GatewayMetadata {
   is_byok: boolean
   endpoints: { available: MetadataEndpoint[]; total: number }
   params?: Readonly<Record<string, unknown>>
+  /** Models of the request that the catalogue does not have. */
+  skipped_models?: readonly string[]
   pipeline?: PipelineStage[]
   /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
   timings_ms?: Readonly<Record<string, number>>

@@ -34,7 +34,7 @@ const plugin = (value: unknown) => ({ ...good, plugins: [value] })
 /** Fields of the body with values that they refuse; the message begins with the field's name. */
 const FIELDS: readonly (readonly [field: string, ...values: unknown[]])[] = [
   ['model', 7, null, '', {}, 'x'.repeat(2000)],
-  ['models', CANARY, [7], [''], null],
+  ['models', CANARY, [7], ['']],
   ['input', 7, null, [], {}, true],
   ['instructions', 7, {}],
   ['max_output_tokens', 0, -1, 1.5, CANARY],

@@ -210,3 +210,86 @@ t.test('an unknown path is in its line, without what could be a secret and witho
   ])
   t.notMatch(JSON.stringify(gateway.lines), /private question|query|joe@/)
 })
+
+t.test('a model that does not exist is answered with what was probably meant', async t => {
+  const message = async (model: string) => (await ask(model)).document.error.message
+  t.equal(
+    await message('sim/ecoh'),
+    'sim/ecoh is not a valid model ID: did you mean sim/echo? GET /v1/models lists all ids',
+  )
+  t.match(await message('ehco'), /did you mean .*sim\/echo/)
+  t.equal(
+    await message('nobody/nothing-alike'),
+    'nobody/nothing-alike is not a valid model ID: GET /v1/models lists all ids',
+  )
+  t.match(
+    await message('sim/echo:nitro'),
+    /the variant :nitro is not offered by this gateway yet, only sim\/echo$/,
+  )
+  t.match(await message('~openai/gpt-latest'), /latest models are not offered/)
+})
+
+t.test('a fallback list goes on without the models that have left the catalogue', async t => {
+  const reply = await gateway.respond(
+    { models: ['gone/model', 'sim/echo'], input: 'hi' },
+    { headers: { 'x-gateway-metadata': 'enabled' } },
+  )
+  const document = (await reply.json()) as Record<string, unknown>
+  t.equal(reply.status, 200)
+  t.match(document, { model: 'sim/echo', gateway_metadata: { skipped_models: ['gone/model'] } })
+  const none = await gateway.respond({ models: ['gone/model', 'gone/too'], input: 'hi' })
+  t.match(await none.json(), { error: { code: 400, message: /^gone\/model is not a valid/ } })
+  const first = await gateway.respond({ model: 'gone/model', models: ['sim/echo'], input: 'hi' })
+  t.match(await first.json(), { error: { code: 400, message: /^gone\/model is not a valid/ } })
+})
+
+t.test('what a newcomer gets wrong is answered with the way out', async t => {
+  const message = async (body: object) => {
+    const reply = await gateway.respond(body)
+    return ((await reply.json()) as Envelope).error.message
+  }
+  const asked = { model: 'sim/echo', input: 'hi' }
+  t.match(
+    await message({ model: 'sim/echo', messages: [] }),
+    /^input: .* goes to POST \/v1\/chat\/completions$/,
+  )
+  const part = (type: string) => ({ ...asked, input: [{ role: 'user', content: [{ type, text: 'hi' }] }] })
+  t.equal(
+    await message(part('text')),
+    'input[0].content[0].type: must be input_text here: text is its name in another API',
+  )
+  t.match(await message({ ...asked, input: [{ id: 'x' }] }), /^input\[0\]\.type: is required/)
+  t.equal(
+    await message({ ...asked, provider: { max_price: { prompt: 0 } } }),
+    'No endpoint of sim/echo may serve this request: each costs more than provider.max_price.',
+  )
+  t.equal(
+    await message({ ...asked, user: 7 }),
+    'user: must be a string of at most 256 characters, without the NUL character and broken Unicode',
+  )
+  t.match(await message({ ...asked, max_tool_calls: 31 }), /^max_tool_calls: must be an integer from 1 to 30/)
+  const steps = {
+    ...asked,
+    max_tool_calls: 31,
+    stop_server_tools_when: { type: 'step_count_is', step_count: 1 },
+  }
+  t.equal((await gateway.respond(steps)).status, 200, 'ignored beside a condition')
+})
+
+t.test('null means absent where a field has no null of its own', async t => {
+  const fields = [
+    ...['user', 'session_id', 'tools', 'tool_choice', 'text', 'models', 'plugins', 'modalities'],
+    ...['cache_control', 'debug', 'trace', 'image_config', 'stop_server_tools_when'],
+  ]
+  for (const field of fields) {
+    const reply = await gateway.respond({ model: 'sim/echo', input: 'hi', [field]: null })
+    t.equal(reply.status, 200, `${field}: ${await reply.text()}`)
+  }
+  const all = Object.fromEntries(fields.map(field => [field, null]))
+  const chat = await fetch(`${gateway.url}/chat/completions`, {
+    method: 'POST',
+    headers: { 'x-api-key': gateway.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'sim/echo', messages: [{ role: 'user', content: 'hi' }], ...all }),
+  })
+  t.equal(chat.status, 200, await chat.text())
+})
