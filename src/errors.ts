@@ -95,6 +95,20 @@ export class GatewayError extends Error {
   }
 }
 
+/** The failure with another message or other metadata; the first one is its cause. */
+export function rewritten(
+  error: GatewayError,
+  { message = error.message, metadata = error.metadata }: Partial<Pick<GatewayError, 'message' | 'metadata'>>,
+): GatewayError {
+  const { code, retryAfterSeconds, headers } = error
+  return new GatewayError(code, message, {
+    ...(metadata === undefined ? undefined : { metadata }),
+    ...(retryAfterSeconds === undefined ? undefined : { retryAfterSeconds }),
+    ...(headers === undefined ? undefined : { headers }),
+    cause: error,
+  })
+}
+
 /** A dependency, usually the Store, is unavailable. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
@@ -107,4 +121,35 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
 export function toGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown
   return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })
+}
+
+/** A message of ours that begins with the path of a field. */
+const FIELD = /^([A-Za-z_][\w.[\]*-]{0,255}): /
+
+/** The path of the field that a message of ours is about. */
+export function fieldIn(message: string): string | undefined {
+  return FIELD.exec(message)?.[1]
+}
+
+/** The path of the field that the failure is about, where a rule of ours refused it. */
+export function fieldOf({ status, message, metadata }: GatewayError): string | undefined {
+  const isOurs = (status === 400 || status === 422) && metadata?.['provider_status'] === undefined
+  return isOurs ? fieldIn(message) : undefined
+}
+
+/** Codes of systems and protocols, such as `ECONNREFUSED`: never text of callers or providers. */
+const SYSTEM_CODE = /^[A-Z][A-Z0-9_]{1,63}$/
+/** Causes of causes that are looked at. */
+const CAUSE_DEPTH = 6
+
+/** The code of the error, or else of the causes below it, for logs; null: there is none. */
+export function systemCode(thrown: unknown): string | null {
+  let error = thrown
+  for (let depth = 0; depth < CAUSE_DEPTH && error instanceof Error; depth++) {
+    const code: unknown = Reflect.get(error, 'code')
+    if (typeof code === 'string' && SYSTEM_CODE.test(code)) return code
+    // Node tries the addresses of a name one after the other, and reports all failures in one.
+    error = error instanceof AggregateError && error.cause === undefined ? error.errors[0] : error.cause
+  }
+  return null
 }

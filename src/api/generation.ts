@@ -24,7 +24,7 @@ export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Hand
   return async (request, reply) => {
     const [id, ...more] = request.query.getAll('id')
     if (id === undefined || id === '' || more.length > 0) {
-      throw new GatewayError('invalid_request', 'id: expected the id of one generation')
+      throw new GatewayError('invalid_request', 'id: must be the id of one generation')
     }
     const record = isId(id) ? await ledger.find(id, request.key.organizationId) : null
     if (record === null || !maySee(request.key, record)) {
@@ -71,7 +71,10 @@ function maySee({ kind, hash, workspaceId }: KeyRecord, record: UsageRecord): bo
   return workspaceId !== null && workspaceId === record.workspaceId
 }
 
-/** Fields that this version does not support are null, so that clients find every field. */
+/**
+ * Fields that this version does not support are null, so that clients find every field, or absent where clients know no
+ * null.
+ */
 function toDocument(record: UsageRecord, byokFeePercent: number) {
   const cost = toUsd(record.isByok ? byokFee(record.cost, byokFeePercent) : record.cost)
   return {
@@ -109,7 +112,8 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     session_id: record.sessionId,
     external_user: record.endUser,
     workspace_id: record.workspaceId,
-    data_region: record.dataRegion,
+    data_region: record.dataRegion ?? 'global',
+    origin: '',
     http_referer: null,
     user_agent: null,
     app_id: null,
@@ -123,14 +127,18 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     response_cache_source_id: null,
     provider_responses: record.attempts.map((attempt, at) => ({
       provider_name: attempt.providerName,
-      endpoint_id: null,
-      id: at === record.attempts.length - 1 ? record.upstreamId : null,
+      ...(at === record.attempts.length - 1 ? lastReply(record) : undefined),
       model_permaslug: attempt.model,
       status: attempt.status,
-      latency: null,
       is_byok: attempt.isByok,
-      routed_service_tier: at === record.attempts.length - 1 ? record.serviceTier : null,
       error: attempt.error,
     })),
+  }
+}
+
+function lastReply({ upstreamId, serviceTier }: UsageRecord) {
+  return {
+    ...(upstreamId === null ? undefined : { id: upstreamId }),
+    ...(serviceTier === null ? undefined : { routed_service_tier: serviceTier }),
   }
 }

@@ -7,7 +7,9 @@ import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import { FinalSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
+import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
+import { isObject } from '../protocol/schema.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 
@@ -24,7 +26,7 @@ const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata
 export function createInference(dialect: Dialect, deps: InferenceDeps): Handler {
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
-    const call = openCall(dialect, request, deps.dataRegionOf)
+    const call = openCall(dialect, request, reply, deps.dataRegionOf)
     return call.request.stream === true
       ? stream(dialect, deps, call, reply)
       : answer(dialect, deps.gateway, call, reply)
@@ -67,12 +69,17 @@ function failureDetails(call: ClientRequest, outcome: Extract<Outcome, { answere
   }
 }
 
-function openCall(dialect: Dialect, request: ApiRequest, dataRegionOf: DataRegionOf): ClientRequest {
+function openCall(
+  dialect: Dialect,
+  request: ApiRequest,
+  reply: Reply,
+  dataRegionOf: DataRegionOf,
+): ClientRequest {
   return {
     id: request.id,
     caller: callerOf(request.key),
     dialect: dialect.name,
-    request: dialect.parse(withSession(request)),
+    request: parse(dialect, request, reply),
     withMetadata: wantsMetadata(request.headers),
     dataRegion: dataRegionOf(request.host),
     watch: request.watch,
@@ -80,11 +87,26 @@ function openCall(dialect: Dialect, request: ApiRequest, dataRegionOf: DataRegio
   }
 }
 
+/** The parsed body; where it is refused, the log line tells at least its model. */
+function parse(dialect: Dialect, request: ApiRequest, reply: Reply): ClientRequest['request'] {
+  try {
+    return dialect.parse(withSession(request))
+  } catch (refused) {
+    reply.summary = { requestedModel: askedModel(request.body) }
+    throw refused
+  }
+}
+
+function askedModel(body: unknown): string | undefined {
+  const model = isObject(body) ? body['model'] : undefined
+  return typeof model === 'string' ? shownModel(model) : undefined
+}
+
 /** Puts the session of the header into a body without one, so that the same rules check it. */
 function withSession({ body, headers }: ApiRequest): unknown {
   const session = headers.get('x-session-id')
   if (session === undefined || session === '' || typeof body !== 'object' || body === null) return body
-  if (Array.isArray(body) || Object.hasOwn(body, 'session_id')) return body
+  if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
   return { ...body, session_id: session }
 }
 

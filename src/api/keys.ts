@@ -4,6 +4,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { createKey } from '../access/api-key.ts'
+import { callerOf } from '../access/keys.ts'
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
@@ -15,6 +16,7 @@ import type { AuditObject } from '../storage/audit.ts'
 import type { KeyChange, KeyRecord, Store, StoreVerbs } from '../storage/store.ts'
 import { audited } from './audit.ts'
 import type { KeyUsage } from './key-usage.ts'
+import type { ListingDeps } from './models.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { flagParameter, pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
@@ -116,11 +118,25 @@ export function deleteKey(deps: KeyDeps): Handler {
   }
 }
 
-export function showOwnKey({ usage }: KeyDeps): Handler {
-  return async (request, reply) => {
-    reply.json(200, { data: toOwnDocument(request.key, await usage.recentFields(request.key)) })
+export function showOwnKey({
+  usage,
+  restrictionsOf,
+}: KeyDeps & Pick<ListingDeps, 'restrictionsOf'>): Handler {
+  return async ({ key }, reply) => {
+    const restrictions = await restrictionsOf(callerOf(key))
+    const fields = await usage.recentFields(key)
+    reply.json(200, {
+      data: {
+        ...toOwnDocument(key, fields),
+        allowed_data_regions: REGIONS.filter(
+          region => restrictions?.allowsRegion(region === 'global' ? null : region) ?? true,
+        ),
+      },
+    })
   }
 }
+
+const REGIONS = ['global', 'europe', 'us'] as const
 
 /** @throws GatewayError `invalid_request` */
 async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
@@ -284,8 +300,8 @@ function toOwnDocument(key: KeyRecord, usage: UsageFields) {
     creator_user_id: isManagement ? key.creatorUserId : null,
     organization_id: key.organizationId,
     workspace_id: key.workspaceId,
-    allowed_data_regions: null,
-    free_model_daily_requests: null,
+    // There are no models that are free for a number of requests.
+    free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
     rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
   }
 }

@@ -1,264 +1,227 @@
 /**
- * GET /models, GET /models/{author}/{slug}/endpoints and GET /providers: the public catalogue. Documents are made once,
- * together with the catalogue; a request only filters them. Unknown fields (benchmarks, voices, cut-off dates) are
- * null, as documented.
+ * The public catalogue: GET /models and its relatives, GET /providers. Documents are written once, together with the
+ * catalogue; a request only filters them, and one without filters gets the same bytes as the one before.
  */
+import { createHash } from 'node:crypto'
+import { callerOf } from '../access/keys.ts'
 import { GatewayError } from '../errors.ts'
-import { PARAMETER_NAMES } from '../gateway/routing/rank.ts'
-import { formatUsd } from '../money.ts'
+import type { Restrictions } from '../gateway/routing/rank.ts'
+import type { DataRegion } from '../protocol/guardrails.ts'
+import type { Caller } from '../protocol/records.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import type { Endpoint, Model, Pricing } from '../providers/provider.ts'
-import type { Handler } from './operation.ts'
+import type { Model } from '../providers/provider.ts'
+import type { DataRegionOf } from './inference.ts'
+import {
+  endpointDocument,
+  endpointsDocument,
+  modelDocument,
+  parametersOf,
+  providerDocument,
+} from './model-documents.ts'
+import {
+  filtersOf,
+  isInRegion,
+  type ListedModel,
+  type ModelFilter,
+  nextPage,
+  orderOf,
+  page,
+} from './model-query.ts'
+import type { ApiRequest, Handler, Reply } from './operation.ts'
 
-/** Page size when only an offset is given, and the largest one. */
-const PAGE_DEFAULT = 500
-const PAGE_MAX = 1000
-const SEARCH_MAX_CHARACTERS = 256
+interface Listed extends ListedModel {
+  /** Its document as JSON. */
+  readonly json: string
+}
 
-const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', 'video']
-const OUTPUT_MODALITIES: readonly string[] = ['text', 'image', 'audio', 'video', 'embeddings']
+/** A document as it leaves. */
+export interface WrittenDocument {
+  readonly json: string | Buffer
+  /** Changes with the document; null: it depends on who asks. */
+  readonly etag: string | null
+}
 
-/** Parameters of an endpoint that names none: everything the gateway can pass on. */
-const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
-
-/** One model with its document and the values that filters compare. */
-interface Listed {
-  readonly model: Model
-  readonly parameters: ReadonlySet<string>
-  /** Id and name in lower case. */
-  readonly searchText: string
-  readonly document: object
+/** What a listing is narrowed by, beside its query. */
+export interface ListingTerms {
+  /** Null: models of everywhere. */
+  readonly region: DataRegion | null
+  /** Null: models for everybody. */
+  readonly allows: ((model: Model) => boolean) | null
 }
 
 export interface Listing {
   /** One page of models. @throws GatewayError `invalid_request` that names the query parameter at fault. */
-  models(query: URLSearchParams): object
+  models(query: URLSearchParams, terms?: ListingTerms): WrittenDocument
+  /** How many models a listing without pages would have. @throws as `models` */
+  count(query: URLSearchParams, terms?: ListingTerms): object
+  /** One model, at top level and again as `data`; null when there is none. */
+  model(id: string): object | null
   /** The endpoints of a model; null when there is no such model. */
   endpoints(id: string): object | null
+  /** All endpoints that keep nothing. */
+  zeroRetention(): WrittenDocument
   providers(): object
 }
 
+const EVERYBODY: ListingTerms = { region: null, allows: null }
+
 export function createListing(catalog: Catalog): Listing {
   const all = catalog.models().map(toListed)
-  const providers = {
-    data: catalog.providers().map(({ name, slug }) => ({ ...UNKNOWN_OF_PROVIDER, name, slug })),
+  const version = digest(all.map(({ json }) => json).join())
+  const whole = new Map<DataRegion | null, Buffer>()
+  const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly Listed[] => {
+    const wanted: ModelFilter[] = [...filtersOf(query)]
+    if (region !== null) wanted.push(entry => isInRegion(entry, region))
+    if (allows !== null) wanted.push(({ model }) => allows(model))
+    return all.filter(entry => wanted.every(matches => matches(entry)))
   }
+  const written = (query: URLSearchParams, terms: ListingTerms): string => {
+    const order = orderOf(query)
+    const entries = found(query, terms)
+    const sorted = order === null ? entries : entries.toSorted(order)
+    const { from, to } = page(query)
+    const next = to < sorted.length ? nextPage(query, to, to - from) : null
+    const data = sorted.slice(from, to).map(({ json }) => json)
+    return `{"data":[${data.join(',')}],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
+  }
+  const retaining = catalog
+    .models()
+    .flatMap(model => model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each)))
+  const zeroRetention = { json: JSON.stringify({ data: retaining }), etag: `"${version}-zdr"` }
+  const providers = { data: catalog.providers().map(providerDocument) }
   return {
-    models(query) {
-      const wanted = filters(query)
-      const found = all.filter(entry => wanted.every(matches => matches(entry)))
-      const { from, to } = page(query)
-      const next = to < found.length ? nextPage(query, to, to - from) : null
-      return {
-        data: found.slice(from, to).map(entry => entry.document),
-        total_count: found.length,
-        links: { next },
+    models(query, terms = EVERYBODY) {
+      const { region, allows } = terms
+      if (allows !== null) return { json: written(query, terms), etag: null }
+      const etag = `"${version}-${digest(`${region} ${query}`)}"`
+      if (query.size > 0) return { json: written(query, terms), etag }
+      let bytes = whole.get(region)
+      if (bytes === undefined) {
+        bytes = Buffer.from(written(query, terms))
+        whole.set(region, bytes)
       }
+      return { json: bytes, etag }
+    },
+    count: (query, terms = EVERYBODY) => ({ data: { count: found(query, terms).length } }),
+    model(id) {
+      const model = catalog.model(id)
+      if (model === undefined) return null
+      const record = documentOf(model)
+      const owner = id.slice(0, id.indexOf('/'))
+      return { ...record, object: 'model', owned_by: owner, data: record }
     },
     endpoints(id) {
       const model = catalog.model(id)
       return model === undefined ? null : { data: endpointsDocument(model) }
     },
+    zeroRetention: () => zeroRetention,
     providers: () => providers,
   }
 }
 
-export function listModels(listing: Listing): Handler {
-  return (request, reply) => reply.json(200, listing.models(request.query))
-}
-
-export function listEndpoints(listing: Listing): Handler {
-  return (request, reply) => {
-    const document = listing.endpoints(`${request.params.get('author')}/${request.params.get('slug')}`)
-    if (document === null) throw new GatewayError('not_found', 'Model not found')
-    reply.json(200, document)
+function toListed(model: Model): Listed {
+  return {
+    model,
+    parameters: parametersIn(model),
+    searchText: `${model.id}\n${model.name}`.toLowerCase(),
+    json: JSON.stringify(documentOf(model)),
   }
 }
 
-export function listProviders(listing: Listing): Handler {
+function documentOf(model: Model): object {
+  return modelDocument(model, [...parametersIn(model)].sort())
+}
+
+function parametersIn(model: Model): ReadonlySet<string> {
+  return new Set(model.endpoints.flatMap(parametersOf))
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16)
+}
+
+export interface ListingDeps {
+  readonly listing: Listing
+  readonly dataRegionOf: DataRegionOf
+  /** The restrictions of the caller's guardrails; null: none. */
+  readonly restrictionsOf: (caller: Caller) => Restrictions | null | Promise<Restrictions | null>
+}
+
+export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return (request, reply) => {
+    const terms = { region: dataRegionOf(request.host), allows: null }
+    answer(request, reply, listing.models(request.query, terms))
+  }
+}
+
+/** Models of vectors alone. */
+export function listEmbeddingModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return (request, reply) => {
+    const query = new URLSearchParams(request.query)
+    query.set('output_modalities', 'embeddings')
+    answer(request, reply, listing.models(query, { region: dataRegionOf(request.host), allows: null }))
+  }
+}
+
+/** The models that the guardrails of the caller allow. */
+export function listOwnModels(deps: ListingDeps): Handler {
+  return async (request, reply) => {
+    const restrictions = await deps.restrictionsOf(callerOf(request.key))
+    const allows =
+      restrictions === null
+        ? null
+        : ({ endpoints }: Model) =>
+            endpoints.some(endpoint => restrictions.excludedBy({ endpoint, credential: null }) === null)
+    const terms = { region: deps.dataRegionOf(request.host), allows }
+    answer(request, reply, deps.listing.models(request.query, terms))
+  }
+}
+
+export function countModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return (request, reply) => {
+    reply.json(200, listing.count(request.query, { region: dataRegionOf(request.host), allows: null }))
+  }
+}
+
+/** One model by author and slug, or by its whole id. */
+export function findModel({ listing }: ListingDeps): Handler {
+  return (request, reply) => reply.json(200, foundOr404(listing.model(idOf(request))))
+}
+
+export function listEndpoints({ listing }: ListingDeps): Handler {
+  return (request, reply) => reply.json(200, foundOr404(listing.endpoints(idOf(request))))
+}
+
+export function listZeroRetention({ listing }: ListingDeps): Handler {
+  return (request, reply) => answer(request, reply, listing.zeroRetention())
+}
+
+export function listProviders({ listing }: ListingDeps): Handler {
   return (_request, reply) => reply.json(200, listing.providers())
 }
 
-const UNKNOWN_OF_PROVIDER = {
-  privacy_policy_url: null,
-  terms_of_service_url: null,
-  status_page_url: null,
-  headquarters: null,
-  datacenters: null,
+function idOf({ params }: ApiRequest): string {
+  return params.get('model') ?? `${params.get('author')}/${params.get('slug')}`
 }
 
-type Filter = (entry: Listed) => boolean
-
-function filters(query: URLSearchParams): readonly Filter[] {
-  const search = (single(query, 'q') ?? '').trim().toLowerCase()
-  if (search.length > SEARCH_MAX_CHARACTERS)
-    throw bad('q', `must be at most ${SEARCH_MAX_CHARACTERS} characters`)
-  const parameters = words(query, 'supported_parameters', null)
-  const input = words(query, 'input_modalities', INPUT_MODALITIES)
-  const output = words(query, 'output_modalities', [...OUTPUT_MODALITIES, 'all']) ?? ['text']
-  return [
-    ({ searchText }) => search === '' || searchText.includes(search),
-    entry => parameters === null || parameters.every(name => entry.parameters.has(name)),
-    ({ model }) => input === null || input.every(modality => model.inputModalities.includes(modality)),
-    // Most clients look for chat models; others are listed when they are named, or with `all`.
-    ({ model }) =>
-      output.includes('all') || output.every(modality => model.outputModalities.includes(modality)),
-  ]
-}
-
-function page(query: URLSearchParams): { readonly from: number; readonly to: number } {
-  const offset = integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER)
-  const limit = integer(query, 'limit', 1, PAGE_MAX)
-  const from = offset ?? 0
-  if (offset === null && limit === null) return { from, to: Number.POSITIVE_INFINITY }
-  return { from, to: from + (limit ?? PAGE_DEFAULT) }
-}
-
-function nextPage(query: URLSearchParams, offset: number, limit: number): string {
-  const next = new URLSearchParams(query)
-  next.set('offset', String(offset))
-  next.set('limit', String(limit))
-  return `/v1/models?${next}`
-}
-
-function single(query: URLSearchParams, name: string): string | null {
-  if (query.getAll(name).length > 1) throw bad(name, 'is given twice')
-  return query.get(name)
-}
-
-function integer(query: URLSearchParams, name: string, minimum: number, maximum: number): number | null {
-  const text = single(query, name)
-  if (text === null) return null
-  const value = Number(text)
-  if (!/^\d{1,16}$/.test(text) || value < minimum || value > maximum) {
-    const range =
-      maximum === Number.MAX_SAFE_INTEGER ? `not less than ${minimum}` : `from ${minimum} to ${maximum}`
-    throw bad(name, `must be an integer ${range}`)
-  }
-  return value
-}
-
-/** A comma-separated list; `known` null takes any word. */
-function words(
-  query: URLSearchParams,
-  name: string,
-  known: readonly string[] | null,
-): readonly string[] | null {
-  const text = single(query, name)
-  if (text === null || text === '') return null
-  const list = text.split(',').map(word => word.trim())
-  if (known === null) {
-    if (!list.every(word => /^[a-z0-9_]{1,64}$/.test(word)))
-      throw bad(name, 'must be parameter names with commas between')
-  } else if (!list.every(word => known.includes(word))) {
-    throw bad(name, `must be some of ${known.join(', ')}`)
-  }
-  return list
-}
-
-function bad(name: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${name} ${problem}`)
-}
-
-function toListed(model: Model): Listed {
-  const parameters = new Set(model.endpoints.flatMap(parametersOf))
-  return {
-    model,
-    parameters,
-    searchText: `${model.id}\n${model.name}`.toLowerCase(),
-    document: modelDocument(model, [...parameters].sort()),
-  }
-}
-
-function parametersOf({ supportedParameters }: Endpoint): readonly string[] {
-  return supportedParameters === null ? ALL_PARAMETERS : [...supportedParameters].sort()
-}
-
-function modelDocument(model: Model, supportedParameters: readonly string[]): object {
-  const first = model.endpoints[0]
-  return {
-    id: model.id,
-    canonical_slug: model.id,
-    hugging_face_id: null,
-    name: model.name,
-    created: model.created,
-    description: '',
-    context_length: model.contextLength,
-    architecture: architecture(model),
-    // The endpoint that is tried first.
-    pricing: pricingDocument(first?.pricing),
-    top_provider: {
-      context_length: first?.contextLength ?? model.contextLength,
-      max_completion_tokens: first?.maxOutputTokens ?? model.maxOutputTokens,
-      is_moderated: false,
-    },
-    per_request_limits: null,
-    supported_parameters: supportedParameters,
-    default_parameters: null,
-    supported_voices: null,
-    expiration_date: null,
-    knowledge_cutoff: null,
-    links: { details: `/v1/models/${model.id}/endpoints` },
-  }
-}
-
-function architecture(model: Model): object {
-  return {
-    modality: `${model.inputModalities.join('+')}->${model.outputModalities.join('+')}`,
-    input_modalities: model.inputModalities,
-    output_modalities: model.outputModalities,
-    tokenizer: 'Other',
-    instruct_type: null,
-  }
-}
-
-/** Without a price where none is known: it is not 0. */
-function pricingDocument(pricing: Pricing | undefined): Record<string, string> {
-  if (pricing?.isUnknown === true) return {}
-  const document: Record<string, string> = {
-    prompt: formatUsd(pricing?.prompt ?? 0),
-    completion: formatUsd(pricing?.completion ?? 0),
-    request: formatUsd(pricing?.request ?? 0),
-  }
-  const { inputCacheRead = null, inputCacheWrite = null } = pricing ?? {}
-  if (inputCacheRead !== null) document['input_cache_read'] = formatUsd(inputCacheRead)
-  if (inputCacheWrite !== null) document['input_cache_write'] = formatUsd(inputCacheWrite)
+function foundOr404(document: object | null): object {
+  if (document === null) throw new GatewayError('not_found', 'Model not found: GET /v1/models lists the ids')
   return document
 }
 
-function endpointsDocument(model: Model): object {
-  return {
-    id: model.id,
-    name: model.name,
-    created: model.created,
-    description: '',
-    architecture: architecture(model),
-    endpoints: model.endpoints.map(endpoint => endpointDocument(model, endpoint)),
+/** The document, or only the word that the client has it already. */
+function answer({ headers }: ApiRequest, reply: Reply, { json, etag }: WrittenDocument): void {
+  if (etag === null) {
+    reply.written(json)
+    return
   }
+  reply.header('ETag', etag)
+  reply.header('Cache-Control', 'private, no-cache')
+  if (hasTag(headers.get('if-none-match'), etag)) reply.notModified()
+  else reply.written(json)
 }
 
-function endpointDocument(model: Model, endpoint: Endpoint): object {
-  const parameters = parametersOf(endpoint)
-  const choice = parameters.includes('tool_choice')
-  return {
-    name: `${endpoint.provider.name} | ${model.id}`,
-    model_id: model.id,
-    model_name: model.name,
-    tag: endpoint.provider.slug,
-    provider_name: endpoint.provider.name,
-    context_length: endpoint.contextLength,
-    max_completion_tokens: endpoint.maxOutputTokens,
-    max_prompt_tokens: null,
-    quantization: endpoint.quantization,
-    pricing: pricingDocument(endpoint.pricing),
-    supported_parameters: parameters,
-    supports_implicit_caching: endpoint.pricing.inputCacheRead !== null,
-    supports_tool_choice: { auto: choice, none: choice, required: choice, function: choice },
-    status: 0,
-    uptime_last_5m: null,
-    uptime_last_30m: null,
-    uptime_last_1d: null,
-    latency_last_30m: null,
-    throughput_last_30m: null,
-  }
+function hasTag(known: string | undefined, etag: string): boolean {
+  if (known === undefined) return false
+  return known.split(',').some(tag => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)
 }

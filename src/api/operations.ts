@@ -53,7 +53,17 @@ import {
 import { createInference, type InferenceDeps } from './inference.ts'
 import { KeyUsage } from './key-usage.ts'
 import { changeKey, createApiKey, deleteKey, findKey, type KeyDeps, listKeys, showOwnKey } from './keys.ts'
-import { type Listing, listEndpoints, listModels, listProviders } from './models.ts'
+import {
+  countModels,
+  findModel,
+  type ListingDeps,
+  listEmbeddingModels,
+  listEndpoints,
+  listModels,
+  listOwnModels,
+  listProviders,
+  listZeroRetention,
+} from './models.ts'
 import type { Handler, Method, Operation } from './operation.ts'
 import {
   changeWorkspace,
@@ -69,8 +79,7 @@ import {
  */
 const INFERENCE_BODY_MAX_BYTES = 20 * 1024 * 1024
 
-export interface OperationDeps extends InferenceDeps, GenerationDeps {
-  readonly listing: Listing
+export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDeps {
   readonly store: Store
   readonly clock: Clock
   readonly changes: InvalidationBus
@@ -100,18 +109,36 @@ function inferenceRows(deps: OperationDeps): Operation[] {
 
 /** Both kinds of key may read these. */
 function readingRows(deps: OperationDeps & KeyDeps): Operation[] {
-  const { listing } = deps
   return [
     read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
-    read('GET /models', 'listModels', 'List models', listModels(listing)),
-    read(
-      'GET /models/{author}/{slug}/endpoints',
-      'listEndpoints',
-      'List the endpoints of a model',
-      listEndpoints(listing),
-    ),
-    read('GET /providers', 'listProviders', 'List providers', listProviders(listing)),
+    ...catalogueRows(deps),
     read('GET /key', 'getCurrentKey', 'Get the current API key', showOwnKey(deps)),
+    read('GET /auth/key', 'getCurrentKeyByOldPath', 'Get the current API key, as GET /key', showOwnKey(deps)),
+  ]
+}
+
+function catalogueRows(deps: OperationDeps): Operation[] {
+  const author = '/models/{author}/{slug}' as const
+  const model = findModel(deps)
+  return [
+    read('GET /models', 'listModels', 'List models', listModels(deps)),
+    read('GET /models/count', 'countModels', 'Count models', countModels(deps)),
+    read('GET /models/user', 'listUserModels', 'List the models that the key may use', listOwnModels(deps)),
+    read('GET /embeddings/models', 'listEmbeddingModels', 'List embedding models', listEmbeddingModels(deps)),
+    {
+      ...read('GET /models/{model}', 'getModelById', 'Get a model by its whole id', model),
+      freeParam: 'model',
+    },
+    read(`GET ${author}`, 'getModel', 'Get a model', model),
+    read('GET /model/{author}/{slug}', 'getModelByAlias', 'Get a model, as GET /models/…', model),
+    read(`GET ${author}/endpoints`, 'listEndpoints', 'List the endpoints of a model', listEndpoints(deps)),
+    read(
+      'GET /endpoints/zdr',
+      'listZeroRetentionEndpoints',
+      'List the endpoints without data retention',
+      listZeroRetention(deps),
+    ),
+    read('GET /providers', 'listProviders', 'List providers', listProviders(deps)),
   ]
 }
 

@@ -6,6 +6,7 @@ import type { InvalidationBus } from '../invalidation/bus.ts'
 import { bodyCheck } from '../protocol/body.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../protocol/management.ts'
 import type { AuditObject } from '../storage/audit.ts'
+import { defaultGuardrailId } from '../storage/guardrails.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
 import { audited } from './audit.ts'
 import type { ApiRequest, Handler } from './operation.ts'
@@ -158,6 +159,7 @@ function notFound(): GatewayError {
   return new GatewayError('not_found', 'Workspace not found')
 }
 
+/** Settings that this version does not have are told as unset, because clients of the interface expect the fields. */
 function toDocument(workspace: WorkspaceRecord) {
   return {
     id: workspace.id,
@@ -165,6 +167,18 @@ function toDocument(workspace: WorkspaceRecord) {
     slug: workspace.slug,
     description: workspace.description,
     is_default: workspace.id === DEFAULT_WORKSPACE_ID,
+    created_by: null,
+    default_guardrail_id: defaultGuardrailId(workspace.organizationId, workspace.id),
+    default_text_model: null,
+    default_image_model: null,
+    default_provider_sort: null,
+    disabled_server_tools: null,
+    include_byok_in_budgets: false,
+    io_logging_api_key_ids: null,
+    io_logging_sampling_rate: 0,
+    is_data_discount_logging_enabled: false,
+    is_observability_broadcast_enabled: false,
+    is_observability_io_logging_enabled: false,
     created_at: workspace.createdAt,
     updated_at: workspace.updatedAt,
   }

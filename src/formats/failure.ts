@@ -71,6 +71,9 @@ const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['deadline_exceeded', 'upstream_timeout'],
 ])
 
+/** The message of an error without words. */
+export const NO_MESSAGE = 'Provider returned error'
+
 const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
 
 function failureCode({ status, code }: ProviderError): FailureCode {
@@ -98,9 +101,7 @@ export function tidyMessage(text: string): string {
 export function providerFailure(error: ProviderError): GatewayError {
   const code = failureCode(error)
   const message =
-    error.message === null || error.message.trim() === ''
-      ? 'Provider returned error'
-      : tidyMessage(error.message)
+    error.message === null || error.message.trim() === '' ? NO_MESSAGE : tidyMessage(error.message)
   const metadata: Record<string, unknown> = {}
   if (error.status !== null) metadata['provider_status'] = error.status
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)

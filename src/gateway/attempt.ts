@@ -18,7 +18,7 @@ import { type CallFigures, type Meter, quartersIn } from './accounting/account.t
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
-import { type ProviderRequests, secretsOf } from './provider-request.ts'
+import { keyOwner, type ProviderRequests, secretsOf } from './provider-request.ts'
 
 /** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
 export const JSON_MAX_BYTES = 64 * 1024 * 1024
@@ -398,6 +398,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
         body: this.#body.text(),
         secrets: secretsOf(this.#record),
         providerName: provider.name,
+        keyOwner: keyOwner(this.#record),
         clock: this.#deps.clock,
       }),
     )

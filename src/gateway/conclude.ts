@@ -1,6 +1,6 @@
 /** The end of an exchange: its error, its charge, and the last event or the metadata that the caller gets. */
 import { type Clock, unixSeconds } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { type GatewayError, rewritten } from '../errors.ts'
 import { roundedTimes } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import { isStoppedHere, toResponseUsage } from './accounting/account.ts'
@@ -108,7 +108,7 @@ function details({ byokFeePercent }: ConcludeDeps, exchange: RunningExchange) {
 function withFindings({ plugins }: RunningExchange, error: GatewayError): GatewayError {
   const fields = plugins?.failureFields() ?? {}
   if (Object.keys(fields).length === 0) return error
-  return rewrite(error, error.message, { ...fields, ...error.metadata })
+  return rewritten(error, { metadata: { ...fields, ...error.metadata } })
 }
 
 /** A provider that refuses a request does not know the remedies of the gateway. */
@@ -121,21 +121,13 @@ function withAdvice(
   const advice = plugins.advice(error, request)
   if (advice.length === 0) return error
   const message = error.message.trimEnd()
-  return rewrite(error, `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}`, error.metadata)
+  return rewritten(error, { message: `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}` })
 }
 
-function rewrite(
-  error: GatewayError,
-  message: string,
-  metadata: Readonly<Record<string, unknown>> | undefined,
-): GatewayError {
-  const { code, retryAfterSeconds, headers } = error
-  return new GatewayError(code, message, {
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    ...(headers === undefined ? {} : { headers }),
-    cause: error,
-  })
+/** The kind of a failure of the connection, or else of the failure. */
+function reasonOf({ metadata, errorType }: GatewayError): string {
+  const reason = metadata?.['reason']
+  return typeof reason === 'string' ? reason : errorType
 }
 
 /** `selected`: the last attempt answered. */
@@ -153,6 +145,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
       provider: attempt.endpoint.provider.name,
       model: attempt.endpoint.modelId,
       status: attempt.status,
+      ...(attempt.error === null ? undefined : { reason: reasonOf(attempt.error) }),
     })),
     is_byok: last?.isByok ?? false,
     endpoints: {
@@ -163,6 +156,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
         selected: endpoint === chosen?.endpoint && credential === chosen.credential,
       })),
     },
+    ...(exchange.skippedModels.length === 0 ? {} : { skipped_models: exchange.skippedModels }),
     ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
     timings_ms: roundedTimes(exchange.watch),
   }

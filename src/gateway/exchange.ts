@@ -47,7 +47,7 @@ export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<Respon
 export interface Candidate {
   readonly endpoint: Endpoint
   /** The workspace's own provider credential; null: the shared key. */
-  readonly credential: { readonly id: string } | null
+  readonly credential: { readonly id: string; readonly name: string | null; readonly label: string } | null
 }
 
 /** The account of one try at one candidate. */
@@ -100,6 +100,8 @@ export class Exchange implements ClientRequest {
   readonly pipeline: PipelineStage[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
+  /** Models of the request that the catalogue does not have. */
+  skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []
   readonly bill = new Bill()
   /** Of the last turn; null when it failed. */

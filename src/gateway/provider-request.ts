@@ -88,6 +88,13 @@ export function secretsOf({ endpoint, ownKey }: AttemptRecord): readonly string[
   return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
 }
 
+/** Whose key was sent, in words for the caller. */
+export function keyOwner({ credential }: AttemptRecord): string {
+  return credential === null
+    ? "the gateway's key"
+    : `the workspace's own key ${credential.name ?? credential.label}`
+}
+
 /** An attempt with an own credential must never leave with the shared key. */
 function keyHeaders({ credential, ownKey, endpoint }: AttemptRecord): Record<string, string> {
   if (credential === null) return authHeaders(endpoint.provider.auth, endpoint.provider.apiKey)

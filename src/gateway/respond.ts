@@ -124,6 +124,7 @@ function route(deps: GatewayDeps, exchange: RunningExchange) {
   return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
     exchange.candidates = ranking.candidates
     exchange.fallbacks = ranking.fallbacks
+    exchange.skippedModels = ranking.skipped
     exchange.stay = ranking.stay
   })
 }

@@ -5,7 +5,7 @@
 
 import type { Clock } from '../clock.ts'
 import type { Credential } from '../credentials/catalog.ts'
-import { type GatewayError, toGatewayError } from '../errors.ts'
+import { type FailureCode, type GatewayError, rewritten, toGatewayError } from '../errors.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
@@ -88,7 +88,7 @@ export async function askModel(
       exchange.candidate = candidate
       return { attempt: record, finish, calls, isCut: attempt.isCut }
     } catch (thrown) {
-      const error = asGatewayError(deps, thrown)
+      const error = withProvider(asGatewayError(deps, thrown), record)
       record.error = error
       settle(exchange, record, attempt ?? NOTHING_SAID)
       if (error.code === 'client_closed' || answer.turnSeen) throw error
@@ -144,6 +144,19 @@ function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
     status: null,
     error: null,
   }
+}
+
+/** Failures that a provider had a part in, whoever found them. */
+const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
+  'provider_unavailable',
+  'upstream_timeout',
+  'unprocessable',
+])
+
+/** The failure with the name of the provider that it was met at, unless it has one. */
+function withProvider(error: GatewayError, { endpoint }: AttemptRecord): GatewayError {
+  if (!OF_PROVIDERS.has(error.code) || error.metadata?.['provider_name'] !== undefined) return error
+  return rewritten(error, { metadata: { ...error.metadata, provider_name: endpoint.provider.name } })
 }
 
 /** Opens the key of the candidate, and has plugins make the prompt fit it. A promise only where one has to. */

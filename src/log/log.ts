@@ -4,8 +4,21 @@
  */
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
-import type { FailureCode } from '../errors.ts'
+import { FAILURES, type FailureCode } from '../errors.ts'
 import { LogOutput } from './output.ts'
+
+export { shownModel, shownPath } from './shown.ts'
+
+/** One attempt that failed. */
+export interface FailedAttempt {
+  /** Slug. */
+  readonly provider: string
+  readonly error: FailureCode | null
+  /** HTTP status of the provider; null when none arrived. */
+  readonly status: number | null
+  /** As `cause` of the line. */
+  readonly cause: string | null
+}
 
 /** The line of one exchange, written at its end. No bodies, prompts, header values or keys. */
 export interface ExchangeLine {
@@ -17,14 +30,30 @@ export interface ExchangeLine {
   readonly outcome: string
   readonly durationMs: number
   // The line omits undefined fields.
+  /** Of an unknown route, as `shownPath` writes it. */
+  readonly path?: string | undefined
   readonly firstTokenMs?: number | null | undefined
   readonly model?: string | null | undefined
+  /** What the client asked for, as `shownModel` writes it, where that is not `model`. */
+  readonly requestedModel?: string | undefined
   readonly provider?: string | null | undefined
   readonly attempts?: number | undefined
+  /** Bounded, in order; absent when none failed. */
+  readonly failedAttempts?: readonly FailedAttempt[] | undefined
   readonly inputTokens?: number | null | undefined
   readonly outputTokens?: number | null | undefined
   readonly finish?: string | null | undefined
   readonly error?: FailureCode | null | undefined
+  /** Path of the field that a 400 or 422 of ours is about. */
+  readonly field?: string | undefined
+  /** Code of a system or protocol behind the failure, such as `ECONNREFUSED`. */
+  readonly cause?: string | undefined
+  /** Label of the API key. */
+  readonly key?: string | undefined
+  readonly workspace?: string | undefined
+  readonly organization?: string | undefined
+  /** Address of the client's connection. */
+  readonly client?: string | undefined
 }
 
 /** The log as other code sees it. */
@@ -106,7 +135,9 @@ export function createTerminalLog(level: LogLevel, out: { write(text: string): u
       const time = this.lastTime.replace('"', '').slice(11, 19)
       const words = Object.entries(this.lastObj)
         .filter(([, value]) => value !== undefined)
-        .map(([name, value]) => `${name}=${String(value)}`)
+        .map(
+          ([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : String(value)}`,
+        )
       out.write(`${[time, pino.levels.labels[this.lastLevel], this.lastMsg, ...words].join(' ')}\n`)
     },
   }
@@ -127,7 +158,8 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
   const always = wanted || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
   return {
     exchange(line) {
-      if (wanted) logger.info(exchangeFields(line), 'exchange')
+      if (isFault(line)) logger.error(exchangeFields(line), 'exchange')
+      else if (wanted) logger.info(exchangeFields(line), 'exchange')
     },
     listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
     notice: (message, fields) => logger.info(fields ?? {}, message),
@@ -136,23 +168,37 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
   }
 }
 
+/** True for failures on this side of the client, also where another status had left before. */
+function isFault({ status, error }: ExchangeLine): boolean {
+  return status >= 500 || (error != null && FAILURES[error].status >= 500)
+}
+
 /** Copies the fields of the line, so that no other field of the object is written. Hot path. */
 function exchangeFields(line: ExchangeLine): ExchangeLine {
   return {
     id: line.id,
     method: line.method,
     route: line.route,
+    path: line.path,
     status: line.status,
     outcome: line.outcome,
     durationMs: line.durationMs,
     firstTokenMs: line.firstTokenMs,
     model: line.model,
+    requestedModel: line.requestedModel,
     provider: line.provider,
     attempts: line.attempts,
+    failedAttempts: line.failedAttempts,
     inputTokens: line.inputTokens,
     outputTokens: line.outputTokens,
     finish: line.finish,
     error: line.error,
+    field: line.field,
+    cause: line.cause,
+    key: line.key,
+    workspace: line.workspace,
+    organization: line.organization,
+    client: line.client,
   }
 }
 

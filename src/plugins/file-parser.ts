@@ -78,7 +78,7 @@ class ActiveFileParser implements ActivePlugin {
       }
     }
     if (documentsOf(request).length > FILES_MAX)
-      throw new GatewayError('invalid_request', `file-parser: expected at most ${FILES_MAX} files`)
+      throw new GatewayError('invalid_request', `file-parser: must have at most ${FILES_MAX} files`)
   }
 
   async fitTo(exchange: Exchange, endpoint: Endpoint): Promise<void> {

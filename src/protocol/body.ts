@@ -67,12 +67,21 @@ function explainVariants(schema: VariantsSchema, value: unknown, path: string): 
   if (!isObject(value)) return problem(path, `must be an object (${rule.noun})`)
   const variant = variantOf(rule, value)
   // The compiled check first: of a long list, only the wrong element needs the slow explanation.
-  if (variant !== undefined) return variant.check(value) ? null : explain(variant.schema, value, path)
+  if (variant !== undefined) {
+    if (variant.check(value)) return null
+    // A thing without its kind that does not look like the usual kind either.
+    if (rule.absentNeeds !== null && value[rule.tag] === undefined && value[rule.absentNeeds] === undefined) {
+      return problem(fieldPath(path, rule.tag), `is required and names the kind of ${rule.noun}`)
+    }
+    return explain(variant.schema, value, path)
+  }
   if (passesOpen(rule, value)) return null
   const tag = value[rule.tag]
   const tagPath = fieldPath(path, rule.tag)
   if (tag === undefined) return problem(tagPath, `is required and names the kind of ${rule.noun}`)
   if (typeof tag !== 'string') return problem(tagPath, 'must be a string')
+  const own = rule.otherNames.get(tag)
+  if (own !== undefined) return problem(tagPath, `must be ${own} here: ${tag} is its name in another API`)
   // Without aliases: clients should learn the gateway's own names.
   const known = [...rule.table.keys()].filter(key => !key.startsWith('openrouter:'))
   return problem(tagPath, `must name a known ${rule.noun}: ${known.join(', ')}`)
@@ -190,8 +199,14 @@ function expected(schema: TSchema): string {
 function expectedText(schema: TextSchema): string {
   const { min, max, storable, singleLine, noControls } = schema[Rule]
   const length = min > 0 ? `${min} to ${max}` : `at most ${max}`
-  if (noControls) return `a string of ${length} characters without control characters and unpaired surrogates`
-  return `a string of ${length} characters${storable ? ' without NUL and unpaired surrogates' : ''}${singleLine ? ' without line breaks' : ''}`
+  const without = [
+    ...(noControls ? ['control characters'] : storable ? ['the NUL character'] : []),
+    ...(singleLine ? ['line breaks'] : []),
+    ...(noControls || storable ? ['broken Unicode'] : []),
+  ]
+  const last = without.pop()
+  if (last === undefined) return `a string of ${length} characters`
+  return `a string of ${length} characters, without ${[without.join(', '), last].filter(part => part !== '').join(' and ')}`
 }
 
 function expectedString(schema: TSchema): string {

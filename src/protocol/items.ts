@@ -277,7 +277,7 @@ export const InputItem = variants(
     ...hostedItems,
     ...gatewayItems,
   },
-  { noun: 'input item', absent: 'message' },
+  { noun: 'input item', absent: 'message', absentNeeds: 'role' },
 )
 export type InputItem = Static<typeof InputItem>
 

@@ -59,7 +59,15 @@ const inputParts = {
   input_video: InputVideo,
 }
 
-export const InputPart = variants(inputParts, { noun: 'content part' })
+/** Names of the Chat Completions API. */
+const CHAT_NAMES = {
+  text: 'input_text',
+  image_url: 'input_image',
+  file: 'input_file',
+  video_url: 'input_video',
+}
+
+export const InputPart = variants(inputParts, { noun: 'content part', otherNames: CHAT_NAMES })
 export type InputPart = Static<typeof InputPart>
 
 /** The output of a tool. Audio and video pass for providers that take them. */
@@ -141,7 +149,7 @@ export const ReplayedRefusal = Type.Object({ type: Type.Literal('refusal'), refu
 /** Parts of an assistant message: output of the model or, in the short form, any part that a user may send. */
 export const AssistantPart = variants(
   { ...inputParts, output_text: ReplayedOutputText, refusal: ReplayedRefusal },
-  { noun: 'content part' },
+  { noun: 'content part', otherNames: { ...CHAT_NAMES, text: 'output_text' } },
 )
 export type AssistantPart = Static<typeof AssistantPart>
 

@@ -9,9 +9,10 @@ import { GatewayError } from '../errors.ts'
 import { bodyCheck } from './body.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from './gateway-tools.ts'
 import type { AssistantPart, InputItem } from './items.ts'
-import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX } from './limits.ts'
+import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } from './limits.ts'
 import type { PluginSettings } from './plugins.ts'
 import { ResponsesRequest } from './request.ts'
+import { isObject } from './schema.ts'
 import type { Tool } from './tools.ts'
 
 type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
@@ -46,12 +47,29 @@ const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, nu
 
 const NOT_OFFERED = 'is not offered by this gateway yet'
 
+/** Fields whose type has no null: null means absent, for clients that serialise typed objects. */
+const ABSENT_BY_NULL = [
+  'user',
+  'session_id',
+  'tools',
+  'tool_choice',
+  'text',
+  'models',
+  'plugins',
+  'modalities',
+  'cache_control',
+  'debug',
+  'trace',
+  'image_config',
+] as const
+
 /** In this order. The first rule that objects gives the error. */
 const RULES: readonly Rule[] = [
   modelPresent,
   models,
   nothingStored,
   oneChoice,
+  toolSteps,
   prompt,
   tools,
   plugins,
@@ -61,17 +79,36 @@ const RULES: readonly Rule[] = [
 const check = bodyCheck(ResponsesRequest)
 
 /**
- * Creates the parser of bodies of POST /responses. It returns a body unchanged, without a copy or defaults. It throws
- * GatewayError `invalid_request`, which names the field by its path, says what is expected there, and never repeats
+ * Creates the parser of bodies of POST /responses. It returns a body as it is, without defaults; a copy only where nulls
+ * are taken out of it. It throws GatewayError `invalid_request`, which names the field by its path, says what is expected there, and never repeats
  * what the client sent.
  */
 export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
   return body => {
-    const request = check(body)
+    if (isChat(body)) throw new GatewayError('invalid_request', CHAT_BODY)
+    const request = check(withoutNulls(body))
     const refused = refusal(request, offered)
     if (refused !== null) throw new GatewayError('invalid_request', refused)
     return request
   }
+}
+
+const CHAT_BODY =
+  'input: is required and must be a string or an array; a body with messages goes to POST /v1/chat/completions'
+
+function isChat(body: unknown): boolean {
+  return isObject(body) && body['input'] === undefined && Array.isArray(body['messages'])
+}
+
+function withoutNulls(body: unknown): unknown {
+  if (!isObject(body)) return body
+  let copy: Record<string, unknown> | null = null
+  for (const field of ABSENT_BY_NULL) {
+    if (body[field] !== null || !Object.hasOwn(body, field)) continue
+    copy ??= { ...body }
+    delete copy[field]
+  }
+  return copy ?? body
 }
 
 /** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
@@ -135,6 +172,12 @@ function oneChoice(request: ResponsesRequest): string | null {
     if (asked != null && asked !== 1) return `${field}: must be 1: a response has one answer`
   }
   return null
+}
+
+/** The limit counts only where no condition replaces it. */
+function toolSteps({ max_tool_calls: steps, stop_server_tools_when: stop }: ResponsesRequest): string | null {
+  if (steps == null || steps <= TOOL_STEPS_MAX || stop != null) return null
+  return `max_tool_calls: must be an integer from 1 to ${TOOL_STEPS_MAX} or null, unless stop_server_tools_when is set`
 }
 
 function prompt(request: ResponsesRequest): string | null {

@@ -11,7 +11,6 @@ import {
   PENALTY_MAX,
   STOPS_MAX,
   TEMPERATURE_MAX,
-  TOOL_STEPS_MAX,
   TOP_LOGPROBS_MAX,
   TOP_P_MAX,
 } from './limits.ts'
@@ -178,7 +177,8 @@ export const ResponsesRequest = Type.Object({
   input: Type.Union([Type.String(), Type.Array(InputItem, { minItems: 1 })]),
   instructions: maybe(Type.String()),
   max_output_tokens: maybe(Type.Integer({ minimum: 1 })),
-  max_tool_calls: maybe(Type.Integer({ minimum: 1, maximum: TOOL_STEPS_MAX })),
+  // Its maximum is a rule of request-parser.ts, because another field lifts it.
+  max_tool_calls: maybe(Type.Integer({ minimum: 1 })),
   temperature: maybe(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX })),
   top_p: maybe(Type.Number({ minimum: 0, maximum: TOP_P_MAX })),
   top_k: maybe(Type.Integer({ minimum: 0 })),

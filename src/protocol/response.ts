@@ -150,6 +150,8 @@ export interface MetadataAttempt {
   model: string
   /** HTTP status of the provider, null when none arrived. */
   status: number | null
+  /** Why no reply came, or why one was refused: only where the attempt failed. */
+  reason?: string
 }
 
 /** Known strategies; the list is open, so a reader must accept others. */
@@ -189,6 +191,8 @@ export interface GatewayMetadata {
   is_byok: boolean
   endpoints: { available: MetadataEndpoint[]; total: number }
   params?: Readonly<Record<string, unknown>>
+  /** Models of the request that the catalogue does not have. */
+  skipped_models?: readonly string[]
   pipeline?: PipelineStage[]
   /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
   timings_ms?: Readonly<Record<string, number>>

@@ -25,6 +25,10 @@ export interface VariantsRule {
   readonly open: boolean
   /** The noun of errors for one of these, e.g. `input item`. */
   readonly noun: string
+  /** A field that an object without the tag has all the same; null: none. */
+  readonly absentNeeds: string | null
+  /** Kinds by the names that other APIs give them, for errors. */
+  readonly otherNames: ReadonlyMap<string, string>
   readonly table: ReadonlyMap<string, Checked>
 }
 
@@ -60,7 +64,9 @@ interface VariantsOptions {
   readonly noun: string
   readonly tag?: string
   readonly absent?: string
+  readonly absentNeeds?: string
   readonly open?: boolean
+  readonly otherNames?: Readonly<Record<string, string>>
 }
 
 const LINE_BREAK = /[\n\v\f\r\u0085\u2028\u2029]/
@@ -135,11 +141,12 @@ export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
   kinds: Kinds,
   options: VariantsOptions,
 ): TUnsafe<Static<Kinds[keyof Kinds]>> {
-  const { noun, tag = 'type', absent = null, open = false } = options
+  const { noun, tag = 'type', absent = null, absentNeeds = null, open = false, otherNames = {} } = options
   const once = new Map([...new Set(Object.values(kinds))].map(schema => [schema, withCheck(schema)]))
   const table = new Map<string, Checked>()
   for (const [key, schema] of Object.entries(kinds)) table.set(key, once.get(schema) ?? withCheck(schema))
-  const rule: VariantsRule = { tag, absent, open, noun, table }
+  const names = new Map(Object.entries(otherNames))
+  const rule: VariantsRule = { tag, absent, absentNeeds, open, noun, otherNames: names, table }
   const schema = {
     [Kind]: 'Variants',
     [Rule]: rule,

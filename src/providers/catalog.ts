@@ -21,6 +21,7 @@ import {
   type Pricing,
   type Provider,
 } from './provider.ts'
+import { createSimilar } from './similar.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS } from './table.ts'
 
 export interface CatalogConfig {
@@ -37,6 +38,8 @@ export interface CatalogConfig {
 export interface Catalog {
   /** The model with exactly this id. */
   model(id: string): Model | undefined
+  /** Up to three ids that one without a model was probably meant to be, the nearest first. */
+  similar(id: string): readonly string[]
   /** In the order of the configuration. */
   models(): readonly Model[]
   provider(slug: string): Provider | undefined
@@ -59,6 +62,7 @@ export function createCatalog(config: CatalogConfig): Catalog {
   const providerList = [...providers.values()].filter(provider => provider !== FAULTY)
   return {
     model: id => models.get(id),
+    similar: createSimilar([...models.keys()]),
     models: () => modelList,
     provider: slug => providers.get(slug),
     providers: () => providerList,

@@ -4,11 +4,12 @@
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { fieldOf, GatewayError, systemCode } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
+import type { KeyRecord } from '../storage/store.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 
@@ -26,6 +27,12 @@ export interface AdmissionOwner {
   readonly method: string
   /** Template of the operation; label of metrics. */
   readonly route: string
+  /** Path of an unknown route, for the log line; undefined for known ones. */
+  readonly path: string | undefined
+  /** Address of the client's connection. */
+  readonly client: string
+  /** Null before the key was accepted, and where none is asked for. */
+  readonly key: Pick<KeyRecord, 'label' | 'workspaceId' | 'organizationId'> | null
   readonly reply: AdmittedReply
   /** Ends the work on the request. Called once, with the first reason. */
   onAbort(reason: GatewayError): void
@@ -193,7 +200,7 @@ export class Admission {
     const { clock, log, metrics } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
-    const { method, route, reply } = this.#owner
+    const { method, route, path, reply, key, client } = this.#owner
     const { summary, error, status: sent } = reply
     const outcome = this.#outcome(reply, sent)
     const status = outcome === 'aborted' ? 499 : sent || (this.#reason?.status ?? 500)
@@ -205,17 +212,26 @@ export class Admission {
       id: this.id,
       method,
       route,
+      path,
       status,
       outcome,
       durationMs: Math.round(durationMs * 10) / 10,
       firstTokenMs: summary?.firstTokenMs,
       model: summary?.model,
+      requestedModel: summary?.requestedModel,
       provider: summary?.provider,
       attempts: summary?.attempts,
+      failedAttempts: summary?.failedAttempts,
       inputTokens: summary?.inputTokens,
       outputTokens: summary?.outputTokens,
       finish: summary?.finish,
       error: error?.code ?? summary?.error ?? null,
+      field: error === null ? undefined : fieldOf(error),
+      cause: summary?.cause ?? (error === null ? undefined : (systemCode(error) ?? undefined)),
+      key: key?.label,
+      workspace: key?.workspaceId ?? undefined,
+      organization: key?.organizationId,
+      client,
     })
     this.#control.remove(this)
   }

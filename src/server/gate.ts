@@ -62,6 +62,7 @@ const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ 
 const SINGLE = new Set([
   'host',
   'authorization',
+  'x-api-key',
   'content-type',
   'content-length',
   'content-encoding',

@@ -5,6 +5,7 @@
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
@@ -13,6 +14,7 @@ import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
 import { parseJson } from './json.ts'
 import type { KeyPlace } from './key-shares.ts'
+import { noSuchOperation } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import { decodeParams, type RouteMatch, type Router } from './router.ts'
@@ -40,6 +42,8 @@ export interface HttpRequestDeps extends GateRules {
   readonly closing: () => boolean
 }
 
+/** What is told of a path that does not exist. */
+const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 /** Label of paths that match no route, and method of unknown ones. */
 const OTHER = 'other'
 const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
@@ -53,6 +57,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly id: string
   readonly method: string
   readonly route: string
+  readonly path: string | undefined
+  /** Null before it was accepted. */
+  key: KeyRecord | null = null
   readonly generates: boolean
   readonly bodiless: boolean
   readonly reply: HttpReply
@@ -85,6 +92,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#match = deps.router.find(head.path)
     this.id = this.#admission.id
     this.route = this.#match?.resource.template ?? OTHER
+    this.path = this.#match === null ? shownPath(head.path) : undefined
     this.generates = this.#match?.resource.generates === true
     this.bodiless = head.method === 'HEAD'
     this.#operation = this.#match?.resource.operations.get(head.method)
@@ -93,13 +101,17 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#accepted = verdict instanceof GatewayError ? null : verdict
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
-    this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict)
+    this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict, head.path)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
   }
 
   get dialect(): Operation['dialect'] {
     return this.#match?.resource.dialect ?? null
+  }
+
+  get client(): string {
+    return this.#socket.address
   }
 
   /** There is a body that has to be handed to `chunk`. */
@@ -172,11 +184,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     if (this.#refusal !== null) throw this.#refusal
     const match = this.#match
     const accepted = this.#accepted
-    if (match === null || accepted === null) return
+    if (accepted === null) return
     if (this.method === 'OPTIONS') {
-      this.reply.options(match.resource.allow)
+      this.reply.options(match?.resource.allow ?? ANY_METHOD)
       return
     }
+    if (match === null) return
     const operation = this.#operation
     if (operation === undefined) return
     if (operation.key === 'none') {
@@ -186,8 +199,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     const { watch } = this.#admission
     const { clock } = this.#deps.admissions.deps
     watch.enter('auth', clock.monotonicMs())
-    const pending = this.#deps.keys.authenticate(accepted.headers.get('authorization'))
+    const pending = this.#deps.keys.authenticate(authorizationOf(accepted.headers))
     const key = isPending(pending) ? await pending : pending
+    this.key = key
     requireKind(key, operation.key)
     const place = this.#deps.admissions.enter(key.hash, this.#announcedBytes(operation, accepted))
     this.#place = place
@@ -285,11 +299,20 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   }
 
   /** The fault of a well-formed request: no such path, no such method there, too long a body. */
-  #mismatch(accepted: AcceptedHead): GatewayError | null {
-    if (this.#match === null) return new GatewayError('not_found', 'No such operation')
+  #mismatch(accepted: AcceptedHead, path: string): GatewayError | null {
+    if (this.#match === null)
+      return this.#isPreflight(accepted) ? null : noSuchOperation(path, this.#deps.router)
     if (this.method === 'OPTIONS') return null
-    if (this.#operation === undefined) return new GatewayError('method_not_allowed', 'Method not allowed')
+    if (this.#operation === undefined) {
+      const { allow } = this.#match.resource
+      return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
+    }
     return lengthFault(accepted, this.#operation.bodyLimitBytes)
+  }
+
+  /** A browser asks before the request itself; the answer to that one says that there is no such path. */
+  #isPreflight({ headers }: AcceptedHead): boolean {
+    return this.method === 'OPTIONS' && headers.has('access-control-request-method')
   }
 
   #fail(thrown: unknown): void {
@@ -306,6 +329,14 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     }
     this.reply.failure(error)
   }
+}
+
+/** Some clients send their key alone, in a header of their own. */
+function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
+  const sent = headers.get('authorization')
+  if (sent !== undefined && sent !== '') return sent
+  const key = headers.get('x-api-key')
+  return key === undefined || key === '' ? sent : `Bearer ${key}`
 }
 
 /** @throws GatewayError `permission_denied` when the key is of the other kind. */

@@ -15,7 +15,7 @@ const CORS = [
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
   // The star covers what client libraries add of their own, but never Authorization; old browsers need the names.
-  'Authorization, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Session-Id, *',
+  'Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Session-Id, *',
   'Access-Control-Max-Age',
   '86400',
 ]
@@ -100,6 +100,18 @@ export class HttpReply implements Reply {
     this.#send(status, JSON.stringify(document))
   }
 
+  written(json: string | Buffer): void {
+    this.#headers.push('Content-Type', 'application/json')
+    this.#send(200, json)
+  }
+
+  notModified(): void {
+    this.#begin(304)
+    if (this.#socket.dead) return
+    this.#ended = true
+    this.#socket.sendHead(statusLine(304), this.#headers, null, this.#owner.closesAfter(304))
+  }
+
   failure(error: GatewayError, context = NO_CONTEXT): void {
     if (error.status === 401) this.header('WWW-Authenticate', 'Bearer')
     if (error.retryAfterSeconds !== undefined)
@@ -156,7 +168,7 @@ export class HttpReply implements Reply {
     this.#status = status
   }
 
-  #send(status: number, body: string): void {
+  #send(status: number, body: string | Buffer): void {
     this.#begin(status)
     if (this.#socket.dead) return
     this.#ended = true

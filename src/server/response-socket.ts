@@ -11,7 +11,7 @@ export interface ResponseSocket extends PausableSocket {
   /** Nothing more can be written: the client is gone, or the answer is complete. */
   readonly dead: boolean
   /** Writes the whole answer. `headers` alternates names and values; `close` ends the connection after it. */
-  send(status: string, headers: readonly string[], body: string, close: boolean): void
+  send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void
   /** Writes an answer to HEAD: `length` is the body's had it been a GET, null when that is not known. */
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void
   /**

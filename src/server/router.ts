@@ -27,6 +27,8 @@ export interface RouteMatch {
 }
 
 export interface Router {
+  /** Each once, in the order of the table. */
+  readonly resources: readonly Resource[]
   /** The resource under an undecoded path, or null. A trailing slash makes no difference. */
   find(path: string): RouteMatch | null
 }
@@ -43,9 +45,11 @@ const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 export function createRouter(operations: readonly Operation[]): Router {
   const fixed = new Map<string, RouteMatch>()
   const patterns: Pattern[] = []
+  const resources: Resource[] = []
   for (const [template, byMethod] of groupByPath(operations)) {
     const resource = resourceOf(template, byMethod)
     const freeParam = freeParamOf(template, byMethod)
+    resources.push(resource)
     for (const base of BASE_PATHS) {
       if (template.includes('{'))
         patterns.push({ segments: `${base}${template}`.split('/'), freeParam, resource })
@@ -53,6 +57,7 @@ export function createRouter(operations: readonly Operation[]): Router {
     }
   }
   return {
+    resources,
     find(sent) {
       const path = sent.endsWith('/') ? sent.slice(0, -1) : sent
       const match = fixed.get(path)

@@ -95,11 +95,11 @@ export class UwsSocket implements ResponseSocket {
     this.#response.onData((chunk, isLast) => this.#guard(() => request.chunk(chunk, isLast)))
   }
 
-  send(status: string, headers: readonly string[], body: string, close: boolean): void {
+  send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
     if (this.dead) return
     this.#complete = true
     if (body.length > PROMPT_MAX_CHARS) {
-      this.#sendLong(status, headers, Buffer.from(body), close)
+      this.#sendLong(status, headers, typeof body === 'string' ? Buffer.from(body) : body, close)
       return
     }
     this.#over(close)

@@ -15,7 +15,7 @@ import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { createLedger, estimateInput, type Ledger } from '../gateway/accounting/account.ts'
 import { createAsk, type SharedDeps } from '../gateway/ask.ts'
-import { createGuard, createPolicyAgainst, prepareGuardrail } from '../gateway/guard/guard.ts'
+import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, type Gateway } from '../gateway/respond.ts'
@@ -66,6 +66,7 @@ export interface GatewayOptions {
 /** A gateway with the parts that fronts need beside it. */
 export interface BuiltGateway {
   readonly gateway: Gateway
+  readonly guard: Guard
   readonly offered: Offered
   readonly config: Config
   readonly catalog: Catalog
@@ -121,6 +122,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   })
   return {
     gateway,
+    guard,
     offered: offeredBy(plugins, tools),
     config,
     catalog,

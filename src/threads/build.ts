@@ -112,6 +112,7 @@ function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => vo
     gateway,
     offered,
     listing: createListing(catalog),
+    restrictionsOf: caller => built.guard.restrictions(caller),
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },
     dataRegionOf: createDataRegions(config.regions),

@@ -16,6 +16,7 @@ import {
   type UpstreamHandler,
   type UpstreamRequest,
   unavailable,
+  type WaitedFor,
 } from './transport.ts'
 
 export interface DirectTransportOptions {
@@ -232,12 +233,12 @@ class Call implements UpstreamCall, ConnectionUser {
     if (this.#paused && this.#headSeen) return
     const nowMs = this.#clock.monotonicMs()
     if (nowMs < this.#deadlineMs) this.#arm(nowMs)
-    else this.#fail(timeout(this.#lateMessage()))
+    else this.#fail(timeout(this.#waitedFor()))
   }
 
-  #lateMessage(): string {
-    if (this.#headSeen) return 'The provider stopped sending'
-    return this.#sent ? 'The provider did not answer in time' : 'The provider could not be reached in time'
+  #waitedFor(): WaitedFor {
+    if (this.#headSeen) return 'IDLE_TIMEOUT'
+    return this.#sent ? 'HEADERS_TIMEOUT' : 'CONNECT_TIMEOUT'
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
-import { providerFailure } from '../formats/failure.ts'
+import { NO_MESSAGE, providerFailure } from '../formats/failure.ts'
 import type { Format } from '../formats/format.ts'
 import { scrub } from './scrub.ts'
 
@@ -22,6 +22,8 @@ export interface Refusal {
   readonly secrets: readonly string[]
   /** Display name, for `error.metadata.provider_name`. */
   readonly providerName: string
+  /** Whose key was sent, in words of ours, e.g. `the gateway's key`. */
+  readonly keyOwner: string
   readonly clock: Clock
 }
 
@@ -57,13 +59,24 @@ export function failureInReply(
 /** The error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
-  const { code, message, metadata = {} } = failureInReply(failure, refusal)
+  const { code, message: said, metadata = {} } = failureInReply(failure, refusal)
+  const message = refusesKey(refusal.status) ? keyRefused(refusal, said) : said
   if (!WAITING_HELPS.has(code)) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
   return new GatewayError(code, message, {
     metadata,
     ...(seconds === null ? undefined : { retryAfterSeconds: seconds }),
   })
+}
+
+function refusesKey(status: number): boolean {
+  return status === 401 || status === 403
+}
+
+/** Callers would look for the fault in their own key, which the provider has never seen. */
+function keyRefused({ status, providerName, keyOwner }: Refusal, said: string): string {
+  const refused = `${providerName} refused ${keyOwner}${status === 403 ? ', or what it may do' : ''}`
+  return said === NO_MESSAGE ? refused : `${refused}: ${said}`
 }
 
 function interpret({ format, status, headers, body }: Refusal): GatewayError {

@@ -101,7 +101,11 @@ function ocrFailure({ name }: Provider, cause: GatewayError): GatewayError {
     cause.code === 'upstream_timeout' || cause.code === 'service_unavailable'
       ? cause.code
       : 'provider_unavailable'
-  return new GatewayError(code, 'The OCR provider failed', { metadata: { provider_name: name }, cause })
+  const reason = cause.metadata?.['reason']
+  return new GatewayError(code, 'The OCR provider failed', {
+    metadata: { provider_name: name, ...(reason === undefined ? undefined : { reason }) },
+    cause,
+  })
 }
 
 function pagesIn(provider: Provider, text: string): OcrPage[] {

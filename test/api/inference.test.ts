@@ -18,7 +18,13 @@ import { exchange, parseReplies, RawClient, request, turns } from '../support/ra
 import { TestClock } from '../support/test-clock.ts'
 
 const LISTING: Listing = {
-  models: query => ({ data: [{ id: 'acme/fast-1' }], asked: [...query] }),
+  models: query => ({
+    json: JSON.stringify({ data: [{ id: 'acme/fast-1' }], asked: [...query] }),
+    etag: null,
+  }),
+  count: () => ({}),
+  model: () => null,
+  zeroRetention: () => ({ json: '{}', etag: null }),
   endpoints: id => (id === 'acme/fast-1:free' ? { data: { id } } : null),
   providers: () => ({ data: [{ slug: 'acme' }] }),
 }
@@ -43,6 +49,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
   const operations = createOperations({
     gateway,
     listing: LISTING,
+    restrictionsOf: () => null,
     ledger: { find: async () => null },
     stream: { heartbeatMs: HEARTBEAT_MS, stallMs: STALL_MS, clock, metrics },
     store,

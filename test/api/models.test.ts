@@ -45,7 +45,7 @@ const catalog = createCatalog({
 const listing = createListing(catalog)
 
 function models(query: string, from: Listing = listing): ModelsDocument {
-  return from.models(new URLSearchParams(query)) as ModelsDocument
+  return JSON.parse(String(from.models(new URLSearchParams(query)).json)) as ModelsDocument
 }
 
 const ids = (query: string): string[] => models(query).data.map(model => model.id)
@@ -106,6 +106,81 @@ t.test('filters narrow the list', async t => {
   t.same(ids('q=&supported_parameters=&input_modalities='), ids(''), 'empty means not given')
 })
 
+t.test('filters by price, context, origin and place', async t => {
+  const priced = createListing(
+    createCatalog({
+      providers: [{ slug: 'acme', name: 'Acme Inc', format: 'openai-chat', baseUrl: 'http://127.0.0.1:1' }],
+      models: [
+        {
+          id: 'a/dear',
+          contextLength: 1000,
+          endpoints: [
+            { provider: 'acme', pricing: { prompt: '0.000003', completion: '0.000009' }, region: 'us' },
+          ],
+        },
+        {
+          id: 'b/cheap',
+          contextLength: 64_000,
+          endpoints: [
+            { provider: 'acme', pricing: { prompt: '0.000001', completion: '0.000002' }, zdr: true },
+            { provider: 'openai', region: 'europe' },
+          ],
+        },
+        { id: 'b/free', endpoints: [{ provider: 'openai' }] },
+      ],
+    }),
+  )
+  const idsOf = (query: string) => models(query, priced).data.map(model => model.id)
+  t.same(idsOf('max_price=1'), ['b/cheap', 'b/free'], 'inclusive, of a million tokens')
+  t.same(idsOf('min_price=1'), ['a/dear', 'b/cheap'])
+  t.same(idsOf('min_price=0.5&max_price=2.5'), ['b/cheap'])
+  t.same(idsOf('min_output_price=9'), ['a/dear'])
+  t.same(idsOf('max_output_price=2'), ['b/cheap', 'b/free'])
+  t.same(idsOf('context=64000'), ['b/cheap'])
+  t.same(idsOf('model_authors=a,c'), ['a/dear'])
+  t.same(idsOf('providers=ACME inc'), ['a/dear', 'b/cheap'])
+  t.same(idsOf('providers=openai'), ['b/cheap', 'b/free'])
+  t.same(idsOf('zdr=true'), ['b/cheap'])
+  t.same(idsOf('zdr=false').length, 3)
+  t.same(idsOf('region=eu'), ['b/cheap'])
+  t.same(idsOf('region=us'), ['a/dear'])
+  t.same(idsOf('sort=pricing-low-to-high'), ['b/free', 'b/cheap', 'a/dear'])
+  t.same(idsOf('sort=pricing-high-to-low'), ['a/dear', 'b/cheap', 'b/free'])
+  t.same(idsOf('sort=context-high-to-low'), ['b/cheap', 'a/dear', 'b/free'])
+  t.same(idsOf('sort=most-popular'), idsOf(''), 'nothing is known to sort by')
+  t.same(idsOf('sort=newest'), idsOf(''))
+  const everywhere = { region: null, allows: null }
+  const asked = (terms: object) =>
+    JSON.parse(
+      String(priced.models(new URLSearchParams(), { ...everywhere, ...terms }).json),
+    ) as ModelsDocument
+  t.equal(asked({ region: 'europe' }).total_count, 1, 'a regional host')
+  t.equal(asked({ allows: ({ id }: { id: string }) => id === 'b/free' }).total_count, 1)
+  t.same(priced.count(new URLSearchParams('zdr=true')), { data: { count: 1 } })
+  t.match(JSON.parse(String(priced.zeroRetention().json)), { data: [{ model_id: 'b/cheap', tag: 'acme' }] })
+})
+
+t.test('one model has its fields at top level and as data', async t => {
+  const document = listing.model('acme/fast-1') as Record<string, unknown>
+  t.match(document, { id: 'acme/fast-1', object: 'model', created: 1_760_000_000, owned_by: 'acme' })
+  t.same(document['data'], models('').data[0])
+  t.equal(listing.model('acme/unknown'), null)
+  t.equal(listing.model('__proto__'), null)
+})
+
+t.test('a listing changes its tag with its content alone', async t => {
+  const tag = (query: string, from = listing) => from.models(new URLSearchParams(query)).etag
+  t.match(tag(''), /^"[0-9a-f-]+"$/)
+  t.equal(tag(''), tag('', createListing(catalog)))
+  t.not(tag(''), tag('limit=1'))
+  t.not(tag(''), tag('', createListing(createCatalog({ providers: [], models: [] }))))
+  t.equal(
+    listing.models(new URLSearchParams()).json,
+    listing.models(new URLSearchParams()).json,
+    'the same bytes',
+  )
+})
+
 t.test('pages follow their links to the end', async t => {
   t.match(models(''), { total_count: 3, links: { next: null } })
   const seen: string[] = []
@@ -141,12 +216,28 @@ t.test('values that make no sense are refused by the name of the parameter', asy
     'supported_parameters=tools;x',
     `q=${'a'.repeat(300)}`,
     'limit=1&limit=2',
+    'min_price=-1',
+    'max_price=1e3',
+    'max_price=',
+    'min_output_price=free',
+    'max_output_price=1&max_output_price=2',
+    'context=0',
+    'context=1.5',
+    'zdr=yes',
+    'region=mars',
+    'region=__proto__',
+    'sort=price',
+    'sort=constructor',
+    'model_authors=a,,b',
+    'category=programming',
+    'arch=x',
+    'distillable=true',
   ]
   for (const query of cases) {
     const name = query.slice(0, query.indexOf('='))
     t.throws(
       () => models(query),
-      { constructor: GatewayError, code: 'invalid_request', message: new RegExp(`^${name} `) },
+      { constructor: GatewayError, code: 'invalid_request', message: new RegExp(`^${name}: must `) },
       query,
     )
   }

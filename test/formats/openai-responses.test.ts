@@ -326,3 +326,31 @@ t.test('framing follows the request', async t => {
   t.equal(openaiResponses.framing(true), 'sse')
   t.equal(openaiResponses.framing(false), 'json')
 })
+
+const REPLY = {
+  id: 'resp_1',
+  object: 'response',
+  status: 'completed',
+  model: 'm-1',
+  output: [
+    { id: 'msg_1', role: 'assistant', content: [{ type: 'output_text', text: 'some', annotations: [] }] },
+  ],
+}
+
+t.test('an item without a type is a message by its role', t => {
+  const deltas = decodeBody(openaiResponses, JSON.stringify(REPLY))
+  t.match(collect(deltas).items, [{ type: 'message', content: [{ text: 'some' }] }])
+  t.end()
+})
+
+t.test('every name for a reply that met its limit means length', t => {
+  for (const reason of ['max_output_tokens', 'max_tokens']) {
+    const cut = { ...REPLY, status: 'incomplete', incomplete_details: { reason } }
+    const deltas = decodeBody(openaiResponses, JSON.stringify(cut))
+    t.match(
+      deltas.find(delta => delta.kind === 'finish'),
+      { reason: 'length', native: reason },
+    )
+  }
+  t.end()
+})

@@ -5,7 +5,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { createBufferedLog, createLog, createTerminalLog, type ExchangeLine } from '../../src/log/log.ts'
+import {
+  createBufferedLog,
+  createLog,
+  createTerminalLog,
+  type ExchangeLine,
+  shownModel,
+  shownPath,
+} from '../../src/log/log.ts'
 import { EXCHANGE_LINE as LINE } from '../support/exchange-line.ts'
 import { eventually } from '../support/stream-probe.ts'
 
@@ -23,16 +30,30 @@ t.test('the line of an exchange reads as pino writes all its fields, for any val
     { base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: level => ({ level }) } },
     output,
   )
+  const { id, method, route, ...rest } = LINE
+  // In the order in which a line has them.
   const full: ExchangeLine = {
-    ...LINE,
+    id,
+    method,
+    route,
+    path: '/v1/x',
+    ...rest,
     firstTokenMs: 0.001,
     model: 'acme/scripted',
+    requestedModel: 'acme/other',
     provider: 'acme',
     attempts: 2,
+    failedAttempts: [{ provider: 'acme', error: 'upstream_timeout', status: null, cause: 'ECONNREFUSED' }],
     inputTokens: 1e21,
     outputTokens: 0,
     finish: 'stop',
     error: 'upstream_timeout',
+    field: 'temperature',
+    cause: 'ECONNREFUSED',
+    key: 'sk-gw-v1-abc...def',
+    workspace: 'w',
+    organization: 'o',
+    client: '127.0.0.1',
   }
   const texts = [
     '',
@@ -65,7 +86,8 @@ t.test('the line of an exchange reads as pino writes all its fields, for any val
   const time = /"time":"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z"/
   for (const line of lines) {
     log.exchange(line)
-    reference.info(line, 'exchange')
+    if (line.error === 'upstream_timeout') reference.error(line, 'exchange')
+    else reference.info(line, 'exchange')
     const [ours = '', theirs = ''] = written.splice(0)
     t.match(ours, time)
     t.equal(ours.replace(time, ''), theirs.replace(time, ''))
@@ -82,6 +104,54 @@ t.test('nothing but the fields of a line gets into it, and a quiet log has no li
   createLog('info', output).exchange(line)
   t.equal(written.length, 1)
   t.notMatch(written[0], /secret/)
+})
+
+t.test('failures of ours and of providers are errors, also within a stream; refusals are not', t => {
+  const levels: Record<string, string[]> = { info: [], error: [] }
+  for (const level of ['info', 'error'] as const) {
+    const log = createLog(level, {
+      write: line => void levels[level]?.push(String((JSON.parse(line) as { level: string }).level)),
+    })
+    log.exchange(LINE)
+    log.exchange({ ...LINE, status: 400, outcome: 'refused', error: 'invalid_request' })
+    log.exchange({ ...LINE, status: 499, outcome: 'aborted', error: 'client_closed' })
+    log.exchange({ ...LINE, status: 502, outcome: 'failed', error: 'provider_unavailable' })
+    log.exchange({ ...LINE, status: 200, outcome: 'failed', error: 'upstream_timeout' })
+    log.exchange({ ...LINE, status: 503, outcome: 'failed' })
+  }
+  t.same(levels, {
+    info: ['info', 'info', 'info', 'error', 'error', 'error'],
+    error: ['error', 'error', 'error'],
+  })
+  t.end()
+})
+
+t.test('what a client wrote is shown only in plain words', t => {
+  for (const plain of ['/v1/embeddings', '/api/v1/chat', '/models/gpt-4.1', '/', '/v1/', '//x'])
+    t.equal(shownPath(plain), plain)
+  for (const plain of ['gpt-5-mini', 'openai/gpt-5:free', '~acme/latest', 'a/b', 'claude-sonnet-4-20250514'])
+    t.equal(shownModel(plain), plain)
+  const hidden = [
+    ['sk-proj-abcdef', '*'],
+    ['sk-gw-v1-abc/x', '*/x'],
+    ['acme/AIzaSyabcdef', 'acme/*'],
+    ['what is my illness', '*'],
+    ['joe@example.com', '*'],
+    ['0123456789abcdef', '*'],
+    ['wOrd0123456789abcdef', '*'],
+    ['4111111111111111', '*'],
+    ['0123456789', '*'],
+    ['a\nb', '*'],
+    ['x'.repeat(49), '*'],
+    ['%73k', '*'],
+    ['__proto__', '*'],
+  ] as const
+  for (const [text, shown] of hidden) {
+    t.equal(shownModel(text), shown)
+    t.equal(shownPath(text), shown)
+  }
+  t.equal(shownPath('/a'.repeat(5000)), `${'/a'.repeat(9)}/*`)
+  t.end()
 })
 
 t.test('where to ask is told at any level but silence: whoever started it waits for that line', async t => {
@@ -103,14 +173,14 @@ t.test('a terminal shows lines for people, without the fields that are not set',
   const written: string[] = []
   const log = createTerminalLog('info', { write: text => written.push(text) })
   log.listening('http://a', 'http://b')
-  log.exchange({ ...LINE, model: undefined, provider: null })
+  log.exchange({ ...LINE, model: undefined, provider: null, failedAttempts: [] })
   log.notice('something changed')
   log.fault('it failed', new TypeError('secret'))
   t.same(
     written.map(line => line.replace(/^\d{2}:\d{2}:\d{2} /, '')),
     [
       'info listening url=http://a adminUrl=http://b\n',
-      'info exchange id=gen-1 method=POST route=/responses status=200 outcome=completed durationMs=1.5 provider=null\n',
+      'info exchange id=gen-1 method=POST route=/responses status=200 outcome=completed durationMs=1.5 provider=null failedAttempts=[]\n',
       'info something changed\n',
       'error it failed errorClass=TypeError\n',
     ],

@@ -138,9 +138,15 @@ t.test('routes and methods', async t => {
     t.match(reply?.headers.get('access-control-allow-methods'), /GET, HEAD, POST/)
     t.match(
       reply?.headers.get('access-control-allow-headers'),
-      /Authorization, Content-Type, X-Gateway-Metadata/,
+      /Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata/,
     )
     t.equal((await ask('OPTIONS', '/v1/nothing', {}))?.status, 404)
+    const preflight = { 'Access-Control-Request-Method': 'POST' }
+    t.equal(
+      (await ask('OPTIONS', '/v1/nothing', preflight))?.status,
+      204,
+      'so that a browser sees the 404 of the request itself',
+    )
   })
 
   t.test('every answer can be read by a browser', async t => {

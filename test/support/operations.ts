@@ -1,10 +1,12 @@
 /** The whole table of operations, to look at: its handlers are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
+import { createListing } from '../../src/api/models.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { createOperations } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createCatalog } from '../../src/providers/catalog.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { TestClock } from './test-clock.ts'
@@ -19,7 +21,8 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
         throw new Error('not run')
       },
     },
-    listing: { models: () => ({}), endpoints: () => null, providers: () => ({}) },
+    listing: createListing(createCatalog({ providers: [], models: [] })),
+    restrictionsOf: () => null,
     ledger: { find: async () => null },
     stream: { heartbeatMs: 1, stallMs: 1, clock, metrics: createMetrics() },
     store,

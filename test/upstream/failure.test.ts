@@ -26,6 +26,7 @@ function refuse(more: Partial<Refusal>): GatewayError {
     body: '',
     secrets: [KEY],
     providerName: 'Example AI',
+    keyOwner: "the gateway's key",
     clock: new TestClock(),
     ...more,
   })
@@ -37,7 +38,7 @@ t.test('a refusal names its provider and its status, in scrubbed text', t => {
     body: JSON.stringify({ error: { message: `Incorrect API key provided: ${KEY}`, code: `bad_${KEY}` } }),
   })
   t.equal(error.code, 'provider_unavailable', "a refused key of ours is not the caller's 401")
-  t.equal(error.message, 'Incorrect API key provided: [redacted]')
+  t.equal(error.message, "Example AI refused the gateway's key: Incorrect API key provided: [redacted]")
   t.same(error.metadata, {
     provider_status: 401,
     provider_code: 'bad_[redacted]',

@@ -1,5 +1,5 @@
 /** Failures in the chat form: the envelope, and the `error` of a chunk. Pure. */
-import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import { errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -20,9 +20,6 @@ export interface ChatError extends ChatFields {
   readonly metadata: ChatFields & { readonly error_type: string }
 }
 
-/** A message of ours that begins with the path of a field. */
-const PATH = /^([A-Za-z_][\w.[\]*-]{0,255}): /
-
 export function chatError(
   errorType: string | null,
   message: string,
@@ -38,7 +35,7 @@ export function chatError(
     code: status,
     message,
     type,
-    param: status === 400 || status === 422 ? (PATH.exec(message)?.[1] ?? null) : null,
+    param: status === 400 || status === 422 ? (fieldIn(message) ?? null) : null,
     metadata: { ...inChatForm(metadata), error_type: type },
   }
 }

@@ -328,7 +328,7 @@ function fromUrl(url: string | null, fallbackType: string | null, path: string):
   if (url !== null && /^data:/i.test(url)) return inline(url, fallbackType, path)
   // Google's own file ids are addresses; those of others mean nothing to it.
   if (url === null || !/^(?:https?|gs):\/\//i.test(url)) {
-    throw inexpressible(path, 'expected a data URL or an address with http, https or gs')
+    throw inexpressible(path, 'must be a data URL or an address with http, https or gs')
   }
   const mimeType = typeOfName(url.replace(/[?#].*$/s, '')) ?? fallbackType
   return { fileData: { ...(mimeType === null ? {} : { mimeType }), fileUri: url } }
@@ -339,7 +339,7 @@ function inline(url: string, fallbackType: string | null, path: string): Json {
   const [type = '', ...parameters] = url.slice('data:'.length, comma).split(';')
   const mimeType = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
   if (comma === -1 || mimeType === null) {
-    throw inexpressible(path, 'expected a data URL with its media type')
+    throw inexpressible(path, 'must be a data URL with its media type')
   }
   const payload = url.slice(comma + 1)
   if (parameters.some(parameter => parameter.trim().toLowerCase() === 'base64')) {

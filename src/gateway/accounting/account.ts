@@ -6,7 +6,6 @@ import type { Metrics } from '../../metrics/metrics.ts'
 import { toUsd } from '../../money.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
-import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
 import { demandOf } from './allowance.ts'
 import { chargeOf } from './cost.ts'
@@ -18,6 +17,7 @@ export { admitCall, type CallTerms, type Meter } from './allowance.ts'
 export { byokFee, toResponseUsage } from './cost.ts'
 export { estimateInput } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
+export { summarize } from './summary.ts'
 export { quartersIn } from './weigh.ts'
 
 /**
@@ -121,28 +121,6 @@ export function account(
     model.outputTokens.inc(usage.outputTokens)
     model.cost.inc(toUsd(cost))
   }
-}
-
-/** The summary of the exchange for its log line. */
-export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
-  const last = exchange.attempts.at(-1)
-  const usage = exchange.bill.total?.usage
-  return {
-    firstTokenMs:
-      exchange.firstTokenMs === null ? null : round(exchange.firstTokenMs - exchange.watch.startedMs),
-    model: last?.endpoint.modelId ?? null,
-    provider: last?.endpoint.provider.slug ?? null,
-    attempts: exchange.attempts.length,
-    inputTokens: usage?.inputTokens ?? null,
-    outputTokens: usage?.outputTokens ?? null,
-    finish: exchange.finish?.reason ?? null,
-    error: (outcome.answered ? (outcome.refused ?? last?.error)?.code : outcome.error.code) ?? null,
-  }
-}
-
-/** Log lines are read by people: a microsecond is fine enough. */
-function round(ms: number): number {
-  return Math.round(ms * 1000) / 1000
 }
 
 /** Texts of providers are kept to this length: ids and names are shorter, anything longer is not meant to be kept. */

@@ -73,7 +73,17 @@ export class FinalSink implements Sink {
 /** The part of the log line that only the pipeline knows. */
 export type ExchangeSummary = Pick<
   ExchangeLine,
-  'firstTokenMs' | 'model' | 'provider' | 'attempts' | 'inputTokens' | 'outputTokens' | 'finish' | 'error'
+  | 'firstTokenMs'
+  | 'model'
+  | 'requestedModel'
+  | 'provider'
+  | 'attempts'
+  | 'failedAttempts'
+  | 'inputTokens'
+  | 'outputTokens'
+  | 'finish'
+  | 'error'
+  | 'cause'
 >
 
 /** Usage of model calls that count although the exchange failed and delivers nothing of them. */

@@ -55,9 +55,15 @@ export function lastError(attempts: readonly AttemptRecord[]): GatewayError {
         provider: attempt.endpoint.provider.name,
         code: attempt.error?.errorType ?? null,
         status: attempt.status,
+        ...reasonOf(attempt.error),
       })),
     },
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     cause: spokesman,
   })
+}
+
+function reasonOf(error: GatewayError | null): { reason?: unknown } {
+  const reason = error?.metadata?.['reason']
+  return reason === undefined ? {} : { reason }
 }

@@ -28,6 +28,8 @@ export interface Ranking {
   readonly candidates: readonly RouteCandidate[]
   /** A failure may move on to the next candidate. */
   readonly fallbacks: boolean
+  /** Models of the request that the catalogue does not have. */
+  readonly skipped: readonly string[]
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
 }
@@ -57,6 +59,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       return whenReady(deps.stickiness.order(exchange, routed.candidates), ({ candidates, stay }) => ({
         candidates: exchange.plugins?.order(candidates, exchange) ?? candidates,
         fallbacks: routed.fallbacks,
+        skipped: routed.skipped,
         stay,
       }))
     }),

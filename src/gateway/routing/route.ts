@@ -27,6 +27,8 @@ export interface Route {
   readonly candidates: readonly RouteCandidate[]
   /** True if a failure may move on to the next candidate. */
   readonly fallbacks: boolean
+  /** Models of the request that the catalogue does not have. */
+  readonly skipped: readonly string[]
 }
 
 /** For whom a request is routed. */
@@ -56,13 +58,7 @@ const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_fo
  * guardrails leave nothing, `constraint_filtered` when preferences or data region do, `no_endpoints` when keys do.
  */
 export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteScope = SHARED_ONLY): Route {
-  const models = requestedModels(request).map(id => {
-    const model = catalog.model(id)
-    if (model === undefined) {
-      throw unavailable('model_not_found', `${id} is not a valid model ID`, [id], [])
-    }
-    return model
-  })
+  const { models, skipped } = knownModels(request, catalog)
   const preferences: Preferences = request.provider ?? {}
   const wish: Wish = {
     request,
@@ -79,7 +75,42 @@ export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteS
   return {
     candidates,
     fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
+    skipped,
   }
+}
+
+/** An unknown model of `models` is skipped as long as another one is left; an unknown `model` is an error. */
+function knownModels(request: ResponsesRequest, catalog: Catalog): { models: Model[]; skipped: string[] } {
+  const models: Model[] = []
+  const skipped: string[] = []
+  for (const id of requestedModels(request)) {
+    const model = catalog.model(id)
+    if (model !== undefined) models.push(model)
+    else if (id === request.model) throw unknownModel(id, catalog)
+    else skipped.push(id)
+  }
+  const [first = ''] = skipped
+  if (models.length === 0) throw unknownModel(first, catalog)
+  return { models, skipped }
+}
+
+/** Suffixes that a gateway of this kind may give to any model. */
+const VARIANTS = new Set(['nitro', 'floor', 'exacto', 'free', 'thinking', 'extended', 'online', 'beta'])
+
+function unknownModel(id: string, catalog: Catalog): GatewayError {
+  return unavailable('model_not_found', `${id} is not a valid model ID${adviceFor(id, catalog)}`, [id], [])
+}
+
+function adviceFor(id: string, catalog: Catalog): string {
+  const at = id.lastIndexOf(':')
+  const base = id.slice(0, at)
+  if (at !== -1 && VARIANTS.has(id.slice(at + 1)) && catalog.model(base) !== undefined) {
+    return `: the variant ${id.slice(at)} is not offered by this gateway yet, only ${base}`
+  }
+  if (id.startsWith('~')) return ': names of latest models are not offered by this gateway yet'
+  const similar = catalog.similar(id)
+  const question = similar.length === 0 ? '' : `: did you mean ${similar.join(' or ')}?`
+  return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
 }
 
 /** One order over all models of the request, or those of the first model first. `route` is how it was once said. */
@@ -205,8 +236,23 @@ function nothingLeft(
     const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
     return unavailable('constraint_filtered', message, ids, reasons)
   }
-  const message = `No endpoint of ${ids.join(', ')} meets the request's provider preferences, its data region and the rules of the workspace's own provider credentials (${reasons.join(', ')}).`
+  const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
   return unavailable('constraint_filtered', message, ids, reasons)
+}
+
+/** Why endpoints were left out, in words for the caller. */
+const WORDS: Readonly<Record<string, string>> = {
+  data_region: 'none keeps data in the region of the host that was asked',
+  allowed_providers: 'provider.only or provider.order permits none that serves it',
+  ignored_providers: 'provider.ignore leaves out those that serve it',
+  'data_policy:zdr': 'provider.zdr asks for zero data retention',
+  'data_policy:training': 'provider.data_collection is deny',
+  distillable_text: 'none is known to allow provider.enforce_distillable_text',
+  quantization: 'none has one of provider.quantizations',
+  max_price: 'each costs more than provider.max_price',
+  require_parameters: 'provider.require_parameters is set and none honours all parameters of the request',
+  [BYOK_REQUIRED]: 'the workspace uses own provider credentials only, and none applies',
+  [NO_SHARED_KEY]: 'no provider key is configured',
 }
 
 function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {

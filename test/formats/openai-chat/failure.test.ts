@@ -246,3 +246,17 @@ t.test('deeply nested details do not exhaust anything', async t => {
   for (let depth = 0; depth < 2000; depth++) detail = [{ msg: detail }]
   t.equal(openaiChat.failure(422, JSON.stringify({ detail })).code, 'unprocessable')
 })
+
+t.test('an error inside a stream has the status of its kind', async t => {
+  const cases = [
+    ['overloaded_error', 'upstream_overloaded', 529],
+    ['rate_limit_error', 'rate_limit_exceeded', 429],
+    ['authentication_error', 'provider_unavailable', 401],
+    ['invalid_request_error', 'invalid_request', 400],
+  ] as const
+  for (const [type, code, status] of cases) {
+    const decoder = openaiChat.decoder(() => undefined)
+    const frame = () => decoder.frame('', JSON.stringify({ error: { message: 'No', type } }))
+    t.throws(frame, { code, metadata: { provider_status: status, provider_code: type } }, type)
+  }
+})

@@ -216,7 +216,10 @@ const priced = (more: Record<string, unknown> = {}, slug = 'openai-chat' as cons
 const shared = (endpoint: Candidate['endpoint']): Candidate => ({ endpoint, credential: null })
 
 t.test('a request demands what each candidate charges for reading and for each token', async t => {
-  const own = { endpoint: priced({ maxOutputTokens: 50 }), credential: { id: 'c' } }
+  const own = {
+    endpoint: priced({ maxOutputTokens: 50 }),
+    credential: { id: 'c', name: null, label: 'c...c' },
+  }
   const text = 'x'.repeat(400)
   t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own]), {
     offers: [

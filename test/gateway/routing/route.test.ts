@@ -155,5 +155,8 @@ t.test('an unknown model is 400, preferences that leave nothing are 404 and say 
       metadata: { availability: { code: 'constraint_filtered', excluded_by: ['allowed_providers'] } },
     },
   )
-  t.match(refusal({ model: 'm/one', provider: { zdr: true, ignore: ['b'] } }).message, 'data_policy:zdr')
+  t.match(refusal({ model: 'm/one', provider: { zdr: true, ignore: ['b'] } }), {
+    message: /provider\.zdr asks for zero data retention; provider\.ignore/,
+    metadata: { availability: { excluded_by: ['data_policy:zdr', 'ignored_providers'] } },
+  })
 })

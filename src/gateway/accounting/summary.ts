@@ -1,0 +1,47 @@
+/** The summary of an exchange for its log line. Lists of failed attempts are made only where one failed. */
+import { systemCode } from '../../errors.ts'
+import { type FailedAttempt, shownModel } from '../../log/log.ts'
+import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
+import type { AttemptRecord, Exchange } from '../exchange.ts'
+
+export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
+  const { attempts, request } = exchange
+  const last = attempts.at(-1)
+  const usage = exchange.bill.total?.usage
+  const model = last?.endpoint.modelId ?? null
+  const asked = request.model ?? request.models?.[0]
+  const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
+  return {
+    firstTokenMs:
+      exchange.firstTokenMs === null ? null : round(exchange.firstTokenMs - exchange.watch.startedMs),
+    model,
+    requestedModel: asked === undefined || asked === model ? undefined : shownModel(asked),
+    provider: last?.endpoint.provider.slug ?? null,
+    attempts: attempts.length,
+    failedAttempts: attempts.length > 1 || error !== null ? failedAttempts(attempts) : undefined,
+    inputTokens: usage?.inputTokens ?? null,
+    outputTokens: usage?.outputTokens ?? null,
+    finish: exchange.finish?.reason ?? null,
+    error: error?.code ?? null,
+    cause: error === null ? undefined : (systemCode(error) ?? undefined),
+  }
+}
+
+/** Attempts that a log line tells of: those of two turns at most. */
+const TOLD_ATTEMPTS_MAX = 20
+
+function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {
+  const failed = attempts.filter(attempt => attempt.error !== null).slice(0, TOLD_ATTEMPTS_MAX)
+  if (failed.length === 0) return undefined
+  return failed.map(({ endpoint, error, status }) => ({
+    provider: endpoint.provider.slug,
+    error: error?.code ?? null,
+    status,
+    cause: systemCode(error),
+  }))
+}
+
+/** Log lines are read by people: a microsecond is fine enough. */
+function round(ms: number): number {
+  return Math.round(ms * 1000) / 1000
+}

@@ -1,0 +1,64 @@
+/**
+ * Finds the ids that a mistyped model id was probably meant to be. Bounded work: ids of other lengths are not compared,
+ * and the last answers are kept, because a stale id comes again and again. Pure.
+ */
+import { distance } from 'fastest-levenshtein'
+import { LRUCache } from 'lru-cache'
+
+const SHOWN = 3
+/** Longer ids are no slip of the hand. */
+const ID_MAX_CHARS = 80
+/** The part of an id that may be mistyped, and the letters at least (two that changed places) and at most. */
+const DIFFERENT_MAX_PART = 1 / 4
+const DIFFERENT_MIN_CHARS = 2
+const DIFFERENT_MAX_CHARS = 4
+/** Shorter ids are near to everything. */
+const ID_MIN_CHARS = 4
+const KEPT_ANSWERS = 256
+
+const NONE: readonly string[] = []
+
+/** Makes the search over `ids`, of the form vendor/model. */
+export function createSimilar(ids: readonly string[]): (id: string) => readonly string[] {
+  const known = ids.map(id => ({ id, lower: id.toLowerCase(), slug: slugOf(id.toLowerCase()) }))
+  const kept = new LRUCache<string, readonly string[]>({ max: KEPT_ANSWERS })
+  return id => {
+    if (id.length < ID_MIN_CHARS || id.length > ID_MAX_CHARS) return NONE
+    let answer = kept.get(id)
+    if (answer === undefined) {
+      answer = nearest(id.toLowerCase(), known)
+      kept.set(id, answer)
+    }
+    return answer
+  }
+}
+
+interface Known {
+  readonly id: string
+  readonly lower: string
+  readonly slug: string
+}
+
+function nearest(asked: string, known: readonly Known[]): readonly string[] {
+  const hasVendor = asked.includes('/')
+  const limit = Math.min(
+    DIFFERENT_MAX_CHARS,
+    Math.max(DIFFERENT_MIN_CHARS, Math.floor(asked.length * DIFFERENT_MAX_PART)),
+  )
+  const found: { readonly id: string; readonly far: number }[] = []
+  for (const { id, lower, slug } of known) {
+    // An id without its vendor is compared with the part after it.
+    const other = hasVendor ? lower : slug
+    if (Math.abs(other.length - asked.length) > limit) continue
+    const far = distance(asked, other)
+    if (far <= limit) found.push({ id, far })
+  }
+  return found
+    .sort((a, b) => a.far - b.far)
+    .slice(0, SHOWN)
+    .map(({ id }) => id)
+}
+
+function slugOf(id: string): string {
+  return id.slice(id.indexOf('/') + 1)
+}

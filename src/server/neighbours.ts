@@ -1,0 +1,95 @@
+/**
+ * Answers for paths without an operation: what the client probably meant, in words of ours and with paths of ours.
+ * Nothing of what was sent is repeated. Pure.
+ */
+import { distance } from 'fastest-levenshtein'
+import { GatewayError } from '../errors.ts'
+import type { Router } from './router.ts'
+
+/** Operations of similar interfaces, by the first part of their path below `/v1`. */
+const OF_OTHERS: Readonly<Record<string, string>> = {
+  assistants: 'Assistants',
+  audio: 'Audio',
+  batches: 'Batches',
+  completions: 'Text completions',
+  conversations: 'Conversations',
+  embeddings: 'Embeddings',
+  files: 'Files',
+  fine_tuning: 'Fine-tuning',
+  images: 'Images',
+  messages: 'Anthropic messages',
+  moderations: 'Moderations',
+  organization: 'Organization',
+  presets: 'Presets',
+  realtime: 'Realtime',
+  rerank: 'Rerank',
+  threads: 'Threads',
+  uploads: 'Uploads',
+  vector_stores: 'Vector stores',
+  videos: 'Videos',
+}
+const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
+const LONGEST_GUESSED = 64
+/** Letters that may differ. */
+const FARTHEST = 3
+
+const NONE = 'No such operation'
+
+/** The refusal of a path that the router does not know. */
+export function noSuchOperation(path: string, router: Router): GatewayError {
+  return new GatewayError('not_found', messageFor(path.replace(/\/+$/, ''), router))
+}
+
+function messageFor(path: string, router: Router): string {
+  if (path === '') return `${NONE}: the base URL of clients ends in /v1`
+  if (OF_ADMIN_PORT.has(path)) return `${NONE}: metrics and health are on the admin port`
+  const below = path.replace(/^(?:\/api)?\/v1(?=\/|$)/, '')
+  const inside = known(below, router)
+  if (below === path) {
+    return inside === null
+      ? `${NONE}: paths begin with /v1`
+      : `${NONE}${didYouMean(inside)} The base URL of clients ends in /v1`
+  }
+  const doubled = known(below.replace(/^(?:\/api)?\/v1(?=\/)/, ''), router)
+  if (doubled !== null) return `${NONE}${didYouMean(doubled)} The base URL has /v1 twice`
+  const [, first = '', ...rest] = below.split('/')
+  if (first === 'responses' && rest.length > 0) {
+    return `${NONE}: responses are not stored, and there is nothing below POST /v1/responses`
+  }
+  // `hasOwn`: the path is the client's.
+  if (Object.hasOwn(OF_OTHERS, first))
+    return `${NONE}: ${OF_OTHERS[first]} (/v1/${first}) is not offered by this gateway yet`
+  const near = nearest(below, router)
+  return near === null ? NONE : `${NONE}${didYouMean(near)}`
+}
+
+/** `POST /v1/responses` for a path below the base; null when nothing is there. */
+function known(below: string, router: Router): string | null {
+  const match = router.find(`/v1${below}`)
+  return match === null ? null : written(match.resource)
+}
+
+function nearest(below: string, router: Router): string | null {
+  if (below.length > LONGEST_GUESSED) return null
+  let best: string | null = null
+  let bestDistance = FARTHEST + 1
+  for (const resource of router.resources) {
+    // Templates with varying parts are compared to nothing: their values are data.
+    if (resource.template.includes('{') || Math.abs(resource.template.length - below.length) > FARTHEST)
+      continue
+    const far = distance(below, resource.template)
+    if (far >= bestDistance || far * 3 > resource.template.length) continue
+    best = written(resource)
+    bestDistance = far
+  }
+  return best
+}
+
+function written({ template, operations }: Router['resources'][number]): string {
+  const methods = [...operations.keys()].filter(method => method !== 'HEAD')
+  return `${methods.join(' or ')} /v1${template}`
+}
+
+function didYouMean(operation: string): string {
+  return `: did you mean ${operation}?`
+}

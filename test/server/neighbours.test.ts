@@ -1,0 +1,57 @@
+import t from 'tap'
+import type { Handler } from '../../src/api/operation.ts'
+import { noSuchOperation } from '../../src/server/neighbours.ts'
+import { createRouter } from '../../src/server/router.ts'
+import { allOperations } from '../support/operations.ts'
+import { exchange, request } from '../support/raw-http.ts'
+import { INFERENCE, MANAGEMENT, startFrontEnd } from './front-end.ts'
+
+const router = createRouter(await allOperations(t))
+const told = (path: string): string => noSuchOperation(path, router).message
+
+t.test('a path without an operation is answered with the one that was probably meant', t => {
+  const cases: readonly (readonly [path: string, says: RegExp])[] = [
+    ['/responses', /did you mean POST \/v1\/responses\? The base URL of clients ends in \/v1$/],
+    ['/chat/completions', /did you mean POST \/v1\/chat\/completions\?/],
+    ['/v1/v1/responses', /did you mean POST \/v1\/responses\? The base URL has \/v1 twice$/],
+    ['/api/v1/v1/chat/completions', /\/v1 twice$/],
+    ['/v1/response', /did you mean POST \/v1\/responses\?$/],
+    ['/v1/chat/completion', /did you mean POST \/v1\/chat\/completions\?$/],
+    ['/v1/workspace', /did you mean GET or POST \/v1\/workspaces\?$/],
+    ['/v1/batches', /Batches \(\/v1\/batches\) is not offered/],
+    ['/v1/files/file-1/content', /Files \(\/v1\/files\) is not offered/],
+    ['/v1/embeddings', /Embeddings/],
+    ['/v1/messages/count_tokens', /Anthropic messages/],
+    ['/v1/responses/resp_1', /responses are not stored/],
+    ['/v1/responses/input_tokens', /nothing below POST \/v1\/responses/],
+    ['/', /the base URL of clients ends in \/v1$/],
+    ['/healthz', /on the admin port$/],
+    ['/v1', /^No such operation$/],
+    ['/something', /paths begin with \/v1$/],
+    ['/v1/entirely-different', /^No such operation$/],
+    ['/v1/constructor', /^No such operation$/],
+    ['/v1/__proto__/x', /^No such operation$/],
+    [`/v1/${'responses'.repeat(200)}`, /^No such operation$/],
+  ]
+  for (const [path, says] of cases) t.match(told(path), says, path.slice(0, 60))
+  for (const path of ['/v1/sk-secret', '/sk-secret', '/v1/files/sk-secret', '/v1/responses/sk-secret'])
+    t.notMatch(told(path), /secret/, 'what was sent is not repeated')
+  t.end()
+})
+
+t.test('a key may come in a header of its own, for either kind of operation', async t => {
+  const greet: Handler = ({ key }, reply) => reply.json(200, { kind: key.kind })
+  const front = await startFrontEnd(t, [
+    { method: 'GET', path: '/things', bodyLimitBytes: 0, key: 'inference', handler: greet },
+    { method: 'GET', path: '/managed', bodyLimitBytes: 0, key: 'management', handler: greet },
+  ])
+  const ask = async (path: string, headers: Record<string, string>) =>
+    (await exchange(front.port, request('GET', path, headers)))?.status
+  const bare = (authorization: string) => authorization.replace('Bearer ', '')
+  t.equal(await ask('/v1/things', { 'X-Api-Key': bare(INFERENCE) }), 200)
+  t.equal(await ask('/v1/managed', { 'X-Api-Key': bare(MANAGEMENT) }), 200)
+  t.equal(await ask('/v1/things', { 'X-Api-Key': bare(MANAGEMENT) }), 403)
+  t.equal(await ask('/v1/things', { 'X-Api-Key': 'nonsense' }), 401)
+  t.equal(await ask('/v1/things', { 'X-Api-Key': '' }), 401)
+  t.equal(await ask('/v1/things', { 'X-Api-Key': bare(INFERENCE), Authorization: 'Bearer nonsense' }), 401)
+})
