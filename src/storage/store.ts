@@ -176,6 +176,8 @@ export interface CredentialRecord {
   readonly label: string
   /** Sealed key material. */
   readonly sealed: SealedSecret
+  /** 1 for the first key, one more for each that replaces it: an older sealed key does not open in its place. */
+  readonly keyRevision: number
   readonly disabled: boolean
   readonly isRequired: boolean
   readonly isFallback: boolean
@@ -204,7 +206,7 @@ export interface SealedSecret {
   readonly box: string
 }
 
-/** Changes to a credential; absent fields stay. `sealed` and `label` change together. */
+/** Changes to a credential; absent fields stay. `sealed`, `keyRevision` and `label` change together. */
 export type CredentialChange = Partial<
   Omit<CredentialRecord, 'id' | 'organizationId' | 'workspaceId' | 'provider' | 'createdAt' | 'updatedAt'>
 >
@@ -227,7 +229,10 @@ export interface CredentialStore {
     id: string,
     change: CredentialChange,
     updatedAt: string,
-    seen?: Pick<CredentialRecord, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion'>,
+    seen?: Pick<
+      CredentialRecord,
+      'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'
+    >,
   ): Promise<CredentialRecord | null>
   /** Returns true if there was one. Its key material is overwritten before the row is deleted. */
   remove(organizationId: string, id: string): Promise<boolean>
