@@ -49,7 +49,8 @@ export function newCredential(
     provider,
     name: body.name ?? null,
     label,
-    sealed: seal(deps, body.key, { ...place, credentialId: id, provider }),
+    sealed: seal(deps, body.key, { ...place, credentialId: id, provider, revision: 1 }),
+    keyRevision: 1,
     disabled: body.disabled ?? false,
     ...flags,
     sortOrder: 0,
@@ -102,8 +103,9 @@ function keyAndRegion(
   refuse(regionRefusal(provider, declaredRegion, ofKey))
   const region = declaredRegion === current.declaredRegion ? {} : { declaredRegion }
   if (body.key === undefined || read === null) return region
-  const sealed = seal(deps, body.key, { organizationId, workspaceId, credentialId: id, provider })
-  return { ...region, label: read.label, sealed }
+  const keyRevision = current.keyRevision + 1
+  const owner = { organizationId, workspaceId, credentialId: id, provider, revision: keyRevision }
+  return { ...region, label: read.label, sealed: seal(deps, body.key, owner), keyRevision }
 }
 
 function seal({ vault }: SettingsDeps, key: string, owner: SecretOwner): SealedSecret {

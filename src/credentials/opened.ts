@@ -15,7 +15,10 @@ import { type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 import { ownerOf, type SecretOwner, type Vault } from './vault.ts'
 
 /** Names a credential. With the sealed form the Store is not asked. */
-export type CredentialRef = Pick<CredentialRecord, 'id' | 'organizationId' | 'workspaceId' | 'provider'> & {
+export type CredentialRef = Pick<
+  CredentialRecord,
+  'id' | 'organizationId' | 'workspaceId' | 'provider' | 'keyRevision'
+> & {
   readonly sealed?: SealedSecret
 }
 
@@ -167,7 +170,9 @@ export class OpenedKeys {
       throw serviceUnavailable(error)
     }
     if (record === null || record.disabled) throw unusable('no longer exists')
-    const opened = this.#open(credential, record.sealed, true)
+    // The caller's record may be older than the last change.
+    const { sealed, keyRevision } = record
+    const opened = this.#open({ ...credential, keyRevision }, sealed, true)
     if (isCurrent()) this.#keep(opened)
     return opened.key
   }

@@ -1,7 +1,8 @@
 /**
  * The vault: envelope encryption of provider keys at rest. Each secret has a random data key (AES-256-GCM), which is
- * wrapped by a key derived from a master key. Both layers are bound to the owner of the secret, the outer one to the
- * master key too, so a row that was copied, swapped or changed does not open. Any thread; two ciphers per call.
+ * wrapped by a key derived from a master key. Both layers are bound to the owner of the secret and its revision, the
+ * outer one to the master key too, so a sealed form that was copied, swapped, changed or replaced does not open. Any
+ * thread; two ciphers per call.
  */
 import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
 import type { CredentialRecord, SealedSecret } from '../storage/store.ts'
@@ -14,6 +15,8 @@ export interface SecretOwner {
   readonly credentialId: string
   /** Slug. */
   readonly provider: string
+  /** Number of the key among those of the credential, from 1. */
+  readonly revision: number
 }
 
 /** Reads the owner of a record's secret. */
@@ -22,8 +25,12 @@ export function ownerOf({
   workspaceId,
   id,
   provider,
-}: Pick<CredentialRecord, 'organizationId' | 'workspaceId' | 'id' | 'provider'>): SecretOwner {
-  return { organizationId, workspaceId, credentialId: id, provider }
+  keyRevision,
+}: Pick<
+  CredentialRecord,
+  'organizationId' | 'workspaceId' | 'id' | 'provider' | 'keyRevision'
+>): SecretOwner {
+  return { organizationId, workspaceId, credentialId: id, provider, revision: keyRevision }
 }
 
 export interface Vault {
@@ -128,12 +135,15 @@ function wrappingKey(key: VaultKey): KeyObject {
   return keyObject(deriveKey(key, PURPOSE))
 }
 
-/** A JSON array, so that no character of a field can imitate the border to the next one. */
+/**
+ * A JSON array, so that no character of a field can imitate the border to the next one. The first key of a credential
+ * is bound to no revision, as all were before there were revisions.
+ */
 function binding(layer: readonly string[], owner: SecretOwner): Buffer {
-  const { organizationId, workspaceId, credentialId, provider } = owner
-  return Buffer.from(
-    JSON.stringify([`v${VERSION}`, ...layer, organizationId, workspaceId, credentialId, provider]),
-  )
+  const { organizationId, workspaceId, credentialId, provider, revision } = owner
+  const names = [organizationId, workspaceId, credentialId, provider]
+  if (revision !== 1) names.push(String(revision))
+  return Buffer.from(JSON.stringify([`v${VERSION}`, ...layer, ...names]))
 }
 
 function wrapBinding(keyId: string, owner: SecretOwner): Buffer {

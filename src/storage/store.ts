@@ -21,6 +21,8 @@ import type {
   UsageTotals,
 } from './usage.ts'
 
+export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
+
 export type KeyKind = 'inference' | 'management'
 
 /** A stored API key: its SHA-256, never the key itself. */
@@ -178,6 +180,8 @@ export interface CredentialRecord {
   readonly label: string
   /** Sealed key material. */
   readonly sealed: SealedSecret
+  /** 1 for the first key, one more for each that replaces it: an older sealed key does not open in its place. */
+  readonly keyRevision: number
   readonly disabled: boolean
   readonly isRequired: boolean
   readonly isFallback: boolean
@@ -206,7 +210,7 @@ export interface SealedSecret {
   readonly box: string
 }
 
-/** Changes to a credential; absent fields stay. `sealed` and `label` change together. */
+/** Changes to a credential; absent fields stay. `sealed`, `keyRevision` and `label` change together. */
 export type CredentialChange = Partial<
   Omit<CredentialRecord, 'id' | 'organizationId' | 'workspaceId' | 'provider' | 'createdAt' | 'updatedAt'>
 >
@@ -229,7 +233,10 @@ export interface CredentialStore {
     id: string,
     change: CredentialChange,
     updatedAt: string,
-    seen?: Pick<CredentialRecord, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion'>,
+    seen?: Pick<
+      CredentialRecord,
+      'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'
+    >,
   ): Promise<CredentialRecord | null>
   /** Returns true if there was one. Its key material is overwritten before the row is deleted. */
   remove(organizationId: string, id: string): Promise<boolean>
@@ -387,53 +394,3 @@ export interface Store extends StoreVerbs {
 /** The organization of the embedded mode, which has exactly one. */
 export const DEFAULT_ORGANIZATION_ID = 'org_default'
 export const DEFAULT_WORKSPACE_ID = 'ws_default'
-
-/** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
-export class StoreError extends Error {
-  override readonly name = 'StoreError'
-  /** The code of the system or the database, or `schema` for an unsuitable schema; null without a code. */
-  readonly code: string | null
-
-  constructor(message: string, code: string | null = null, options?: ErrorOptions) {
-    super(message, options)
-    this.code = code
-  }
-}
-
-/**
- * Codes of faults that stay until an operator acts: wrong login, name or permissions, a foreign schema, a damaged file.
- */
-const LASTING = new Set(['28000', '28P01', '3D000', '42501', 'schema', 'SQLITE_CORRUPT', 'SQLITE_NOTADB'])
-
-/** True if the storage is unavailable now and may recover without a change of configuration. */
-export function isAway(error: unknown): error is StoreError {
-  return error instanceof StoreError && !LASTING.has(error.code ?? '')
-}
-
-/** True if the disk of an embedded database is full or fails. */
-export function isDiskFault(error: unknown): error is StoreError {
-  return (
-    error instanceof StoreError && error.code?.startsWith('SQLITE_') === true && error.code !== 'SQLITE_BUSY'
-  )
-}
-
-/** Kinds of SQLite's errors about values: a violated constraint, and a wrong type. */
-const UNFIT_KINDS: readonly number[] = [19, 20]
-/** A column that a newer version has and this one does not fill, in SQLite and PostgreSQL: not the record's fault. */
-const MISSING: readonly unknown[] = [1299, '23502']
-
-/** True if the values of a statement are at fault, so that it fails however often it is tried. */
-export function isUnfit(error: unknown): boolean {
-  if (error instanceof TypeError || error instanceof RangeError) return true
-  const kind: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
-  const code = codeOf(error)
-  if (MISSING.includes(kind) || MISSING.includes(code)) return false
-  // Classes 22 and 23 of PostgreSQL: data exceptions and violated constraints.
-  return (typeof kind === 'number' && UNFIT_KINDS.includes(kind & 0xff)) || /^2[23]...$/.test(code ?? '')
-}
-
-/** The `code` of an error of the system or of a database. */
-export function codeOf(error: unknown): string | null {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
-  return typeof code === 'string' ? code : null
-}

@@ -64,6 +64,7 @@ export interface CredentialsTable {
   masterKeyId: string
   wrapped: string
   box: string
+  keyRevision: number
   disabled: Flag
   isRequired: Flag
   isFallback: Flag

@@ -14,6 +14,7 @@ const owner: SecretOwner = {
   workspaceId: 'ws_1',
   credentialId: '3f0c2a52-90a4-4b7e-8a51-5a2a6f7f0a01',
   provider: 'anthropic',
+  revision: 1,
 }
 const SECRET = 'sk-ant-api03-canary-0123456789'
 const seal = (text = SECRET, whose = owner) => vault.seal(Buffer.from(text), whose)
@@ -166,6 +167,29 @@ t.test('the inner layer alone is bound to the owner too', async t => {
       'damaged',
     )
   }
+})
+
+t.test('an older key of the same credential does not open in the place of a newer one', async t => {
+  const [first, second, third] = [1, 2, 3].map(revision => ({
+    owner: { ...owner, revision },
+    sealed: vault.seal(Buffer.from(`key ${revision}`), { ...owner, revision }),
+  }))
+  for (const each of [first, second, third]) {
+    for (const other of [first, second, third]) {
+      if (each === undefined || other === undefined) throw new Error('three were made')
+      const open = () => vault.open(each.sealed, other.owner)
+      if (each === other) t.match(open().toString(), /^key /)
+      else t.equal(refusal(open), 'damaged')
+    }
+  }
+  if (second === undefined) throw new Error('it was made')
+  const both = createVault([k2, k1])
+  const rewrapped = both.rewrap(second.sealed, second.owner)
+  t.equal(both.open(rewrapped, second.owner).toString(), 'key 2', 'another master key keeps the revision')
+  t.equal(
+    refusal(() => both.open(rewrapped, owner)),
+    'damaged',
+  )
 })
 
 t.test('the layers of two secrets cannot be mixed, nor one passed for the other', async t => {
@@ -374,6 +398,7 @@ t.test('nonces never repeat over 100,000 seals', async t => {
 })
 
 t.test('the owner of a record is what the record says', async t => {
-  const record = { id: 'c', organizationId: 'o', workspaceId: 'w', provider: 'p', label: 'x' }
-  t.same(ownerOf(record), { credentialId: 'c', organizationId: 'o', workspaceId: 'w', provider: 'p' })
+  const record = { id: 'c', organizationId: 'o', workspaceId: 'w', provider: 'p', keyRevision: 3, label: 'x' }
+  const named = { credentialId: 'c', organizationId: 'o', workspaceId: 'w', provider: 'p' }
+  t.same(ownerOf(record), { ...named, revision: 3 })
 })

@@ -279,7 +279,7 @@ function takeBack(path: string, migration: string, undo: string): void {
 }
 
 const WITHOUT_TOTALS = `
-  drop table audit_records;
+  drop table audit_records; alter table credentials drop column key_revision;
   drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
   create index usage_by_member on usage (member_id, created_at) where member_id is not null;
 `

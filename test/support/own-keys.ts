@@ -1,7 +1,7 @@
 /** Own provider credentials for tests: records with everything unrestricted unless a case says otherwise. */
 import { randomUUID } from 'node:crypto'
 import type { Credential } from '../../src/credentials/catalog.ts'
-import type { Vault } from '../../src/credentials/vault.ts'
+import { ownerOf, type Vault } from '../../src/credentials/vault.ts'
 import {
   type CredentialRecord,
   DEFAULT_ORGANIZATION_ID,
@@ -16,6 +16,7 @@ export function credentialOf(provider: string, fields: Partial<Credential> = {})
     provider,
     name: null,
     label: '****',
+    keyRevision: 1,
     disabled: false,
     isRequired: false,
     isFallback: false,
@@ -38,7 +39,5 @@ export function sealedRecord(
   credential: Credential,
   key: string,
 ): CredentialRecord {
-  const { organizationId, workspaceId, id, provider } = credential
-  const owner = { organizationId, workspaceId, credentialId: id, provider }
-  return { ...credential, sealed: vault.seal(Buffer.from(key), owner) }
+  return { ...credential, sealed: vault.seal(Buffer.from(key), ownerOf(credential)) }
 }

@@ -46,6 +46,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
               isFallback: flag(seen.isFallback),
               isByokOnly: flag(seen.isByokOnly),
               declaredRegion: seen.declaredRegion,
+              keyRevision: seen.keyRevision,
             }
       const row = await db
         .updateTable('credentials')
@@ -53,6 +54,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
           name: change.name,
           label: change.label,
           ...(sealed === undefined ? {} : sealColumns(sealed)),
+          keyRevision: change.keyRevision,
           disabled: flag(change.disabled),
           isRequired: flag(change.isRequired),
           isFallback: flag(change.isFallback),

@@ -56,3 +56,13 @@ export const credits: Migration = {
       .execute()
   },
 }
+
+/** Adds the number of the key among those that a credential has had. */
+export const keyRevisions: Migration = {
+  async up(db) {
+    await db.schema
+      .alterTable('credentials')
+      .addColumn('key_revision', 'integer', column => column.notNull().defaultTo(1))
+      .execute()
+  },
+}

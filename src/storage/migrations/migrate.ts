@@ -8,7 +8,7 @@ import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { audit } from './audit.ts'
-import { credentials, credits } from './credentials.ts'
+import { credentials, credits, keyRevisions } from './credentials.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
@@ -31,6 +31,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0011-removed-keys': removedKeys,
   '0012-usage-totals': usageTotals,
   '0013-audit': audit,
+  '0014-key-revisions': keyRevisions,
 }
 
 /**

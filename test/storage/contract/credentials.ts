@@ -101,7 +101,7 @@ export async function credentialContract(t: Test, opened: Opened): Promise<void>
   await t.test('a change of a credential changes what it names and nothing else, null clears', async t => {
     const { credentials } = await opened(t)
     const [one, other] = [await credentials.add(someCredential()), await credentials.add(someCredential())]
-    const change = { ...RESTRICTED, sealed: someSeal(), sortOrder: 8 }
+    const change = { ...RESTRICTED, sealed: someSeal(), keyRevision: 2, sortOrder: 8 }
     const changed = { ...one, ...change, updatedAt: LATER }
     t.same(await credentials.change('org_1', one.id, change, LATER), changed)
     t.same(await credentials.change('org_1', one.id, {}, LATER), changed)

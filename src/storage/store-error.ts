@@ -1,0 +1,51 @@
+/** Errors of a storage, and what they mean for whoever called: wait, tell an operator, or give the record up. Leaf. */
+
+/** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
+export class StoreError extends Error {
+  override readonly name = 'StoreError'
+  /** The code of the system or the database, or `schema` for an unsuitable schema; null without a code. */
+  readonly code: string | null
+
+  constructor(message: string, code: string | null = null, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}
+
+/**
+ * Codes of faults that stay until an operator acts: wrong login, name or permissions, a foreign schema, a damaged file.
+ */
+const LASTING = new Set(['28000', '28P01', '3D000', '42501', 'schema', 'SQLITE_CORRUPT', 'SQLITE_NOTADB'])
+
+/** True if the storage is unavailable now and may recover without a change of configuration. */
+export function isAway(error: unknown): error is StoreError {
+  return error instanceof StoreError && !LASTING.has(error.code ?? '')
+}
+
+/** True if the disk of an embedded database is full or fails. */
+export function isDiskFault(error: unknown): error is StoreError {
+  return (
+    error instanceof StoreError && error.code?.startsWith('SQLITE_') === true && error.code !== 'SQLITE_BUSY'
+  )
+}
+
+/** Kinds of SQLite's errors about values: a violated constraint, and a wrong type. */
+const UNFIT_KINDS: readonly number[] = [19, 20]
+/** A column that a newer version has and this one does not fill, in SQLite and PostgreSQL: not the record's fault. */
+const MISSING: readonly unknown[] = [1299, '23502']
+
+/** True if the values of a statement are at fault, so that it fails however often it is tried. */
+export function isUnfit(error: unknown): boolean {
+  if (error instanceof TypeError || error instanceof RangeError) return true
+  const kind: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  const code = codeOf(error)
+  if (MISSING.includes(kind) || MISSING.includes(code)) return false
+  // Classes 22 and 23 of PostgreSQL: data exceptions and violated constraints.
+  return (typeof kind === 'number' && UNFIT_KINDS.includes(kind & 0xff)) || /^2[23]...$/.test(code ?? '')
+}
+
+/** The `code` of an error of the system or of a database. */
+export function codeOf(error: unknown): string | null {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  return typeof code === 'string' ? code : null
+}
