@@ -2,7 +2,7 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { KeyAdministration, KeyRecord, KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
-import { COUNTED, flag, pageOf } from './rows.ts'
+import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
 /** Columns with required values. */
@@ -75,7 +75,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return row === undefined ? null : recordOf(row)
     },
     async remove(organizationId, hash) {
-      return await db.transaction().execute(async transaction => {
+      return await inTransaction(db, async transaction => {
         const { numDeletedRows } = await transaction
           .deleteFrom('apiKeys')
           .where('organizationId', '=', organizationId)
