@@ -14,6 +14,7 @@ import { type Config, SETTINGS, Settings } from './settings.ts'
 export { ConfigError } from './check.ts'
 export type { Environment } from './environment.ts'
 export type { EndpointRow, ModelRow, PricingRow, ProviderRow } from './rows.ts'
+export { isProxyUrl } from './setting.ts'
 export type { Config } from './settings.ts'
 
 type Values = Record<string, unknown>

@@ -15,6 +15,8 @@ export interface Notes<T> {
   readonly defaultText?: string
   /** The environment variable that overrides the file. */
   readonly env?: string
+  /** The variable may stand in lower case too, which wins, as other programs have it. */
+  readonly anyCase?: true
   /** For secrets: `NAME_FILE` may name a file with the value of the variable `NAME`. */
   readonly secret?: true
   /** The file must not give it. */
@@ -104,6 +106,19 @@ export const PerMinute = Type.Union([Type.Null(), Type.Integer({ minimum: 1, max
 export const coresMinusOne = {
   default: () => Math.max(1, availableParallelism() - 1),
   defaultText: 'cores minus one, at least one',
+}
+
+/** What a proxy's setting may be, besides words of its own. */
+export function isProxyUrl(text: string): boolean {
+  const whole = text.includes('://') ? text : `http://${text}`
+  if (!/^https?:\/\/[^\s/?#]+\/?$/.test(whole) || !URL.canParse(whole)) return false
+  const { username, password } = new URL(whole)
+  return [username, password].every(part => /^(?:[^%]|%[0-9A-Fa-f]{2})*$/.test(part))
+}
+
+export const proxyUrl = {
+  accepts: (text: string | null) => text === null || isProxyUrl(text),
+  expected: 'a URL of the form http://[USER:PASSWORD@]HOST:PORT or https://…',
 }
 
 export const redisUrl = {

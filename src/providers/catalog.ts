@@ -2,25 +2,34 @@
  * The catalogue of providers and models: the built-in table with the configuration's rows on top. Built once at start;
  * the hot path reads it with one Map lookup. Pure.
  */
+
 import type { EndpointRow, ModelRow, PricingRow, ProviderRow } from '../config/config.ts'
+import { isProxyUrl } from '../config/config.ts'
 import { type PicoUsd, parseUsd } from '../money.ts'
 import {
   type AbortPolicy,
   AUTH_OF_FORMAT,
   type AuthScheme,
+  type Egress,
   type Endpoint,
   type FormatName,
   type Model,
   type Pricing,
   type Provider,
+  type TlsIdentity,
 } from './provider.ts'
 import { displayName, PROVIDERS } from './table.ts'
+
+/** Names of PEM files, as a row has them. */
+export type TlsFiles = NonNullable<ProviderRow['tls']>
 
 export interface CatalogConfig {
   readonly providers: readonly ProviderRow[]
   readonly models: readonly ModelRow[]
   /** The policy of providers without one of their own. Default `cancel`. */
   readonly onAbort?: AbortPolicy
+  /** Reads the files of a row's `tls`; `path` names the field in errors. Needed where a row has them. */
+  readonly readTls?: (files: TlsFiles, path: string) => TlsIdentity
   /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
 }
@@ -73,7 +82,9 @@ function allProviders(config: CatalogConfig): ReadonlyMap<string, Provider> {
     const path = `providers[${index}]`
     if (seen.has(row.slug)) throw new CatalogError(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
     seen.add(row.slug)
-    providers.set(row.slug, providerOf(row, path, providers.get(row.slug), onAbort))
+    const egress = egressOf(row, path, config.readTls)
+    const provider = providerOf(row, path, providers.get(row.slug), onAbort)
+    providers.set(row.slug, egress === null ? provider : { ...provider, egress })
   }
   return providers
 }
@@ -99,6 +110,20 @@ function providerOf(
     headers: { ...builtIn?.headers, ...row.headers },
     onAbort: row.accounting?.onAbort ?? onAbort,
   }
+}
+
+/** Null for a row that says nothing about the way out. */
+function egressOf(row: ProviderRow, path: string, readTls: CatalogConfig['readTls']): Egress | null {
+  const { proxy = null, transport = 'direct', http2 = false, tls } = row
+  if (proxy === null && transport === 'direct' && !http2 && tls === undefined) return null
+  if (proxy !== null && proxy !== 'none' && !isProxyUrl(proxy)) {
+    throw new CatalogError(
+      `${path}.proxy`,
+      'expected a URL of the form http://[USER:PASSWORD@]HOST:PORT, or none',
+    )
+  }
+  const identity = tls === undefined ? null : (readTls?.(tls, `${path}.tls`) ?? null)
+  return { proxy, transport, http2, tls: identity }
 }
 
 function authOf(row: ProviderRow, builtIn: Provider | undefined, format: FormatName): AuthScheme {

@@ -6,6 +6,7 @@ import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import { type Catalog, CatalogError, createCatalog } from '../providers/catalog.ts'
 import type { Model, Provider } from '../providers/provider.ts'
 import { simModels, simProvider } from '../sim/rows.ts'
+import { readTls } from '../upstream/tls-files.ts'
 
 /**
  * The configured catalogue, with the simulated provider where one listens; `created` in Unix seconds.
@@ -17,6 +18,7 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
     providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
     models: simUrl === null ? config.models : [...config.models, ...simModels()],
     onAbort: config.accounting.onAbort,
+    readTls,
     created,
   })
   const { evaluator } = config.alignment

@@ -1,0 +1,53 @@
+/** Reads the PEM files of a provider's row, and checks them, so that a wrong one stops the start. */
+import { readFileSync } from 'node:fs'
+import { createSecureContext } from 'node:tls'
+import { CatalogError, type TlsFiles } from '../providers/catalog.ts'
+import type { TlsIdentity } from '../providers/provider.ts'
+
+/**
+ * @param path of the row's `tls` in the configuration
+ * @throws CatalogError that names the field. It holds nothing of the files.
+ */
+export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity {
+  const identity = {
+    ca: ca === undefined ? null : read(ca, `${path}.ca`),
+    cert: cert === undefined ? null : read(cert, `${path}.cert`),
+    key: key === undefined ? null : read(key, `${path}.key`),
+  }
+  if ((identity.cert === null) !== (identity.key === null)) {
+    throw new CatalogError(
+      identity.cert === null ? `${path}.cert` : `${path}.key`,
+      'is required: cert and key go together',
+    )
+  }
+  check(
+    () => createSecureContext({ ca: identity.ca ?? undefined }),
+    `${path}.ca`,
+    'is no PEM file with certificates',
+  )
+  if (identity.cert === null || identity.key === null) return identity
+  const { cert: certificate, key: privateKey } = identity
+  check(() => createSecureContext({ cert: certificate }), `${path}.cert`, 'is no PEM file with a certificate')
+  check(
+    () => createSecureContext({ cert: certificate, key: privateKey }),
+    `${path}.key`,
+    'is no PEM file with the private key of cert, without a passphrase',
+  )
+  return identity
+}
+
+function read(file: string, path: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new CatalogError(path, `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
+  }
+}
+
+function check(use: () => unknown, path: string, problem: string): void {
+  try {
+    use()
+  } catch {
+    throw new CatalogError(path, problem)
+  }
+}
