@@ -7,9 +7,10 @@ import {
   type SecureServerOptions,
   type ServerHttp2Stream,
 } from 'node:http2'
-import type { AddressInfo } from 'node:net'
-import type { TLSSocket } from 'node:tls'
+import type { AddressInfo, Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
 import tap, { type Test } from 'tap'
+import { FaultServer, reply } from '../support/fault-server.ts'
 import { GONE, HEADERS_MS, IDLE_MS, LATE, Notes, setUp, turns } from './calls.ts'
 import { selfSigned } from './self-signed.ts'
 
@@ -20,6 +21,13 @@ const TLS = { ca: server.cert, cert: client.cert, key: client.key }
 const ROUTE = { http2: true, tls: TLS }
 const HEAD = { ':status': 200, 'content-type': 'application/json' } as const
 const EVENT = 'data: {"n":1}\n\n'
+
+/** Sockets below TLS by the port of the gateway's end. */
+const sockets = new Map<number, Socket>()
+
+function rawSocket(stream: ServerHttp2Stream): Socket | undefined {
+  return sockets.get(stream.session?.socket.remotePort ?? 0)
+}
 
 type Answer = (stream: ServerHttp2Stream, body: string) => void
 
@@ -39,6 +47,7 @@ async function serve(t: Test, answer: Answer, more: SecureServerOptions = {}) {
     session.on('close', () => state.sessions.delete(session))
     session.on('error', () => undefined)
   })
+  provider.on('connection', (socket: Socket) => sockets.set(socket.remotePort ?? 0, socket))
   provider.on('sessionError', () => undefined)
   provider.on('tlsClientError', () => undefined)
   provider.on('stream', (stream, headers) => {
@@ -175,12 +184,22 @@ tap.test('faults', async t => {
     ['silence', before(() => undefined), [LATE], 'silent'],
     [
       'a stream reset after bytes',
-      after(stream => stream.close(constants.NGHTTP2_INTERNAL_ERROR)),
+      after(stream => stream.destroy(new Error('a fault'))),
       ['head 200', 'data', GONE],
     ],
     [
       'a connection lost after bytes',
-      after(stream => stream.session?.socket.destroy()),
+      after(stream => stream.session?.destroy(new Error('a fault'))),
+      ['head 200', 'data', GONE],
+    ],
+    [
+      'a connection that breaks after bytes',
+      after(stream => rawSocket(stream)?.resetAndDestroy()),
+      ['head 200', 'data', GONE],
+    ],
+    [
+      'a connection closed in order after bytes',
+      after(stream => stream.session?.destroy()),
       ['head 200', 'data', GONE],
     ],
     ['silence after bytes', after(() => undefined), ['head 200', 'data', LATE], 'silent'],
@@ -283,12 +302,18 @@ tap.test('a provider whose certificate nobody vouches for is not asked', async t
   t.equal(state.bodies.length, 0)
 })
 
-tap.test('HTTP/2 is offered where the row says so, and not needed', async t => {
-  const { url } = await serve(t, json, { allowHTTP1: true })
-  const without = setUp(t, { route: { ...ROUTE, http2: false } }, 'undici')
-  const notes = new Notes()
-  without.client.start(without.request(url), notes)
-  await notes.ended
-  // It is asked by HTTP/1.1, which this server answers with 404 for want of a listener.
-  t.not(notes.seen[0], 'head 200')
-})
+tap.test(
+  'HTTP/2 is offered only where the row says so, and a provider without it is asked as usual',
+  async t => {
+    const provider = await FaultServer.start(answering => answering.send(reply(200, '{}')), server)
+    t.teardown(() => provider.close())
+    for (const http2 of [false, true]) {
+      const { ask } = setUp(t, { route: { http2, tls: TLS } }, 'undici')
+      provider.protocols = http2 ? ['http/1.1'] : ['h2', 'http/1.1']
+      const arrived = provider.next()
+      t.same((await ask(provider.url('/', 'localhost'))).seen, ['head 200', 'data', 'end'])
+      const { socket } = await arrived
+      t.equal(socket instanceof TLSSocket && socket.alpnProtocol, 'http/1.1')
+    }
+  },
+)
