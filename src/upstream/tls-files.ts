@@ -1,4 +1,5 @@
 /** Reads the PEM files of a provider's row, and checks them, so that a wrong one stops the start. */
+import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { CatalogError, type TlsFiles } from '../providers/catalog.ts'
@@ -20,11 +21,9 @@ export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity 
       'is required: cert and key go together',
     )
   }
-  check(
-    () => createSecureContext({ ca: identity.ca ?? undefined }),
-    `${path}.ca`,
-    'is no PEM file with certificates',
-  )
+  if (identity.ca !== null && !holdsCertificates(identity.ca)) {
+    throw new CatalogError(`${path}.ca`, 'is no PEM file with certificates')
+  }
   if (identity.cert === null || identity.key === null) return identity
   const { cert: certificate, key: privateKey } = identity
   check(() => createSecureContext({ cert: certificate }), `${path}.cert`, 'is no PEM file with a certificate')
@@ -34,6 +33,17 @@ export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity 
     'is no PEM file with the private key of cert, without a passphrase',
   )
   return identity
+}
+
+/** A TLS context takes any text for certificates to trust. */
+function holdsCertificates(pem: string): boolean {
+  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
+  try {
+    for (const block of blocks) new X509Certificate(block)
+  } catch {
+    return false
+  }
+  return blocks.length > 0
 }
 
 function read(file: string, path: string): string {

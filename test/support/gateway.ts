@@ -8,6 +8,7 @@ import { type Clock, systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import { createLog } from '../../src/log/log.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { TransportName } from '../../src/providers/provider.ts'
 import { simModels, simProvider } from '../../src/sim/rows.ts'
 import type { Sim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -45,6 +46,8 @@ export interface TestGatewayOptions {
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
   readonly clock?: Clock
+  /** By which the simulated provider is asked. Default `direct`. */
+  readonly transport?: TransportName
   /** Where the database lives; default: a new folder. */
   readonly storageUrl?: string
   /** Told of each record that was changed. */
@@ -71,7 +74,10 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
-    providers: [simProvider(simUrl), ...(options.providers ?? [])],
+    providers: [
+      { ...simProvider(simUrl), transport: options.transport ?? 'direct' },
+      ...(options.providers ?? []),
+    ],
     models: [...simModels(), ...simFaultModels(), ...(options.models ?? [])],
   }
   const clock = options.clock ?? systemClock
