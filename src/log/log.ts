@@ -33,6 +33,8 @@ export interface Log {
   listening(url: string, adminUrl: string): void
   /** Logs a change of state for operators; `message` is a constant. */
   notice(message: string, fields?: Readonly<Record<string, string | number | boolean>>): void
+  /** Logs what operators should change; `message` is a constant. */
+  warn(message: string, fields?: Readonly<Record<string, string | number | boolean>>): void
   /**
    * Logs an unexpected failure, by class and code only and with function names of the stack at debug level: messages
    * may contain text of callers or providers.
@@ -69,6 +71,7 @@ export function createBufferedLog(level: LogLevel, file = 1): ClosableLog {
     exchange: log.exchange,
     listening: flushed(log.listening),
     notice: flushed(log.notice),
+    warn: flushed(log.warn),
     fault: flushed(log.fault),
     close: () => output.close(),
   }
@@ -112,6 +115,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Log 
     },
     listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
     notice: (message, fields) => logger.info(fields ?? {}, message),
+    warn: (message, fields) => logger.warn(fields ?? {}, message),
     fault: (message, error) => logger.error(faultFields(error, level), message),
   }
 }

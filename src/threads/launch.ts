@@ -19,6 +19,7 @@ import { openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { checkStart, startFailure } from './start-failure.ts'
+import { startWarnings } from './start-warnings.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
 import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
 
@@ -47,6 +48,7 @@ const CLOSE_MS = 5_000
 /** @throws ConfigError, VaultKeyError, StoreError or StartError, each with lines for the operator. */
 export async function launch(config: Config, log: Log): Promise<Launched> {
   const ring = checkStart(config)
+  for (const { message, field } of startWarnings(config)) log.warn(message, { field })
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   try {

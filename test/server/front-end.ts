@@ -121,6 +121,7 @@ export async function startFrontEnd(
     },
     listening: () => undefined,
     notice: () => undefined,
+    warn: () => undefined,
     fault: (message, error) => faults.push({ message, error }),
   }
   const metrics = overrides.metrics ?? createMetrics()

@@ -178,6 +178,7 @@ t.test('two rows for the same operation are a mistake at start', async t => {
         exchange: () => undefined,
         listening: () => undefined,
         notice: () => undefined,
+        warn: () => undefined,
         fault: () => undefined,
       },
       metrics: undefined as never,

@@ -46,6 +46,8 @@ export interface TestGatewayOptions {
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
   readonly clock?: Clock
+  /** Proxy of the environment for providers without TLS. */
+  readonly httpProxy?: string
   /** By which the simulated provider is asked. Default `direct`. */
   readonly transport?: TransportName
   /** Where the database lives; default: a new folder. */
@@ -74,6 +76,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
+    httpProxy: options.httpProxy ?? null,
     providers: [
       { ...simProvider(simUrl), transport: options.transport ?? 'direct' },
       ...(options.providers ?? []),

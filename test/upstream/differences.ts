@@ -10,10 +10,7 @@ export const DIFFERENCES = {
   'idle connections': 'closes idle connections by its own timers, and keeps any number of them until then',
   'a reply that overtakes its request': 'keeps the connection, and writes the rest of the request first',
   '100 Continue': 'refuses one that was not asked for, as a lost connection',
-  'the wording of faults':
-    'finds a wrong length of a reply before or after its head, and says so in other words',
-  'many long headers': 'cuts a head by its headers alone, without the status line',
-  'a call that leaves in a tunnel': 'goes on building a tunnel that nobody waits for, for at most 10 s',
+  'a tunnel that nobody waits for': 'goes on building it, for at most 10 s',
 } as const satisfies Readonly<Record<string, string>>
 
 export type Difference = keyof typeof DIFFERENCES
