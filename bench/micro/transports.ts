@@ -73,7 +73,8 @@ async function documents(client: Transport, url: URL, count: number): Promise<nu
 async function streams(client: Transport, url: URL): Promise<readonly [micros: number, perRead: number]> {
   let reads = 0
   const one = async (): Promise<void> => {
-    reads += await call(client, url)
+    const own = await call(client, url)
+    reads += own
   }
   const micros = await cpuMicros(() => Promise.all(Array.from({ length: STREAMS }, one)))
   return [micros / (STREAMS * EVENTS), (STREAMS * EVENTS) / reads]
