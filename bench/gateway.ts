@@ -16,7 +16,7 @@ const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
-function configuration(bench: Bench, limits: object | undefined): object {
+function configuration(bench: Bench, { limits, transport }: Extras): object {
   const providers = (['openai-responses', 'openai-chat'] as const).flatMap(format =>
     ([false, true] as const).map(tls => ({
       slug: providerSlug(format, tls),
@@ -26,6 +26,7 @@ function configuration(bench: Bench, limits: object | undefined): object {
         ? `https://127.0.0.1:${bench.upstream.tls}/v1`
         : `http://127.0.0.1:${bench.upstream.plain}/v1`,
       apiKey: 'bench-provider-key',
+      ...(transport === undefined ? {} : { transport }),
     })),
   )
   const models = providers.flatMap(({ slug }) =>
@@ -59,6 +60,8 @@ export interface Extras {
   readonly watchLag?: boolean
   /** A module that each of its threads loads first; not together with `watchLag`. */
   readonly preload?: URL
+  /** By which it asks the upstream. Default: directly. */
+  readonly transport?: 'undici'
   /** `limits` of its configuration. Default: its own. */
   readonly limits?: object
 }
@@ -74,7 +77,7 @@ export async function startGateway(
   mkdirSync(folder, { recursive: true })
   const config = join(folder, 'config.yaml')
   // JSON is YAML.
-  writeFileSync(config, JSON.stringify(configuration(bench, extras.limits)))
+  writeFileSync(config, JSON.stringify(configuration(bench, extras)))
   const log = join(folder, 'errors.log')
   const out = join(folder, 'gateway.log')
   writeFileSync(out, '')

@@ -49,6 +49,7 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
       watchLag: scenario.load.kind === 'streams' && scenario.load.busy !== undefined,
     }),
   'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
+  'sluice-undici': bench => startGateway(bench, 'sluice-undici', '', { transport: 'undici' }),
   'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', { prepare: setGuards }),
   'sluice-windowed': bench => startGateway(bench, 'sluice-windowed', '', { prepare: setWindows }),
   'sluice-busy': bench =>

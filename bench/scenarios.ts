@@ -8,6 +8,7 @@ export const SUBJECTS = [
   'bare',
   'sluice',
   'sluice-again',
+  'sluice-undici',
   'sluice-guarded',
   'sluice-windowed',
   'sluice-busy',
@@ -19,6 +20,7 @@ export const SUBJECTS = [
 /**
  * Who stands between load and upstream. `direct` is nobody; `bare` is what the gateway is made of and nothing of the
  * gateway; `before` and `after` are the gateway of two revisions;
+ * `sluice-undici` asks the upstream by undici, as it does behind a proxy;
  * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-busy` has requests of
  * another caller beside the load, which its task workers look at, while those of the load are not guarded;
  * `sluice-again` and `before-again` are a second process of the same code: what the two differ by is noise.
@@ -108,7 +110,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'json-64',
     title: 'JSON replies of 1.4 kB, 64 connections',
     load: { kind: 'json', connections: 64, plan: REPLY },
-    subjects: [...PEERS, 'bare', 'portkey'],
+    subjects: [...PEERS, 'sluice-undici', 'bare', 'portkey'],
     rounds: 3,
     rampSeconds: 0,
     warmSeconds: 1,
@@ -193,7 +195,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'relay-256',
     title: '256 streams of 100 events, 20 ms apart',
     load: { kind: 'streams', streams: 256, plan: paced(100, 20) },
-    subjects: PEERS,
+    subjects: [...PEERS, 'sluice-undici'],
     rounds: 3,
     rampSeconds: 1.5,
     warmSeconds: 0.5,

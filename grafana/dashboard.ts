@@ -314,6 +314,13 @@ export const ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Requests sent once more',
+        description:
+          'Requests per second that went out again, because the provider was closing the kept connection as they came. A lasting value means that it keeps connections for a shorter time than it says.',
+        unit: 'reqps',
+        queries: [{ expr: sumRate('gateway_upstream_replays_total'), legend: 'replays' }],
+      },
+      {
         title: 'Response headers, p95 by provider',
         description: 'From sending a request to a provider to its response headers.',
         unit: 's',

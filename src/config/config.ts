@@ -16,6 +16,7 @@ import { yamlFault } from './yaml-fault.ts'
 export { ConfigError, Faults } from './check.ts'
 export type { Environment } from './environment.ts'
 export type { EndpointRow, ModelRow, PricingRow, ProviderRow } from './rows.ts'
+export { isProxyUrl } from './setting.ts'
 export type { Config } from './settings.ts'
 
 type Values = Record<string, unknown>

@@ -27,11 +27,20 @@ export function variable(environment: Environment, name: string): string | null 
  */
 export function readSetting(environment: Environment, { schema, notes }: Setting): FromEnvironment | null {
   if (notes.env === undefined) return null
-  const given = textOf(environment, notes.env, notes.secret === true)
+  const names = notes.anyCase === true ? [notes.env.toLowerCase(), notes.env] : [notes.env]
+  const given = firstOf(names, name => textOf(environment, name, notes.secret === true))
   if (given === null) return null
   const value = parse(schema, given.text)
   if (!Value.Check(schema, value)) throw new ConfigError(`${given.name}: expected ${expected(schema)}`)
   return { name: given.name, value }
+}
+
+function firstOf<Value>(names: readonly string[], read: (name: string) => Value | null): Value | null {
+  for (const name of names) {
+    const value = read(name)
+    if (value !== null) return value
+  }
+  return null
 }
 
 function textOf(environment: Environment, name: string, secret: boolean) {

@@ -1,6 +1,13 @@
 /** The rows of `providers` and `models` in the configuration file. docs/configuration.md lists them. Pure. */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
-import { ABORT_POLICIES, AUTH_SCHEMES, DATA_REGIONS, FORMAT_NAMES, QUIRKS } from '../providers/provider.ts'
+import {
+  ABORT_POLICIES,
+  AUTH_SCHEMES,
+  DATA_REGIONS,
+  FORMAT_NAMES,
+  QUIRKS,
+  TRANSPORTS,
+} from '../providers/provider.ts'
 import { closed, ModelName, oneOf, Slug } from './setting.ts'
 
 /** A value that is readonly at any depth. */
@@ -19,6 +26,7 @@ function required<T extends TSchema>(schema: T, description: string): T {
 }
 
 const Name = Type.String({ minLength: 1, maxLength: 128 })
+const File = Type.String({ minLength: 1 })
 const Count = Type.Integer({ minimum: 1 })
 const Words = Type.Array(Type.String(), { minItems: 1 })
 const Price = Type.String({
@@ -63,6 +71,26 @@ export const ProviderSchema = Type.Object(
     headers: field(
       Type.Record(Type.String({ pattern: '^[A-Za-z0-9-]+$' }), Type.String()),
       'sent with every request to this provider; no secrets',
+    ),
+    proxy: field(
+      Type.String({ minLength: 1 }),
+      'URL of the [proxy](#proxies-tls-and-http2) for this provider, `http://[USER:PASSWORD@]HOST:PORT` or `https://…`; `none`: no proxy. Default: as the environment says',
+    ),
+    transport: field(
+      oneOf(TRANSPORTS),
+      '`undici`: all requests go by the client library undici, as they do with a proxy, `http2` or `tls`; default: `direct`',
+    ),
+    http2: field(Type.Boolean(), 'true: HTTP/2, where the provider speaks it; default: false'),
+    tls: field(
+      Type.Object(
+        {
+          ca: field(File, "PEM file with the certificates to trust in place of the system's"),
+          cert: field(File, 'PEM file with the certificate that the gateway shows, and its chain'),
+          key: field(File, 'PEM file with its private key'),
+        },
+        closed,
+      ),
+      'files for TLS with this provider, read at start: `ca`, and `cert` with `key`',
     ),
     accounting: field(
       Type.Object(

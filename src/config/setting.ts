@@ -16,6 +16,8 @@ export interface Notes<T> {
   readonly defaultText?: string
   /** The environment variable that overrides the file. */
   readonly env?: string
+  /** The variable may stand in lower case too, which wins, as other programs have it. */
+  readonly anyCase?: true
   /** For secrets: `NAME_FILE` may name a file with the value of the variable `NAME`. */
   readonly secret?: true
   /** The file must not give it. */
@@ -120,6 +122,19 @@ function isNetwork(text: string): boolean {
   const version = isIP(address)
   if (version === 0 || more.length > 0) return false
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128))
+}
+
+/** What a proxy's setting may be, besides words of its own. */
+export function isProxyUrl(text: string): boolean {
+  const whole = text.includes('://') ? text : `http://${text}`
+  if (!/^https?:\/\/[^\s/?#]+\/?$/.test(whole) || !URL.canParse(whole)) return false
+  const { username, password } = new URL(whole)
+  return [username, password].every(part => /^(?:[^%]|%[0-9A-Fa-f]{2})*$/.test(part))
+}
+
+export const proxyUrl = {
+  accepts: (text: string | null) => text === null || isProxyUrl(text),
+  expected: 'a URL of the form http://[USER:PASSWORD@]HOST:PORT or https://…',
 }
 
 export const redisUrl = {

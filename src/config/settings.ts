@@ -19,6 +19,7 @@ import {
   oneOf,
   PerMinute,
   Port,
+  proxyUrl,
   redisUrl,
   Slug,
   setting,
@@ -148,6 +149,18 @@ export const Settings = group({
       Type.Integer({ minimum: 0, maximum: 600_000 }),
       'from readiness 503 to the closing of the listener; behind a load balancer that polls `/readyz`, twice its interval',
       { default: 0 },
+    ),
+  }),
+  upstream: group({
+    maxConnections: setting(
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      'connections of one thread to one origin, apart for each own credential; further requests wait for one, at most as long as for a connection (10 s), then the next endpoint is asked. With HTTP/2 each carries 100 requests. As many as a thread has requests by default: none waits',
+      { default: 10_000 },
+    ),
+    maxAgeMs: setting(
+      Milliseconds,
+      'a connection to a provider that is older carries no further request, so that a changed address of its name is seen; a request that runs is not cut',
+      { default: 300_000 },
     ),
   }),
   accounting: group({
@@ -340,6 +353,23 @@ export const Settings = group({
     env: 'LOG_LEVEL',
     environmentOnly: true,
   }),
+  httpsProxy: setting(
+    nullable(Type.String()),
+    "proxy for providers and links with `https`: `http://[USER:PASSWORD@]HOST:PORT`, `https://…`, or `HOST:PORT`; a provider's own `proxy` wins. Lower case too, which wins, as for the two below",
+    { env: 'HTTPS_PROXY', anyCase: true, secret: true, environmentOnly: true, ...proxyUrl },
+  ),
+  httpProxy: setting(nullable(Type.String()), 'the same for those with `http`', {
+    env: 'HTTP_PROXY',
+    anyCase: true,
+    secret: true,
+    environmentOnly: true,
+    ...proxyUrl,
+  }),
+  noProxy: setting(
+    nullable(Type.String()),
+    'hosts that are asked without these proxies, with commas between them: names, which stand for their subdomains too, addresses, networks such as `10.0.0.0/8`; each may have a port; `*` is all',
+    { env: 'NO_PROXY', anyCase: true, environmentOnly: true },
+  ),
   managementKey: setting(
     nullable(Type.String()),
     'plain management key of the documented form, made valid at start if the store does not know it and did not delete it',

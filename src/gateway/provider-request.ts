@@ -59,6 +59,7 @@ export class ProviderRequests {
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
       idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
       isolation: credential?.id,
+      egress: endpoint.provider.egress,
     }
   }
 

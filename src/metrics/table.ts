@@ -86,6 +86,13 @@ export const METRICS = {
     labels: ['stage'],
     buckets: STAGE_BUCKETS,
   },
+  upstreamReplays: {
+    kind: 'counter',
+    name: 'gateway_upstream_replays_total',
+    help: 'Requests sent once more, because the provider closed the kept connection as they came',
+    labels: [],
+    fromZero: {},
+  },
   shed: {
     kind: 'counter',
     name: 'gateway_shed_total',

@@ -3,8 +3,10 @@
  * the hot path reads it with one Map lookup. Pure.
  */
 import {
+  ConfigError,
   type EndpointRow,
   Faults,
+  isProxyUrl,
   type ModelRow,
   type PricingRow,
   type ProviderRow,
@@ -15,14 +17,19 @@ import {
   type AbortPolicy,
   AUTH_OF_FORMAT,
   type AuthScheme,
+  type Egress,
   type Endpoint,
   type FormatName,
   type Model,
   type Pricing,
   type Provider,
+  type TlsIdentity,
 } from './provider.ts'
 import { createSimilar } from './similar.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS } from './table.ts'
+
+/** Names of PEM files, as a row has them. */
+export type TlsFiles = NonNullable<ProviderRow['tls']>
 
 export interface CatalogConfig {
   readonly providers: readonly ProviderRow[]
@@ -31,6 +38,8 @@ export interface CatalogConfig {
   readonly onAbort?: AbortPolicy
   /** Keys of providers whose row gives none, by slug. Default: none. */
   readonly providerKeys?: Readonly<Record<string, string>>
+  /** Reads the files of a row's `tls`; `path` names the field in errors. Needed where a row has them. */
+  readonly readTls?: (files: TlsFiles, path: string) => TlsIdentity
   /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
 }
@@ -95,7 +104,11 @@ function allProviders(config: CatalogConfig, faults: Faults): ReadonlyMap<string
     if (seen.has(row.slug)) faults.add(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
     seen.add(row.slug)
     const keyed = row.apiKey === undefined ? { ...row, ...keyField(keyOf(row.slug)) } : row
-    const provider = faults.try(() => providerOf(keyed, path, providers.get(row.slug), onAbort))
+    const provider = faults.try(() => {
+      const made = providerOf(keyed, path, providers.get(row.slug), onAbort)
+      const egress = egressOf(row, path, config.readTls)
+      return egress === null ? made : { ...made, egress }
+    })
     providers.set(row.slug, provider ?? FAULTY)
   }
   return providers
@@ -139,6 +152,19 @@ function providerOf(
 function noFormat(slug: string): string {
   const hint = KNOWN_SLUGS.includes(slug) ? '' : didYouMean(slug, KNOWN_SLUGS)
   return `is required: this provider has no built-in format${hint}`
+}
+
+/** Null for a row that says nothing about the way out. */
+function egressOf(row: ProviderRow, path: string, readTls: CatalogConfig['readTls']): Egress | null {
+  const { proxy = null, transport = 'direct', http2 = false, tls } = row
+  if (proxy === null && transport === 'direct' && !http2 && tls === undefined) return null
+  if (proxy !== null && proxy !== 'none' && !isProxyUrl(proxy)) {
+    throw new ConfigError(
+      `${path}.proxy: expected a URL of the form http://[USER:PASSWORD@]HOST:PORT, or none`,
+    )
+  }
+  const identity = tls === undefined ? null : (readTls?.(tls, `${path}.tls`) ?? null)
+  return { proxy, transport, http2, tls: identity }
 }
 
 function authOf(row: ProviderRow, builtIn: Provider | undefined, format: FormatName): AuthScheme {

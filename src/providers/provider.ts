@@ -62,6 +62,29 @@ export const AUTH_OF_FORMAT: Readonly<Record<FormatName, AuthScheme>> = {
   'google-gemini': 'x-goog-api-key',
 }
 
+/** Ways to send a request; `upstream/` holds one implementation for each. */
+export const TRANSPORTS = ['direct', 'undici'] as const
+export type TransportName = (typeof TRANSPORTS)[number]
+
+/** PEM texts for TLS with one provider. */
+export interface TlsIdentity {
+  /** Trusted in place of the system's certificates; null: those of the system. */
+  readonly ca: string | null
+  /** Certificate and key that the gateway shows. Both or none. */
+  readonly cert: string | null
+  readonly key: string | null
+}
+
+/** How requests to a provider leave the gateway, where its row says anything about it. */
+export interface Egress {
+  /** `undici` also where nothing else asks for it. */
+  readonly transport: TransportName
+  /** URL of the proxy; `none`: no proxy; null: as the environment says. */
+  readonly proxy: string | null
+  readonly http2: boolean
+  readonly tls: TlsIdentity | null
+}
+
 export interface Provider {
   /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
   readonly slug: string
@@ -77,6 +100,8 @@ export interface Provider {
   /** Fixed extra headers, e.g. a version header; never secrets. */
   readonly headers: Readonly<Record<string, string>>
   readonly onAbort: AbortPolicy
+  /** Absent: directly, unless the environment names a proxy. */
+  readonly egress?: Egress
 }
 
 /** Prices per token (request: per request) in 1e-12 USD. */

@@ -12,6 +12,7 @@ export interface SimProviderRow {
   format: SimFormat
   baseUrl: string
   apiKey: string
+  proxy: 'none'
 }
 
 export interface SimModelRow {
@@ -40,9 +41,16 @@ const PREFIXES: Readonly<Record<SimFormat, string>> = {
 
 export const SIM_FORMATS = Object.keys(PREFIXES) as readonly SimFormat[]
 
-/** The provider's row for the URL of `listen`. Its key is no secret: the provider accepts any. */
+/** The provider's row for the URL of `listen`, which no proxy can reach. Its key is no secret: any is accepted. */
 export function simProvider(url: string): SimProviderRow {
-  return { slug: SIM_SLUG, name: 'Simulated', format: 'openai-responses', baseUrl: url, apiKey: 'simulated' }
+  return {
+    slug: SIM_SLUG,
+    name: 'Simulated',
+    format: 'openai-responses',
+    baseUrl: url,
+    apiKey: 'simulated',
+    proxy: 'none',
+  }
 }
 
 /** A model row for any upstream name, numbers included: `simModel('write-1000-5', 'openai-chat')`. */

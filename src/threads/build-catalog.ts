@@ -7,6 +7,7 @@ import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import { type Catalog, createCatalog } from '../providers/catalog.ts'
 import type { Model, Provider } from '../providers/provider.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../sim/rows.ts'
+import { readTls } from '../upstream/tls-files.ts'
 
 /**
  * The configured catalogue, with the simulated provider where one listens; `created` in Unix seconds.
@@ -24,6 +25,7 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
         : config.models,
       providerKeys: config.providerKeys,
       onAbort: config.accounting.onAbort,
+      readTls,
       created,
     }),
   )

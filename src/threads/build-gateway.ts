@@ -38,7 +38,7 @@ import type { Store } from '../storage/store.ts'
 import { createTaskPool } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
-import { createDirectTransport } from '../upstream/direct-transport.ts'
+import { createProxyOf, createTransports, type ProxySettings } from '../upstream/egress.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
@@ -164,9 +164,19 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     metrics,
     store: await openStore(config.storage.url, { wait: false }),
     vault: createVault(options.vaultKeys),
-    client: createDirectTransport({ clock, log }),
+    client: createTransports({
+      clock,
+      log,
+      ...config.upstream,
+      proxies: proxiesOf(config),
+      onReplay: () => metrics.upstreamReplays.inc(),
+    }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
   }
+}
+
+function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
+  return { https: httpsProxy, http: httpProxy, except: noProxy }
 }
 
 function spoolOf({ options, clock, log, metrics }: Base) {
@@ -260,11 +270,14 @@ function offeredBy(plugins: readonly AnyPlugin[], tools: ReadonlyMap<string, Ser
 }
 
 /** Access to documents: pages behind links, and OCR. */
-function fileReading({ config: { files }, catalog, client, clock }: Base) {
+function fileReading({ config, catalog, client, clock }: Base) {
+  const { files } = config
   const { links, ocr } = files
   const provider = ocrProviderOf(files, catalog)
   return {
-    fetchPage: links.enabled ? createPageFetcher({ clock, ...links }) : null,
+    fetchPage: links.enabled
+      ? createPageFetcher({ clock, ...links, proxyOf: createProxyOf(proxiesOf(config)) })
+      : null,
     ocr: ocr === null || provider === null ? null : createOcr({ client, ...ocr, provider }),
   }
 }

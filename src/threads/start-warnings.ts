@@ -1,18 +1,20 @@
-/** What is no fault of a configuration, and yet will fail: one line each, which begins with the setting. */
-import type { Config } from '../config/config.ts'
+/** What is no fault of a configuration, and yet will fail or leak: one line each, which begins with the setting. */
+import type { Config, ProviderRow } from '../config/config.ts'
 import { type Catalog, keyVariable } from '../providers/catalog.ts'
 import type { Provider } from '../providers/provider.ts'
+import { proxyUrl } from '../upstream/egress.ts'
 import type { CheckedStart } from './start-failure.ts'
 
 export function startWarnings({
   config,
   catalog,
 }: Pick<CheckedStart, 'config' | 'catalog'>): readonly string[] {
-  return usedProviders(catalog).flatMap(provider => {
+  const ofUsed = usedProviders(catalog).flatMap(provider => {
     const at = config.providers.findIndex(({ slug }) => slug === provider.slug)
     const row = at === -1 ? `providers (${provider.slug})` : `providers[${at}]`
     return [...keyless(provider, row), ...circular(provider, row, config)]
   })
+  return [...ofUsed, ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`))]
 }
 
 function usedProviders(catalog: Catalog): readonly Provider[] {
@@ -35,4 +37,28 @@ function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config):
   return [
     `${row}.baseUrl: port ${port} is that of this gateway, not of ${slug}; set another one here or as listen.port`,
   ]
+}
+
+const LOOPBACK = /^(?:localhost|.*\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
+
+/** Keys and prompts that leave the machine without TLS. */
+function unencrypted({ baseUrl, proxy }: ProviderRow, row: string): readonly string[] {
+  const warnings: string[] = []
+  if (isPlainRemote(baseUrl)) {
+    warnings.push(`${row}.baseUrl: asks without TLS, so that keys and prompts can be read on the way`)
+  }
+  if (proxy !== undefined && proxy !== 'none' && hasUser(proxy) && isPlainRemote(proxyUrl(proxy))) {
+    warnings.push(`${row}.proxy: is sent its password without TLS`)
+  }
+  return warnings
+}
+
+function hasUser(proxy: string): boolean {
+  return URL.canParse(proxyUrl(proxy)) && new URL(proxyUrl(proxy)).username !== ''
+}
+
+function isPlainRemote(text: string | undefined): boolean {
+  if (text === undefined || !URL.canParse(text)) return false
+  const { protocol, hostname } = new URL(text)
+  return protocol === 'http:' && !LOOPBACK.test(hostname)
 }

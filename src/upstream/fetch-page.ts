@@ -1,12 +1,12 @@
 /**
  * Fetches a caller's link without reaching into our own network. The name is resolved once, every address of it must be
- * public, the connection goes to a checked address, and each redirect is checked again. Bounded in bytes, time, hops
- * and concurrent fetches. Serve threads.
+ * public, the connection goes to a checked address (by a proxy too), and each redirect is checked again. Bounded in
+ * bytes, time, hops and concurrent fetches. Serve threads.
  */
-import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
-import { request as httpsRequest } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
+import { isIP, type LookupFunction, Socket } from 'node:net'
+import { buildConnector, Client, type Dispatcher, ProxyAgent } from 'undici'
 import type { Clock } from '../clock.ts'
+import type { ProxyOf } from './egress.ts'
 import {
   type Address,
   createServerLookup,
@@ -55,6 +55,8 @@ export interface PageFetcherDeps {
   readonly maxBytes: number
   /** Limit for the whole fetch: names, redirects and bytes. */
   readonly timeoutMs: number
+  /** The proxy of a link. It is only asked for a tunnel to the checked address. Default: none. */
+  readonly proxyOf?: ProxyOf
   /**
    * Resolves to all addresses of a name; may never answer. Default: the DNS servers, or the resolver of this machine
    * if private addresses are allowed.
@@ -118,13 +120,13 @@ async function follow(
   for (let hops = 0; ; hops++) {
     const answer = await ask(deps, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
-      const status = answer.statusCode ?? 0
       const { location } = answer.headers
-      if (!REDIRECTS.has(status) || location === undefined) return await read(deps, answer, types)
+      const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
+      if (isLast) return await read(deps, answer, types)
       if (hops === REDIRECTS_MAX) throw refusal('leads on more than three times')
       url = checkUrl(deps, location, url)
     } finally {
-      answer.destroy()
+      answer.leave()
     }
   }
 }
@@ -175,38 +177,97 @@ async function addressesBy(
   }
 }
 
-function ask(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
+/** A reply whose body was not read. */
+interface Answer extends Pick<Dispatcher.ResponseData, 'statusCode' | 'headers' | 'body'> {
+  /** Closes the connection. */
+  leave(): void
+}
+
+/** Options of undici for one request on one connection, which is never reused. The deadline is the fetch's own. */
+const ONCE = {
+  allowH2: false,
+  pipelining: 0,
+  maxHeaderSize: HEAD_MAX_BYTES,
+  headersTimeout: 0,
+  bodyTimeout: 0,
+} as const
+/** Whatever NODE_TLS_REJECT_UNAUTHORIZED says. */
+const VERIFIED = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as const
+
+async function ask(
+  deps: PageFetcherDeps,
   url: URL,
   addresses: readonly Address[],
   signal: AbortSignal,
-): Promise<IncomingMessage> {
-  const options: RequestOptions = {
-    method: 'GET',
-    hostname: bareHost(url),
-    port: url.port,
-    path: `${url.pathname}${url.search}`,
-    headers: { accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' },
-    // One connection per request, never reused.
-    agent: false,
-    lookup: pinTo(addresses),
-    maxHeaderSize: HEAD_MAX_BYTES,
-    signal,
+): Promise<Answer> {
+  const proxy = deps.proxyOf?.(url) ?? null
+  if (proxy === null) {
+    const client = new Client(url.origin, { ...ONCE, connect: connectorTo(deps, addresses) })
+    return await askBy(client, url, url.origin, signal)
   }
-  return new Promise((resolve, reject) => {
-    const request = url.protocol === 'https:' ? httpsRequest(options) : httpRequest(options)
-    request.on('socket', socket => {
-      socket.once('connect', () => {
-        // Checks the address that was really connected.
-        if (!allowPrivate && !isPublic(socket.remoteAddress ?? ''))
-          request.destroy(refusal('leads to no public address'))
-      })
+  for (const [at, address] of addresses.entries()) {
+    try {
+      return await askBy(tunnelTo(proxy, url), url, originAt(url, address), signal)
+    } catch (thrown) {
+      signal.throwIfAborted()
+      if (at === addresses.length - 1) throw thrown
+    }
+  }
+  throw unreachable()
+}
+
+async function askBy(dispatcher: Dispatcher, url: URL, origin: string, signal: AbortSignal): Promise<Answer> {
+  const leave = (): void => void dispatcher.destroy()
+  try {
+    const { statusCode, headers, body } = await dispatcher.request({
+      origin,
+      path: `${url.pathname}${url.search}`,
+      method: 'GET',
+      headers: { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' },
+      signal,
     })
-    request.on('response', resolve)
-    request.on('error', reject)
-    request.on('close', () => reject(unreachable()))
-    request.end()
+    // A reply that is left is an error of its body.
+    body.on('error', () => undefined)
+    return { statusCode, headers, body, leave }
+  } catch (thrown) {
+    leave()
+    throw thrown
+  }
+}
+
+/** Connects to the checked addresses alone. */
+function connectorTo(
+  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
+  addresses: readonly Address[],
+): buildConnector.connector {
+  const open = buildConnector({ ...VERIFIED, lookup: pinTo(addresses) } as buildConnector.BuildOptions)
+  return (options, callback) => {
+    const socket: unknown = open(options, callback)
+    if (!(socket instanceof Socket)) return
+    socket.once('connect', () => {
+      // Checks the address that was really connected.
+      if (!allowPrivate && !isPublic(socket.remoteAddress ?? '')) {
+        socket.destroy(refusal('leads to no public address'))
+      }
+    })
+  }
+}
+
+/** A tunnel through the proxy. The certificate is checked against the name of the link. */
+function tunnelTo(proxy: string, url: URL): Dispatcher {
+  const name = bareHost(url)
+  return new ProxyAgent({
+    ...ONCE,
+    uri: proxy,
+    proxyTunnel: true,
+    requestTls: isIP(name) === 0 ? { ...VERIFIED, servername: name } : VERIFIED,
+    proxyTls: VERIFIED,
   })
+}
+
+/** The origin with the address in place of the name. */
+function originAt({ protocol, port }: URL, { address, family }: Address): string {
+  return `${protocol}//${family === 6 ? `[${address}]` : address}${port === '' ? '' : `:${port}`}`
 }
 
 /** A lookup that gives the checked addresses, even if the name has changed since. */
@@ -222,25 +283,23 @@ function pinTo(addresses: readonly Address[]): LookupFunction {
 
 async function read(
   { maxBytes }: PageFetcherDeps,
-  answer: IncomingMessage,
+  { statusCode, headers, body }: Answer,
   types: readonly string[],
 ): Promise<FetchedPage> {
-  const { statusCode, headers } = answer
   if (statusCode !== 200) throw new PageError('unreachable', `the link is answered with ${statusCode}`)
-  const type = (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  const type = firstOf(headers['content-type'], '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type)) throw new PageError('wrong_type', `the link leads to no ${types[0]}`)
   // We asked for no compression, and the decompressed size is unknown.
-  if ((headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity')
+  if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
     throw new PageError('wrong_type', 'the link is answered in a compressed form')
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
   const chunks: Buffer[] = []
   let length = 0
-  for await (const chunk of answer as AsyncIterable<Buffer>) {
+  for await (const chunk of body as AsyncIterable<Buffer>) {
     length += chunk.length
     if (length > maxBytes) throw tooLarge(maxBytes)
     chunks.push(chunk)
   }
-  if (!answer.complete) throw unreachable()
   const bytes = new Uint8Array(length)
   let at = 0
   for (const chunk of chunks) {
@@ -248,6 +307,11 @@ async function read(
     at += chunk.length
   }
   return { bytes, type }
+}
+
+/** The first of repeated headers. */
+function firstOf(value: string | readonly string[] | undefined, absent: string): string {
+  return (typeof value === 'string' ? value : value?.[0]) ?? absent
 }
 
 function bareHost({ hostname }: URL): string {

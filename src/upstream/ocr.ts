@@ -65,6 +65,7 @@ export function createOcr({ client, provider, model, timeoutMs }: OcrDeps): Ocr 
           }),
           headersTimeoutMs: timeoutMs,
           idleTimeoutMs: timeoutMs,
+          egress: provider.egress,
         },
         {
           onHead(head) {

@@ -20,7 +20,7 @@ export interface ReplyHead {
 
 /** Callbacks of a parser, called from inside `push` and `end`. Each may call `stop`, and `onDone` may call `begin`. */
 export interface ReplyReceiver {
-  /** Not called for interim replies such as 103. */
+  /** Not called for interim replies such as 100 and 103. */
   onHead(head: ReplyHead): void
   /** The bytes are only valid during the call. */
   onBody(bytes: Buffer): void
@@ -270,6 +270,7 @@ export class ReplyParser {
     const end = text.indexOf(HEAD_END, Math.max(0, had - HEAD_END.length))
     if ((end === -1 ? text.length : end) > this.#limits.maxHeaderBytes) throw tooLargeHead()
     if (end === -1) {
+      refuseBareLines(text, had)
       this.#head = text
       return length
     }
@@ -281,9 +282,11 @@ export class ReplyParser {
   #takeHead(text: string, size: number): void {
     const head = parseHead(text)
     const { status, minor, headers, length, encoding, isClosing } = head
-    // The request asked for neither.
-    if (status === 100 || status === 101) throw unavailable('The connection to the provider was lost')
+    // The request asked for no other protocol.
+    if (status === 101) throw unavailable('The connection to the provider was lost')
     if (status < 200) {
+      // HTTP/1.0 has no interim replies.
+      if (minor === 0) throw invalid()
       this.#beside += size
       if (this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
       return
@@ -314,7 +317,7 @@ function parseHead(text: string) {
     const colon = line.indexOf(':')
     const name = line.slice(0, Math.max(0, colon)).toLowerCase()
     if (!TOKEN.test(name)) throw invalid()
-    const value = line.slice(colon + 1).trim()
+    const value = trimmed(line, colon + 1)
     headers[name] = value
     if (name === 'content-length') {
       if (length !== null || !LENGTH.test(value)) throw wrongLength()
@@ -325,10 +328,29 @@ function parseHead(text: string) {
       isClosing ||= value
         .toLowerCase()
         .split(',')
-        .some(token => token.trim() === 'close')
+        .some(token => trimmed(token, 0) === 'close')
     }
   }
   return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
+}
+
+/** The text from `start` on without spaces and tabs around it. Other white space belongs to a value. */
+function trimmed(text: string, start: number): string {
+  let [from, to] = [start, text.length]
+  while (from < to && isBlank(text.charCodeAt(from))) from++
+  while (to > from && isBlank(text.charCodeAt(to - 1))) to--
+  return text.slice(from, to)
+}
+
+function isBlank(code: number): boolean {
+  return code === SPACE || code === TAB
+}
+
+/** Refuses at once what can no longer become a head. @param from where the text was not looked at yet */
+function refuseBareLines(text: string, from: number): void {
+  for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
+    if (text.charCodeAt(at - 1) !== CR) throw invalid()
+  }
 }
 
 function expect(byte: number, wanted: number): void {

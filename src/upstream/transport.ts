@@ -1,9 +1,12 @@
 /**
  * The contract Transport: a request to a provider, with deadlines and back-pressure. Four verbs (start, pause, resume,
- * abort) and four callbacks, so that the HTTP client behind it can be replaced. Also the errors that every transport
- * reports. Hot path.
+ * abort) and four callbacks, so that the HTTP client behind it can be replaced. Also the limits that every transport
+ * keeps and the errors that it reports. Hot path.
  */
+import type { Clock } from '../clock.ts'
 import { GatewayError, systemCode } from '../errors.ts'
+import type { Log } from '../log/log.ts'
+import type { Egress } from '../providers/provider.ts'
 
 /** Do not change URL and headers after the call. Reusing the same objects makes later requests cheaper. */
 export interface UpstreamRequest {
@@ -17,6 +20,8 @@ export interface UpstreamRequest {
   readonly idleTimeoutMs: number
   /** Calls with different values never share a connection: for credentials of one tenant. Absent: the common pool. */
   readonly isolation?: string | undefined
+  /** How the request leaves, by the provider's row. Absent: directly, unless the environment names a proxy. */
+  readonly egress?: Egress | undefined
 }
 
 export interface UpstreamHead {
@@ -58,6 +63,43 @@ export interface Transport {
   /** Closes all connections; running calls fail. */
   close(): Promise<void>
 }
+
+/** What a transport is made of; `LIMITS` has the values of what is absent. */
+export interface TransportOptions {
+  readonly clock: Clock
+  /** Logs the error of a handler whose `onError` throws. */
+  readonly log: Pick<Log, 'fault'>
+  /** Limit for a place on a connection: the queue, name lookup, TCP, proxy and TLS together. */
+  readonly connectTimeoutMs?: number
+  readonly keepAliveMs?: number
+  /** An older connection carries no further call, so that a changed address of the provider is seen. */
+  readonly maxAgeMs?: number
+  /** Connections per origin and isolation; further calls wait for one. */
+  readonly maxConnections?: number
+  readonly maxHeaderBytes?: number
+  /** Limit for the body of one reply, streamed or not. */
+  readonly maxResponseBytes?: number
+  /** Pools kept at once, one per origin and isolation. */
+  readonly maxPools?: number
+  readonly userAgent?: string
+  /** Called when a request goes out once more, because the kept connection was closed as it came. */
+  readonly onReplay?: () => void
+}
+
+export const LIMITS = {
+  connectTimeoutMs: 10_000,
+  // Servers commonly close after 5 s. Closing first avoids a write to a connection that is about to close.
+  keepAliveMs: 4_000,
+  // Names of providers commonly live for a minute; a few times that keeps handshakes rare.
+  maxAgeMs: 300_000,
+  // As many as a thread has requests by default: no call waits unless the operator wants it.
+  maxConnections: 10_000,
+  // What Node's own client allows.
+  maxHeaderBytes: 16 * 1024,
+  maxResponseBytes: 64 * 1024 * 1024,
+  maxPools: 1024,
+  userAgent: 'sluice',
+} as const
 
 const LOST = 'The connection to the provider was lost'
 const UNREACHABLE = 'The provider could not be reached'

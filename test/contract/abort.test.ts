@@ -2,9 +2,10 @@
 
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import t, { type Test } from 'tap'
+import tap, { type Test } from 'tap'
+import { TRANSPORTS } from '../../src/providers/provider.ts'
 import { simModel } from '../../src/sim/rows.ts'
-import { startGateway } from '../support/gateway.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
 
 const ROUNDS = 100
 /** Of 5 ms each that our event loop saw pass: a machine that stands still meanwhile counts for one. */
@@ -14,11 +15,8 @@ const TICK_MS = 5
 /** Never over while a test looks. */
 const ENDLESS = simModel('write-100000-20', 'openai-responses')
 
-const gateway = await startGateway({ models: [ENDLESS] })
-t.teardown(() => gateway.close())
-
 /** Sends a request on a socket of its own and waits for `seen` to show up in the answer. */
-async function ask(body: Record<string, unknown>, seen: string) {
+async function ask(gateway: TestGateway, body: Record<string, unknown>, seen: string) {
   const socket = connect(gateway.port, '127.0.0.1')
   await once(socket, 'connect')
   const text = JSON.stringify(body)
@@ -35,14 +33,19 @@ async function ask(body: Record<string, unknown>, seen: string) {
   return socket
 }
 
-async function closesUpstream(t: Test, body: Record<string, unknown>, seen: string): Promise<void> {
+async function closesUpstream(
+  t: Test,
+  gateway: TestGateway,
+  body: Record<string, unknown>,
+  seen: string,
+): Promise<void> {
   const delays: number[] = []
   let ticks = 0
   const ticking = setInterval(() => ticks++, TICK_MS)
   t.teardown(() => clearInterval(ticking))
   for (let round = 0; round < ROUNDS; round++) {
     const { closedEarly, requests } = gateway.sim.state
-    const socket = await ask(body, seen)
+    const socket = await ask(gateway, body, seen)
     await gateway.sim.until(state => state.requests > requests)
     const leftAt = ticks
     socket.destroy()
@@ -57,21 +60,27 @@ async function closesUpstream(t: Test, body: Record<string, unknown>, seen: stri
   )
 }
 
-t.test('in mid-stream', t =>
-  closesUpstream(t, { model: ENDLESS.id, input: 'go', stream: true }, 'output_text.delta'),
-)
-t.test('before the response headers', t =>
-  closesUpstream(t, { model: 'sim/fail-no-headers', input: 'go', stream: true }, ''),
-)
-t.test('before the first token', t =>
-  closesUpstream(t, { model: 'sim/chat-fail-no-first-token', input: 'go', stream: true }, ''),
-)
-t.test('while waiting for a whole answer', t =>
-  closesUpstream(t, { model: 'sim/messages-fail-no-headers', input: 'go' }, ''),
-)
+for (const transport of TRANSPORTS) {
+  tap.test(transport, async t => {
+    const gateway = await startGateway({ models: [ENDLESS], transport })
+    t.teardown(() => gateway.close())
+    t.test('in mid-stream', t =>
+      closesUpstream(t, gateway, { model: ENDLESS.id, input: 'go', stream: true }, 'output_text.delta'),
+    )
+    t.test('before the response headers', t =>
+      closesUpstream(t, gateway, { model: 'sim/fail-no-headers', input: 'go', stream: true }, ''),
+    )
+    t.test('before the first token', t =>
+      closesUpstream(t, gateway, { model: 'sim/chat-fail-no-first-token', input: 'go', stream: true }, ''),
+    )
+    t.test('while waiting for a whole answer', t =>
+      closesUpstream(t, gateway, { model: 'sim/messages-fail-no-headers', input: 'go' }, ''),
+    )
 
-t.test('afterwards nothing is left open', async t => {
-  await gateway.sim.until(state => state.openReplies === 0)
-  t.equal(gateway.serving.server.openRequests, 0)
-  t.equal(gateway.serving.server.openStreams, 0)
-})
+    t.test('afterwards nothing is left open', async t => {
+      await gateway.sim.until(state => state.openReplies === 0)
+      t.equal(gateway.serving.server.openRequests, 0)
+      t.equal(gateway.serving.server.openStreams, 0)
+    })
+  })
+}

@@ -5,6 +5,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
+import { TRANSPORTS, type TransportName } from '../../src/providers/provider.ts'
 import { SIM_FORMATS, SIM_SLUG } from '../../src/sim/rows.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
@@ -102,15 +103,20 @@ const modelsOf = (provider: string, kinds: readonly string[]) =>
     }),
   )
 
-// No deadline of this one ends anything: a fault that needs one would keep its test waiting.
-const patient = await startGateway({
-  timeouts: { upstreamHeadersMs: 120_000, upstreamIdleMs: 120_000, requestMs: 240_000 },
-  models: modelsOf(
-    SIM_SLUG,
-    Object.keys(CASES).filter(kind => !SILENT.has(kind)),
-  ),
-})
-t.teardown(() => patient.close())
+// No deadline of these ends anything: a fault that needs one would keep its test waiting.
+const patientBy = async (transport: TransportName) => {
+  const gateway = await startGateway({
+    transport,
+    timeouts: { upstreamHeadersMs: 120_000, upstreamIdleMs: 120_000, requestMs: 240_000 },
+    models: modelsOf(
+      SIM_SLUG,
+      Object.keys(CASES).filter(kind => !SILENT.has(kind)),
+    ),
+  })
+  t.teardown(() => gateway.close())
+  return gateway
+}
+const patient = { direct: await patientBy('direct'), undici: await patientBy('undici') }
 
 // The deadlines of this one run on a clock that the tests move, and so does the pace of what is sent to it.
 const clock = new TestClock()
@@ -237,11 +243,15 @@ function check(t: Test, variant: Variant, reply: Response, text: string): void {
   }
 }
 
-for (const variant of variants(false)) {
-  t.test(nameOf(variant), async t => {
-    const reply = await ask(patient, variant)
-    check(t, variant, reply, await reply.text())
-  })
+for (const transport of TRANSPORTS) {
+  for (const variant of variants(false)) {
+    // What a transport tells does not depend on the format.
+    if (transport === 'undici' && variant.format !== 'openai-chat') continue
+    t.test(`${transport}: ${nameOf(variant)}`, async t => {
+      const reply = await ask(patient[transport], variant)
+      check(t, variant, reply, await reply.text())
+    })
+  }
 }
 
 /** Makes the time pass in which the provider keeps silent, or says too little, once the gateway has heard the rest. */

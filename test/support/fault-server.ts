@@ -50,6 +50,8 @@ export class FaultServer {
   answer: Answer
   /** Called instead of everything else with the first bytes of a request, whole or not. */
   early: ((socket: Socket) => void) | null = null
+  /** Of TLS, the preferred one first; all are answered in HTTP/1.1. */
+  protocols: readonly string[] = ['h2', 'http/1.1']
   readonly requests: ReceivedRequest[] = []
   readonly sockets = new Set<Socket>()
   /** Connections accepted so far. */
@@ -65,7 +67,7 @@ export class FaultServer {
     this.#server =
       identity === undefined
         ? createServer(accept)
-        : createTlsServer({ ...identity, ALPNProtocols: ['h2', 'http/1.1'] }, accept)
+        : createTlsServer({ ...identity, ALPNCallback: ({ protocols }) => this.#choose(protocols) }, accept)
   }
 
   /** @param identity PEM key and certificate; given, the server speaks TLS */
@@ -74,6 +76,10 @@ export class FaultServer {
     server.#server.listen(0, '127.0.0.1')
     await once(server.#server, 'listening')
     return server
+  }
+
+  #choose(offered: readonly string[]): string | undefined {
+    return this.protocols.find(protocol => offered.includes(protocol))
   }
 
   get port(): number {

@@ -9,6 +9,7 @@ import { type Config, loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { TransportName } from '../../src/providers/provider.ts'
 import { simModels, simProvider } from '../../src/sim/rows.ts'
 import type { Sim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -46,6 +47,10 @@ export interface TestGatewayOptions {
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
   readonly clock?: Clock
+  /** Proxy of the environment for providers without TLS. */
+  readonly httpProxy?: string
+  /** By which the simulated provider is asked. Default `direct`. */
+  readonly transport?: TransportName
   /** Where the database lives; default: a new folder. */
   readonly storageUrl?: string
   /** Told of each record that was changed. */
@@ -72,7 +77,11 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
-    providers: [simProvider(simUrl), ...(options.providers ?? [])],
+    httpProxy: options.httpProxy ?? null,
+    providers: [
+      { ...simProvider(simUrl), transport: options.transport ?? 'direct' },
+      ...(options.providers ?? []),
+    ],
     models: [...simModels(), ...simFaultModels(), ...(options.models ?? [])],
   }
   const clock = options.clock ?? systemClock

@@ -28,3 +28,32 @@ t.test('a local server on the port of the gateway is told', async t => {
   t.match(warnings(t, settings), [/^providers \(llamacpp\)\.baseUrl: port 8080 is that of this gateway/])
   t.same(warnings(t, settings, { GATEWAY_PORT: '8081' }), [])
 })
+
+const unencrypted = (t: Test, providers: readonly object[]): readonly (string | undefined)[] =>
+  warnings(t, { providers, models: [] }).map(line => line.split(':', 1)[0])
+
+t.test('a provider on another machine without TLS is told by its field', async t => {
+  const own = (baseUrl: string, at: number) => ({ slug: `own-${at}`, format: 'openai-chat', baseUrl })
+  const addresses = ['https://api.example/v1', 'http://api.example/v1', 'http://10.0.0.7:8000/v1']
+  t.same(unencrypted(t, addresses.map(own)), ['providers[1].baseUrl', 'providers[2].baseUrl'])
+  const here = [
+    'http://127.0.0.1:9/v1',
+    'http://localhost/v1',
+    'http://x.localhost:1/v1',
+    'http://[::1]:2/v1',
+  ]
+  t.same(unencrypted(t, [...here.map(own), { slug: 'openai' }]), [])
+  t.same(unencrypted(t, ['http://127.0.0.1.example/v1'].map(own)), ['providers[0].baseUrl'])
+})
+
+t.test('a proxy that gets a password without TLS is told too', async t => {
+  const by = (proxy: string, at: number) => ({
+    slug: `own-${at}`,
+    format: 'openai-chat',
+    baseUrl: 'https://api.example/v1',
+    proxy,
+  })
+  const proxies = ['http://u:p@proxy:3128', 'u:p@proxy:3128', 'https://u:p@proxy', 'http://proxy', 'none']
+  t.same(unencrypted(t, proxies.map(by)), ['providers[0].proxy', 'providers[1].proxy'])
+  t.same(unencrypted(t, ['http://u:p@127.0.0.1:3128'].map(by)), [])
+})

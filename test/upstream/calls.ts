@@ -1,8 +1,16 @@
-/** What the tests of the upstream client share: a client whose clock stands still, and a handler that takes notes. */
+/** What the tests of the transports share: one whose clock stands still, and a handler that takes notes. */
 import type { Test } from 'tap'
 import type { GatewayError } from '../../src/errors.ts'
+import type { TransportName } from '../../src/providers/provider.ts'
 import { createDirectTransport, type DirectTransportOptions } from '../../src/upstream/direct-transport.ts'
-import type { UpstreamHandler, UpstreamHead, UpstreamRequest } from '../../src/upstream/transport.ts'
+import type {
+  Transport,
+  UpstreamHandler,
+  UpstreamHead,
+  UpstreamRequest,
+} from '../../src/upstream/transport.ts'
+import type { UndiciRoute } from '../../src/upstream/undici-pools.ts'
+import { createUndiciTransport } from '../../src/upstream/undici-transport.ts'
 import { type Answering, FaultServer } from '../support/fault-server.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -55,14 +63,21 @@ export async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn++) await new Promise(resolve => setImmediate(resolve))
 }
 
-export function setUp(t: Test, options: Partial<DirectTransportOptions> = {}) {
+export interface SetUpOptions extends Partial<DirectTransportOptions> {
+  /** Of the transport undici. */
+  readonly route?: Partial<UndiciRoute>
+}
+
+/** A transport on a clock that stands still. */
+export function setUp(t: Test, { route, ...options }: SetUpOptions = {}, name: TransportName = 'direct') {
   const clock = new TestClock()
   const faults: unknown[] = []
-  const client = createDirectTransport({
+  const deps = {
     clock,
-    log: { fault: (_message, error) => faults.push(error) },
+    log: { fault: (_message: string, error: unknown) => faults.push(error) },
     ...options,
-  })
+  }
+  const client = name === 'direct' ? createDirectTransport(deps) : createUndici(deps, route)
   t.teardown(() => client.close())
   const request = (url: URL, more: Partial<UpstreamRequest> = {}): UpstreamRequest => ({
     url,
@@ -79,6 +94,11 @@ export function setUp(t: Test, options: Partial<DirectTransportOptions> = {}) {
     return notes
   }
   return { clock, client, faults, request, ask }
+}
+
+function createUndici({ ca, ...deps }: DirectTransportOptions, route: Partial<UndiciRoute> = {}): Transport {
+  const tls = ca === undefined ? null : { ca, cert: null, key: null }
+  return createUndiciTransport({ ...deps, route: { proxy: null, http2: false, tls, ...route } })
 }
 
 export async function serve(t: Test, answer: (answering: Answering) => void): Promise<FaultServer> {

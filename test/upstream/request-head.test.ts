@@ -1,6 +1,6 @@
 /** Requests as text: what is kept of earlier ones never gets into another one. */
 import t from 'tap'
-import { RequestHeads } from '../../src/upstream/direct-transport.ts'
+import { RequestHeads } from '../../src/upstream/request-head.ts'
 
 const rest = { headersTimeoutMs: 1, idleTimeoutMs: 1 }
 

@@ -33,6 +33,12 @@ t.test('the used key never comes through, however it is quoted', t => {
   t.end()
 })
 
+t.test('a key in the writing of URLs goes as a whole, with what lies between its escapes', t => {
+  const secret = 'ab/cd+ef=gh/ij+kl=mn/op'
+  t.equal(scrub(`bad key ${encodeURIComponent(secret)}.`, [secret]), 'bad key [redacted].')
+  t.end()
+})
+
 t.test('a key in another writing does not come through either', t => {
   for (const secret of [KEY, OWN]) {
     const hex = Buffer.from(secret).toString('hex')

@@ -27,7 +27,7 @@ function der(tag: number, ...parts: Buffer[]): Buffer {
 const oid = (hex: string): Buffer => der(OID, Buffer.from(hex, 'hex'))
 
 function pem(label: string, bytes: Buffer): string {
-  return `-----BEGIN ${label}-----\n${bytes.toString('base64').replace(/(.{64})/g, '$1\n')}\n-----END ${label}-----\n`
+  return `-----BEGIN ${label}-----\n${bytes.toString('base64').replace(/.{64}(?!$)/g, '$&\n')}\n-----END ${label}-----\n`
 }
 
 /** PEM key and certificate for DNS names and the address 127.0.0.1. */

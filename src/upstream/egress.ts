@@ -1,0 +1,140 @@
+/**
+ * The way out: chooses the proxy of a URL and the transport of a request, by the provider's row and the environment.
+ * Serve threads.
+ */
+import { BlockList, isIP } from 'node:net'
+import type { Egress } from '../providers/provider.ts'
+import { createDirectTransport } from './direct-transport.ts'
+import type { Transport, TransportOptions, UpstreamRequest } from './transport.ts'
+import type { UndiciRoute } from './undici-pools.ts'
+import { createUndiciTransport } from './undici-transport.ts'
+
+/** The proxies that the environment names, as its variables have them. */
+export interface ProxySettings {
+  /** For URLs with https. Null: none. */
+  readonly https: string | null
+  readonly http: string | null
+  /** Hosts without a proxy: names with their subdomains, addresses, networks; each may have a port; `*` is all. */
+  readonly except: string | null
+}
+
+/** The URL of the proxy for a URL; null for none. */
+export type ProxyOf = (url: URL) => string | null
+
+/** Reads the settings once. `HOST:PORT` stands for an HTTP proxy. */
+export function createProxyOf({ https, http, except }: ProxySettings): ProxyOf {
+  if (https === null && http === null) return () => null
+  const rules = (except ?? '').split(/[\s,]+/).flatMap(ruleOf)
+  return url => {
+    const proxy = url.protocol === 'https:' ? https : http
+    return proxy === null || rules.some(rule => rule(url)) ? null : proxyUrl(proxy)
+  }
+}
+
+/** The proxy's URL in whole: `HOST:PORT` alone is one of HTTP. */
+export function proxyUrl(text: string): string {
+  return text.includes('://') ? text : `http://${text}`
+}
+
+type Rule = (url: URL) => boolean
+
+function ruleOf(text: string): readonly Rule[] {
+  const entry = text.toLowerCase()
+  if (entry === '') return []
+  if (entry === '*') return [() => true]
+  if (entry.includes('/')) return networkRule(entry)
+  // An address of IPv6 has a port only behind brackets.
+  const [, name = '', port] = /^(\[[^\]]+\]|[^:]+|.*:.*:.*?)(?::(\d+))?$/.exec(entry) ?? []
+  const host = name.replace(/^\*?\./, '').replace(/^\[|\]$/g, '')
+  if (host === '') return []
+  return [url => isHostOrBelow(hostOf(url), host) && (port === undefined || port === portOf(url))]
+}
+
+function isHostOrBelow(host: string, rule: string): boolean {
+  return host === rule || host.endsWith(`.${rule}`)
+}
+
+/** `ADDRESS/BITS`, for hosts that are addresses. */
+function networkRule(entry: string): readonly Rule[] {
+  const [address = '', bits = ''] = entry.split('/')
+  const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
+  if (isIP(address) === 0 || !/^\d{1,3}$/.test(bits) || Number(bits) > (family === 'ipv6' ? 128 : 32))
+    return []
+  const network = new BlockList()
+  network.addSubnet(address, Number(bits), family)
+  return [
+    url => {
+      const host = hostOf(url)
+      return isIP(host) !== 0 && network.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4')
+    },
+  ]
+}
+
+function hostOf({ hostname }: URL): string {
+  return hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
+}
+
+function portOf({ port, protocol }: URL): string {
+  if (port !== '') return port
+  return protocol === 'https:' ? '443' : '80'
+}
+
+export interface TransportsOptions extends TransportOptions {
+  readonly proxies: ProxySettings
+  /** True: every request goes by undici. */
+  readonly undici?: boolean
+}
+
+/** One transport in front of all: each request goes by the one that its row and the environment choose. */
+export function createTransports({ proxies, undici = false, ...options }: TransportsOptions): Transport {
+  const proxyOf = createProxyOf(proxies)
+  const direct = createDirectTransport(options)
+  /** One for each way out that rows and environment name, so a few. */
+  const others = new Map<string, Transport>()
+  const identities = new WeakMap<object, number>()
+  let lastIdentity = 0
+  const isAlwaysDirect = !undici && proxies.https === null && proxies.http === null
+
+  const keyOf = ({ proxy, http2, tls }: UndiciRoute): string => {
+    const identity = tls === null ? 0 : (identities.get(tls) ?? ++lastIdentity)
+    if (tls !== null) identities.set(tls, identity)
+    return `${http2} ${identity} ${proxy}`
+  }
+  const by = (route: UndiciRoute): Transport => {
+    const key = keyOf(route)
+    let transport = others.get(key)
+    if (transport === undefined) {
+      transport = createUndiciTransport({ ...options, route })
+      others.set(key, transport)
+    }
+    return transport
+  }
+  const choose = ({ url, egress }: UpstreamRequest): Transport => {
+    if (egress === undefined && isAlwaysDirect) return direct
+    const route = routeOf(url, egress, proxyOf)
+    return undici || route.isUndici ? by(route) : direct
+  }
+  return {
+    start: (request, handler) => choose(request).start(request, handler),
+    async close() {
+      await Promise.all([direct, ...others.values()].map(transport => transport.close()))
+    },
+  }
+}
+
+function routeOf(
+  url: URL,
+  egress: Egress | undefined,
+  proxyOf: ProxyOf,
+): UndiciRoute & { isUndici: boolean } {
+  const own = egress?.proxy ?? null
+  const proxy = own === 'none' ? null : own === null ? proxyOf(url) : proxyUrl(own)
+  const http2 = egress?.http2 ?? false
+  const tls = egress?.tls ?? null
+  return {
+    proxy,
+    http2,
+    tls,
+    isUndici: egress?.transport === 'undici' || proxy !== null || http2 || tls !== null,
+  }
+}
