@@ -4,7 +4,7 @@
  */
 import type { AbortPolicy } from '../providers/provider.ts'
 import type { Content } from './answer/answer.ts'
-import type { AttemptTarget } from './attempt.ts'
+import type { AttemptTarget } from './attempt-target.ts'
 
 /** How a reply is read on. */
 export interface ReadingOn {

@@ -16,6 +16,7 @@ import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../
 import { type AbandonedReplies, LeftTarget, READING_ON } from './abandoned-replies.ts'
 import { type CallFigures, type Meter, quartersIn } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
+import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type ProviderRequests, secretsOf } from './provider-request.ts'
 
@@ -51,19 +52,6 @@ export interface AttemptDeps {
   readonly log: Log
   readonly metrics: Metrics
   readonly abandoned: AbandonedReplies
-}
-
-/** Takes the deltas of an attempt. */
-export interface AttemptTarget {
-  /** A read of the provider begins; what it brings may leave together, at the latest with `flush`. */
-  hold(): void
-  /** False: the reader is slow, and the attempt pauses. */
-  flush(): boolean
-  take(delta: Content): void
-  /** The model has said all; `done` is called, now or later, once everything said may leave. */
-  end(done: () => void): void
-  /** The attempt failed: what is still held goes nowhere. */
-  close(): void
 }
 
 /** One call of an attempt: the prompt and, where one may read this provider's frames as they are, the answer. */

@@ -259,7 +259,10 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
     yaml: `models: [{ id: ${id}, endpoints: [{ provider: x }] }]`,
     says: 'models[0].id: expected the form vendor/model',
   })),
-  { yaml: 'accounting: { onAbort: maybe }', says: 'accounting.onAbort: expected one of finish, cancel, drain' },
+  {
+    yaml: 'accounting: { onAbort: maybe }',
+    says: 'accounting.onAbort: expected one of finish, cancel, drain',
+  },
   { yaml: 'timeouts: { requestMs: 0 }', says: 'timeouts.requestMs: ' },
   { yaml: 'byok: { feePercent: 101 }', says: 'byok.feePercent: ' },
   { yaml: 'regions: { europe: ["http://eu"] }', says: 'regions.europe[0]: ' },
