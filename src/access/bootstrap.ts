@@ -30,8 +30,8 @@ export interface BootstrapOptions extends ConfiguredKeys {
 type Created = ReturnType<typeof createKey>
 
 /**
- * Returns a function that adds the configured keys to the store, but for those that were deleted there. Without any, an
- * empty store gets two new keys, which it returns; in every other case its result is null. A call after a failed one
+ * Returns a function that adds the configured keys to the store, but for those that were deleted there. Without any,
+ * an empty store gets two new keys, which it returns; in every other case its result is null. A call after a failed one
  * completes it, with the same keys.
  * @throws BootstrapError when a configured key is invalid, before anything is written
  */

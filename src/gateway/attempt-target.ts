@@ -1,4 +1,4 @@
-/** Where the deltas of an attempt go: the answer, or nowhere once its reader has left. Types only. */
+/** The contract between an attempt and what takes its deltas. Types only. */
 import type { Content } from './answer/answer.ts'
 
 /** Takes the deltas of an attempt. */

@@ -102,14 +102,21 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #watchFrom: number
   /** The reader is slow, and has not taken all that was read. */
   #paused = false
-  /** Nothing may be read until the counters have answered. */
-  #waits = false
+  /** What is said goes no further: until the counters have answered, or for good, because the reply was cut. */
+  #isHeld = false
+  /** Said meanwhile; as much as one read brings. */
+  #heldBack: Delta[] = []
+  /** The provider has ended its reply meanwhile. */
+  #endsLater = false
   /** Bytes that may still come; finite once the caller has left and the reply is read on for its usage. */
   #bytesLeft = Number.POSITIVE_INFINITY
   readonly #reply = Promise.withResolvers<Finish>()
 
   readonly #take = (delta: Delta): void => {
-    if (this.isCut) return
+    if (this.#isHeld) {
+      if (!this.isCut) this.#heldBack.push(delta)
+      return
+    }
     switch (delta.kind) {
       case 'start':
         this.#record.upstreamId = this.#harmless(delta.upstreamId)
@@ -140,7 +147,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #say(delta: Extract<Content, { readonly text: string }>): void {
     this.outputQuarters += quartersIn(delta.text)
     this.#target?.take(delta)
-    if (this.outputQuarters >= this.#watchFrom) this.#reach()
+    // A relay passes on a whole read, and is asked after it.
+    if (this.outputQuarters >= this.#watchFrom && this.#relay === null) this.#reach()
   }
 
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
@@ -156,15 +164,18 @@ export class Attempt implements UpstreamHandler, CallFigures {
     )
     this.#body = new TextBody(JSON_MAX_BYTES)
     this.#watchFrom = terms.meter?.nextAt ?? Number.POSITIVE_INFINITY
-    this.#relay =
-      terms.relay === null
-        ? null
-        : new Relay({
-            parser: this.#parser,
-            answer: terms.relay.to,
-            learn: terms.relay.learn,
-            decode: (event, data) => this.#decoder.frame(event, data),
-          })
+    this.#relay = this.#newRelay()
+  }
+
+  #newRelay(): Relay | null {
+    const { relay } = this.#terms
+    if (relay === null || this.#target instanceof LeftTarget) return null
+    return new Relay({
+      parser: this.#parser,
+      answer: relay.to,
+      learn: relay.learn,
+      decode: (event, data) => this.#decoder.frame(event, data),
+    })
   }
 
   /** Resolves when the model's reply is complete; rejects with a GatewayError otherwise. */
@@ -190,7 +201,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   resume(): void {
     this.#paused = false
-    if (!this.#waits) this.#call?.resume()
+    if (!this.#isHeld) this.#call?.resume()
   }
 
   /** Ends the attempt; the first outcome counts. */
@@ -256,7 +267,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#ended = true
     this.#trailing?.cancel()
     if (this.#mode === 'over') return
-    this.turn(() => this.#conclude())
+    if (this.#isHeld) this.#endsLater = true
+    else this.turn(() => this.#conclude())
   }
 
   onError(error: GatewayError): void {
@@ -273,30 +285,50 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #reach(): void {
     const { meter } = this.#terms
     if (meter === null || this.#mode !== 'sse' || this.#said) return
+    this.#relay?.settle()
     const next = meter.reach(this.#quarters(), this.#goOn)
     this.#watchFrom = meter.nextAt
     if (next === 'stop') this.#endHere()
-    else if (next === 'wait' && !this.#waits) {
-      this.#waits = true
+    else if (next === 'wait') {
+      this.#isHeld = true
       this.#call?.pause()
     }
+    // What is relayed leaves a read at a time, which may be more than what is left.
+    if (meter.isShort) this.#relay = null
   }
 
   /** The counters have answered. */
   readonly #goOn = (): void => {
     const { meter } = this.#terms
-    if (meter === null || this.#isOver()) return
+    if (meter === null || this.#isOver() || this.isCut) return
     this.#watchFrom = meter.nextAt
-    if (!this.#waits) return
-    this.#waits = false
-    if (this.#quarters() >= this.#watchFrom) this.turn(() => this.#reach())
-    if (!this.#waits && !this.#paused && !this.#said) this.#call?.resume()
+    if (!meter.isShort) this.#relay = this.#newRelay()
+    if (!this.#isHeld) return
+    this.#isHeld = false
+    this.turn(() => this.#tellHeldBack())
+    if (this.#isHeld || this.#paused || this.#isOver()) return
+    this.#call?.resume()
+  }
+
+  #tellHeldBack(): void {
+    if (this.#quarters() >= this.#watchFrom) this.#reach()
+    // One of them may have to wait again, and those behind it.
+    for (const delta of this.#heldBack.splice(0)) this.#take(delta)
+    if (!this.#endsLater || this.#isHeld || this.#isOver()) return
+    this.#endsLater = false
+    this.#conclude()
+  }
+
+  #endRelay(): void {
+    this.#relay?.settle()
+    this.#relay = null
   }
 
   /** Ends the reply as one that has met its output limit. */
   #endHere(): void {
     this.#relay?.settle()
     this.isCut = true
+    this.#isHeld = true
     this.#said = true
     this.#ended = true
     this.#call?.abort()
@@ -321,14 +353,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
     const policy = READING_ON[this.#record.endpoint.provider.onAbort]
     if (policy === null || (policy.needsContent && this.#quarters() === 0)) return false
     if (!this.#deps.abandoned.enter(this.#giveUp, policy.bounded)) return false
-    this.#relay?.settle()
-    this.#relay = null
+    this.#endRelay()
     if (policy.endsAtContent && this.#target !== null && !this.#said) {
       this.#target = new LeftTarget(this.#target, this.#giveUp)
     }
     this.#bytesLeft = policy.maxBytes
     this.#trailing = this.#deps.clock.after(policy.maxMs, this.#giveUp)
-    this.#waits = false
     this.resume()
     return true
   }

@@ -17,7 +17,7 @@ const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
 /** More is reserved when so many are left: the counters may be in another thread, or on another machine. */
 const AHEAD_TOKENS = PIECE_TOKENS / 2
 const QUARTERS = 4
-/** A cap for a model whose own is unknown: most models can write this much. A higher one would be refused by some. */
+/** A cap for a model whose own is unknown: most can write this much, and refuse a request for more than they can. */
 const SAFE_CAP_TOKENS = 4_096
 
 /** Formats in which a model thinks unseen only where it was asked to. */
@@ -135,6 +135,11 @@ export class Meter {
     this.#cap = capped ? most : Number.POSITIVE_INFINITY
     this.#covered = Math.min(offer.first, most)
     this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
+  }
+
+  /** True while more was asked for, and once it was refused: what is left has to be watched delta by delta. */
+  get isShort(): boolean {
+    return this.#state !== 'free'
   }
 
   /**

@@ -56,8 +56,8 @@ export interface Said {
 
 /**
  * What was used, as far as can be known. What the provider reported before the end, such as the input it had read,
- * stays exact, and the larger of told and estimated output counts. Reasoning that was asked for and not told counts
- * with the share of its effort.
+ * stays exact, and the larger of told and estimated output counts. Reasoning that was asked for and not told counts by
+ * its effort.
  */
 export function estimateUsage(
   request: ResponsesRequest,

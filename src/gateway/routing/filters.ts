@@ -99,7 +99,7 @@ const FILTERS: readonly Filter[] = [
   },
 ]
 
-/** A price that nobody knows cannot count towards a limit. On an own credential its provider bills the caller. */
+/** A price that is not known cannot be held against a limit; on an own credential the provider bills the rest. */
 const KNOWN_PRICE: Filter = {
   excludedBy: UNKNOWN_PRICE,
   applies: ({ isLimited }) => isLimited,

@@ -92,3 +92,9 @@ t.test('the caller is named by hash, organization, workspace, end user and sessi
     streamed: true,
   })
 })
+
+t.test('whose credential counts is that of the attempt that answered', async t => {
+  const exchange = answered({}, { isByok: true, error: new GatewayError('provider_unavailable', 'x') })
+  exchange.attempts.push(scriptedRecord({ isByok: false }))
+  t.equal(usageRecord(exchange, null, 5).isByok, false)
+})

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { NO_CREDENTIALS } from '../../../src/credentials/catalog.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import { fitRequest } from '../../../src/gateway/routing/parameters.ts'
 import { route } from '../../../src/gateway/routing/route.ts'
@@ -159,4 +160,39 @@ t.test('an unknown model is 400, preferences that leave nothing are 404 and say 
     message: /provider\.zdr asks for zero data retention; provider\.ignore/,
     metadata: { availability: { excluded_by: ['data_policy:zdr', 'ignored_providers'] } },
   })
+})
+
+t.test('the highest price of a request, and prices that nobody knows', async t => {
+  const endpoint = (provider: string, pricing?: Record<string, string>) => ({
+    provider,
+    ...(pricing === undefined ? {} : { pricing }),
+  })
+  const catalog = createCatalog({
+    providers: ['dear', 'cheap', 'dim'].map(slug => ({
+      slug,
+      format: 'openai-chat' as const,
+      baseUrl: 'http://127.0.0.1:9/v1',
+    })),
+    models: [
+      {
+        id: 'm/x',
+        endpoints: [
+          endpoint('dim'),
+          endpoint('dear', { request: '0.01' }),
+          endpoint('cheap', { request: '0.001' }),
+        ],
+      },
+    ],
+  })
+  const routed = (provider: object, isLimited = false) =>
+    route({ model: 'm/x', input: 'x', provider } as never, catalog, {
+      ownKeys: NO_CREDENTIALS,
+      keyHash: 'k',
+      dataRegion: null,
+      isLimited,
+    }).candidates.map(({ endpoint }) => endpoint.provider.slug)
+  t.same(routed({}), ['dim', 'dear', 'cheap'])
+  t.same(routed({ max_price: { request: 0.001 } }), ['cheap'])
+  t.same(routed({ sort: 'price' }), ['dear', 'cheap', 'dim'])
+  t.same(routed({}, true), ['dear', 'cheap'])
 })
