@@ -1,4 +1,4 @@
-/** What `sluice check` does to each of many files, in one process: prints one line with all that is wrong with it. Arguments: files. */
+/** What `sluice check` does to each of many files, in one process: one line for what is wrong with each. */
 import { loadConfig } from '../../src/config/config.ts'
 import { buildCatalog } from '../../src/threads/build-catalog.ts'
 import { startFailure } from '../../src/threads/start-failure.ts'
