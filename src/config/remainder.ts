@@ -20,7 +20,9 @@ const STAND_INS = {
   }),
   models: (row: unknown, at: number) => ({
     id: Value.Check(ModelSchema.properties.id, valueIn(row, 'id')) ? valueIn(row, 'id') : `faulty/${at}`,
-    endpoints: [{ provider: 'ollama' }],
+    endpoints: Value.Check(ModelSchema.properties.endpoints, valueIn(row, 'endpoints'))
+      ? valueIn(row, 'endpoints')
+      : [{ provider: 'ollama' }],
   }),
 }
 

@@ -73,5 +73,7 @@ export function checkStart(
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))
   faults.throwIfAny()
   if (catalog === null) throw new TypeError('a catalogue without faults is there')
-  return ring === null ? { config, catalog } : { config, catalog, ring }
+  // The text of the master keys is not needed any more, and goes with the next collection.
+  const checked = { config: { ...config, vaultKeys: null }, catalog }
+  return ring === null ? checked : { ...checked, ring }
 }

@@ -1,4 +1,4 @@
-/** What `sluice check` does to each of many files, in one process: prints what is wrong with it. Arguments: files. */
+/** What `sluice check` does to each of many files, in one process: one line for what is wrong with each. */
 import { loadConfig } from '../../src/config/config.ts'
 import { buildCatalog } from '../../src/threads/build-catalog.ts'
 import { startFailure } from '../../src/threads/start-failure.ts'
@@ -10,6 +10,6 @@ for (const file of process.argv.slice(2)) {
   } catch (error) {
     const failure = startFailure(error)
     if (failure === null) throw error
-    process.stdout.write(`${failure.lines.join('\n')}\n`)
+    process.stdout.write(`${failure.lines.join(' | ')}\n`)
   }
 }
