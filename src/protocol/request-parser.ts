@@ -79,9 +79,9 @@ const RULES: readonly Rule[] = [
 const check = bodyCheck(ResponsesRequest)
 
 /**
- * Creates the parser of bodies of POST /responses. It returns a body as it is, without defaults; a copy only where nulls
- * are taken out of it. It throws GatewayError `invalid_request`, which names the field by its path, says what is expected there, and never repeats
- * what the client sent.
+ * Creates the parser of bodies of POST /responses. It returns a body as it is, without defaults; a copy only where
+ * nulls are taken out of it. It throws GatewayError `invalid_request`, which names the field by its path, says what is
+ * expected there, and never repeats what the client sent.
  */
 export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
   return body => {
