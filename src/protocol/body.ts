@@ -210,6 +210,8 @@ function expectedText(schema: TextSchema): string {
 }
 
 function expectedString(schema: TSchema): string {
+  const { description } = schema
+  if (description !== undefined) return description
   const pattern: unknown = schema['pattern']
   const filled = schema['minLength'] === undefined ? '' : ' that is not empty'
   return typeof pattern === 'string' ? `a string that matches ${pattern}` : `a string${filled}`

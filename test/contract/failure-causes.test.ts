@@ -263,6 +263,14 @@ t.test('what a newcomer gets wrong is answered with the way out', async t => {
     await message({ ...asked, provider: { max_price: { prompt: 0 } } }),
     'No endpoint of sim/echo may serve this request: each costs more than provider.max_price.',
   )
+  t.match(
+    await message({ ...asked, provider: { data_colection: 'deny' } }),
+    /^provider\.data_colection: is not a known/,
+  )
+  t.equal(
+    await message({ ...asked, provider: { max_price: { prompt: 'cheap' } } }),
+    'provider.max_price.prompt: must be a decimal number as a string',
+  )
   t.equal(
     await message({ ...asked, user: 7 }),
     'user: must be a string of at most 256 characters, without the NUL character and broken Unicode',

@@ -1,5 +1,6 @@
 /** The operations on workspaces, over HTTP and with the real store. */
 import t from 'tap'
+import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
 import { FOREIGN_WORKSPACE, OTHER_ORGANIZATION, startManagedGateway } from '../support/managed-gateway.ts'
 
 const { gateway, store, clock, call, addKey } = await startManagedGateway(t)
@@ -29,6 +30,18 @@ t.test('a workspace is made and found by its id and its slug', async t => {
     slug: 'team-1',
     description: 'What it is\nfor',
     is_default: false,
+    created_by: null,
+    default_guardrail_id: defaultGuardrailId('org_default', id),
+    default_text_model: null,
+    default_image_model: null,
+    default_provider_sort: null,
+    disabled_server_tools: null,
+    include_byok_in_budgets: false,
+    io_logging_api_key_ids: null,
+    io_logging_sampling_rate: 0,
+    is_data_discount_logging_enabled: false,
+    is_observability_broadcast_enabled: false,
+    is_observability_io_logging_enabled: false,
     created_at: '2026-07-16T12:00:00.000Z',
     updated_at: '2026-07-16T12:00:00.000Z',
   })
