@@ -175,7 +175,10 @@ class ThreadSupervisor {
     this.#options.onChange?.(change)
   }
 
-  /** Starts the threads of a kind at the same time, since each takes a while. @throws the first failure, once all have started or failed */
+  /**
+   * Starts the threads of a kind at the same time, since each takes a while.
+   * @throws the first failure, once all have started or failed
+   */
   async #runAll(kind: ThreadKind, count: number): Promise<void> {
     const starting = Array.from({ length: count }, (_, index) => this.#run(kind, `${kind.name}-${index}`, 0))
     await Promise.allSettled(starting)
