@@ -339,7 +339,7 @@ export const Settings = group({
     ),
     maxLagMs: setting(
       Milliseconds,
-      'how late the event loop of a thread may be for 5 s, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests of the keys that take most of it are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
+      'how late the event loop of a thread may be for 10 s, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests of the keys that take most of it are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
       { default: 200 },
     ),
     maxBufferedBytes: setting(

@@ -32,11 +32,8 @@ const MEAN_MS = 250
 const SWEEP_EVERY = 1_000
 /** A body from this size on holds the event loop up for milliseconds, and waits for its turn. */
 const LARGE_BYTES = 1024 * 1024
-/**
- * Bytes of large bodies that a key has handled in a millisecond while other keys have requests open. A megabyte takes
- * some 10 ms to check, to parse and to write again, so this is a quarter of the loop.
- */
-const LARGE_BYTES_PER_MS = 24 * 1024
+/** After a large body the next one of its key waits for so many times its time: a quarter of the loop is the key's. */
+const REST_TIMES = 3
 
 /** What one key takes. */
 interface KeyShare {
@@ -45,12 +42,19 @@ interface KeyShare {
   /** Milliseconds of the event loop as of `spentAtMs`. */
   spentMs: number
   spentAtMs: number
-  /** Monotonic milliseconds: the next large body may be handled. */
+  /** Monotonic milliseconds: the next large body may be handled; infinite while one is. */
   nextLargeMs: number
+  /** Large bodies that wait for their turn. */
+  readonly waiting: (() => void)[]
 }
 
 function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
   return spentMs === 0 ? 0 : spentMs * 0.5 ** ((nowMs - spentAtMs) / HALF_LIFE_MS)
+}
+
+/** Gives the turn to the large body that has waited longest. */
+function callNext({ waiting }: KeyShare): void {
+  waiting.shift()?.()
 }
 
 /** The keys that have requests open in one thread, or lately had. */
@@ -81,7 +85,7 @@ export class KeyShares {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
     let share = this.#shares.get(keyHash)
     if (share === undefined) {
-      share = { open: 0, bytes: 0, spentMs: 0, spentAtMs: 0, nextLargeMs: 0 }
+      share = { open: 0, bytes: 0, spentMs: 0, spentAtMs: 0, nextLargeMs: 0, waiting: [] }
       this.#shares.set(keyHash, share)
     }
     const { openPerKey } = this.limits
@@ -137,6 +141,8 @@ export class KeyPlace {
   readonly #share: KeyShare
   readonly #clock: Clock
   #bytes = 0
+  /** It is the turn of the large body of this request. */
+  #hasTurn = false
   #left = false
 
   constructor(shares: KeyShares, share: KeyShare, clock: Clock) {
@@ -172,22 +178,49 @@ export class KeyPlace {
     const nowMs = this.#clock.monotonicMs()
     this.#share.spentMs = spentBy(this.#share, nowMs) + nowMs - sinceMs
     this.#share.spentAtMs = nowMs
+    this.#endTurn(nowMs - sinceMs)
   }
 
-  /** Waits until a body of this size may be handled; null: now. */
+  /** Waits until a body of this size may be handled; null: now. A turn ends with `spend` or `leave`. */
   turn(bytes: number): Promise<void> | null {
-    if (bytes < LARGE_BYTES || this.#shares.alone(this.#share)) return null
-    const nowMs = this.#clock.monotonicMs()
-    const atMs = Math.max(nowMs, this.#share.nextLargeMs)
-    this.#share.nextLargeMs = atMs + bytes / LARGE_BYTES_PER_MS
-    if (atMs === nowMs) return null
-    return new Promise(resolve => this.#clock.after(atMs - nowMs, resolve))
+    const share = this.#share
+    if (bytes < LARGE_BYTES || this.#shares.alone(share)) return null
+    const wait = share.nextLargeMs - this.#clock.monotonicMs()
+    if (wait <= 0 && share.waiting.length === 0) {
+      this.#beginTurn()
+      return null
+    }
+    // Whoever has the turn, or waits before this one, calls the next.
+    if (Number.isFinite(wait) && share.waiting.length === 0) this.#clock.after(wait, () => callNext(share))
+    return new Promise(resolve => {
+      share.waiting.push(() => {
+        // Given up meanwhile.
+        if (this.#left) callNext(share)
+        else this.#beginTurn()
+        resolve()
+      })
+    })
+  }
+
+  #beginTurn(): void {
+    this.#hasTurn = true
+    this.#share.nextLargeMs = Number.POSITIVE_INFINITY
+  }
+
+  #endTurn(tookMs: number): void {
+    if (!this.#hasTurn) return
+    this.#hasTurn = false
+    const share = this.#share
+    const restMs = REST_TIMES * tookMs
+    share.nextLargeMs = this.#clock.monotonicMs() + restMs
+    if (share.waiting.length > 0) this.#clock.after(restMs, () => callNext(share))
   }
 
   /** Gives the place back. Later calls do nothing. */
   leave(): void {
     if (this.#left) return
     this.#left = true
+    this.#endTurn(0)
     this.#share.open--
     this.#share.bytes -= this.#bytes
   }

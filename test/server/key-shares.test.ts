@@ -199,37 +199,97 @@ t.test('while the event loop is late, the key that took most of it is turned awa
   })
   const work = async (key: string, ms: number) =>
     (await front.answered(await front.open(key, '/work', String(ms)))).status
-  t.same([await work('greedy', 1_000), await work('modest', 20)], [200, 200])
+  t.same([await work('greedy', 10_000), await work('modest', 20)], [200, 200])
   front.server.load.start()
   late.ms = 150
-  clock.advance(7_000)
+  clock.advance(12_000)
   t.ok(front.server.load.late)
   t.same([await work('greedy', 1), await work('modest', 1), await work('new', 1)], [503, 200, 200])
   t.same(await front.shed(), { lag: 1 })
 })
 
-t.test('large bodies of a key take turns while others have requests open', async t => {
+t.test(
+  'large bodies of a key take turns, with a rest of three times their work, while others are there',
+  async t => {
+    const clock = new TestClock()
+    const shares = new KeyShares(
+      { openPerKey: 10, bytesInFlightPerKey: 1_000 },
+      { clock, metrics: createMetrics() },
+    )
+    const large = 2 * 1024 * 1024
+    const [first, second, third] = [shares.enter('a', 0), shares.enter('a', 0), shares.enter('a', 0)]
+    t.equal(first.turn(large), null)
+    t.equal(second.turn(large), null, 'nobody else is there')
+    const other = shares.enter('b', 0)
+    t.equal(first.turn(large), null)
+    const order: string[] = []
+    const turn = second.turn(large)?.then(() => order.push('second'))
+    t.equal(third.turn(1_000), null, 'small ones do not wait')
+    const last = third.turn(large)?.then(() => order.push('third'))
+    t.equal(other.turn(large), null, 'another key has its own turns')
+    const sinceMs = clock.monotonicMs()
+    clock.advance(100)
+    first.spend(sinceMs)
+    clock.advance(299)
+    await turns(2)
+    t.same(order, [])
+    clock.advance(1)
+    await turn
+    clock.advance(10_000)
+    await turns(2)
+    t.same(order, ['second'], 'one at a time')
+    second.leave()
+    clock.advance(0)
+    await last
+    t.same(order, ['second', 'third'], 'a request that ends without work gives its turn on')
+    third.spend(clock.monotonicMs())
+    t.equal(first.turn(large), null)
+  },
+)
+
+t.test('a request that was given up while it waited takes no turn', async t => {
   const clock = new TestClock()
   const shares = new KeyShares(
     { openPerKey: 10, bytesInFlightPerKey: 1_000 },
     { clock, metrics: createMetrics() },
   )
-  const large = 24 * 1024 * 1000
+  const [first, second, third] = [shares.enter('a', 0), shares.enter('a', 0), shares.enter('a', 0)]
+  shares.enter('b', 0)
+  const large = 2 * 1024 * 1024
+  t.equal(first.turn(large), null)
+  const turnsTaken = [second.turn(large), third.turn(large)]
+  second.leave()
+  first.spend(clock.monotonicMs())
+  clock.advance(0)
+  await Promise.all(turnsTaken)
+  third.leave()
+  t.equal(first.turn(large), null)
+})
+
+t.test('a large body that waits for its turn is let in by the end of the rest', async t => {
+  const clock = new TestClock()
+  const shares = new KeyShares(
+    { openPerKey: 10, bytesInFlightPerKey: 1_000 },
+    { clock, metrics: createMetrics() },
+  )
   const [first, second] = [shares.enter('a', 0), shares.enter('a', 0)]
+  shares.enter('b', 0)
+  const large = 2 * 1024 * 1024
   t.equal(first.turn(large), null)
-  t.equal(second.turn(large), null, 'nobody else is there')
-  const other = shares.enter('b', 0)
-  t.equal(first.turn(large), null)
-  t.equal(first.turn(1_000), null, 'small ones do not wait')
-  t.equal(other.turn(large), null, 'another key has its own turns')
-  let come = 0
-  const turn = second.turn(large)?.then(() => come++)
-  clock.advance(999)
+  const sinceMs = clock.monotonicMs()
+  clock.advance(100)
+  first.spend(sinceMs)
+  clock.advance(200)
+  let come = false
+  const turn = second.turn(large)?.then(() => {
+    come = true
+  })
+  clock.advance(99)
   await turns(2)
-  t.equal(come, 0)
+  t.notOk(come)
   clock.advance(1)
   await turn
-  t.equal(come, 1)
+  t.ok(come)
 })
 
 t.test('keys that do nothing are forgotten', async t => {

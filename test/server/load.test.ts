@@ -75,7 +75,7 @@ t.test(
     t.equal(load.lagMs, 150)
     t.notOk(load.late, 'a burst')
     for (let count = 0; count < 5; count++) fire(0)
-    for (let count = 0; count < 26; count++) fire(150)
+    for (let count = 0; count < 51; count++) fire(150)
     t.notOk(load.late, 'another burst begins anew')
     for (let count = 0; count < 4; count++) fire(150)
     t.ok(load.late)
