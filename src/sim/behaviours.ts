@@ -35,7 +35,7 @@ export const SIM_MODELS = [
   { name: 'refuse', numbers: [], does: 'refuses' },
   { name: 'json', numbers: [], does: 'answers with a document that fits the JSON schema asked for' },
   { name: 'judge', numbers: [], does: 'answers an alignment verdict (see `probabilities`)' },
-  { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose around it' },
+  { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose before it' },
   { name: 'judge-short', numbers: [], does: 'a verdict with one number too few' },
 ] as const satisfies readonly SimModel[]
 
@@ -58,8 +58,7 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
   }),
   json: ask => saying(document(ask)),
   judge: ask => saying(verdict(ask, all => all)),
-  'judge-fenced': ask =>
-    saying(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\`\nThat is all.`),
+  'judge-fenced': ask => saying(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\``),
   'judge-short': ask => saying(verdict(ask, all => all.slice(1))),
 }
 
