@@ -2,7 +2,6 @@
  * Evaluates rules on texts: inline if that is cheap for any text, otherwise in the task pool with a deadline. Scans of
  * replies above the budget of one event-loop turn run in the next turn. Serve threads.
  */
-import { INLINE_MAX_FOUND } from '../../guardrails/cost.ts'
 import type { Finding } from '../../guardrails/rules.ts'
 import type { Progress, Scanner } from '../../guardrails/scanner.ts'
 import type { RequestText } from '../../guardrails/texts/request-texts.ts'
@@ -39,7 +38,8 @@ export function evaluateTexts(
 ): TextsResult | Promise<TextsResult> {
   const { all } = rules
   try {
-    const findings = evaluateInline(all, texts, INLINE_MAX_FOUND)
+    const most = all.cost.mostInline(charactersOf(texts), texts.length)
+    const findings = most === null ? null : evaluateInline(all, texts, most)
     if (findings !== null) return { findings, failure: null }
     return tasks
       .run(
@@ -62,20 +62,23 @@ function evaluateBuiltins(
   texts: readonly RequestText[],
   cause: unknown,
 ): TextsResult {
-  const findings = evaluateInline(builtin, texts, Number.POSITIVE_INFINITY)
+  const isCheap = builtin.cost.where(charactersOf(texts), texts.length) === 'inline'
+  const findings = isCheap ? evaluateInline(builtin, texts, Number.POSITIVE_INFINITY) : null
   return { findings: findings ?? [], failure: { cause } }
 }
 
-/** Null if it would take too long on this thread, or if there are more findings than `max`. */
+function charactersOf(texts: readonly RequestText[]): number {
+  let characters = 0
+  for (const { text } of texts) characters += text.length
+  return characters
+}
+
+/** Null if there are more findings than `max`. */
 function evaluateInline(
-  rules: CompiledRules,
+  { scanner }: CompiledRules,
   texts: readonly RequestText[],
   max: number,
 ): readonly (readonly Finding[])[] | null {
-  let characters = 0
-  for (const { text } of texts) characters += text.length
-  if (rules.cost.where(characters, texts.length, max) !== 'inline') return null
-  const { scanner } = rules
   const findings: (readonly Finding[])[] = []
   let left = max
   for (const { text, who } of texts) {
