@@ -43,7 +43,7 @@ const INLINE_MAX_PATTERN_CHARS = 4_000
 const INLINE_MAX_PLACES = 600
 const INLINE_MAX_NATIVE_PLACES = 6_000
 
-/** An unbounded repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end for every `a`. */
+/** An endless repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end for every `a`. */
 const READS_FAR = /(?:\.|\]|\)|\\[SWDPp])(?:[*+]|\{\d+,\})/
 /** With one of these, an unbounded repeat may read beyond the end of its match. */
 const MAY_FAIL_LATE = /\||\)(?:[?*]|\{0)/

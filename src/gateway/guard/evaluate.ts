@@ -4,9 +4,10 @@
  */
 import type { Finding } from '../../guardrails/rules.ts'
 import type { Progress, Scanner } from '../../guardrails/scanner.ts'
+import { joinedTexts, withCrossing } from '../../guardrails/texts/joined-texts.ts'
 import type { RequestText } from '../../guardrails/texts/request-texts.ts'
 import { TextWindow, type Window, type WindowFindings } from '../../guardrails/window.ts'
-import { isPending } from '../../ready.ts'
+import { isPending, whenReady } from '../../ready.ts'
 import type { GatewayTasks } from '../../tasks/pool.ts'
 import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
@@ -36,6 +37,20 @@ export function evaluateTexts(
   texts: readonly RequestText[],
   signal: AbortSignal,
 ): TextsResult | Promise<TextsResult> {
+  const joined = joinedTexts(texts)
+  if (joined.length === 0) return evaluateEach(tasks, rules, texts, signal)
+  return whenReady(evaluateEach(tasks, rules, [...texts, ...joined], signal), ({ findings, failure }) => {
+    const own = findings.slice(0, texts.length)
+    return { findings: withCrossing(own, joined, findings.slice(texts.length)), failure }
+  })
+}
+
+function evaluateEach(
+  tasks: GuardTasks,
+  rules: GuardRules,
+  texts: readonly WrittenText[],
+  signal: AbortSignal,
+): TextsResult | Promise<TextsResult> {
   const { all } = rules
   try {
     const most = all.cost.mostInline(charactersOf(texts), texts.length)
@@ -44,7 +59,7 @@ export function evaluateTexts(
     return tasks
       .run(
         'evaluate-texts',
-        { rules: all.set, key: all.key, field: all.field, texts },
+        { rules: all.set, key: all.key, field: all.field, texts: texts.map(({ text, who }) => ({ text, who })) },
         { deadlineMs: REQUEST_DEADLINE_MS, signal },
       )
       .then(
@@ -56,10 +71,12 @@ export function evaluateTexts(
   }
 }
 
+type WrittenText = Pick<RequestText, 'text' | 'who'>
+
 /** After a failure: the findings of the built-in detectors, if they are cheap. */
 function evaluateBuiltins(
   { builtin }: GuardRules,
-  texts: readonly RequestText[],
+  texts: readonly WrittenText[],
   cause: unknown,
 ): TextsResult {
   const isCheap = builtin.cost.where(charactersOf(texts), texts.length) === 'inline'
@@ -67,7 +84,7 @@ function evaluateBuiltins(
   return { findings: findings ?? [], failure: { cause } }
 }
 
-function charactersOf(texts: readonly RequestText[]): number {
+function charactersOf(texts: readonly WrittenText[]): number {
   let characters = 0
   for (const { text } of texts) characters += text.length
   return characters
@@ -76,7 +93,7 @@ function charactersOf(texts: readonly RequestText[]): number {
 /** Null if there are more findings than `max`. */
 function evaluateInline(
   { scanner }: CompiledRules,
-  texts: readonly RequestText[],
+  texts: readonly WrittenText[],
   max: number,
 ): readonly (readonly Finding[])[] | null {
   const findings: (readonly Finding[])[] = []
@@ -225,9 +242,10 @@ export class WindowScan {
     this.#abort.abort()
   }
 
-  begin(): TextScan {
+  /** `before`: the end of the text that the client has read directly before this one. */
+  begin(before = ''): TextScan {
     const evaluator = windowEvaluator(this.#tasks, this.#rules)
-    return { window: new TextWindow(evaluator.scanner, this.#rules.size), evaluator }
+    return { window: new TextWindow(evaluator.scanner, this.#rules.size, before), evaluator }
   }
 
   /** Scans the next window of a text. A promise never rejects. */

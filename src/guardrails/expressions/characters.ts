@@ -6,11 +6,11 @@ export type Characters = readonly number[]
 const LAST = 0x10ffff
 export const NONE: Characters = []
 export const ALL: Characters = [0, LAST]
-export const LINE_END: Characters = [10, 10]
+export const FEED: Characters = [10, 10]
 export const WORD: Characters = [48, 57, 65, 90, 95, 95, 97, 122]
 const SPACE: Characters = [9, 10, 12, 13, 32, 32]
 const DIGIT: Characters = [48, 57]
-export const NOT_LINE_END = negated(LINE_END)
+export const NOT_FEED = negated(FEED)
 export const NOT_WORD = negated(WORD)
 
 /** The classes of RE2 that have one letter. Those of JavaScript have other blanks. */

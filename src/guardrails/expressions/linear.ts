@@ -26,7 +26,7 @@ import {
   intersection,
   isDisjoint,
   isWithin,
-  LINE_END,
+  FEED,
   mostInOne,
   NONE,
   NOT_WORD,
@@ -155,7 +155,7 @@ class Walk {
         if (node.assertion !== 'line-start') return state
         return {
           ...state,
-          before: [intersection(state.before[0] ?? ALL, LINE_END), ...state.before.slice(1)],
+          before: [intersection(state.before[0] ?? ALL, FEED), ...state.before.slice(1)],
         }
       case 'sequence':
         return this.sequence(node.nodes, state, isEnd)

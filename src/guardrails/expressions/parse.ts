@@ -2,7 +2,7 @@
  * Parses the part of RE2's syntax that means the same in every engine once its classes and flags are written out. Pure.
  * Null for anything else: classes of Unicode and POSIX, quotations, letters beyond ASCII in any case.
  */
-import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_LINE_END, negated, union } from './characters.ts'
+import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_FEED, negated, union } from './characters.ts'
 
 /** `word` is `\b`; the others are ends of the text, or of one of its lines. */
 export type Assertion = 'word' | 'start' | 'end' | 'line-start' | 'line-end'
@@ -106,7 +106,7 @@ class Parser {
       case '\\':
         return this.#escape()
       case '.':
-        return { kind: 'set', set: this.#flags.dotAll ? ALL : NOT_LINE_END }
+        return { kind: 'set', set: this.#flags.dotAll ? ALL : NOT_FEED }
       case '^':
         return { kind: 'assertion', assertion: this.#flags.lines ? 'line-start' : 'start' }
       case '$':

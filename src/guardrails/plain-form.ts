@@ -1,0 +1,103 @@
+/**
+ * The plain form of a text, in which detectors and patterns find what is written in other characters: compatible forms
+ * and digits as those of ASCII, dashes as hyphens, no invisible characters, escapes of JSON as what they stand for.
+ * Positions map back to the text. Pure; time is linear.
+ */
+import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
+import type { Hit, Shape } from './detector.ts'
+
+/** What has another plain form. Commas and marks of Chinese alone are no reason to look twice. */
+const UNEVEN =
+  /\\(?:u[\da-fA-F]{4}|\/)|[[[\p{Cf}\p{Pd}\p{Nd}\p{Zs}\p{No}\p{Variation_Selector}\u0300-\u036f\u2000-\u218f\u2212\u2460-\u24ff\uff00-\uffef\ufe30-\ufe6f\ufb00-\ufb06\u{1d400}-\u{1d7ff}]--[\x00-\x7f]]--[‘’“”„…•′″€™\uff01\uff0c\uff1b\uff1f]]/v
+const ESCAPE = /\\(?:u([\da-fA-F]{4})|(\/))/y
+const HIDDEN = /^\p{Cf}|\p{Variation_Selector}$/u
+const DASH = /[\p{Pd}\u2212\u2043]/gu
+const DIGIT = /^\p{Nd}$/u
+/** Plain forms of characters that were looked up; when it is full, it starts again. */
+const KNOWN_MAX = 4_096
+const known = new Map<number, string>()
+
+/** The plain form; null if the text has it already. */
+export function plainForm(text: string): Folded | null {
+  if (!UNEVEN.test(text)) return null
+  // One character may stand for up to 18.
+  const places: number[] = []
+  let plain = ''
+  for (let at = 0; at < text.length; ) {
+    const place = at
+    let code = text.codePointAt(at) ?? 0
+    at += code > 0xffff ? 2 : 1
+    if (code === 0x5c) {
+      ESCAPE.lastIndex = place
+      const escape = ESCAPE.exec(text)
+      if (escape !== null) {
+        at = place + escape[0].length
+        code = escape[1] === undefined ? 0x2f : Number.parseInt(escape[1], 16)
+      }
+    }
+    const written = code < 128 ? String.fromCharCode(code) : plainCharacter(code)
+    plain += written
+    for (let unit = 0; unit < written.length; unit++) places.push(place)
+  }
+  places.push(text.length)
+  return { text: plain, places: Uint32Array.from(places) }
+}
+
+function plainCharacter(code: number): string {
+  let plain = known.get(code)
+  if (plain !== undefined) return plain
+  const character = String.fromCodePoint(code)
+  if (isInvisible(code) || HIDDEN.test(character)) plain = ''
+  else if (DIGIT.test(character)) plain = String(digitOf(code))
+  else plain = character.normalize('NFKC').replace(DASH, '-')
+  if (known.size >= KNOWN_MAX) known.clear()
+  known.set(code, plain)
+  return plain
+}
+
+/** Digits of a script stand in a row, from 0 to 9. */
+function digitOf(code: number): number {
+  const compatible = Number(String.fromCodePoint(code).normalize('NFKC'))
+  if (!Number.isNaN(compatible)) return compatible
+  let first = code
+  while (DIGIT.test(String.fromCodePoint(first - 1))) first--
+  return (code - first) % 10
+}
+
+/** The shapes as they find in the plain form, with places in the text. */
+export function plainShapes(shapes: readonly Shape[], plain: Folded): readonly Shape[] {
+  return shapes.map(shape => plainShape(shape, plain))
+}
+
+function plainShape(shape: Shape, plain: Folded): Shape {
+  const { goesOn } = shape
+  return {
+    find(_text, from): Hit | null {
+      for (let at = foldedPlace(plain, from); ; ) {
+        const hit = shape.find(plain.text, at)
+        if (hit === null) return null
+        const start = plain.places?.[hit.start] ?? hit.start
+        if (start >= from) return { start, end: placeBehind(plain, hit.end), name: hit.name }
+        at = hit.start + 1
+      }
+    },
+    ...(goesOn === undefined
+      ? {}
+      : {
+          goesOn: (text: string, from: number) => {
+            const next = plainForm(text)
+            if (next === null) return goesOn(text, from)
+            const { end, open } = goesOn(next.text, foldedPlace(next, from))
+            return { end: placeBehind(next, end), open }
+          },
+        }),
+  }
+}
+
+/** The place behind the character that has the last unit before `end`, and behind what is invisible after it. */
+function placeBehind({ places }: Folded, end: number): number {
+  if (places === null || end === 0) return end === 0 ? 0 : end
+  let at = end
+  while (at < places.length - 1 && places[at] === places[end - 1]) at++
+  return places[at] ?? end
+}
