@@ -3,12 +3,13 @@
  * and digits as those of ASCII, dashes as hyphens, no invisible characters, escapes of JSON as what they stand for.
  * Positions map back to the text. Pure; time is linear.
  */
-import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
+
 import type { Hit, Shape } from './detector.ts'
+import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
 
 /** What has another plain form. Commas and marks of Chinese alone are no reason to look twice. */
 const UNEVEN =
-  /\\(?:u[\da-fA-F]{4}|\/)|[[[\p{Cf}\p{Pd}\p{Nd}\p{Zs}\p{No}\p{Variation_Selector}\u0300-\u036f\u2000-\u218f\u2212\u2460-\u24ff\uff00-\uffef\ufe30-\ufe6f\ufb00-\ufb06\u{1d400}-\u{1d7ff}]--[\x00-\x7f]]--[‘’“”„…•′″€™\uff01\uff0c\uff1b\uff1f]]/v
+  /\\(?:u[\da-fA-F]{4}|\/)|[[[\p{Cf}\p{Pd}\p{Nd}\p{Zs}\p{No}\p{Variation_Selector}\u0300-\u036f\u2000-\u218f\u2212\u2460-\u24ff\uff00-\uffef\ufe30-\ufe6f\ufb00-\ufb06\u{1d400}-\u{1d7ff}]--\p{ASCII}]--[‘’“”„…•′″€™\uff01\uff0c\uff1b\uff1f]]/v
 const ESCAPE = /\\(?:u([\da-fA-F]{4})|(\/))/y
 const HIDDEN = /^\p{Cf}|\p{Variation_Selector}$/u
 const DASH = /[\p{Pd}\u2212\u2043]/gu
@@ -29,10 +30,10 @@ export function plainForm(text: string): Folded | null {
     at += code > 0xffff ? 2 : 1
     if (code === 0x5c) {
       ESCAPE.lastIndex = place
-      const escape = ESCAPE.exec(text)
-      if (escape !== null) {
-        at = place + escape[0].length
-        code = escape[1] === undefined ? 0x2f : Number.parseInt(escape[1], 16)
+      const found = ESCAPE.exec(text)
+      if (found !== null) {
+        at = place + found[0].length
+        code = found[1] === undefined ? 0x2f : Number.parseInt(found[1], 16)
       }
     }
     const written = code < 128 ? String.fromCharCode(code) : plainCharacter(code)

@@ -1,8 +1,16 @@
 /** Finds what compiled rules name in a text, as a whole or in windows. Hot path for short texts. Pure. */
 
-import type { CustomPatterns } from './custom.ts'
 import { INJECTION_SLUG } from '../protocol/guardrails.ts'
-import { type Author, CONTEXT_CHARS, type Detect, type Finding, type Lane, type Shape, sweep } from './detector.ts'
+import type { CustomPatterns } from './custom.ts'
+import {
+  type Author,
+  CONTEXT_CHARS,
+  type Detect,
+  type Finding,
+  type Lane,
+  type Shape,
+  sweep,
+} from './detector.ts'
 import type { Folded } from './detectors/evasions.ts'
 import { plainForm, plainShapes } from './plain-form.ts'
 

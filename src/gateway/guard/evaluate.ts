@@ -59,7 +59,12 @@ function evaluateEach(
     return tasks
       .run(
         'evaluate-texts',
-        { rules: all.set, key: all.key, field: all.field, texts: texts.map(({ text, who }) => ({ text, who })) },
+        {
+          rules: all.set,
+          key: all.key,
+          field: all.field,
+          texts: texts.map(({ text, who }) => ({ text, who })),
+        },
         { deadlineMs: REQUEST_DEADLINE_MS, signal },
       )
       .then(

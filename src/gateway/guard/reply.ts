@@ -220,7 +220,11 @@ export class OutputGuard {
 
   #beginText(first: TextDelta): ReplyText {
     const key = `${first.item} ${textName(first)}`
-    const text = new ReplyText(this.#scan.begin(first.kind === 'text' ? this.#said : ''), first, this.#begunTexts.has(key))
+    const text = new ReplyText(
+      this.#scan.begin(first.kind === 'text' ? this.#said : ''),
+      first,
+      this.#begunTexts.has(key),
+    )
     this.#begunTexts.add(key)
     this.#texts.set(first.item, text)
     return text

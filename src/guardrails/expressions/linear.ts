@@ -23,10 +23,10 @@
 import {
   ALL,
   type Characters,
+  FEED,
   intersection,
   isDisjoint,
   isWithin,
-  FEED,
   mostInOne,
   NONE,
   NOT_WORD,

@@ -133,6 +133,7 @@ const SNIFFED_CHARS = 2_048
 function disguisedText(type: string, base64: string): string | null {
   if (type === PDF && base64.startsWith(PDF_START)) return null
   const start = Buffer.from(base64.slice(0, SNIFFED_CHARS), 'base64')
+  if (start.includes(0)) return null
   // A character may be cut at the end.
   const whole = [0, 1, 2, 3].some(cut => isUtf8(start.subarray(0, Math.max(0, start.length - cut))))
   return whole ? decodedText(base64, false) : null
