@@ -9,10 +9,10 @@ import type { RuleSet } from './rules.ts'
 
 /**
  * Microseconds that the texts of a request may usually take on a serve thread. A task in a worker costs the calling
- * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts): above this limit the worker is cheaper for
- * all other requests.
+ * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts), and more where all cores are busy, since
+ * workers get their turn late there: above this limit the worker is cheaper for all other requests.
  */
-const INLINE_MAX_MICROS = 100
+const INLINE_MAX_MICROS = 200
 /** The same for the worst texts of that length, for which other streams have to wait. */
 const INLINE_MAX_WORST_MICROS = 30_000
 /** And with a pattern that may read far for each match: who writes such a one may also write the texts for it. */
