@@ -156,10 +156,10 @@ export const SCENARIOS: readonly Scenario[] = [
     title: 'JSON replies to prompts of 2 kB, 64 connections, without and with 8 and 28 own patterns',
     load: { kind: 'json', connections: 64, plan: REPLY, promptBytes: 2_000 },
     subjects: ['nginx', 'sluice', 'sluice-patterns', 'sluice-many-patterns'],
-    rounds: 3,
+    rounds: 2,
     rampSeconds: 0,
     warmSeconds: 1,
-    windowSeconds: 3,
+    windowSeconds: 2,
   },
   {
     ...PLAIN,
