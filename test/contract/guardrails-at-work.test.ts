@@ -171,7 +171,11 @@ t.test('reasoning and arguments of calls are looked at too', async t => {
       input: 'Hi',
       tools: [{ type: 'function', name: 'send', parameters: {} }],
     })
-    t.same(saidIn(document).split('\n'), ['It is [REDACTED], or [EMAIL]', 'Say [REDACTED]', '{"to":"[EMAIL]"}'])
+    t.same(saidIn(document).split('\n'), [
+      'It is [REDACTED], or [EMAIL]',
+      'Say [REDACTED]',
+      '{"to":"[EMAIL]"}',
+    ])
     t.notMatch(text, /bluebird|robin|jane/)
   }
 })
