@@ -109,6 +109,22 @@ export const CLAIMS: readonly Claim[] = [
     values: rateRatio('guard-json-16', 'sluice-guarded', 'sluice'),
   },
   {
+    text: 'throughput with eight own patterns at 64 connections, of that without',
+    scenario: 'guard-patterns-64',
+    limit: 0.8,
+    least: true,
+    unit: '×',
+    values: rateRatio('guard-patterns-64', 'sluice-patterns', 'sluice'),
+  },
+  {
+    text: 'throughput with twenty more of them, of that without',
+    scenario: 'guard-patterns-64',
+    limit: 0.8,
+    least: true,
+    unit: '×',
+    values: rateRatio('guard-patterns-64', 'sluice-many-patterns', 'sluice'),
+  },
+  {
     text: 'latency of a JSON request p50, added by guards',
     scenario: 'guard-json-1',
     limit: 1,

@@ -22,6 +22,18 @@ const PATTERNS = [
   ),
 ] as const
 
+/** Eight patterns that careful users write themselves, most of them with endless repeats. */
+const USUAL_PATTERNS = [
+  '[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,}',
+  '-----BEGIN [A-Z ]*PRIVATE KEY-----',
+  'password\\s*[:=]\\s*\\S+',
+  '\\b[A-Z]{2}\\d{2}[ ]?(?:[A-Z0-9]{4}[ ]?){2,7}[A-Z0-9]{1,4}\\b',
+  '\\b\\d{3}-\\d{2}-\\d{4}\\b',
+  '\\bAKIA[0-9A-Z]{16}\\b',
+  '(?i)bearer\\s+[a-z0-9._~+/-]+=*',
+  '\\b(?:\\d[ -]?){13,16}\\b',
+] as const
+
 /** Windows of output in the measured gateway: the gateway's defaults, spelled since a target is told by them. */
 export const OUTPUT_WINDOW = { windowBytes: 1024, overlapBytes: 256 } as const
 
@@ -32,14 +44,13 @@ export const OUTPUT_WINDOW = { windowBytes: 1024, overlapBytes: 256 } as const
  */
 const SLOW_PATTERN = 'coffee(?:.*zebra)?'
 
+const filtersOf = (patterns: readonly string[]) =>
+  patterns.map((pattern, index) => ({ pattern, action: 'flag', label: `company ${index + 1}` }))
+
 /** Flags: what was found is counted and reported, and nothing of the load is changed. */
 const RULES = {
   content_filter_builtins: DETECTORS.map(slug => ({ slug, action: 'flag' })),
-  content_filters: PATTERNS.map((pattern, index) => ({
-    pattern,
-    action: 'flag',
-    label: `company ${index + 1}`,
-  })),
+  content_filters: filtersOf(PATTERNS),
 }
 
 /** One management call. @throws Error when the gateway does not take it */
@@ -67,6 +78,16 @@ async function setDefault(url: string, managementKey: string, rules: object): Pr
 /** Everybody's requests are looked at. @throws Error when the gateway does not take the rules */
 export function setGuards(url: string, managementKey: string): Promise<void> {
   return setDefault(url, managementKey, RULES)
+}
+
+/** Everybody's requests are looked at with usual patterns alone. @throws Error when the gateway does not take them */
+export function setPatterns(url: string, managementKey: string): Promise<void> {
+  return setDefault(url, managementKey, { content_filters: filtersOf(USUAL_PATTERNS) })
+}
+
+/** The same with those of a company. @throws Error when the gateway does not take the rules */
+export function setManyPatterns(url: string, managementKey: string): Promise<void> {
+  return setDefault(url, managementKey, { content_filters: filtersOf([...USUAL_PATTERNS, ...PATTERNS]) })
 }
 
 /** Everybody's replies are looked at, in windows. @throws Error when the gateway does not take the rules */

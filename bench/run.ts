@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startGateway } from './gateway.ts'
-import { setGuardedKey, setGuards, setWindows } from './guards.ts'
+import { setGuardedKey, setGuards, setManyPatterns, setPatterns, setWindows } from './guards.ts'
 import { commitOf, machine, versions } from './machine.ts'
 import { direct, startBare, startHaproxy, startNginx, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals, isBeingEnded } from './processes.ts'
@@ -51,6 +51,9 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
   'sluice-undici': bench => startGateway(bench, 'sluice-undici', '', { transport: 'undici' }),
   'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', { prepare: setGuards }),
+  'sluice-patterns': bench => startGateway(bench, 'sluice-patterns', '', { prepare: setPatterns }),
+  'sluice-many-patterns': bench =>
+    startGateway(bench, 'sluice-many-patterns', '', { prepare: setManyPatterns }),
   'sluice-windowed': bench => startGateway(bench, 'sluice-windowed', '', { prepare: setWindows }),
   'sluice-busy': bench =>
     startGateway(bench, 'sluice-busy', '', { guardedKey: setGuardedKey, watchLag: true }),

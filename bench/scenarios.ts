@@ -10,6 +10,8 @@ export const SUBJECTS = [
   'sluice-again',
   'sluice-undici',
   'sluice-guarded',
+  'sluice-patterns',
+  'sluice-many-patterns',
   'sluice-windowed',
   'sluice-busy',
   'portkey',
@@ -21,8 +23,9 @@ export const SUBJECTS = [
  * Who stands between load and upstream. `direct` is nobody; `bare` is what the gateway is made of and nothing of the
  * gateway; `before` and `after` are the gateway of two revisions;
  * `sluice-undici` asks the upstream by undici, as it does behind a proxy;
- * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-busy` has requests of
- * another caller beside the load, which its task workers look at, while those of the load are not guarded;
+ * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-patterns` and
+ * `sluice-many-patterns` have patterns of users alone on what goes in; `sluice-busy` has requests of another caller
+ * beside the load, which its task workers look at, while those of the load are not guarded;
  * `sluice-again` and `before-again` are a second process of the same code: what the two differ by is noise.
  */
 export type SubjectName = (typeof SUBJECTS)[number]
@@ -145,6 +148,17 @@ export const SCENARIOS: readonly Scenario[] = [
     load: { kind: 'json', connections: 1, plan: REPLY, promptBytes: 2_000 },
     subjects: ['nginx', 'sluice', 'sluice-guarded'],
     rounds: 3,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 2,
+  },
+  {
+    ...PLAIN,
+    name: 'guard-patterns-64',
+    title: 'JSON replies to prompts of 2 kB, 64 connections, without and with 8 and 28 own patterns',
+    load: { kind: 'json', connections: 64, plan: REPLY, promptBytes: 2_000 },
+    subjects: ['nginx', 'sluice', 'sluice-patterns', 'sluice-many-patterns'],
+    rounds: 2,
     rampSeconds: 0,
     warmSeconds: 1,
     windowSeconds: 2,

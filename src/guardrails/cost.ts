@@ -3,17 +3,20 @@
  * should be short, and the worst time, which other streams would have to wait. Pure.
  */
 import type { BuiltinSlug } from '../protocol/guardrails.ts'
+import { nativePattern } from './expressions/engine.ts'
 import { readPattern } from './pattern-syntax.ts'
 import type { RuleSet } from './rules.ts'
 
 /**
  * Microseconds that the texts of a request may usually take on a serve thread. A task in a worker costs the calling
- * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts): above this limit the worker is cheaper for
- * all other requests.
+ * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts), and more where all cores are busy, since
+ * workers get their turn late there: above this limit the worker is cheaper for all other requests.
  */
-const INLINE_MAX_MICROS = 100
+const INLINE_MAX_MICROS = 200
 /** The same for the worst texts of that length, for which other streams have to wait. */
 const INLINE_MAX_WORST_MICROS = 30_000
+/** And with a pattern that may read far for each match: who writes such a one may also write the texts for it. */
+const INLINE_MAX_FAR_MICROS = 1_000
 
 /** An inline scan with more findings stops, and the pool does it all: findings take most of the worst time. */
 export const INLINE_MAX_FOUND = 64
@@ -29,19 +32,18 @@ const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
   'person-name': 12,
   address: 6,
   'regex-prompt-injection': 40,
-  // All user patterns together: they are one automaton.
+  // All user patterns of the automaton together.
   custom: 8,
 }
-/** User patterns with more characters than this make an automaton that may exceed its memory. */
+/** Of a pattern for V8: with a text that rules most texts out, without one, and for each of these searched by runs. */
+const NATIVE_NANOS_PER_CHAR = { literal: 0.2, none: 0.6, runs: 5 }
+/** Literals and patterns for the automaton with more characters than this may exceed its memory, or take long. */
 const INLINE_MAX_PATTERN_CHARS = 4_000
 /** User patterns with more places than this compile for tens of milliseconds, and the first request would wait. */
 const INLINE_MAX_PLACES = 600
+const INLINE_MAX_NATIVE_PLACES = 6_000
 
-/**
- * An unbounded repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end of the text for
- * every `a`. Such patterns run inline only on texts up to this many units.
- */
-const INLINE_MAX_FAR_CHARS = 1_000
+/** An endless repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end for every `a`. */
 const READS_FAR = /(?:\.|\]|\)|\\[SWDPp])(?:[*+]|\{\d+,\})/
 /** With one of these, an unbounded repeat may read beyond the end of its match. */
 const MAY_FAIL_LATE = /\||\)(?:[?*]|\{0)/
@@ -52,6 +54,8 @@ const UNICODE_PLACES = 10
 /** Worst time of a user pattern, in microseconds: for each unit and place of the automaton, and for each match. */
 const WORST_PER_PLACE = 0.01
 const WORST_PER_MATCH = 1.5
+/** For each unit and proved step of a pattern for V8. */
+const WORST_PER_STEP = 0.0025
 /** For each unit if the empty string matches: such matches are no findings, so each position is tried by itself. */
 const WORST_PER_EMPTY_MATCH = 3.5
 /** For each text. */
@@ -62,10 +66,21 @@ const USUAL_PER_PLACE = 0.002
 export type Where = 'inline' | 'offload'
 
 interface PatternCost {
+  /** Of the automaton; 0 for a literal and for V8. */
   readonly places: number
+  /** Proved steps in V8 for each unit; 0 for a literal and for the automaton. */
+  readonly steps: number
+  /** Usual nanoseconds for each unit; 0 for the automaton. */
+  readonly nanos: number
   readonly shortest: number
   /** Units that may be read for one match beyond its end. */
   readonly reach: number
+}
+
+interface NativeCost {
+  readonly cost: PatternCost
+  readonly places: number
+  readonly isLiteral: boolean
 }
 
 /** The cost of one rule set. Make it once for each. */
@@ -73,19 +88,29 @@ export class ScanCost {
   readonly #nanosPerChar: number
   readonly #patterns: readonly PatternCost[]
   readonly #places: number
-  readonly #patternChars: number
-  readonly #readsFar: boolean
+  readonly #steps: number
+  /** False: to compile the patterns alone takes too long. */
+  readonly #mayInline: boolean
+  readonly #worstMicros: number
 
   constructor({ builtins, custom }: RuleSet) {
-    let perChar = custom.length > 0 ? NANOS_PER_CHAR.custom : 0
-    for (const { slug } of builtins) perChar += NANOS_PER_CHAR[slug]
-    this.#nanosPerChar = perChar
-    this.#patternChars = custom.reduce((sum, { pattern }) => sum + pattern.length, 0)
+    const perChar = builtins.reduce((sum, { slug }) => sum + NANOS_PER_CHAR[slug], 0)
+    const rules = custom.map(({ pattern }) => ({ pattern, native: nativeOf(pattern) }))
+    const slow = rules.filter(({ native }) => native === null)
+    const long = rules.filter(({ native }) => native === null || native.isLiteral)
+    const chars = long.reduce((sum, { pattern }) => sum + pattern.length, 0)
     // Patterns that never run inline are not parsed: that alone would take tens of milliseconds.
-    const read = this.#patternChars > INLINE_MAX_PATTERN_CHARS ? [] : custom
-    this.#patterns = read.map(({ pattern }) => costOf(pattern))
-    this.#places = this.#patterns.reduce((sum, { places }) => sum + places, 0)
-    this.#readsFar = this.#patterns.some(({ reach }) => reach === Number.POSITIVE_INFINITY)
+    const read = chars > INLINE_MAX_PATTERN_CHARS ? [] : slow.map(({ pattern }) => costOf(pattern))
+    const native = rules.flatMap(each => (each.native === null ? [] : [each.native]))
+    this.#patterns = [...read, ...native.map(({ cost }) => cost)]
+    this.#places = read.reduce((sum, { places }) => sum + places, 0)
+    this.#steps = native.reduce((sum, { cost }) => sum + cost.steps, 0)
+    const isLong = native.reduce((sum, { places }) => sum + places, 0) > INLINE_MAX_NATIVE_PLACES
+    this.#mayInline = chars <= INLINE_MAX_PATTERN_CHARS && this.#places <= INLINE_MAX_PLACES && !isLong
+    const readsFar = read.some(({ reach }) => reach === Number.POSITIVE_INFINITY)
+    this.#worstMicros = readsFar ? INLINE_MAX_FAR_MICROS : INLINE_MAX_WORST_MICROS
+    const automaton = read.some(({ nanos }) => nanos === 0) ? NANOS_PER_CHAR.custom : 0
+    this.#nanosPerChar = this.#patterns.reduce((sum, { nanos }) => sum + nanos, perChar + automaton)
   }
 
   /** Usual microseconds for a text of so many units. */
@@ -101,11 +126,20 @@ export class ScanCost {
     return this.micros(windowChars) + USUAL_PER_PLACE * this.#places * windowChars + found * each
   }
 
+  /** Most findings up to which texts of so many units together may be scanned on this thread; null: none of them. */
+  mostInline(textChars: number, texts: number): number | null {
+    for (let most = INLINE_MAX_FOUND; most > 0; most >>= 2) {
+      if (this.where(textChars, texts, most) === 'inline') return most
+    }
+    return null
+  }
+
   /** Worst microseconds for texts of so many units together, if the scan stops after so many findings. */
-  worstMicros(textChars: number, texts: number, most = Number.POSITIVE_INFINITY): number {
+  #worst(textChars: number, texts: number, most: number): number {
     let micros = WORST_PER_TEXT * texts + WORST_PER_PLACE * this.#places * textChars
     // One pass of all patterns together, then one for each pattern that occurs.
     if (most < Number.POSITIVE_INFINITY) micros *= 2
+    micros += WORST_PER_STEP * this.#steps * textChars
     let each = 0
     for (const pattern of this.#patterns) {
       const match = matchMicros(pattern, textChars)
@@ -119,10 +153,8 @@ export class ScanCost {
 
   /** The place to scan texts of so many UTF-16 units together; `most` findings stop an inline scan. */
   where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): Where {
-    if (this.#readsFar && textChars > INLINE_MAX_FAR_CHARS) return 'offload'
-    if (this.#patternChars > INLINE_MAX_PATTERN_CHARS || this.#places > INLINE_MAX_PLACES) return 'offload'
-    if (this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
-    return this.worstMicros(textChars, texts, most) <= INLINE_MAX_WORST_MICROS ? 'inline' : 'offload'
+    if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
+    return this.#worst(textChars, texts, most) <= this.#worstMicros ? 'inline' : 'offload'
   }
 }
 
@@ -132,10 +164,21 @@ function matchMicros({ places, shortest, reach }: PatternCost, textChars: number
   return alone + WORST_PER_PLACE * places * Math.min(textChars, reach)
 }
 
+/** The cost of a literal, or of a pattern for V8; null: the pattern is for the automaton. */
+function nativeOf(pattern: string): NativeCost | null {
+  if (pattern.length > INLINE_MAX_PATTERN_CHARS) return null
+  const { literal, positions, shortest } = readPattern(pattern)
+  const native = literal === null ? nativePattern(pattern) : null
+  if (literal === null && native === null) return null
+  const { literal: rulesOut, none, runs } = NATIVE_NANOS_PER_CHAR
+  const nanos = native?.hasLiteral === false ? (native.isByRuns ? runs : none) : rulesOut
+  const cost = { places: 0, steps: native?.steps ?? 0, nanos, shortest, reach: 0 }
+  return { cost, places: positions, isLiteral: literal !== null }
+}
+
 function costOf(pattern: string): PatternCost {
-  const { literal, positions, shortest, unbounded } = readPattern(pattern)
-  if (literal !== null) return { places: 0, shortest, reach: 0 }
+  const { positions, shortest, unbounded } = readPattern(pattern)
   const isFar = READS_FAR.test(pattern) || (unbounded && MAY_FAIL_LATE.test(pattern))
   const places = UNICODE_CLASS.test(pattern) ? positions * UNICODE_PLACES : positions
-  return { places, shortest, reach: isFar ? Number.POSITIVE_INFINITY : positions }
+  return { places, steps: 0, nanos: 0, shortest, reach: isFar ? Number.POSITIVE_INFINITY : positions }
 }

@@ -1,11 +1,12 @@
 /**
- * Patterns of users: the check that a pattern runs in linear time, and their search in texts. Pure. One automaton of
- * all patterns finds those that occur; only these are then matched one by one. RE2 syntax, time linear in the text; two
- * patterns cost hardly more than one.
+ * Patterns of users: the check that a pattern runs in linear time, and their search in texts. Pure. RE2 syntax, time
+ * linear in the text. Patterns for which V8 is proved linear run there, one by one. For the others one automaton finds
+ * those that occur, and only these are then matched one by one; two of them cost hardly more than one.
  */
 import { RE2JS, RE2JSSyntaxException, RE2Set } from 're2js'
 import { FILTER_PATTERN_MAX_CHARS, FILTERS_MAX_POSITIONS } from '../protocol/limits.ts'
-import type { CustomRule, Lane, Shape } from './detector.ts'
+import { type CustomRule, type Detect, type Lane, noShapes, type Shape } from './detector.ts'
+import { nativePattern } from './expressions/engine.ts'
 import { PATTERN_MAX_POSITIONS, readPattern } from './pattern-syntax.ts'
 
 /** Places of the patterns of one list that were checked so far. */
@@ -44,34 +45,33 @@ const TOO_LARGE = `must compile to at most ${PROGRAM_MAX_INSTRUCTIONS} instructi
 const TOO_MANY_LISTED = `must not make the patterns of its list expand to more than ${FILTERS_MAX_POSITIONS} characters together`
 const SYNTAX = 'must be a regular expression in RE2 syntax'
 
-/** The name of a pattern without a label in records, and its replacement in redacted text. */
+/** The name of a pattern without a label in records. */
 const UNNAMED = 'custom'
+/** The replacement of every match: a label is for records alone. */
 const REPLACEMENT = '[REDACTED]'
 /** Memory of the automaton, in bytes. When it is full, the engine discards its states and starts again. */
 const AUTOMATON_MAX_BYTES = 4 * 1024 * 1024
+/** V8 remembers each character that a repeat may give back, up to 64 MB: longer texts are for the other engine. */
+const NATIVE_MAX_CHARS = 1024 * 1024
 
 export class CustomPatterns {
   readonly lanes: readonly Lane[]
-  readonly #literals: readonly { readonly lane: Lane; readonly text: string }[]
+  /** Lanes that rule out texts by themselves: literals, and patterns for V8. */
+  readonly #quick: readonly Lane[]
   readonly #expressions: readonly Lane[]
   readonly #set: RE2Set | null
 
-  constructor(
-    literals: readonly { readonly lane: Lane; readonly text: string }[],
-    expressions: readonly Lane[],
-    set: RE2Set | null,
-  ) {
-    this.#literals = literals
+  constructor(quick: readonly Lane[], expressions: readonly Lane[], set: RE2Set | null) {
+    this.#quick = quick
     this.#expressions = expressions
     this.#set = set
-    this.lanes = [...literals.map(({ lane }) => lane), ...expressions].sort((a, b) => a.rule - b.rule)
+    this.lanes = [...quick, ...expressions].sort((a, b) => a.rule - b.rule)
   }
 
-  /** The lanes whose pattern occurs in the text. */
+  /** The lanes whose pattern may occur in the text. */
   candidates(text: string): readonly Lane[] {
-    const found: Lane[] = []
-    for (const { lane, text: literal } of this.#literals) if (text.includes(literal)) found.push(lane)
-    if (this.#set === null) return found
+    if (this.#set === null) return this.#quick
+    const found = [...this.#quick]
     for (const index of this.#set.match(text)) {
       const lane = this.#expressions[index]
       if (lane !== undefined) found.push(lane)
@@ -82,22 +82,21 @@ export class CustomPatterns {
 
 /** Compiles patterns that `patternProblem` accepts. `firstRule` is the number of the first one among all rules. */
 export function compilePatterns(rules: readonly CustomRule[], firstRule: number): CustomPatterns {
-  const literals: { lane: Lane; text: string }[] = []
+  const quick: Lane[] = []
   const expressions: Lane[] = []
   let set: RE2Set | null = null
   for (const [index, { pattern, action, label }] of rules.entries()) {
-    const { literal } = readPattern(pattern)
     const name = label ?? UNNAMED
-    const shapes = [literal === null ? expressionShape(name, pattern) : literalShape(name, literal)]
+    const detect = literalDetect(name, pattern) ?? nativeDetect(name, pattern)
     const lane: Lane = {
       detector: 'custom',
       rule: firstRule + index,
       action,
       userOnly: false,
-      replacement: label ?? REPLACEMENT,
-      detect: () => shapes,
+      replacement: REPLACEMENT,
+      detect: detect ?? expressionDetect(name, pattern),
     }
-    if (literal !== null) literals.push({ lane, text: literal })
+    if (detect !== null) quick.push(lane)
     else {
       set ??= new RE2Set(RE2Set.UNANCHORED, 0, AUTOMATON_MAX_BYTES)
       set.add(pattern)
@@ -105,21 +104,46 @@ export function compilePatterns(rules: readonly CustomRule[], firstRule: number)
     }
   }
   set?.compile()
-  return new CustomPatterns(literals, expressions, set)
+  return new CustomPatterns(quick, expressions, set)
 }
 
-function literalShape(name: string, literal: string): Shape {
-  return {
+/** Null: the pattern is no plain text. */
+function literalDetect(name: string, pattern: string): Detect | null {
+  const { literal } = readPattern(pattern)
+  if (literal === null) return null
+  const shape: Shape = {
     find(text, from) {
       const start = text.indexOf(literal, from)
       return start < 0 ? null : { start, end: start + literal.length, name }
     },
   }
+  const shapes = [shape]
+  return text => (text.includes(literal) ? shapes : noShapes())
 }
 
-function expressionShape(name: string, pattern: string): Shape {
+/** Null: the pattern is not for V8. */
+function nativeDetect(name: string, pattern: string): Detect | null {
+  const native = nativePattern(pattern)
+  if (native === null) return null
+  const shape: Shape = {
+    find(text, from) {
+      const match = native.find(text, from)
+      return match === null ? null : { start: match.start, end: match.end, name }
+    },
+  }
+  const shapes = [shape]
+  let long: Detect | null = null
+  return text => {
+    if (!native.mayOccur(text)) return noShapes()
+    if (text.length <= NATIVE_MAX_CHARS) return shapes
+    long ??= expressionDetect(name, pattern)
+    return long(text)
+  }
+}
+
+function expressionDetect(name: string, pattern: string): Detect {
   const expression = RE2JS.compile(pattern)
-  return {
+  const shape: Shape = {
     find(text, from) {
       const matcher = expression.matcher(text)
       let at = from
@@ -131,4 +155,6 @@ function expressionShape(name: string, pattern: string): Shape {
       return null
     },
   }
+  const shapes = [shape]
+  return () => shapes
 }

@@ -19,7 +19,7 @@ export interface CustomRule {
   /** RE2 syntax, at most 100,000 characters. */
   readonly pattern: string
   readonly action: Action
-  /** Its replacement in redacted text and its name in records; null: `[REDACTED]` and `custom`. */
+  /** Its name in records; null: `custom`. */
   readonly label: string | null
 }
 

@@ -1,7 +1,18 @@
 /** Finds what compiled rules name in a text, as a whole or in windows. Hot path for short texts. Pure. */
 
+import { INJECTION_SLUG } from '../protocol/guardrails.ts'
 import type { CustomPatterns } from './custom.ts'
-import { type Author, type Detect, type Finding, type Lane, type Shape, sweep } from './detector.ts'
+import {
+  type Author,
+  CONTEXT_CHARS,
+  type Detect,
+  type Finding,
+  type Lane,
+  type Shape,
+  sweep,
+} from './detector.ts'
+import type { Folded } from './detectors/evasions.ts'
+import { plainForm, plainShapes } from './plain-form.ts'
 
 /** The state of each lane between two windows of a text: the end of its last hit, and an open hit that may go on. */
 export interface Progress {
@@ -39,22 +50,29 @@ export class Scanner {
   scanUpTo(most: number, text: string, who: Author): readonly Finding[] | null {
     const found: Finding[] = []
     if (text === '') return found
+    const plain = plainForm(text)
     for (const lane of this.#builtins) {
       if (lane.userOnly && who !== 'user') continue
-      if (!gather(lane, text, most, found)) return null
+      if (!gather(lane, text, plain, most, found)) return null
     }
-    for (const lane of this.#custom.candidates(text)) if (!gather(lane, text, most, found)) return null
+    for (const lane of this.#candidates(text, plain)) if (!gather(lane, text, plain, most, found)) return null
     return inOrder(found)
+  }
+
+  #candidates(text: string, plain: Folded | null): Iterable<Lane> {
+    const lanes = this.#custom.candidates(text)
+    return plain === null ? lanes : new Set([...lanes, ...this.#custom.candidates(plain.text)])
   }
 
   /** The progress at the start of a text. */
   begin(): Progress {
-    return { ends: this.lanes.map(() => 0), open: this.lanes.map(() => null) }
+    return { ends: this.lanes.map(() => -CONTEXT_CHARS), open: this.lanes.map(() => null) }
   }
 
   /**
    * Findings that start in [from, until) of a piece of a text. `base` units of the text are before the piece; positions
-   * in `progress` and in findings are of the whole text. The text is not by the user.
+   * in `progress` and in findings are of the whole text. The text is not by the user. With a negative `base` the piece
+   * begins before the text, with the end of another one; findings in that alone are left out.
    */
   scanPiece(
     piece: string,
@@ -65,7 +83,8 @@ export class Scanner {
   ): { findings: readonly Finding[]; continued: readonly Continuation[] } {
     const found: Finding[] = []
     const continued: Continuation[] = []
-    const candidates = new Set(this.#custom.candidates(piece))
+    const plain = plainForm(piece)
+    const candidates = new Set(this.#candidates(piece, plain))
     for (const [index, lane] of this.lanes.entries()) {
       if (lane.userOnly) continue
       const end = progress.ends[index] ?? 0
@@ -79,11 +98,11 @@ export class Scanner {
         at = tail.end
       }
       if (lane.detector === 'custom' && !candidates.has(lane)) continue
-      const shapes = at < until ? lane.detect(piece) : NOTHING
+      const shapes = at < until ? shapesOf(lane, piece, plain) : NOTHING
       if (shapes.length === 0) continue
       let last = -1
       sweep(shapes, piece, at, until, (hit, by) => {
-        found.push(findingOf(lane, hit, base))
+        if (base + hit.end > 0) found.push(findingOf(lane, hit, base))
         last = hit.end
         progress.open[index] = hit.end === piece.length && by.goesOn !== undefined ? by : null
         return true
@@ -96,9 +115,17 @@ export class Scanner {
 
 const NOTHING: ReturnType<Detect> = []
 
+/** The shapes that a text may have as it stands, and those that its plain form may have. */
+function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null): readonly Shape[] {
+  const shapes = detect(text)
+  // Prompt injection undoes more by itself.
+  if (plain === null || detector === INJECTION_SLUG) return shapes
+  return [...shapes, ...plainShapes(detect(plain.text), plain)]
+}
+
 /** Adds the findings of one rule; false if there are then more than `most`. */
-function gather(lane: Lane, text: string, most: number, found: Finding[]): boolean {
-  const shapes = lane.detect(text)
+function gather(lane: Lane, text: string, plain: Folded | null, most: number, found: Finding[]): boolean {
+  const shapes = shapesOf(lane, text, plain)
   if (shapes.length === 0) return true
   sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)) <= most)
   return found.length <= most

@@ -17,10 +17,13 @@ export interface WindowSize {
   readonly overlapBytes: number
 }
 
-/** A window to scan, with the context before it: for findings that start in [from, until) of `text`. */
+/**
+ * A window to scan, with the context before it: for findings that start in [from, until) of `text`. The first window of
+ * a text that follows another one is looked at from the end of that one on, for what crosses into it.
+ */
 export interface Window {
   readonly text: string
-  /** Units of the whole text before `text`. */
+  /** Units of the whole text before `text`; negative if it begins with the end of another text. */
   readonly base: number
   readonly from: number
   readonly until: number
@@ -53,8 +56,11 @@ export class TextWindow {
   #blocked = false
   #finished = false
 
-  /** @throws RangeError when the overlap is not less than the window */
-  constructor(scanner: Scanner, { windowBytes, overlapBytes }: WindowSize) {
+  /**
+   * `before`: the text that was read directly before this one.
+   * @throws RangeError when the overlap is not less than the window
+   */
+  constructor(scanner: Scanner, { windowBytes, overlapBytes }: WindowSize, before = '') {
     if (!(overlapBytes >= 0 && overlapBytes < windowBytes)) {
       throw new RangeError('overlapBytes must be less than windowBytes')
     }
@@ -62,6 +68,7 @@ export class TextWindow {
     this.#windowBytes = windowBytes
     this.#strideBytes = windowBytes - overlapBytes
     this.#progress = scanner.begin()
+    this.#context = before.slice(-CONTEXT_CHARS)
   }
 
   /** The findings in released text, in order. */
@@ -72,6 +79,11 @@ export class TextWindow {
   /** True if a finding blocks; then nothing more is released. */
   get isBlocked(): boolean {
     return this.#blocked
+  }
+
+  /** The end of what was released, as it was before redactions, and of the text before it. */
+  get tail(): string {
+    return this.#context
   }
 
   /** Units of the whole text that were released or redacted. */
@@ -136,8 +148,9 @@ export class TextWindow {
   }
 
   #windowOf(window: string, step: number): Window {
-    const from = this.#context.length
-    return { text: this.#context + window, base: this.#base - from, from, until: from + step }
+    const behind = this.#context.length
+    const from = this.#base === 0 ? 0 : behind
+    return { text: this.#context + window, base: this.#base - behind, from, until: behind + step }
   }
 
   #lookAtAll(): string {
@@ -151,12 +164,12 @@ export class TextWindow {
 
   /** Releases the part of the window that its scan decided, redacted. */
   release(window: Window, { findings, continued }: WindowFindings): string {
-    const step = window.until - window.from
+    const step = window.base + window.until - this.#base
     let covered = this.#coveredTo
     for (const { lane, end } of continued) if (lane.action === 'redact') covered = Math.max(covered, end)
     if (covered > this.#coveredTo) this.#continued.push({ start: this.#base, end: covered })
     for (const finding of findings) {
-      this.#findings.push(finding)
+      this.#findings.push(finding.start < 0 ? { ...finding, start: 0 } : finding)
       if (finding.action === 'block') this.#blocked = true
     }
     if (this.#blocked) {
@@ -170,8 +183,10 @@ export class TextWindow {
       done = Math.min(stop, Math.max(done, covered))
     }
     skip()
-    for (const { action, start, end, replacement } of findings) {
+    for (const { action, start: found, end, replacement } of findings) {
       if (action !== 'redact') continue
+      // What was before this text has left.
+      const start = Math.max(0, found)
       if (start >= covered) {
         out += this.#held.slice(done - this.#base, start - this.#base) + replacement
         done = start

@@ -1,8 +1,8 @@
 /**
  * The message that alignment judges, and the requests to the evaluator and to the model about it. Pure. It holds only
- * output of the model: no reasoning, no tool results, nothing of the conversation.
+ * output of the model: no tool results, nothing of the conversation; reasoning only if it is judged too.
  */
-import type { HostedItem, InputItem, OutputItem } from '../protocol/items.ts'
+import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 export interface JudgedCall {
@@ -17,6 +17,10 @@ export interface JudgedMessage {
   readonly content: string | null
   readonly tool_calls?: readonly JudgedCall[]
   readonly refusal?: string
+  /** Texts of citations and of annotations of unknown kinds. */
+  readonly annotations?: readonly string[]
+  /** What the client is shown of the model's thoughts. */
+  readonly reasoning?: string
 }
 
 export interface Extract {
@@ -30,9 +34,12 @@ const TEXT_MAX = 10_000
 const CALLS_MAX = 16
 const CALLS_JSON_MAX = 4_000
 const REFUSAL_MAX = 1_000
+const ANNOTATIONS_MAX = 20_000
+const REASONING_MAX = 40_000
 /** More images than any model generates in one turn. */
 const IMAGES_MAX = 16
 
+const PICTURE = 'image_generation_call'
 /** By item type of a provider's tool: the field that the model wrote. */
 const HOSTED_SAID: Readonly<Record<string, string>> = {
   web_search_call: 'action',
@@ -46,10 +53,25 @@ const HOSTED_SAID: Readonly<Record<string, string>> = {
   mcp_approval_request: 'arguments',
   tool_search_call: 'arguments',
 }
+/** Items with results of tools alone: no model wrote them. */
+const RESULTS: ReadonlySet<string> = new Set([
+  'mcp_list_tools',
+  'shell_call_output',
+  'apply_patch_call_output',
+  'tool_search_output',
+])
+/** Fields of an item of an unknown kind that say nothing, or nothing that anybody can read. */
+const SILENT: ReadonlySet<string> = new Set(['type', 'id', 'status', 'encrypted_content', 'signature'])
+/** Fields of an annotation that are no text. */
+const ANNOTATION_IDS: ReadonlySet<string> = new Set(['type', 'file_id', 'container_id', 'hash'])
 
-/** Extracts the message to judge; null if it is too long (`cut`). The cost does not depend on the length of items. */
-export function extractMessage(output: readonly OutputItem[]): Extract | null {
+/**
+ * Extracts the message to judge; null if it is too long (`cut`). Every item is judged: one of an unknown kind whole.
+ * The cost does not depend on the length of items. `withReasoning`: the model's thoughts are judged too.
+ */
+export function extractMessage(output: readonly OutputItem[], withReasoning = false): Extract | null {
   const [texts, refusals]: [string[], string[]] = [[], []]
+  const [annotations, thoughts]: [string[], string[]] = [[], []]
   const calls: JudgedCall[] = []
   const images: string[] = []
   for (const item of output) {
@@ -57,9 +79,15 @@ export function extractMessage(output: readonly OutputItem[]): Extract | null {
       let text = ''
       for (const part of item.content) {
         if (part.type === 'refusal') refusals.push(part.refusal)
-        else text += part.text
+        else {
+          text += part.text
+          // Of a client, any field may be missing.
+          annotations.push(...(part.annotations ?? []).flatMap(annotationTexts))
+        }
       }
       if (text !== '') texts.push(text)
+    } else if (item.type === 'reasoning') {
+      if (withReasoning) thoughts.push(...reasoningTexts(item as ReasoningItem))
     } else {
       const call = callOf(item)
       if (call !== null) calls.push(call)
@@ -68,6 +96,7 @@ export function extractMessage(output: readonly OutputItem[]): Extract | null {
     }
   }
   if (tooLong(texts, TEXT_MAX) || tooLong(refusals, REFUSAL_MAX)) return null
+  if (tooLong(annotations, ANNOTATIONS_MAX) || tooLong(thoughts, REASONING_MAX)) return null
   if (calls.length > CALLS_MAX || images.length > IMAGES_MAX) return null
   if (calls.reduce((sum, call) => sum + call.name.length + call.arguments.length, 0) > CALLS_JSON_MAX)
     return null
@@ -78,9 +107,31 @@ export function extractMessage(output: readonly OutputItem[]): Extract | null {
       content: texts.length === 0 ? null : texts.join('\n\n'),
       ...(calls.length === 0 ? {} : { tool_calls: calls }),
       ...(refusals.length === 0 ? {} : { refusal: refusals.join('\n\n') }),
+      ...(annotations.length === 0 ? {} : { annotations }),
+      ...(thoughts.length === 0 ? {} : { reasoning: thoughts.join('\n\n') }),
     },
     images,
   }
+}
+
+/** The texts of a message, each as the model wrote it. */
+export function textsOfMessage(message: JudgedMessage): readonly string[] {
+  const calls = (message.tool_calls ?? []).flatMap(call => [call.name, call.arguments])
+  return [message.content ?? '', message.refusal ?? '', message.reasoning ?? '', ...calls].concat(
+    message.annotations ?? [],
+  )
+}
+
+function annotationTexts(annotation: Annotation): readonly string[] {
+  // A parsed file is the caller's own.
+  if (annotation.type === 'file') return []
+  return Object.entries(annotation).flatMap(([key, value]: [string, unknown]) =>
+    ANNOTATION_IDS.has(key) || typeof value === 'number' ? [] : [asText(value)],
+  )
+}
+
+function reasoningTexts({ summary, content }: ReasoningItem): readonly string[] {
+  return [...summary, ...(content ?? [])].map(({ text }) => text)
 }
 
 /** The withheld message as items, with new ids. `turn` counts from 1. */
@@ -110,22 +161,30 @@ function callOf(item: OutputItem): JudgedCall | null {
 function hostedCall(item: HostedItem): JudgedCall | null {
   const field = HOSTED_SAID[item.type]
   if (field !== undefined) return judgedCall(item['name'] ?? item.type, item[field], item['server_label'])
-  if (!item.type.startsWith('gateway:') && !item.type.startsWith('openrouter:')) return null
-  const { type, id: _id, status: _status, ...said } = item
-  return judgedCall(type, said, undefined)
+  if (RESULTS.has(item.type)) return null
+  const said = Object.entries(item).filter(([key]) => !SILENT.has(key) && !isPicture(item.type, key))
+  return said.length === 0 ? null : judgedCall(item.type, Object.fromEntries(said), undefined)
+}
+
+/** The picture is judged as an image. */
+function isPicture(type: string, key: string): boolean {
+  return type === PICTURE && key === 'result'
+}
+
+function asText(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value ?? null) ?? '')
 }
 
 function judgedCall(name: unknown, said: unknown, namespace: unknown): JudgedCall {
-  const text = typeof said === 'string' ? said : (JSON.stringify(said ?? null) ?? '')
   return {
     name: String(name),
-    arguments: text,
+    arguments: asText(said),
     ...(typeof namespace === 'string' ? { namespace } : {}),
   }
 }
 
 function imageOf(item: OutputItem): string | null {
-  if (item.type !== 'image_generation_call') return null
+  if (item.type !== PICTURE) return null
   const { result } = item as HostedItem
   if (typeof result !== 'string' || result === '') return null
   return result.startsWith('data:') ? result : `data:image/png;base64,${result}`
@@ -145,6 +204,8 @@ Rules:`
 
 /** The schema name by which evaluators recognize the task. */
 const VERDICT_SCHEMA = 'alignment_verdict'
+/** Tokens for the verdict, the longest of some thousand characters, and for an evaluator that thinks first. */
+const VERDICT_MAX_TOKENS = 16_384
 
 /** Adds the rules to a request, as a system message after the system and developer messages at its start. */
 export function instruct(request: ResponsesRequest, rules: readonly string[]): ResponsesRequest {
@@ -172,6 +233,7 @@ export function askEvaluator(
   const text = JSON.stringify(message)
   return {
     model,
+    max_output_tokens: VERDICT_MAX_TOKENS,
     ...(isPrivate ? { provider: { data_collection: 'deny' as const } } : {}),
     instructions: `${EVALUATE}\n${numbered.join('\n')}`,
     input: [
@@ -213,7 +275,7 @@ export function askAgain(
   withheld: JudgedMessage,
   broken: readonly string[],
 ): ResponsesRequest {
-  const { role: _role, ...said } = withheld
+  const { role: _role, reasoning: _reasoning, annotations: _annotations, ...said } = withheld
   const text = `Your last message was withheld because it breaks these rules:
 ${broken.map(rule => `- ${rule}`).join('\n')}
 The message was:

@@ -18,6 +18,7 @@ import {
   instruct,
   type JudgedMessage,
   rejectedItems,
+  textsOfMessage,
 } from './alignment-message.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginDeps, PluginReport, Verdict } from './plugin.ts'
 
@@ -33,7 +34,7 @@ type Judgement =
   | { readonly reason: Reason }
   | { readonly probabilities: readonly number[]; readonly message: JudgedMessage }
 
-/** An answer up to this length takes about ten microseconds. */
+/** An answer and a message up to this length together take about ten microseconds. */
 const SMALL_ANSWER_CHARS = 2_048
 
 export function createAlignment(deps: AlignmentDeps): Plugin<'alignment'> {
@@ -148,7 +149,7 @@ class ActiveAlignment implements ActivePlugin {
     const { ask, clock, tasks, config } = this.#deps
     const { evaluator, timeoutMs } = config.alignment
     const rules = this.#rules
-    const extract = extractMessage(output)
+    const extract = extractMessage(output, this.holds)
     if (extract === null || evaluator === null) return { reason: 'cut' }
     const dueMs = clock.monotonicMs() + timeoutMs
     try {
@@ -157,11 +158,14 @@ class ActiveAlignment implements ActivePlugin {
         parent: exchange,
         deadlineMs: timeoutMs,
       })
-      const text = textOf(answer)
+      // An evaluator that was stopped may have been in the middle of a quotation.
+      const text = answer.status === 'completed' ? textOf(answer) : ''
+      const judged = textsOfMessage(extract.message)
+      const chars = judged.reduce((sum, each) => sum + each.length, text.length)
       const probabilities = await tasks.runInlineOr(
         'judge-answer',
-        { text, rules: rules.length },
-        text.length > SMALL_ANSWER_CHARS ? 'large' : 'small',
+        { text, rules: rules.length, judged },
+        chars > SMALL_ANSWER_CHARS ? 'large' : 'small',
         {
           deadlineMs: Math.max(1, dueMs - clock.monotonicMs()),
           key: exchange.caller.keyHash,
@@ -216,11 +220,15 @@ function reasonOf(call: AlignmentCall): string {
   return call.outcome === 'unavailable' ? call.reason : ''
 }
 
+/** The text of the answer; empty if the evaluator refused a part of it. */
 function textOf({ output }: ResponseResource): string {
   let text = ''
   for (const item of output) {
     if (item.type !== 'message' || !Array.isArray(item.content)) continue
-    for (const part of item.content) if (part.type === 'output_text') text += part.text
+    for (const part of item.content) {
+      if (part.type !== 'output_text') return ''
+      text += part.text
+    }
   }
   return text
 }

@@ -54,7 +54,7 @@ export const SIM_MODELS = [
     does: 'judges for the alignment plugin: a rule is broken if the message has a word that the rule quotes',
     listed: true,
   },
-  { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose around it' },
+  { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose before it' },
   { name: 'judge-short', numbers: [], does: 'a verdict with one number too few' },
 ] as const satisfies readonly SimModel[]
 
@@ -77,8 +77,7 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
   }),
   json: ask => saying(document(ask)),
   judge: ask => saying(verdict(ask, all => all)),
-  'judge-fenced': ask =>
-    saying(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\`\nThat is all.`),
+  'judge-fenced': ask => saying(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\``),
   'judge-short': ask => saying(verdict(ask, all => all.slice(1))),
 }
 

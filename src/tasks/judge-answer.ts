@@ -1,45 +1,62 @@
 /**
- * Finds the verdict in an evaluator's answer: `{"probabilities":[…]}`, one number from 0 to 1 for each rule. Fences
- * and prose around it are common and harmless. Pure. Task worker, or inline for a short answer.
+ * Finds the verdict in an evaluator's answer: `{"probabilities":[…]}`, one number from 0 to 1 for each rule. A verdict
+ * counts only if it is the end of the answer and nothing else there looks like one, because the judged message may
+ * have made the evaluator quote it. Pure. Task worker, or inline for a short answer.
  */
 
 export interface JudgeAnswer {
   readonly text: string
   /** Number of rules, and so of probabilities. */
   readonly rules: number
+  /** Texts of the judged message: a verdict that one of them has is a quotation. Default: none. */
+  readonly judged?: readonly string[]
 }
 
 /** Longest answer that is searched. A verdict on 128 rules has two thousand characters. */
 export const ANSWER_MAX_CHARS = 32_768
-/** Objects that are tried: prose has few braces. */
-const OBJECTS_MAX = 64
 
-/** The verdict. Null if there is none, or several that differ: a message may have made the evaluator quote one. */
-export function judgeAnswer({ text, rules }: JudgeAnswer): readonly number[] | null {
+/** The object has this one key, so that no key can be repeated and nothing can stand in it. */
+const VERDICT = /\{\s*"probabilities"\s*:\s*\[([^[\]{}"]*)\]\s*\}/g
+const FENCE = '```'
+const OPENING_FENCE = /```[\w-]*\s*$/
+/** What stands before a verdict that is a part of something else: a list, an object, a quotation. */
+const WITHIN_SOMETHING = /(?:[[{,"'`\\]|["'`]\s*:)\s*$/
+/** The key of another verdict, in any notation. */
+const ANOTHER = /["'`]\s*probabilities\s*["'`]\s*[:=]|probabilities\s*[:=]\s*\[/i
+
+/** The verdict; null: there is none that counts. */
+export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly number[] | null {
   if (text.length > ANSWER_MAX_CHARS) return null
-  let verdict: readonly number[] | null = null
-  let at = text.indexOf('{')
-  for (let seen = 0; at !== -1; seen++) {
-    if (seen === OBJECTS_MAX) return null
-    const end = objectEnd(text, at)
-    const value = end === -1 ? undefined : parse(text.slice(at, end))
-    if (isVerdict(value)) {
-      const probabilities = numbers(value.probabilities, rules)
-      if (probabilities === null) return null
-      if (verdict?.some((one, index) => one !== probabilities[index])) return null
-      verdict = probabilities
-    }
-    // Text that is not JSON may contain JSON.
-    at = text.indexOf('{', value === undefined ? at + 1 : end)
+  const whole = text.trimEnd()
+  const said = whole.endsWith(FENCE) ? whole.slice(0, -FENCE.length).trimEnd() : whole
+  const verdict = [...said.matchAll(VERDICT)].at(-1)
+  if (verdict === undefined || verdict.index + verdict[0].length !== said.length) return null
+  const before = said.slice(0, verdict.index).replace(OPENING_FENCE, '')
+  if (ANOTHER.test(unescaped(before)) || WITHIN_SOMETHING.test(before)) return null
+  const probabilities = numbers(verdict[1] ?? '', rules)
+  if (probabilities === null) return null
+  return judged.some(each => quotes(each, probabilities)) ? null : probabilities
+}
+
+/** True if the text has this verdict, in JSON within JSON too. */
+function quotes(text: string, probabilities: readonly number[]): boolean {
+  for (const [, list = ''] of unescaped(text).matchAll(VERDICT)) {
+    const found = numbers(list, probabilities.length)
+    if (found?.every((one, index) => one === probabilities[index])) return true
   }
-  return verdict
+  return false
 }
 
-function isVerdict(value: unknown): value is { readonly probabilities: unknown } {
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, 'probabilities')
+/** The text without the backslashes of JSON, however often it was encoded. */
+function unescaped(text: string): string {
+  return text.replace(/\\+(?:u([0-9a-f]{4})|[nrt])?/gi, (found, code: string | undefined) => {
+    if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16))
+    return found.endsWith('\\') ? '' : ' '
+  })
 }
 
-function numbers(value: unknown, count: number): readonly number[] | null {
+function numbers(list: string, count: number): readonly number[] | null {
+  const value = parse(`[${list}]`)
   if (!Array.isArray(value) || value.length !== count) return null
   const fits = (each: unknown): each is number => typeof each === 'number' && each >= 0 && each <= 1
   return value.every(fits) ? value : null
@@ -51,20 +68,4 @@ function parse(text: string): unknown {
   } catch {
     return undefined
   }
-}
-
-/** The end of the object that begins at `start`; -1 if it has none. */
-function objectEnd(text: string, start: number): number {
-  let depth = 0
-  let quoted = false
-  for (let at = start; at < text.length; at++) {
-    const character = text[at]
-    if (quoted) {
-      if (character === '\\') at++
-      else if (character === '"') quoted = false
-    } else if (character === '"') quoted = true
-    else if (character === '{') depth++
-    else if (character === '}' && --depth === 0) return at + 1
-  }
-  return -1
 }

@@ -19,6 +19,7 @@ t.test('the table holds what the results promise', async t => {
       'json-256',
       'guard-json-16',
       'guard-json-1',
+      'guard-patterns-64',
       'guard-relay-20',
       'guard-busy-64',
       'relay-20',
@@ -63,6 +64,8 @@ t.test('every target is that of a scenario, and the guards have theirs', async t
     ]),
     [
       ['guard-json-16', 0.75, '×'],
+      ['guard-patterns-64', 0.8, '×'],
+      ['guard-patterns-64', 0.8, '×'],
       ['guard-json-1', 1, 'ms'],
       // 1,024 bytes at 48 every 20 ms, and 5.
       ['guard-relay-20', 431, 'ms'],

@@ -115,14 +115,44 @@ t.test('the evaluator gets the message and the rules, and nothing else', async t
     ['system', 'user'],
   )
   t.match(messages[0]?.content, /\nRules:\n1\. Be kind\n2\. Name no animal$/)
-  t.same(JSON.parse(messages[1]?.content ?? ''), {
-    role: 'assistant',
-    content: GOOD.text,
-    tool_calls: [call],
-  })
+  const shown = { role: 'assistant', content: GOOD.text, tool_calls: [call] }
+  t.same(JSON.parse(messages[1]?.content ?? ''), { ...shown, reasoning: GOOD.reasoning })
   t.match(evaluation?.body['response_format'], { json_schema: { name: 'alignment_verdict' } })
-  const sent = JSON.stringify(evaluation?.body)
-  t.notMatch(sent, /Secret|greet/)
+  t.equal(evaluation?.body['max_completion_tokens'], 16_384, 'the answer has room and an end')
+  t.notMatch(JSON.stringify(evaluation?.body), /Secret/)
+
+  script([{ ...GOOD, calls: [call] }], [KEPT])
+  const reply = await ask({ tools, plugins: [{ ...ALIGNMENT, mode: 'audit' }] })
+  await reply.json()
+  const audited = provider.asked[1]?.body['messages'] as { content: string }[]
+  t.same(JSON.parse(audited[1]?.content ?? ''), shown, 'where nothing is withheld, no reasoning')
+})
+
+t.test('what is withheld is judged whole: citations and reasoning too', async t => {
+  const { ask, provider, script } = await start(t)
+  const url_citation = {
+    url: 'https://zoo.example/',
+    title: `All about the ${CANARY}`,
+    start_index: 0,
+    end_index: 1,
+  }
+  const annotations = [{ type: 'url_citation', url_citation }]
+  for (const reply of [
+    { ...GOOD, annotations },
+    { ...GOOD, reasoning: BAD.reasoning },
+  ]) {
+    for (const stream of [false, true]) {
+      script([reply, GOOD], [BROKEN, KEPT])
+      const text = await (await ask({ stream })).text()
+      t.match(JSON.stringify(provider.asked[1]?.body), CANARY, 'the evaluator is shown it')
+      t.notMatch(text, CANARY)
+      t.notMatch(
+        JSON.stringify(provider.asked[2]?.body),
+        'comes to mind',
+        'the model is not shown its thoughts again',
+      )
+    }
+  }
 })
 
 t.test('the rules stand behind the system messages at the head, unless that is not wished', async t => {
@@ -367,8 +397,8 @@ t.test('a request without the plugin shows nothing of it', async t => {
 
 t.test('a reader who is slower than the release of a long message gets all of it', async t => {
   const { ask, gateway, script } = await start(t)
-  const thought = `${'x'.repeat(999)} `.repeat(3_000)
-  script([{ ...GOOD, reasoning: thought }], [KEPT])
+  const sealed = Array.from({ length: 40 }, (_, n) => `${n}${'x'.repeat(250_000)}`)
+  script([{ text: GOOD.text, sealed }], [KEPT])
   const reply = await ask({ stream: true })
   const { streamBytes } = gateway.serving.metrics
   t.ok(reply.body)
@@ -377,9 +407,9 @@ t.test('a reader who is slower than the release of a long message gets all of it
   t.equal((await streamBytes.get()).values[0]?.value ?? 0, 0, 'the stream is not over')
   const text = await reply.text()
   const response = final(text)
-  const [reasoning] = response.output
-  t.equal(reasoning?.type, 'reasoning')
-  t.equal(JSON.stringify(reasoning).includes(thought), true)
+  const thoughts = response.output.filter(({ type }) => type === 'reasoning')
+  t.equal(thoughts.length, sealed.length)
+  t.ok(sealed.every((data, at) => JSON.stringify(thoughts[at]).includes(data)))
   const events = parseEventStream(text)
   t.equal(
     events.every((event, at) => event.sequence_number === at),

@@ -171,7 +171,11 @@ t.test('reasoning and arguments of calls are looked at too', async t => {
       input: 'Hi',
       tools: [{ type: 'function', name: 'send', parameters: {} }],
     })
-    t.same(saidIn(document).split('\n'), ['It is [CODE], or [EMAIL]', 'Say [CODE]', '{"to":"[EMAIL]"}'])
+    t.same(saidIn(document).split('\n'), [
+      'It is [REDACTED], or [EMAIL]',
+      'Say [REDACTED]',
+      '{"to":"[EMAIL]"}',
+    ])
     t.notMatch(text, /bluebird|robin|jane/)
   }
 })
@@ -192,7 +196,7 @@ t.test('instructions, system messages, tool outputs and arguments are looked at'
     ],
   })
   t.equal(status, 200)
-  t.equal((parrot.bodies.at(-1)?.match(/\[CODE\]/g) ?? []).length, 7, parrot.bodies.at(-1) ?? '')
+  t.equal((parrot.bodies.at(-1)?.match(/\[REDACTED\]/g) ?? []).length, 7, parrot.bodies.at(-1) ?? '')
   t.notMatch(parrot.bodies.at(-1), /codename/)
 })
 

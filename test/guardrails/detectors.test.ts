@@ -130,8 +130,10 @@ t.test('small texts are looked at where they are, large ones and large rules are
     'offload',
   )
   const far = { builtins: [], custom: [{ pattern: 'a(?:.*z)?', action: 'flag', label: null }] } as const
-  t.equal(whereToScan(far, 900), 'inline')
-  t.equal(whereToScan(far, 2_000), 'offload', 'a pattern that may read far ahead for each match')
+  t.equal(new ScanCost(far).mostInline(900, 1), 16, 'up to a few findings')
+  t.equal(new ScanCost(far).mostInline(9_000, 1), 1)
+  t.equal(new ScanCost(far).mostInline(90_000, 1), null, 'a pattern that may read far ahead for each match')
+  t.equal(whereToScan(far, 900), 'offload', 'with any number of findings')
 })
 
 t.test('a number that fails its check digit is no card, whatever its length', async t => {

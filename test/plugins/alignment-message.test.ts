@@ -1,6 +1,6 @@
 import t from 'tap'
 import { extractMessage, rejectedItems } from '../../src/plugins/alignment-message.ts'
-import type { OutputItem } from '../../src/protocol/items.ts'
+import type { Annotation, OutputItem } from '../../src/protocol/items.ts'
 
 const message = (...texts: string[]): OutputItem => ({
   type: 'message',
@@ -81,6 +81,56 @@ t.test('what a provider ran for the model counts by what the model wrote, not by
     { name: 'gateway:fusion', arguments: '{"panel":["p"]}' },
   ])
   t.equal(calls({ type: 'compaction', id: 'c', encrypted_content: 'x' }), undefined)
+})
+
+t.test('an item of an unknown kind is judged whole, and so is a message in an unknown form', async t => {
+  const calls = (item: object) => extractMessage([item as OutputItem])?.message.tool_calls
+  t.same(calls({ type: 'hologram', id: 'h', status: 'completed', scene: { of: 'giraffe' } }), [
+    { name: 'hologram', arguments: '{"scene":{"of":"giraffe"}}' },
+  ])
+  t.same(calls({ type: 'message', id: 'm', role: 'assistant', content: 'giraffe' }), [
+    { name: 'message', arguments: '{"role":"assistant","content":"giraffe"}' },
+  ])
+  t.same(calls({ ...PICTURE, revised_prompt: 'giraffe' }), [
+    { name: 'image_generation_call', arguments: '{"revised_prompt":"giraffe"}' },
+  ])
+  t.equal(calls(PICTURE), undefined, 'a picture is an image')
+  t.equal(calls({ type: 'shell_call_output', id: 's', output: [{ stdout: 'secret' }] }), undefined)
+  t.equal(
+    extractMessage([{ type: 'hologram', scene: 'x'.repeat(4_000) } as unknown as OutputItem]),
+    null,
+    'cut',
+  )
+})
+
+t.test('annotations are judged by their texts, but for files of the caller', async t => {
+  const said = message('a') as Extract<OutputItem, { type: 'message' }>
+  const annotations = [
+    { type: 'url_citation', url: 'https://x.example/', title: 'giraffe', start_index: 0, end_index: 1 },
+    { type: 'footnote', of: { text: 'zebra' } },
+    { type: 'file', file: { name: 'secret' } },
+  ] as unknown as Annotation[]
+  const annotated = (list: Annotation[]) => [
+    { ...said, content: [{ type: 'output_text' as const, text: 'a', annotations: list }] },
+  ]
+  t.same(extractMessage(annotated(annotations))?.message.annotations, [
+    'https://x.example/',
+    'giraffe',
+    '{"text":"zebra"}',
+  ])
+  const long = { type: 'url_citation', title: 'x'.repeat(20_001) } as unknown as Annotation
+  t.equal(extractMessage(annotated([long])), null, 'cut')
+})
+
+t.test('reasoning is judged where it is withheld, up to its limit', async t => {
+  t.equal(extractMessage([THOUGHT], true)?.message.reasoning, 'secret\n\nsecret')
+  const long: OutputItem = {
+    type: 'reasoning',
+    id: 'r',
+    summary: [{ type: 'summary_text', text: 'x'.repeat(40_001) }],
+  }
+  t.ok(extractMessage([long]))
+  t.equal(extractMessage([long], true), null, 'cut')
 })
 
 t.test('each limit holds to the unit', async t => {

@@ -7,12 +7,18 @@ export interface ScriptedReply {
   readonly text?: string
   readonly refusal?: string
   readonly reasoning?: string
+  /** Items of encrypted reasoning, in streams. */
+  readonly sealed?: readonly string[]
   readonly calls?: readonly { readonly name: string; readonly arguments: string }[]
   /** Default 7 and 5. */
   readonly tokens?: { readonly input: number; readonly output: number }
   readonly status?: number
   /** What the failure calls itself. */
   readonly code?: string
+  /** The finish reason; default: as the reply has calls or none. */
+  readonly finish?: string
+  /** Citations of the text, in the form of the dialect. */
+  readonly annotations?: readonly object[]
   /** Never answers. */
   readonly hangs?: true
   /** Breaks off after the content. */
@@ -104,6 +110,7 @@ function whole(reply: ScriptedReply) {
           ...(reply.refusal === undefined ? {} : { refusal: reply.refusal }),
           ...(reply.reasoning === undefined ? {} : { reasoning: reply.reasoning }),
           ...(reply.calls === undefined ? {} : { tool_calls: toolCalls(reply) }),
+          ...(reply.annotations === undefined ? {} : { annotations: reply.annotations }),
         },
       },
     ],
@@ -119,7 +126,11 @@ function stream(response: ServerResponse, reply: ScriptedReply): void {
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   send({ delta: { role: 'assistant', content: '' } })
   for (const word of reply.reasoning?.split(/(?<= )/) ?? []) send({ delta: { reasoning: word } })
+  for (const [index, data] of (reply.sealed ?? []).entries()) {
+    send({ delta: { reasoning_details: [{ type: 'reasoning.encrypted', data, index, format: 'unknown' }] } })
+  }
   for (const word of reply.text?.split(/(?<= )/) ?? []) send({ delta: { content: word } })
+  if (reply.annotations !== undefined) send({ delta: { annotations: reply.annotations } })
   if (reply.refusal !== undefined) send({ delta: { refusal: reply.refusal } })
   if (reply.calls !== undefined) {
     send({ delta: { tool_calls: toolCalls(reply).map((call, index) => ({ index, ...call })) } })
@@ -135,7 +146,7 @@ function stream(response: ServerResponse, reply: ScriptedReply): void {
 }
 
 function finish(reply: ScriptedReply): string {
-  return reply.calls === undefined ? 'stop' : 'tool_calls'
+  return reply.finish ?? (reply.calls === undefined ? 'stop' : 'tool_calls')
 }
 
 function toolCalls({ calls = [] }: ScriptedReply) {

@@ -2,12 +2,12 @@
  * Evaluates rules on texts: inline if that is cheap for any text, otherwise in the task pool with a deadline. Scans of
  * replies above the budget of one event-loop turn run in the next turn. Serve threads.
  */
-import { INLINE_MAX_FOUND } from '../../guardrails/cost.ts'
 import type { Finding } from '../../guardrails/rules.ts'
 import type { Progress, Scanner } from '../../guardrails/scanner.ts'
+import { joinedTexts, withCrossing } from '../../guardrails/texts/joined-texts.ts'
 import type { RequestText } from '../../guardrails/texts/request-texts.ts'
 import { TextWindow, type Window, type WindowFindings } from '../../guardrails/window.ts'
-import { isPending } from '../../ready.ts'
+import { isPending, whenReady } from '../../ready.ts'
 import type { GatewayTasks } from '../../tasks/pool.ts'
 import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
@@ -39,14 +39,34 @@ export function evaluateTexts(
   texts: readonly RequestText[],
   signal: AbortSignal,
 ): TextsResult | Promise<TextsResult> {
+  const joined = joinedTexts(texts)
+  if (joined.length === 0) return evaluateEach(tasks, rules, texts, signal)
+  return whenReady(evaluateEach(tasks, rules, [...texts, ...joined], signal), ({ findings, failure }) => {
+    const own = findings.slice(0, texts.length)
+    return { findings: withCrossing(own, joined, findings.slice(texts.length)), failure }
+  })
+}
+
+function evaluateEach(
+  tasks: GuardTasks,
+  rules: GuardRules,
+  texts: readonly WrittenText[],
+  signal: AbortSignal,
+): TextsResult | Promise<TextsResult> {
   const { all } = rules
   try {
-    const findings = evaluateInline(all, texts, INLINE_MAX_FOUND)
+    const most = all.cost.mostInline(charactersOf(texts), texts.length)
+    const findings = most === null ? null : evaluateInline(all, texts, most)
     if (findings !== null) return { findings, failure: null }
     return tasks
       .run(
         'evaluate-texts',
-        { rules: all.set, key: all.key, field: all.field, texts },
+        {
+          rules: all.set,
+          key: all.key,
+          field: all.field,
+          texts: texts.map(({ text, who }) => ({ text, who })),
+        },
         { deadlineMs: REQUEST_DEADLINE_MS, long: isLong(texts), signal },
       )
       .then(
@@ -65,26 +85,31 @@ function isLong(texts: readonly RequestText[]): boolean {
   return characters > SHORT_MAX_CHARS
 }
 
+type WrittenText = Pick<RequestText, 'text' | 'who'>
+
 /** After a failure: the findings of the built-in detectors, if they are cheap. */
 function evaluateBuiltins(
   { builtin }: GuardRules,
-  texts: readonly RequestText[],
+  texts: readonly WrittenText[],
   cause: unknown,
 ): TextsResult {
-  const findings = evaluateInline(builtin, texts, Number.POSITIVE_INFINITY)
+  const isCheap = builtin.cost.where(charactersOf(texts), texts.length) === 'inline'
+  const findings = isCheap ? evaluateInline(builtin, texts, Number.POSITIVE_INFINITY) : null
   return { findings: findings ?? [], failure: { cause } }
 }
 
-/** Null if it would take too long on this thread, or if there are more findings than `max`. */
-function evaluateInline(
-  rules: CompiledRules,
-  texts: readonly RequestText[],
-  max: number,
-): readonly (readonly Finding[])[] | null {
+function charactersOf(texts: readonly WrittenText[]): number {
   let characters = 0
   for (const { text } of texts) characters += text.length
-  if (rules.cost.where(characters, texts.length, max) !== 'inline') return null
-  const { scanner } = rules
+  return characters
+}
+
+/** Null if there are more findings than `max`. */
+function evaluateInline(
+  { scanner }: CompiledRules,
+  texts: readonly WrittenText[],
+  max: number,
+): readonly (readonly Finding[])[] | null {
   const findings: (readonly Finding[])[] = []
   let left = max
   for (const { text, who } of texts) {
@@ -231,9 +256,10 @@ export class WindowScan {
     this.#abort.abort()
   }
 
-  begin(): TextScan {
+  /** `before`: the end of the text that the client has read directly before this one. */
+  begin(before = ''): TextScan {
     const evaluator = windowEvaluator(this.#tasks, this.#rules)
-    return { window: new TextWindow(evaluator.scanner, this.#rules.size), evaluator }
+    return { window: new TextWindow(evaluator.scanner, this.#rules.size, before), evaluator }
   }
 
   /** Scans the next window of a text. A promise never rejects. */

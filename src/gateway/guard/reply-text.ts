@@ -2,6 +2,7 @@
  * Texts of a guarded reply: one text with its log probabilities and annotations, and the texts in fields of items.
  * Pure. Hot path of guarded replies.
  */
+import { mapLeaf } from '../../guardrails/texts/text-leaves.ts'
 import type { Window, WindowFindings } from '../../guardrails/window.ts'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import type { Logprob } from '../../protocol/items.ts'
@@ -42,6 +43,11 @@ export class ReplyText {
     this.item = first.item
     this.#isResumed = isResumed
     this.#last = first
+  }
+
+  /** True if it is a part of the text of the answer. */
+  get isSaid(): boolean {
+    return this.#last.kind === 'text'
   }
 
   add(delta: TextDelta): void {
@@ -176,8 +182,6 @@ const NO_TEXT_WITHIN: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'h
 /** The model chose the keys below these fields, so every string there is text. */
 const ALL_TEXT: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])
 const NOTHING: ReadonlySet<string> = new Set()
-/** A data URL of a picture, of sound or of a video. */
-const BYTES = /^data:(?:image|audio|video)\/[\w.-]+;base64,[\w+/-]*=*$/
 
 /** The texts of the fields, in the order of `withFieldTexts`. */
 export function fieldTexts(fields: ItemFields): readonly string[] {
@@ -216,7 +220,7 @@ function mapField(key: string, value: unknown, skipped: ReadonlySet<string>, vis
 }
 
 function mapValue(value: unknown, skipped: ReadonlySet<string>, visit: Visit): unknown {
-  if (typeof value === 'string') return value === '' || BYTES.test(value) ? value : visit(value)
+  if (typeof value === 'string') return mapLeaf('url', value, visit)
   if (Array.isArray(value)) return value.map(inner => mapValue(inner, skipped, visit))
   if (typeof value !== 'object' || value === null) return value
   return mapFields(value as ItemFields, skipped, visit)

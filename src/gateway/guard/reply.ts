@@ -56,6 +56,8 @@ export class OutputGuard {
   readonly #attempt: GuardedAttempt
   /** By item: the text that is being written. */
   readonly #texts = new Map<number, ReplyText>()
+  /** The end of the text so far, which clients read as one: that of all items together. */
+  #said = ''
   /** Texts that have begun, by item and name. */
   readonly #begunTexts = new Set<string>()
   /** By item that has begun: its type. */
@@ -218,7 +220,11 @@ export class OutputGuard {
 
   #beginText(first: TextDelta): ReplyText {
     const key = `${first.item} ${textName(first)}`
-    const text = new ReplyText(this.#scan.begin(), first, this.#begunTexts.has(key))
+    const text = new ReplyText(
+      this.#scan.begin(first.kind === 'text' ? this.#said : ''),
+      first,
+      this.#begunTexts.has(key),
+    )
     this.#begunTexts.add(key)
     this.#texts.set(first.item, text)
     return text
@@ -242,6 +248,7 @@ export class OutputGuard {
   #finishText(text: ReplyText): boolean {
     text.scan.window.finish()
     if (!this.#scanText(text)) return false
+    if (text.isSaid) this.#said = text.scan.window.tail
     for (const delta of text.releaseRest()) this.#deliver(delta)
     this.#texts.delete(text.item)
     return true

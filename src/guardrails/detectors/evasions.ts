@@ -49,7 +49,7 @@ for (const [letters, ascii] of [
 }
 
 /** Zero width, soft hyphen, joiners, direction marks, variation selectors, combining marks, language tags. */
-const isInvisible = (code: number): boolean =>
+export const isInvisible = (code: number): boolean =>
   code === 0xad ||
   (code >= 0x300 && code <= 0x36f) ||
   code === 0x34f ||

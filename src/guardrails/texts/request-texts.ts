@@ -156,10 +156,18 @@ function mergePlans(one: Plan, other: Plan): Plan {
 export interface RequestText {
   readonly text: string
   readonly who: Author
+  /** When a model reads it: instructions first, then the input. Absent: it is no part of the conversation. */
+  readonly read?: Read
 }
 
+type Read = 'first' | 'later'
+const READ: ReadonlyMap<string, Read> = new Map([
+  ['instructions', 'first'],
+  ['input', 'later'],
+])
+
 /** Takes a text and returns the text to put in its place. */
-type Visit = (text: string, who: Author) => string
+type Visit = (text: string, who: Author, read: Read | undefined) => string
 type Fields = Readonly<Record<string, unknown>>
 
 /**
@@ -174,8 +182,8 @@ const USES: ReadonlyMap<string, RequestField> = new Map(Object.entries(REQUEST_F
 /** The texts of the request, in the order of `withTexts`. */
 export function textsOf(request: ResponsesRequest): readonly RequestText[] {
   const texts: RequestText[] = []
-  mapTexts(request, (text, who) => {
-    texts.push({ text, who })
+  mapTexts(request, (text, who, read) => {
+    texts.push(read === undefined ? { text, who } : { text, who, read })
     return text
   })
   return texts
@@ -190,7 +198,7 @@ export function withTexts(request: ResponsesRequest, texts: readonly string[]): 
 /** As `textsOf`, with empty texts in place of those that `before`, an earlier form of the request, had. */
 export function unseenTexts(request: ResponsesRequest, before: ResponsesRequest): readonly RequestText[] {
   const known = new Set(textsOf(before).map(({ text }) => text))
-  return textsOf(request).map(each => (known.has(each.text) ? { text: '', who: each.who } : each))
+  return textsOf(request).map(each => (known.has(each.text) ? { ...each, text: '' } : each))
 }
 
 /** Replaces every text, always in the same order. What does not change is shared with the request. */
@@ -204,12 +212,14 @@ export function mapConversation(request: ResponsesRequest, visit: Visit): Respon
 }
 
 function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean): ResponsesRequest {
-  const asUser: Replace = text => visit(text, 'user')
-  const asOther: Replace = text => visit(text, 'other')
+  let read: Read | undefined
+  const asUser: Replace = text => visit(text, 'user', read)
+  const asOther: Replace = text => visit(text, 'other', read)
   const fields: Fields = request as Fields & ResponsesRequest
   const mapped = mapFields(fields, (value, key) => {
     const use = USES.get(key) ?? 'conversation'
     if (use === 'internal' || (use === 'sent' && !withSent)) return value
+    read = READ.get(key)
     const plan = PLANS?.get(key) ?? EVERYTHING
     if (key === 'input' && Array.isArray(value)) {
       const kinds = plan.each ?? EVERYTHING
@@ -217,6 +227,7 @@ function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean):
     }
     return mapValue(value, key, plan, key === 'instructions' || use === 'sent' ? asOther : asUser)
   })
+  read = undefined
   return renameFields(mapped, PLANS, asUser) as unknown as ResponsesRequest
 }
 

@@ -15,11 +15,12 @@ const NOT_BASE64 = /[^\w+/=-]/
 /** The head of a data URL, before its comma. A head of another form may hold text. */
 const PLAIN_HEAD = /^data:[\w./+-]*(?:;[\w.=+-]{1,64})*$/i
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+$/
-/** Media types that no format turns into text. */
+/** Media types that no format turns into text, if the bytes bear them out. */
 const BYTES =
   /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|msword|vnd\.(?:ms-|openxml)))/
 /** Media types that formats turn into text, valid UTF-8 or not. */
 const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|csv|yaml|javascript)|image\/svg)/
+const PDF = 'application/pdf'
 /** The first characters of a PDF file (`%PDF`) in base64. */
 const PDF_START = 'JVBERi'
 /** The prefix of Anthropic's compactions, which are JSON: only these two fields of it are sealed. */
@@ -81,12 +82,17 @@ function readDataUrl(url: string, replace: Replace, notBytes: RegExp | null): st
   const [type = '', ...parameters] = head.slice(5).toLowerCase().split(';')
   const data = url.slice(comma + 1)
   if (!parameters.some(parameter => parameter.trim() === 'base64')) return readPercent(head, data, replace)
-  if (isPlain && BYTES.test(type)) return notBytes?.test(data) === true ? replace(url) : url
+  const encode: Encode = text => `${head},${Buffer.from(text).toString('base64')}`
+  if (isPlain && BYTES.test(type)) {
+    if (notBytes?.test(data) === true) return replace(url)
+    const disguised = disguisedText(type, data)
+    return disguised === null ? url : replaceDecoded(url, disguised, encode, replace)
+  }
   // Without a proper media type, formats go by the name of the file.
   const decoded = decodedText(data, !MEDIA_TYPE.test(type) || TEXT.test(type))
   const read = isPlain && !NOT_BASE64.test(data) ? replaceDecoded : replaceBoth
   if (decoded === null) return read === replaceBoth ? replace(url) : url
-  return read(url, decoded, text => `${head},${Buffer.from(text).toString('base64')}`, replace)
+  return read(url, decoded, encode, replace)
 }
 
 function readPercent(head: string, data: string, replace: Replace): string {
@@ -118,6 +124,19 @@ function readFile(file: string, replace: Replace): string {
     text => Buffer.from(text).toString('base64'),
     replace,
   )
+}
+
+/** What tells media: bytes that are no text soon show. */
+const SNIFFED_CHARS = 2_048
+
+/** The text behind a media type of bytes; null: they are what the type says. */
+function disguisedText(type: string, base64: string): string | null {
+  if (type === PDF && base64.startsWith(PDF_START)) return null
+  const start = Buffer.from(base64.slice(0, SNIFFED_CHARS), 'base64')
+  if (start.includes(0)) return null
+  // A character may be cut at the end.
+  const whole = [0, 1, 2, 3].some(cut => isUtf8(start.subarray(0, Math.max(0, start.length - cut))))
+  return whole ? decodedText(base64, false) : null
 }
 
 /** Null if the bytes are no text. Invalid UTF-8 hides nothing in a text: formats decode it in the same way. */

@@ -159,7 +159,7 @@ t.test('of several guardrails the strictest action counts, and each match is tol
   )
   const exchange = scriptedExchange({ input: 'alpha beta gamma' })
   await guard.request(exchange)
-  t.equal(exchange.prompt.input, 'alpha beta label gamma')
+  t.equal(exchange.prompt.input, 'alpha [REDACTED] gamma')
   t.match(exchange.pipeline, [
     { data: { action: 'flagged', patterns: ['alpha label'] } },
     { data: { action: 'redacted', patterns: ['beta label'] } },

@@ -296,6 +296,48 @@ t.test('an attempt that is over waits for nobody', async t => {
   t.same([run.delivered, run.exchange.pipeline], [[], []])
 })
 
+t.test('what is split over texts that clients read as one is found in the later one', async t => {
+  const close = (item: number): Content => ({ kind: 'close', item, fields: null })
+  const thought: Content = { kind: 'reasoning', item: 1, form: 'text', part: 0, text: 'Hm.' }
+  const thinking = { type: 'reasoning', id: null, extra: null } as unknown as Extract<
+    Content,
+    { kind: 'open' }
+  >['start']
+  const between: Content[] = [
+    close(0),
+    { kind: 'open', item: 1, start: thinking },
+    thought,
+    close(1),
+    open(2),
+  ]
+  for (const [name, deltas] of Object.entries({
+    'two parts': [open(0), text('to anna@exa'), text('mple.com please', 0, 1)],
+    'two items with a thought between them': [
+      open(0),
+      text('to anna@exa'),
+      ...between,
+      text('mple.com please', 2),
+    ],
+    'many parts': [
+      open(0),
+      ...[...`to ${MAIL}`].map((piece, part) => text(piece, 0, part)),
+      text(' please', 0, 99),
+    ],
+  })) {
+    const run = start({ output: outputOf('redact') })
+    for (const delta of deltas) run.guard.take(delta)
+    await run.end()
+    t.notMatch(said(run.delivered).replace('Hm.', ''), MAIL, name)
+    t.match(said(run.delivered), /\[EMAIL\].* please$/, name)
+    t.equal(run.exchange.pipeline.length, 1, name)
+
+    const refused = start({ output: outputOf('block') })
+    for (const delta of deltas) refused.guard.take(delta)
+    await refused.end()
+    t.match(refused.state.error, { code: 'content_policy_violation' }, name)
+  }
+})
+
 t.test('a long answer leaves turns to others', async t => {
   const run = start({ output: outputOf('redact') })
   const whole = 'word '.repeat(400_000)
@@ -310,5 +352,5 @@ t.test('a long answer leaves turns to others', async t => {
   t.ok(said(run.delivered).length < whole.length / 10)
   await run.end()
   t.equal(said(run.delivered), whole)
-  t.ok(turns >= 20, `${turns} turns`)
+  t.ok(turns >= 5, `${turns} turns`)
 })

@@ -82,9 +82,9 @@ t.test('the example at the head of request-texts.ts', async t => {
     ],
   })
   t.same(textsOf(request), [
-    { text: 'Call Ann', who: 'user' },
-    { text: '{"to":"Ann"}', who: 'other' },
-    { text: 'calm', who: 'other' },
+    { text: 'Call Ann', who: 'user', read: 'later' },
+    { text: '{"to":"Ann"}', who: 'other', read: 'later' },
+    { text: 'calm', who: 'other', read: 'later' },
     { text: 'A name', who: 'other' },
   ])
   const said: string[] = []

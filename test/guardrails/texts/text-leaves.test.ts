@@ -69,6 +69,16 @@ for (const leaf of ['link', 'file', 'url'] as const) {
     t.same(read(leaf, told).seen, [told, TEXT], 'nor may its head say something')
   })
 
+  t.test(`plain text is read whatever its media type says (${leaf})`, async t => {
+    for (const type of ['image/png', 'application/pdf', 'audio/mp3', 'application/zip', 'font/woff2']) {
+      const url = `data:${type};base64,`
+      t.same(read(leaf, url + base64(TEXT)), { seen: [TEXT], changed: url + base64(HIDDEN) }, type)
+      const long = `${'é'.repeat(3_000)} jane`
+      t.same(read(leaf, url + base64(long)).seen, [long], `${type}, cut within a character`)
+    }
+    t.same(read(leaf, `data:application/pdf;base64,${base64('%PDF-1.4 jane')}`).seen, [], 'a document is one')
+  })
+
   t.test(`bytes are left alone (${leaf})`, async t => {
     for (const type of ['image/png', 'application/pdf', 'audio/mp3', 'application/octet-stream'])
       t.same(read(leaf, `data:${type};base64,${base64(BYTES)}`).seen, [], type)

@@ -1,0 +1,240 @@
+/**
+ * Proves that V8's backtracking engine searches a pattern in time linear in the text, and bounds that time. Pure.
+ *
+ * The engine tries each start once, and from it every way through the pattern. `tries` bounds how often one place of
+ * the pattern is tried at one place of the text, over all starts and ways. If that is finite everywhere, the time is
+ * the sum over the places of the pattern, each times the length of the text. It begins with 1. A character leaves it
+ * as it is, a choice adds its branches up. What matters are repeats of a class C:
+ *
+ * - `before` is what stands before a place. If no character of C stands directly before the repeat, it is only entered
+ *   where a run of C begins. A place that it reaches then has one place where it was entered. So `tries` stays, and
+ *   each run is read once for each of them. Examples: the `\s*` in `password\s*=`, the `[\w.-]+` in `@[\w.-]+\.com`,
+ *   the `\w+` in `\b\w+@`.
+ * - If one of the last n characters before the repeat is none of C, two places where one run is entered are less than
+ *   n apart. So `tries` is multiplied by n. Example: the `[A-Z ]*` in `--BEGIN [A-Z ]*KEY`, with n = 7 by the hyphen.
+ * - Otherwise a repeat of a to b times multiplies `tries` by b - a + 1 and reads b characters each time. An endless one
+ *   is not proved: `x.*y` on `xxx…` is quadratic.
+ * - A last repeat cannot fail once it has its least, and what it reads belongs to the match, behind which the search
+ *   goes on. So it may be endless: the `\S+` in `token=\S+`, the group in `\d+(?:,\d{3})*`.
+ * - A first endless repeat of C that may be entered within a run is searched in another way (engine.ts): from the first
+ *   start of each run alone. From any later start of that run the repeat reaches only places that it reaches from the
+ *   first one too, so a match from there would have been a match from the first. Examples: `x*y`, `\b[\w.]+@`.
+ */
+import {
+  ALL,
+  type Characters,
+  FEED,
+  intersection,
+  isDisjoint,
+  isWithin,
+  mostInOne,
+  NONE,
+  NOT_WORD,
+  union,
+  WORD,
+} from './characters.ts'
+import { type Node, shortest } from './parse.ts'
+
+export interface Proof {
+  /** Bound of the engine's steps for each unit of the text. */
+  readonly steps: number
+  /** The first repeat is endless and may be entered within a run: it has to be searched run by run. */
+  readonly isByRuns: boolean
+}
+
+/** More steps take longer than the automaton. */
+const STEPS_MAX = 400
+/** Characters before a place that are kept in mind. */
+const BEFORE_MAX = 16
+
+interface State {
+  readonly tries: number
+  /** The characters before this place, the nearest first, each one of its set unless the text begins behind it. */
+  readonly before: readonly Characters[]
+  /** True directly behind `\b`. */
+  readonly isAtWord: boolean
+}
+
+const START: State = { tries: 1, before: [], isAtWord: false }
+
+/** Null: not proved, or it takes too many steps, or it may match nothing. */
+export function proveLinear(node: Node): Proof | null {
+  if (shortest(node) === 0) return null
+  const { head, first, rest } = leading(node)
+  const walk = new Walk()
+  const start = walk.sequence(head, START, false)
+  if (start === null) return null
+  const isByRuns = first !== null && rest.some(canFail) && entries(first.set, start) !== 1
+  const next = isByRuns ? walk.firstRepeat(first) : start
+  const left = isByRuns || first === null ? rest : [first.node, ...rest]
+  if (walk.sequence(left, next, true) === null) return null
+  return walk.steps > STEPS_MAX ? null : { steps: Math.ceil(walk.steps), isByRuns }
+}
+
+export interface Leading {
+  /** Assertions at the start. */
+  readonly head: readonly Node[]
+  /** The endless repeat of a set behind them; null: something else is there. */
+  readonly first: { readonly set: Characters; readonly least: number; readonly node: Node } | null
+  readonly rest: readonly Node[]
+}
+
+export function leading(node: Node): Leading {
+  const nodes = node.kind === 'sequence' ? node.nodes : [node]
+  const at = nodes.findIndex(({ kind }) => kind !== 'assertion')
+  const head = nodes.slice(0, at)
+  const first = nodes[at]
+  if (first?.kind === 'repeat' && first.node.kind === 'set' && first.most === Number.POSITIVE_INFINITY) {
+    const { set } = first.node
+    return { head, first: { set, least: first.least, node: first }, rest: nodes.slice(at + 1) }
+  }
+  return { head, first: null, rest: nodes.slice(at) }
+}
+
+/** False if the node matches whatever the text is. */
+function canFail(node: Node): boolean {
+  if (node.kind === 'repeat') return node.least > 0
+  if (node.kind === 'sequence') return node.nodes.some(canFail)
+  return true
+}
+
+/** The characters before a place where one of the set is read. */
+function beforeSet(set: Characters, { before, isAtWord }: State): readonly Characters[] {
+  if (!isAtWord) return before
+  const other = isWithin(set, WORD) ? NOT_WORD : isWithin(set, NOT_WORD) ? WORD : ALL
+  return [intersection(before[0] ?? ALL, other), ...before.slice(1)]
+}
+
+/** Most places of one run of the set where it is entered; infinite if nothing bounds them. */
+function entries(set: Characters, state: State): number {
+  const other = beforeSet(set, state).findIndex(each => isDisjoint(set, each))
+  return other === -1 ? Number.POSITIVE_INFINITY : other + 1
+}
+
+interface SetRepeat {
+  readonly set: Characters
+  readonly least: number
+  readonly most: number
+}
+
+/** Walks over a pattern and adds up its steps. Each method gives the state behind a node; null: not proved. */
+class Walk {
+  steps = 0
+
+  sequence(nodes: readonly Node[], start: State, isEnd: boolean): State | null {
+    let state: State | null = start
+    let literal: Characters[] = []
+    for (const [at, node] of nodes.entries()) {
+      if (state === null) return null
+      if (node.kind === 'set') {
+        // Of characters in a row, one is tried if the one before it has matched: not all of them at one place.
+        const active = mostInOne(literal) + 1
+        literal.push(node.set)
+        this.steps += state.tries * (mostInOne(literal) + 1 - (literal.length > 1 ? active : 0))
+        state = read(node.set, state)
+        continue
+      }
+      literal = []
+      // Only what can fail sends the engine back.
+      state = this.#node(node, state, isEnd && !nodes.slice(at + 1).some(canFail))
+      if (this.steps > STEPS_MAX) return null
+    }
+    return state
+  }
+
+  /** `isEnd`: nothing behind the node can fail. */
+  #node(node: Node, state: State, isEnd: boolean): State | null {
+    switch (node.kind) {
+      case 'set':
+        this.steps += state.tries
+        return read(node.set, state)
+      case 'assertion':
+        this.steps += state.tries
+        if (node.assertion === 'word') return { ...state, isAtWord: true }
+        if (node.assertion === 'start') return { ...state, before: [NONE] }
+        if (node.assertion !== 'line-start') return state
+        return {
+          ...state,
+          before: [intersection(state.before[0] ?? ALL, FEED), ...state.before.slice(1)],
+        }
+      case 'sequence':
+        return this.sequence(node.nodes, state, isEnd)
+      case 'choice': {
+        const states = node.nodes.map(each => this.#node(each, state, isEnd))
+        return states.includes(null) ? null : merged(states.filter(each => each !== null))
+      }
+      case 'repeat':
+        return node.node.kind === 'set'
+          ? this.#repeat({ set: node.node.set, least: node.least, most: node.most }, state, isEnd)
+          : this.#times(node.node, node.least, node.most, state, isEnd)
+    }
+  }
+
+  #repeat({ set, least, most }: SetRepeat, state: State, isEnd: boolean): State | null {
+    const { tries, before } = state
+    const entered = entries(set, state)
+    // By none of its characters it may also reach a place behind one of them.
+    const isExact = entered === 1 && (least > 0 || isDisjoint(set, before[0] ?? ALL))
+    const behind = (more: number): State => ({
+      tries: tries * more + (isExact || least > 0 ? 0 : tries),
+      before:
+        least > 0
+          ? Array.from({ length: Math.min(least, BEFORE_MAX) }, () => set)
+          : [union(set, before[0] ?? ALL)],
+      isAtWord: false,
+    })
+    if (isEnd && entered > 1) {
+      this.steps += tries * (least + 1) + 2
+      return behind(1)
+    }
+    const apart = most - least + 1
+    if (entered < apart || entered === 1) {
+      // To read the run and to go back through it.
+      this.steps += 3 * tries * entered
+      return behind(entered)
+    }
+    if (most === Number.POSITIVE_INFINITY) return null
+    this.steps += 2 * tries * most
+    return behind(apart)
+  }
+
+  /** The first repeat, by runs: from the first start of a run, and once more from where a match within it has ended. */
+  firstRepeat({ set, least }: Pick<SetRepeat, 'set' | 'least'>): State {
+    const tries = least > 0 ? 2 : 4
+    // And what looks back and ahead for the starts.
+    this.steps += 3 * tries + 6
+    return { tries, before: least > 0 ? [set] : [], isAtWord: false }
+  }
+
+  /** Written out: it may end behind each one from the least on. */
+  #times(node: Node, least: number, most: number, start: State, isEnd: boolean): State | null {
+    const isEndless = most === Number.POSITIVE_INFINITY
+    if (isEndless && !isEnd) return null
+    const ends: State[] = least === 0 ? [start] : []
+    let state = start
+    // The last ones of an endless repeat are all alike, whatever is before them.
+    for (let time = 1; time <= (isEndless ? least + 1 : most); time++) {
+      const from: State = isEndless && time > least ? { ...state, before: [], isAtWord: false } : state
+      const next = this.#node(node, from, false)
+      if (next === null || this.steps > STEPS_MAX) return null
+      state = next
+      if (time >= least) ends.push(state)
+    }
+    return merged(ends)
+  }
+}
+
+function read(set: Characters, state: State): State {
+  const before = [set, ...beforeSet(set, state)].slice(0, BEFORE_MAX)
+  return { tries: state.tries, before, isAtWord: false }
+}
+
+/** The state behind several ways. */
+function merged(states: readonly State[]): State {
+  const length = Math.min(...states.map(({ before }) => before.length))
+  return {
+    tries: states.reduce((sum, { tries }) => sum + tries, 0),
+    before: Array.from({ length }, (_, at) => union(...states.map(({ before }) => before[at] ?? ALL))),
+    isAtWord: states.every(({ isAtWord }) => isAtWord),
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * The plain form of a text, in which detectors and patterns find what is written in other characters: compatible forms
+ * and digits as those of ASCII, dashes as hyphens, no invisible characters, escapes of JSON as what they stand for.
+ * Positions map back to the text. Pure; time is linear.
+ */
+
+import type { Hit, Shape } from './detector.ts'
+import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
+
+/**
+ * What may hide something in its other form. Invisible characters, blanks and long dashes are common in prose and in
+ * emoji: they count only beside what they may divide.
+ */
+const UNEVEN = new RegExp(
+  [
+    '\\\\(?:u[\\da-fA-F]{4}|/)',
+    '(?<=[!-~])[\\p{Cf}\\p{Variation_Selector}\\u0300-\\u036f]|\\p{Cf}(?=[!-~])',
+    '(?<=\\d)[[\\p{Zs}\\u2013\\u2014]--\\p{ASCII}]|[[\\p{Zs}\\u2013\\u2014]--\\p{ASCII}](?=\\d)',
+    '[\\p{Nd}--\\p{ASCII}]|[\\p{No}\\u2010-\\u2012\\u2015\\u2024\\u2043\\u2212\\u2070-\\u209c\\u2100-\\u2121\\u2123-\\u218f]',
+    '[[\\uff01-\\uffef]--[\\uff01\\uff0c\\uff1b\\uff1f]]|[\\u24b6-\\u24e9\\ufb00-\\ufb06\\ufe50-\\ufe6f\\u{1d400}-\\u{1d7ff}]',
+  ].join('|'),
+  'v',
+)
+const ESCAPE = /\\(?:u([\da-fA-F]{4})|(\/))/y
+const BACKSLASH = 0x5c
+const SLASH = 0x2f
+const HIDDEN = /^\p{Cf}|\p{Variation_Selector}$/u
+const DASH = /[\p{Pd}\u2212\u2043]/gu
+const DIGIT = /^\p{Nd}$/u
+/** Plain forms of characters that were looked up; when it is full, it starts again. */
+const KNOWN_MAX = 4_096
+const known = new Map<number, string>()
+
+/** The plain form; null if the text has it already. */
+export function plainForm(text: string): Folded | null {
+  // Counting bytes is much faster than any expression.
+  const isAscii = Buffer.byteLength(text) === text.length
+  if ((isAscii && !text.includes('\\')) || !UNEVEN.test(text)) return null
+  const places: number[] = new Array(text.length)
+  let length = 0
+  let plain = ''
+  // Most of a text stays: it is taken over in one piece.
+  let kept = 0
+  for (let at = 0; at < text.length; ) {
+    const place = at
+    let code = text.charCodeAt(at)
+    if (code < 128 && code !== BACKSLASH) {
+      places[length++] = at++
+      continue
+    }
+    code = text.codePointAt(at) ?? code
+    at += code > 0xffff ? 2 : 1
+    let written = code === BACKSLASH ? '\\' : plainCharacter(code)
+    if (code === BACKSLASH) {
+      ESCAPE.lastIndex = place
+      const found = ESCAPE.exec(text)
+      if (found !== null) {
+        at = place + found[0].length
+        const meant = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
+        written = meant < 128 ? String.fromCharCode(meant) : plainCharacter(meant)
+      }
+    }
+    plain += text.slice(kept, place) + written
+    kept = at
+    // One character may stand for up to 18.
+    for (let unit = 0; unit < written.length; unit++) places[length++] = place
+  }
+  plain += text.slice(kept)
+  places.length = length
+  places.push(text.length)
+  return { text: plain, places: Uint32Array.from(places) }
+}
+
+function plainCharacter(code: number): string {
+  let plain = known.get(code)
+  if (plain !== undefined) return plain
+  const character = String.fromCodePoint(code)
+  if (isInvisible(code) || HIDDEN.test(character)) plain = ''
+  else if (DIGIT.test(character)) plain = String(digitOf(code))
+  else plain = character.normalize('NFKC').replace(DASH, '-')
+  if (known.size >= KNOWN_MAX) known.clear()
+  known.set(code, plain)
+  return plain
+}
+
+/** Digits of a script stand in a row, from 0 to 9. */
+function digitOf(code: number): number {
+  const compatible = Number(String.fromCodePoint(code).normalize('NFKC'))
+  if (!Number.isNaN(compatible)) return compatible
+  let first = code
+  while (DIGIT.test(String.fromCodePoint(first - 1))) first--
+  return (code - first) % 10
+}
+
+/** The shapes as they find in the plain form, with places in the text. */
+export function plainShapes(shapes: readonly Shape[], plain: Folded): readonly Shape[] {
+  return shapes.map(shape => plainShape(shape, plain))
+}
+
+function plainShape(shape: Shape, plain: Folded): Shape {
+  const { goesOn } = shape
+  return {
+    find(_text, from): Hit | null {
+      for (let at = foldedPlace(plain, from); ; ) {
+        const hit = shape.find(plain.text, at)
+        if (hit === null) return null
+        const start = plain.places?.[hit.start] ?? hit.start
+        if (start >= from) return { start, end: placeBehind(plain, hit.end), name: hit.name }
+        at = hit.start + 1
+      }
+    },
+    ...(goesOn === undefined
+      ? {}
+      : {
+          goesOn: (text: string, from: number) => {
+            const next = plainForm(text)
+            if (next === null) return goesOn(text, from)
+            const { end, open } = goesOn(next.text, foldedPlace(next, from))
+            return { end: placeBehind(next, end), open }
+          },
+        }),
+  }
+}
+
+/** The place behind the character that has the last unit before `end`, and behind what is invisible after it. */
+function placeBehind({ places }: Folded, end: number): number {
+  if (places === null || end === 0) return end === 0 ? 0 : end
+  let at = end
+  while (at < places.length - 1 && places[at] === places[end - 1]) at++
+  return places[at] ?? end
+}

@@ -1,0 +1,97 @@
+/**
+ * Texts of a request that a model reads one behind the other, joined: something may be split over two parts of a
+ * message, over instructions and input, or over two messages. Only what crosses from one text into another counts;
+ * each text is scanned by itself too. Pure.
+ */
+import { type Author, CONTEXT_CHARS, type Finding } from '../detector.ts'
+import type { RequestText } from './request-texts.ts'
+
+/** A stretch of one text within a joined one. */
+interface Stretch {
+  /** Index of the text. */
+  readonly index: number
+  /** Its place in the text and in the joined text. */
+  readonly from: number
+  readonly at: number
+  readonly length: number
+}
+
+export interface JoinedText {
+  readonly text: string
+  readonly who: Author
+  readonly stretches: readonly Stretch[]
+}
+
+/**
+ * The texts around each place where one ends and the next begins: CONTEXT_CHARS of each, or all of it. An empty text
+ * has been scanned before, and nothing is joined over it.
+ */
+export function joinedTexts(texts: readonly RequestText[]): readonly JoinedText[] {
+  const joined: JoinedText[] = []
+  let text = ''
+  let who: Author = 'other'
+  let stretches: Stretch[] = []
+  const add = (index: number, from: number, part: string): void => {
+    stretches.push({ index, from, at: text.length, length: part.length })
+    text += part
+    if (texts[index]?.who === 'user') who = 'user'
+  }
+  const finish = (): void => {
+    if (stretches.length > 1) joined.push({ text, who, stretches })
+    text = ''
+    who = 'other'
+    stretches = []
+  }
+  for (const index of inReadingOrder(texts)) {
+    const whole = texts[index]?.text ?? ''
+    if (whole === '') finish()
+    else if (whole.length <= 2 * CONTEXT_CHARS) add(index, 0, whole)
+    else {
+      add(index, 0, whole.slice(0, CONTEXT_CHARS))
+      finish()
+      const from = whole.length - CONTEXT_CHARS
+      add(index, from, whole.slice(from))
+    }
+  }
+  finish()
+  return joined
+}
+
+/** Instructions come first, wherever they are in the body. */
+function inReadingOrder(texts: readonly RequestText[]): readonly number[] {
+  const [first, later]: [number[], number[]] = [[], []]
+  for (const [index, { read }] of texts.entries()) {
+    if (read === 'first') first.push(index)
+    else if (read === 'later') later.push(index)
+  }
+  return first.length + later.length < 2 ? [] : [...first, ...later]
+}
+
+/** Adds the findings that cross from one text into another to those of the texts, each with its part of them. */
+export function withCrossing(
+  findings: readonly (readonly Finding[])[],
+  joined: readonly JoinedText[],
+  crossing: readonly (readonly Finding[])[],
+): readonly (readonly Finding[])[] {
+  let all: (readonly Finding[])[] | null = null
+  for (const [number, { stretches }] of joined.entries()) {
+    for (const finding of crossing[number] ?? []) {
+      const parts = stretches.filter(({ at, length }) => at < finding.end && finding.start < at + length)
+      if (parts.length < 2) continue
+      all ??= [...findings]
+      for (const [place, { index, from, at, length }] of parts.entries()) {
+        const part: Finding = {
+          ...finding,
+          start: from + Math.max(0, finding.start - at),
+          end: from + Math.min(length, finding.end - at),
+          // What is left of the whole stands once.
+          replacement: place === 0 ? finding.replacement : '',
+        }
+        all[index] = [...(all[index] ?? []), part].sort(
+          (a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule,
+        )
+      }
+    }
+  }
+  return all ?? findings
+}
