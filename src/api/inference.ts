@@ -76,6 +76,7 @@ function openCall(dialect: Dialect, request: ApiRequest, dataRegionOf: DataRegio
     withMetadata: wantsMetadata(request.headers),
     dataRegion: dataRegionOf(request.host),
     watch: request.watch,
+    held: request.held,
     signal: request.signal,
   }
 }

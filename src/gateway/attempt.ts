@@ -8,31 +8,22 @@ import type { Decoder, Delta, Format, Usage } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { Endpoint, FormatName } from '../providers/provider.ts'
+import type { FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
-import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
+import { SseParser } from '../upstream/sse.ts'
 import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { ABANDONED_MAX_BYTES, ABANDONED_MAX_MS, type AbandonedReplies } from './abandoned-replies.ts'
 import type { CallFigures } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type ProviderRequests, secretsOf } from './provider-request.ts'
+import { ReplyBounds } from './reply-bounds.ts'
 
-/** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
-export const JSON_MAX_BYTES = 64 * 1024 * 1024
 /** An error page is only read for its message. */
 export const ERROR_MAX_BYTES = 64 * 1024
-/** An event with a drawn image holds all of it: a few megabytes of base64. */
-const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
-
-/** Bytes of one event. */
-export function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
-  const draws = endpoint.drawsImages || exchange.request.tools?.some(tool => tool.type === 'image_generation')
-  return draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
-}
 
 /** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
 export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
@@ -94,6 +85,9 @@ export class Attempt implements UpstreamHandler, CallFigures {
   /** Null where every frame has to be decoded. */
   readonly #relay: Relay | null
   readonly #body: TextBody
+  readonly #bounds: ReplyBounds
+  /** The frame that is being decoded has brought more than text. */
+  #isRich = false
   #target: AttemptTarget | null = null
   #mode: Mode = 'undecided'
   /** The head of a reply that is an error. */
@@ -127,7 +121,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
         )
         break
       default:
-        if ('text' in delta) this.outputCharacters += delta.text.length
+        if ('text' in delta) {
+          this.outputCharacters += delta.text.length
+          if (delta.kind === 'text' && delta.logprobs !== null) this.#isRich = true
+        } else this.#isRich = true
         this.#target?.take(delta)
     }
   }
@@ -139,11 +136,9 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#terms = terms
     this.#format = deps.formats[record.endpoint.format]
     this.#decoder = this.#format.decoder(this.#take, record.endpoint)
-    this.#parser = new SseParser(
-      (event, data) => (this.#relay ?? this.#decoder).frame(event, data),
-      frameLimit(exchange, record.endpoint),
-    )
-    this.#body = new TextBody(JSON_MAX_BYTES)
+    this.#bounds = new ReplyBounds(exchange, record.endpoint)
+    this.#parser = new SseParser((event, data) => this.#frame(event, data), this.#bounds.frameBytes)
+    this.#body = new TextBody(this.#bounds.jsonBytes)
     this.#relay =
       terms.relay === null
         ? null
@@ -166,6 +161,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     } catch (thrown) {
       // Not an own function for a try that fails at once: one that waits would live as long as the stream.
       this.#leave()
+      this.#bounds.drop()
       this.#reply.reject(thrown)
     }
     return this.#reply.promise
@@ -193,6 +189,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     } catch (thrown) {
       this.#deps.log.fault('relayed events not understood', thrown)
     }
+    this.#bounds.drop()
     this.#reply.reject(error)
   }
 
@@ -209,6 +206,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   onHead(head: UpstreamHead): void {
     this.#record.status = head.status
+    this.#bounds.answered()
     const { clock, metrics } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#exchange.watch.enter('first_token', nowMs)
@@ -229,6 +227,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
       if (this.#mode === 'sse') this.#read(chunk)
       else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
+      this.#count()
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
@@ -273,12 +272,40 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #start(): void {
     const { clock, client, requests } = this.#deps
     const { prompt, echo } = this.#terms
+    this.#bounds.begin()
     const wire = requests.encode(this.#exchange, this.#record, this.#format, prompt)
     echo?.push(wire.body)
     const request = requests.address(this.#record, wire)
+    this.#bounds.encoded(request.body)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
     this.#call = client.start(request, this)
+  }
+
+  #frame(event: string, data: string): void {
+    this.#bounds.checkFrame(data)
+    this.#isRich = false
+    if (this.#relay === null) this.#decoder.frame(event, data)
+    else this.#relay.frame(event, data)
+    if (this.#isRich) this.#bounds.addRich(data)
+  }
+
+  /** Counts what the reply holds, and ends one that says more than it may. */
+  #count(): void {
+    if (this.#mode === 'over') return
+    this.#bounds.count(this.#body.lengthBytes + this.#parser.waitingBytes, this.outputCharacters)
+    if (this.outputCharacters > this.#bounds.textChars && !this.#said) this.#cutOff()
+  }
+
+  /** The model has said all that it may: for the caller as if it had stopped at its limit itself. */
+  #cutOff(): void {
+    this.#relay?.settle()
+    this.#said = true
+    this.#ended = true
+    this.#call?.abort()
+    // What it told of its usage was told before the end.
+    this.usage = null
+    this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
   }
 
   #read(chunk: Buffer): void {
@@ -291,8 +318,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
       this.#failFromBody()
       return
     }
-    if (this.#mode === 'json') this.#decoder.frame('', this.#body.text())
-    else this.#parser.end()
+    if (this.#mode === 'json') {
+      this.#bounds.checkBody(this.#body.bytes())
+      this.#decoder.frame('', this.#body.text())
+    } else this.#parser.end()
     this.#relay?.settle()
     this.#decoder.end()
     // A decoder that neither finished nor complained has not seen the end of the reply.
@@ -302,6 +331,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
   /** A hostile reply that makes decoder code throw is the provider's failure, never ours alone. */
   #notUnderstood(thrown: unknown): void {
     if (thrown instanceof GatewayError) {
+      if (thrown.code === 'overloaded') {
+        this.fail(thrown)
+        return
+      }
       const { name: providerName } = this.#record.endpoint.provider
       this.fail(failureInReply(thrown, { providerName, secrets: secretsOf(this.#record) }))
       return

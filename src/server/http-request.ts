@@ -4,14 +4,15 @@
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
-import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { isPending } from '../ready.ts'
 import { isAway, type KeyRecord } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
-import { parseJson } from './json.ts'
+import { type JsonWeigher, parseJson } from './json.ts'
+import { HeldBytes } from './load.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import { decodeParams, type RouteMatch, type Router } from './router.ts'
@@ -38,7 +39,7 @@ const KEY_REFUSALS = {
   management: 'A management key is required',
 } as const
 
-export class HttpRequest implements AdmissionOwner, ReplyOwner {
+export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly id: string
   readonly method: string
   readonly route: string
@@ -49,6 +50,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
+  readonly #held: HeldBytes
   readonly #match: RouteMatch | null
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
@@ -69,6 +71,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#query = head.query
     this.#socket = socket
     this.#admission = new Admission(deps.admissions, this)
+    this.#held = new HeldBytes(deps.admissions.load)
     this.#match = deps.router.find(head.path)
     this.id = this.#admission.id
     this.route = this.#match?.resource.template ?? OTHER
@@ -115,7 +118,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
         this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'),
       )
     }
-    this.#body?.release()
+    this.#letGo()
   }
 
   closesAfter(status: number): boolean {
@@ -143,9 +146,26 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     } catch (thrown) {
       this.#fail(thrown)
     }
-    // Held until now, because the parsed request has the content of the body.
-    this.#body?.release()
+    this.#letGo()
     this.#admission.finish()
+  }
+
+  /** The body goes on as its value; its texts are needed once more for the provider. */
+  weigh(valueBytes: number, textBytes: number): void {
+    if (!this.#held.canHold(valueBytes + textBytes)) {
+      throw new GatewayError(
+        'payload_too_large',
+        'The request body needs more memory than one request may hold',
+      )
+    }
+    this.#body?.release()
+    if (!this.#held.hold(valueBytes)) throw overloaded()
+  }
+
+  /** Nothing of the request is counted any more. */
+  #letGo(): void {
+    this.#body?.release()
+    this.#held.release()
   }
 
   /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
@@ -185,7 +205,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
         ? this.#body.take()
         : await this.#body.collect(clock, this.#deps.uploadMs)
       watch.enter('parse', clock.monotonicMs())
-      body = parseJson(bytes)
+      body = parseJson(bytes, this)
     }
     if (this.#socket.dead) return
     this.#beginHandling()
@@ -204,18 +224,17 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     key: Key,
     body: Body,
   ): ApiRequest<Body, Key> {
-    return new AcceptedRequest(this.#admission, accepted.headers, match, this.#query, body, key)
+    return new AcceptedRequest(this.#admission, this.#held, accepted.headers, match, this.#query, body, key)
   }
 
   #openBody(): BodyBuffer | BodyStream | null {
     if (this.#refusal !== null || this.#accepted === null || this.#operation === undefined) return null
-    const { load } = this.#deps.admissions
     const { bodyLimitBytes, accept } = this.#operation
     if (accept === 'raw') {
       const lengthBytes = this.#hasBody ? this.#accepted.contentLength : 0
-      return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, load)
+      return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, this.#held)
     }
-    return this.#hasBody ? new BodyBuffer(bodyLimitBytes, load) : null
+    return this.#hasBody ? new BodyBuffer(bodyLimitBytes, this.#held) : null
   }
 
   /** The fault of a well-formed request: no such path, no such method there, too long a body. */
@@ -229,6 +248,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   #fail(thrown: unknown): void {
     const error = isAway(thrown) ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
+    if (error.code === 'overloaded') this.#deps.admissions.deps.metrics.shed.inc({ reason: 'buffered' })
     if (this.#admission.over || this.#socket.dead) return
     if (this.reply.started) {
       this.reply.error = error
@@ -257,10 +277,12 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly id: string
   readonly host: string
   readonly watch: Stopwatch
+  readonly held: HeldBytes
   readonly #admission: Admission
 
   constructor(
     admission: Admission,
+    held: HeldBytes,
     headers: ReadonlyMap<string, string>,
     match: RouteMatch,
     query: string,
@@ -270,6 +292,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.#admission = admission
     this.id = admission.id
     this.watch = admission.watch
+    this.held = held
     this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)
