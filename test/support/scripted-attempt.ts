@@ -7,7 +7,7 @@ import { Answer, type Ending, RELAYS } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
-import { type AttemptRecord, Exchange, UNCOUNTED } from '../../src/gateway/exchange.ts'
+import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/gateway/exchange.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
 import { AnswerTarget } from '../../src/gateway/turn.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -82,7 +82,10 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
   }
 }
 
-export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {}): Exchange {
+export function scriptedExchange(
+  fields: Readonly<Record<string, unknown>> = {},
+  held: Held = UNCOUNTED,
+): Exchange {
   const request = parseResponsesRequest({
     model: 'acme/scripted',
     input: 'hi',
@@ -97,7 +100,7 @@ export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {})
     withMetadata: false,
     dataRegion: null,
     watch: new Stopwatch(0),
-    held: UNCOUNTED,
+    held,
     signal: new AbortController().signal,
   }
   // The same second in each run, so that outcomes can be compared.
