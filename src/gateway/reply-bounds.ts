@@ -123,7 +123,10 @@ export class ReplyBounds {
     this.#requestBytes = 0
   }
 
-  /** Call before a frame is parsed. @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts */
+  /**
+   * Call before a frame is parsed.
+   * @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts
+   */
   checkFrame(data: string): void {
     if (data.length <= SHORT_FRAME_CHARS) return
     this.#check(Buffer.from(data))
