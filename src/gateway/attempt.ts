@@ -18,7 +18,7 @@ import type { CallFigures } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type ProviderRequests, secretsOf } from './provider-request.ts'
-import { ReplyBounds } from './reply-bounds.ts'
+import { ReplyBounds, SHORT_FRAME_CHARS } from './reply-bounds.ts'
 
 /** An error page is only read for its message. */
 export const ERROR_MAX_BYTES = 64 * 1024
@@ -137,7 +137,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#format = deps.formats[record.endpoint.format]
     this.#decoder = this.#format.decoder(this.#take, record.endpoint)
     this.#bounds = new ReplyBounds(exchange, record.endpoint)
-    this.#parser = new SseParser((event, data) => this.#frame(event, data), this.#bounds.frameBytes)
+    this.#parser = new SseParser(this.#frame, this.#bounds.frameBytes)
     this.#body = new TextBody(this.#bounds.jsonBytes)
     this.#relay =
       terms.relay === null
@@ -282,8 +282,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#call = client.start(request, this)
   }
 
-  #frame(event: string, data: string): void {
-    this.#bounds.checkFrame(data)
+  readonly #frame = (event: string, data: string): void => {
+    if (data.length > SHORT_FRAME_CHARS) this.#bounds.checkFrame(data)
     this.#isRich = false
     if (this.#relay === null) this.#decoder.frame(event, data)
     else this.#relay.frame(event, data)

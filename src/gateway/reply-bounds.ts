@@ -31,8 +31,8 @@ const TEXT_MIN_CHARS = 1024 * 1024
 /** Characters that a reply may have where nobody says how many tokens: as many as the longest known limit gives. */
 const TEXT_MAX_CHARS = 4 * 1024 * 1024
 
-/** Shorter frames cannot nest deeper than any stack allows. */
-const SHORT_FRAME_CHARS = 2048
+/** Shorter frames and replies need no check: they cannot nest deeper than any stack allows. */
+export const SHORT_FRAME_CHARS = 2048
 
 const PLAIN_BOUNDS: JsonBounds = {
   depth: REPLY_MAX_DEPTH,
@@ -124,16 +124,16 @@ export class ReplyBounds {
   }
 
   /**
-   * Call before a frame is parsed.
+   * Call before a frame is parsed that is not short.
    * @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts
    */
   checkFrame(data: string): void {
-    if (data.length <= SHORT_FRAME_CHARS) return
     this.#check(Buffer.from(data))
   }
 
   /** Call before a whole reply is parsed. @throws GatewayError as `checkFrame`, or `overloaded` */
   checkBody(bytes: Buffer): void {
+    if (bytes.length <= SHORT_FRAME_CHARS) return
     const count = this.#check(bytes)
     this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
     this.#tell(bytes.length + this.#richBytes)
