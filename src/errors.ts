@@ -43,6 +43,7 @@ export const FAILURES = {
   provider_unavailable: { status: 502, errorType: 'provider_unavailable', retry: 'endpoint' },
   answer_mismatch: { status: 502, errorType: 'provider_unavailable', retry: 'never' },
   service_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'endpoint' },
+  overloaded: { status: 503, errorType: 'provider_overloaded', retry: 'never' },
   guardrail_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'never' },
   upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint' },
   upstream_overloaded: { status: 529, errorType: 'provider_overloaded', retry: 'endpoint' },
@@ -115,6 +116,11 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
     retryAfterSeconds: 1,
     cause,
   })
+}
+
+/** The memory of the thread is full, so that this request cannot go on; others end within moments. */
+export function overloaded(): GatewayError {
+  return new GatewayError('overloaded', 'The gateway is overloaded', { retryAfterSeconds: 1 })
 }
 
 /** Converts anything thrown to a GatewayError. Unexpected errors become `internal`, masked for the client. */

@@ -83,6 +83,7 @@ function openCall(
     withMetadata: wantsMetadata(request.headers),
     dataRegion: dataRegionOf(request.host),
     watch: request.watch,
+    held: request.held,
     signal: request.signal,
   }
 }

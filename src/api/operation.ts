@@ -5,6 +5,7 @@
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'
 import type { ExchangeSummary } from '../gateway/answer/answer.ts'
+import type { Held } from '../gateway/exchange.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
 
@@ -27,6 +28,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly address: string
   /** Times of the stages of the request; see stages.ts. */
   readonly watch: Stopwatch
+  /** What the request holds in memory; counts until it is over. */
+  readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
 }

@@ -4,6 +4,7 @@
  */
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
+import { getHeapStatistics } from 'node:v8'
 import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 
 export const closed = { additionalProperties: false } as const
@@ -105,6 +106,24 @@ export const Threads = Type.Integer({ minimum: 1, maximum: 256 })
 export const PerMinute = Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000_000 })], {
   expected: 'null or an integer from 1 to 1000000000',
 })
+
+/** Bytes; Node derives it from the memory of the container or machine, or takes `--max-old-space-size`. */
+const HEAP_BYTES = getHeapStatistics().heap_size_limit
+/** Heap for each request that one thread works on: an open stream holds a quarter of it. */
+const REQUEST_HEAP_BYTES = 128 * 1024
+
+/** The rest is for what parsing and writing take in passing, for code and catalogue, and for the collector's room. */
+export const quarterOfHeap = {
+  default: () => Math.floor(HEAP_BYTES / 4),
+  defaultText: 'a quarter of the heap that Node gives a thread',
+  accepts: (bytes: number) => bytes <= HEAP_BYTES / 2,
+  expected: `at most half of the heap that Node gives a thread, here ${Math.floor(HEAP_BYTES / 2)} bytes (more: \`NODE_OPTIONS=--max-old-space-size\`, in MiB)`,
+}
+
+export const requestsThatFit = {
+  default: () => Math.min(10_000, Math.floor(HEAP_BYTES / REQUEST_HEAP_BYTES)),
+  defaultText: '`10000`, with a heap below 1.25 GiB one for each 128 KiB of it',
+}
 
 export const coresMinusOne = {
   default: () => Math.max(1, availableParallelism() - 1),

@@ -20,7 +20,9 @@ import {
   PerMinute,
   Port,
   proxyUrl,
+  quarterOfHeap,
   redisUrl,
+  requestsThatFit,
   Slug,
   setting,
   settingsOf,
@@ -335,7 +337,7 @@ export const Settings = group({
     maxInFlight: setting(
       Type.Integer({ minimum: 1 }),
       'requests that one thread works on at once; more are answered 503. Streams mostly wait, so this bounds memory (some 20 KB each), not work',
-      { default: 10_000 },
+      requestsThatFit,
     ),
     maxLagMs: setting(
       Milliseconds,
@@ -344,8 +346,8 @@ export const Settings = group({
     ),
     maxBufferedBytes: setting(
       Type.Integer({ minimum: 1_048_576 }),
-      'what one thread holds of request bodies and of answers that slow readers have not taken; above it new requests are answered 503, until it is below four fifths. Set it under half of the memory a thread may use',
-      { default: 536_870_912 },
+      'memory that the requests of one thread may hold: bodies as they live on, answers as they grow, and what slow readers have not taken. Above it new requests are answered 503, until it is below four fifths. A body, or an answer, that would take large requests together above three quarters is refused with 503, one that never fits there with 413',
+      quarterOfHeap,
     ),
   }),
   logLevel: setting(oneOf(LOG_LEVELS), 'the least important lines that are logged', {

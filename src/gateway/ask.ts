@@ -70,6 +70,7 @@ export function createAsk(deps: AskDeps): Ask {
           withMetadata: false,
           dataRegion: null,
           watch: new Stopwatch(clock.monotonicMs()),
+          held: parent.held,
           signal: ending.signal,
         },
         sink,

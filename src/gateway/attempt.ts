@@ -8,10 +8,10 @@ import type { Decoder, Delta, Format, Usage } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { Endpoint, FormatName } from '../providers/provider.ts'
+import type { FormatName } from '../providers/provider.ts'
 import { TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
-import { FRAME_MAX_BYTES, SseParser } from '../upstream/sse.ts'
+import { SseParser } from '../upstream/sse.ts'
 import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
 import { type AbandonedReplies, LeftTarget, READING_ON } from './abandoned-replies.ts'
 import { type CallFigures, type Meter, quartersIn } from './accounting/account.ts'
@@ -19,21 +19,12 @@ import { type Answer, type Content, type LearnFrame, Relay } from './answer/answ
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { keyOwner, type ProviderRequests, secretsOf } from './provider-request.ts'
+import { ReplyBounds, SHORT_FRAME_CHARS } from './reply-bounds.ts'
 
-/** A whole JSON reply; large enough for inline images, small enough that a few hundred at once fit in memory. */
-export const JSON_MAX_BYTES = 64 * 1024 * 1024
 /** An error page is only read for its message. */
 export const ERROR_MAX_BYTES = 64 * 1024
-/** An event with a drawn image holds all of it: a few megabytes of base64. */
-const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
-
-/** Bytes of one event. */
-export function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
-  const draws = endpoint.drawsImages || exchange.request.tools?.some(tool => tool.type === 'image_generation')
-  return draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
-}
 
 /** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
 export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
@@ -74,6 +65,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
   usage: Usage | null = null
   finish: Finish | null = null
   outputQuarters = 0
+  /** Characters in text, reasoning and arguments. */
+  outputCharacters = 0
   isThoughtSeen = false
   sentBytes = 0
   isCut = false
@@ -88,6 +81,9 @@ export class Attempt implements UpstreamHandler, CallFigures {
   /** Null where every frame has to be decoded. */
   #relay: Relay | null
   readonly #body: TextBody
+  readonly #bounds: ReplyBounds
+  /** The frame that is being decoded has brought more than text. */
+  #isRich = false
   #target: AttemptTarget | null = null
   #mode: Mode = 'undecided'
   /** The head of a reply that is an error. */
@@ -140,12 +136,17 @@ export class Attempt implements UpstreamHandler, CallFigures {
         break
       default:
         if ('text' in delta) this.#say(delta)
-        else this.#target?.take(delta)
+        else {
+          this.#isRich = true
+          this.#target?.take(delta)
+        }
     }
   }
 
   #say(delta: Extract<Content, { readonly text: string }>): void {
     this.outputQuarters += quartersIn(delta.text)
+    this.outputCharacters += delta.text.length
+    if (delta.kind === 'text' && delta.logprobs !== null) this.#isRich = true
     this.#target?.take(delta)
     // A relay passes on a whole read, and is asked after it.
     if (this.outputQuarters >= this.#watchFrom && this.#relay === null) this.#reach()
@@ -158,11 +159,9 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#terms = terms
     this.#format = deps.formats[record.endpoint.format]
     this.#decoder = this.#format.decoder(this.#take, record.endpoint)
-    this.#parser = new SseParser(
-      (event, data) => (this.#relay ?? this.#decoder).frame(event, data),
-      frameLimit(exchange, record.endpoint),
-    )
-    this.#body = new TextBody(JSON_MAX_BYTES)
+    this.#bounds = new ReplyBounds(exchange, record.endpoint)
+    this.#parser = new SseParser(this.#frame, this.#bounds.frameBytes)
+    this.#body = new TextBody(this.#bounds.jsonBytes)
     this.#watchFrom = terms.meter?.nextAt ?? Number.POSITIVE_INFINITY
     this.#relay = this.#newRelay()
   }
@@ -189,6 +188,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     } catch (thrown) {
       // Not an own function for a try that fails at once: one that waits would live as long as the stream.
       this.#leave()
+      this.#bounds.drop()
       this.#reply.reject(thrown)
     }
     return this.#reply.promise
@@ -219,6 +219,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     } catch (thrown) {
       this.#deps.log.fault('relayed events not understood', thrown)
     }
+    this.#bounds.drop()
     this.#reply.reject(error)
   }
 
@@ -235,6 +236,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   onHead(head: UpstreamHead): void {
     this.#record.status = head.status
+    this.#bounds.answered()
     const { clock, metrics } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#exchange.watch.enter('first_token', nowMs)
@@ -257,6 +259,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
         if (this.#relay !== null && this.#quarters() >= this.#watchFrom) this.#reach()
       } else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
+      this.#count()
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
@@ -366,13 +369,30 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #start(): void {
     const { clock, client, requests } = this.#deps
     const { prompt, echo } = this.#terms
+    this.#bounds.begin()
     const wire = requests.encode(this.#exchange, this.#record, this.#format, prompt)
     echo?.push(wire.body)
     const request = requests.address(this.#record, wire)
+    this.#bounds.encoded(request.body)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
     this.sentBytes = request.body.length
     this.#call = client.start(request, this)
+  }
+
+  readonly #frame = (event: string, data: string): void => {
+    if (data.length > SHORT_FRAME_CHARS) this.#bounds.checkFrame(data)
+    this.#isRich = false
+    if (this.#relay === null) this.#decoder.frame(event, data)
+    else this.#relay.frame(event, data)
+    if (this.#isRich) this.#bounds.addRich(data)
+  }
+
+  /** Counts what the reply holds, and ends one that says more than it may. */
+  #count(): void {
+    if (this.#mode === 'over') return
+    this.#bounds.count(this.#body.lengthBytes + this.#parser.waitingBytes, this.outputCharacters)
+    if (this.outputCharacters > this.#bounds.textChars && !this.#said) this.#endHere()
   }
 
   #read(chunk: Buffer): void {
@@ -385,8 +405,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
       this.#failFromBody()
       return
     }
-    if (this.#mode === 'json') this.#decoder.frame('', this.#body.text())
-    else this.#parser.end()
+    if (this.#mode === 'json') {
+      this.#bounds.checkBody(this.#body.bytes())
+      this.#decoder.frame('', this.#body.text())
+    } else this.#parser.end()
     this.#relay?.settle()
     this.#decoder.end()
     // A decoder that neither finished nor complained has not seen the end of the reply.
@@ -396,6 +418,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
   /** A hostile reply that makes decoder code throw is the provider's failure, never ours alone. */
   #notUnderstood(thrown: unknown): void {
     if (thrown instanceof GatewayError) {
+      if (thrown.code === 'overloaded') {
+        this.fail(thrown)
+        return
+      }
       const { name: providerName } = this.#record.endpoint.provider
       this.fail(failureInReply(thrown, { providerName, secrets: secretsOf(this.#record) }))
       return

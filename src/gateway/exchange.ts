@@ -10,6 +10,15 @@ import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { Bill } from './bill.ts'
 
+/** Counts the memory of one request. */
+export interface Held {
+  /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
+  hold(bytes: number): boolean
+}
+
+/** For what is too little to be counted. */
+export const UNCOUNTED: Held = { hold: () => true }
+
 /** The request of a client as its door hands it in, before anything was decided. */
 export interface ClientRequest {
   /** Generation id: names the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
@@ -23,6 +32,8 @@ export interface ClientRequest {
   /** The region in which the data has to stay, by the host that was called; null: any. */
   readonly dataRegion: DataRegion | null
   readonly watch: Stopwatch
+  /** Counts what the exchange holds, until the request is over. */
+  readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
   /** Id of the exchange on whose behalf the gateway itself asks; absent for what a client asked. */
@@ -31,7 +42,7 @@ export interface ClientRequest {
 
 export interface AskTerms {
   /** The exchange on whose behalf the gateway asks. */
-  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller'>
+  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held'>
   /** Milliseconds from now until it is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
@@ -88,6 +99,7 @@ export class Exchange implements ClientRequest {
   readonly withMetadata: boolean
   readonly dataRegion: DataRegion | null
   readonly watch: Stopwatch
+  readonly held: Held
   readonly signal: AbortSignal
   readonly parent: string | undefined
   /** Unix seconds. */
@@ -126,6 +138,7 @@ export class Exchange implements ClientRequest {
     this.withMetadata = asked.withMetadata
     this.dataRegion = asked.dataRegion
     this.watch = asked.watch
+    this.held = asked.held
     this.signal = asked.signal
     this.parent = asked.parent
     this.createdAt = createdAt

@@ -86,7 +86,7 @@ const STAGES: readonly ExchangeStage[] = [
 function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink): RunningExchange {
   const { id, request } = asked
   const createdAt = unixSeconds(clock)
-  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }))
+  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), asked.held)
   return new RunningExchange(asked, createdAt, answer)
 }
 

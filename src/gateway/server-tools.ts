@@ -161,7 +161,7 @@ export class ServerTools {
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
     const { tool, server, name } = pending.declared
-    const args = argumentsOf(pending.arguments)
+    const args = argumentsOf(pending.arguments.toString())
     const call: ToolCall = { callId: pending.callId, name, arguments: args ?? {} }
     // A malformed call counts too: otherwise a model that repeats it would never stop. A call that does not run is told
     // to the model alone: an item of it would come back as a call that has a result.

@@ -1,5 +1,6 @@
 /** Calls of server tools: takes them out of a reply before the client sees it, and limits their number. Pure. */
 import type { ItemStart } from '../formats/format.ts'
+import { LongText } from '../formats/long-text.ts'
 import { itemId } from '../ids.ts'
 import { UNITS_PER_USD } from '../money.ts'
 import type { GatewayTool } from '../protocol/gateway-tools.ts'
@@ -30,7 +31,7 @@ export interface PendingCall {
   readonly declared: DeclaredFunction
   readonly callId: string
   /** JSON, as the model wrote it. */
-  arguments: string
+  readonly arguments: LongText
   readonly start: CallStart
   fields: Readonly<Record<string, unknown>> | null
 }
@@ -53,21 +54,27 @@ export class ToolCalls {
       const declared = this.#declared.get(delta.start.name)
       if (declared === undefined) return false
       const callId = delta.start.callId ?? itemId('fc').replace('fc_', 'call_')
-      const call: PendingCall = { declared, callId, arguments: '', start: delta.start, fields: null }
+      const call: PendingCall = {
+        declared,
+        callId,
+        arguments: new LongText(),
+        start: delta.start,
+        fields: null,
+      }
       this.#open.set(delta.item, call)
       this.pending.push(call)
       return true
     }
     const call = this.#open.get(delta.item)
     if (call === undefined) return false
-    if (delta.kind === 'arguments') call.arguments += delta.text
+    if (delta.kind === 'arguments') call.arguments.add(delta.text)
     else if (delta.kind === 'close') call.fields = delta.fields
     return true
   }
 }
 
 /** The call as the item that the model gets back, and that plugins judge. */
-export function callItem({ callId, arguments: text, start, fields }: PendingCall): OutputItem & InputItem {
+export function callItem({ callId, arguments: said, start, fields }: PendingCall): OutputItem & InputItem {
   return {
     ...start.extra,
     ...fields,
@@ -76,7 +83,7 @@ export function callItem({ callId, arguments: text, start, fields }: PendingCall
     status: 'completed',
     call_id: callId,
     name: start.name,
-    arguments: text === '' ? '{}' : text,
+    arguments: said.length === 0 ? '{}' : said.toString(),
   } as OutputItem & InputItem
 }
 

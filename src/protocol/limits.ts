@@ -70,6 +70,15 @@ export const JSON_MAX_PARTS = 200_000
  */
 export const JSON_MAX_COMMAS = 1_000_000
 
+/** Nesting of a provider's reply or of one of its frames: twice what a request may have, which it may quote. */
+export const REPLY_MAX_DEPTH = 2 * JSON_MAX_DEPTH
+/** Objects, arrays and fields, and commas, of a reply or a frame: as of a request, for the same reason. */
+export const REPLY_MAX_PARTS = JSON_MAX_PARTS
+export const REPLY_MAX_COMMAS = JSON_MAX_COMMAS
+/** The same with log probabilities: twenty alternatives of four thousand tokens, each an object with its bytes. */
+export const LOGPROBS_MAX_PARTS = 500_000
+export const LOGPROBS_MAX_COMMAS = 2_000_000
+
 /** Characters of the names of keys, credentials and workspaces, which people read in lists. */
 export const RECORD_NAME_MAX_CHARS = 255
 export const WORKSPACE_NAME_MAX_CHARS = 100

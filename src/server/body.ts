@@ -2,16 +2,14 @@
  * Request bodies on their way in: collected whole within a limit, or passed on chunk by chunk. The parser reuses its
  * memory after each chunk, so chunks are copied; memory grows with received bytes, never with announced ones.
  */
-import type { RawBody } from '../api/operation.ts'
+import type { ApiRequest, RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, overloaded } from '../errors.ts'
 import { isPending } from '../ready.ts'
 import { tooLarge } from './gate.ts'
 
-/** Counts bytes in memory; negative when they are released. */
-export interface ByteCount {
-  hold(bytes: number): void
-}
+/** Counts bytes in memory. */
+export type ByteCount = ApiRequest['held']
 
 /** The reading side of a connection. */
 export interface PausableSocket {
@@ -63,10 +61,10 @@ export class BodyBuffer implements IncomingBody {
   push(bytes: ArrayBuffer, isLast: boolean): void {
     if (this.#fault !== null || this.#released) return
     this.#heldBytes += bytes.byteLength
-    this.#count.hold(bytes.byteLength)
-    if (this.#heldBytes > this.#limitBytes) {
+    const fits = this.#heldBytes <= this.#limitBytes
+    if (!this.#count.hold(bytes.byteLength) || !fits) {
       this.#chunks = []
-      this.fail(tooLarge(this.#limitBytes))
+      this.fail(fits ? overloaded() : tooLarge(this.#limitBytes))
       return
     }
     if (bytes.byteLength > 0) this.#chunks.push(new Uint8Array(bytes.slice(0)))
@@ -80,7 +78,7 @@ export class BodyBuffer implements IncomingBody {
     this.#wakeReader()
   }
 
-  /** Bytes stay counted until then: the body lives on as the parsed request. */
+  /** Bytes stay counted until then. */
   release(): void {
     this.#released = true
     this.#count.hold(-this.#heldBytes)
@@ -157,7 +155,10 @@ export class BodyStream implements IncomingBody, RawBody {
     }
     if (bytes.byteLength > 0) {
       this.#waiting.push(new Uint8Array(bytes.slice(0)))
-      this.#hold(bytes.byteLength)
+      if (!this.#hold(bytes.byteLength)) {
+        this.fail(overloaded())
+        return
+      }
     }
     if (isLast) {
       this.#whole = true
@@ -209,9 +210,9 @@ export class BodyStream implements IncomingBody, RawBody {
     }
   }
 
-  #hold(bytes: number): void {
+  #hold(bytes: number): boolean {
     this.#heldBytes += bytes
-    this.#count.hold(bytes)
+    return this.#count.hold(bytes)
   }
 
   #resume(): void {

@@ -4,7 +4,7 @@
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
-import { GatewayError, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { isPending } from '../ready.ts'
@@ -12,8 +12,9 @@ import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
-import { parseJson } from './json.ts'
+import { type JsonWeigher, parseJson } from './json.ts'
 import type { KeyPlace } from './key-shares.ts'
+import { HeldBytes } from './load.ts'
 import { noSuchOperation } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
@@ -53,7 +54,7 @@ const KEY_REFUSALS = {
   management: 'A management key is required',
 } as const
 
-export class HttpRequest implements AdmissionOwner, ReplyOwner {
+export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly id: string
   readonly method: string
   readonly route: string
@@ -67,6 +68,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
+  readonly #held: HeldBytes
   readonly #match: RouteMatch | null
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
@@ -89,6 +91,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     this.#query = head.query
     this.#socket = socket
     this.#admission = new Admission(deps.admissions, this)
+    this.#held = new HeldBytes(deps.admissions.load)
     this.#match = deps.router.find(head.path)
     this.id = this.#admission.id
     this.route = this.#match?.resource.template ?? OTHER
@@ -146,7 +149,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
         this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'),
       )
     }
-    this.#release()
+    this.#letGo()
   }
 
   closesAfter(status: number): boolean {
@@ -174,8 +177,27 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
     } catch (thrown) {
       this.#fail(thrown)
     }
-    this.#release()
+    this.#letGo()
     this.#admission.finish()
+  }
+
+  /** The body goes on as its value; its texts are needed once more for the provider. */
+  weigh(valueBytes: number, textBytes: number): void {
+    if (!this.#held.canHold(valueBytes + textBytes)) {
+      throw new GatewayError(
+        'payload_too_large',
+        'The request body needs more memory than one request may hold',
+      )
+    }
+    this.#body?.release()
+    if (!this.#held.hold(valueBytes)) throw overloaded()
+  }
+
+  /** Nothing of the request is counted any more. */
+  #letGo(): void {
+    this.#body?.release()
+    this.#held.release()
+    this.#place?.leave()
   }
 
   /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
@@ -243,7 +265,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
       let body: unknown
       if (bytes !== null) {
         this.#admission.watch.enter('parse', startedMs)
-        body = parseJson(bytes)
+        body = parseJson(bytes, this)
       }
       this.#beginHandling()
       return operation.handler(this.#request(match, accepted, key, body), this.reply)
@@ -256,12 +278,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   #announcedBytes({ accept }: Operation, { contentLength }: AcceptedHead): number {
     if (accept === 'raw') return 0
     return contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
-  }
-
-  /** Bodies are held until now, because the parsed request has their content. */
-  #release(): void {
-    this.#body?.release()
-    this.#place?.leave()
   }
 
   #beginHandling(): void {
@@ -278,6 +294,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   ): ApiRequest<Body, Key> {
     return new AcceptedRequest(
       this.#admission,
+      this.#held,
       accepted.headers,
       match,
       this.#query,
@@ -289,13 +306,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
 
   #openBody(): BodyBuffer | BodyStream | null {
     if (this.#refusal !== null || this.#accepted === null || this.#operation === undefined) return null
-    const { load } = this.#deps.admissions
     const { bodyLimitBytes, accept } = this.#operation
     if (accept === 'raw') {
       const lengthBytes = this.#hasBody ? this.#accepted.contentLength : 0
-      return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, load)
+      return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, this.#held)
     }
-    return this.#hasBody ? new BodyBuffer(bodyLimitBytes, load) : null
+    return this.#hasBody ? new BodyBuffer(bodyLimitBytes, this.#held) : null
   }
 
   /** The fault of a well-formed request: no such path, no such method there, too long a body. */
@@ -318,6 +334,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner {
   #fail(thrown: unknown): void {
     const error = thrown instanceof StoreError ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
+    if (error.code === 'overloaded') this.#deps.admissions.deps.metrics.shed.inc({ reason: 'buffered' })
     if (this.#admission.over || this.#socket.dead) return
     if (this.reply.started) {
       this.reply.error = error
@@ -355,10 +372,12 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly id: string
   readonly host: string
   readonly watch: Stopwatch
+  readonly held: HeldBytes
   readonly #admission: Admission
 
   constructor(
     admission: Admission,
+    held: HeldBytes,
     headers: ReadonlyMap<string, string>,
     match: RouteMatch,
     query: string,
@@ -369,6 +388,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.#admission = admission
     this.id = admission.id
     this.watch = admission.watch
+    this.held = held
     this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)

@@ -1,6 +1,6 @@
 /**
  * Load of one thread. When it is too high, new requests are shed at once, so that running ones keep their pace.
- * Three signals: requests in flight, bytes held for slow peers and uploads, and how late the event loop is.
+ * Three signals: requests in flight, bytes that requests hold, and how late the event loop is.
  */
 import type { Clock, Timer } from '../clock.ts'
 
@@ -9,12 +9,22 @@ export interface LoadLimits {
   readonly maxInFlight: number
   /** Milliseconds by which timers are late, smoothed, for SUSTAINED_MS. */
   readonly maxLagMs: number
-  /** Bytes of request bodies, and of answers that their readers have not taken. */
+  /** Bytes that requests hold: bodies as they live on, answers as they grow, and what readers have not taken. */
   readonly maxBufferedBytes: number
 }
 
 /** Why a request is shed; a closed set, for metrics. */
 export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
+
+/** A request that holds more than this is a large one. */
+const LARGE_BYTES = 256 * 1024
+/**
+ * Large requests may fill this part of the limit. The rest is for all others: it is more than new ones are refused
+ * at again, so large requests alone never turn small ones away.
+ */
+const LARGE_SHARE = 0.75
+/** Small requests that run already may go on beyond the limit, up to this part of it. */
+const SMALL_SHARE = 1.25
 
 /** Samples are this far apart when the loop is on time; often enough to see overload within a fifth of a second. */
 const SAMPLE_MS = 50
@@ -113,6 +123,17 @@ export class Load {
     return this.#lateSinceMs !== null && this.#sampledMs - this.#lateSinceMs >= SUSTAINED_MS
   }
 
+  /** The most that one request can ever hold. */
+  get largestBytes(): number {
+    return this.#limits.maxBufferedBytes * LARGE_SHARE
+  }
+
+  /** True while a request that holds `ownBytes`, which are counted already, may keep them. */
+  hasRoom(ownBytes: number): boolean {
+    const share = ownBytes > LARGE_BYTES ? LARGE_SHARE : SMALL_SHARE
+    return this.#bufferedBytes <= this.#limits.maxBufferedBytes * share
+  }
+
   /** Adds to the held bytes; negative when bytes are released. */
   hold(bytes: number): void {
     this.#bufferedBytes += bytes
@@ -137,5 +158,40 @@ export class Load {
     if (!this.#lag.exceededAt(this.#meter.lagMs)) this.#lateSinceMs = null
     else this.#lateSinceMs ??= nowMs
     this.#timer = this.#clock.after(SAMPLE_MS, this.#sample)
+  }
+}
+
+/** What one request holds, counted with its thread until the request is over. */
+export class HeldBytes {
+  readonly #load: Load
+  #bytes = 0
+  #over = false
+
+  constructor(load: Load) {
+    this.#load = load
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
+  hold(bytes: number): boolean {
+    if (this.#over) return true
+    this.#bytes += bytes
+    this.#load.hold(bytes)
+    return bytes < 0 || this.#load.hasRoom(this.#bytes)
+  }
+
+  /** True if so many bytes could be held by one request if it were alone. */
+  canHold(bytes: number): boolean {
+    return bytes <= this.#load.largestBytes
+  }
+
+  /** The request is over: nothing of it counts any more. */
+  release(): void {
+    this.#load.hold(-this.#bytes)
+    this.#bytes = 0
+    this.#over = true
   }
 }

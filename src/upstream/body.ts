@@ -41,6 +41,11 @@ export class TextBody {
     return this.#length
   }
 
+  /** Valid until the next push. */
+  bytes(): Buffer {
+    return this.#bytes.subarray(0, this.#length)
+  }
+
   text(): string {
     return this.#bytes.toString('utf8', 0, this.#length)
   }

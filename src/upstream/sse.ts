@@ -101,6 +101,11 @@ export class SseParser {
     return !this.#open && !this.#hasData && this.#event === '' && !this.#skipLf && this.#mark > BOM.length
   }
 
+  /** Bytes of the frame that has begun. */
+  get waitingBytes(): number {
+    return this.#frameBytes + this.#carried
+  }
+
   /** Call at the end of the input; delivers a frame without its closing blank line. */
   end(): void {
     if (this.#open) this.#close(EMPTY, 0, 0)

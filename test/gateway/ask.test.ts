@@ -69,7 +69,10 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
     await provider.close()
   })
   const parent = new AbortController()
-  const terms = { parent: { id: 'gen-1-parent', caller: CALLER, signal: parent.signal }, deadlineMs: 1_000 }
+  const terms = {
+    parent: { id: 'gen-1-parent', caller: CALLER, signal: parent.signal, held: { hold: () => true } },
+    deadlineMs: 1_000,
+  }
   const asking = () => ask({ model: 'acme/side', input: 'Hi' }, terms)
   return { provider, clock, records, parent, world, guarded, ask: asking }
 }

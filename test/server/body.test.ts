@@ -14,8 +14,10 @@ function bytes(text: string): ArrayBuffer {
 function counted() {
   return {
     held: 0,
+    room: Number.POSITIVE_INFINITY,
     hold(more: number) {
       this.held += more
+      return this.held <= this.room
     },
     paused: false,
     pause() {

@@ -7,6 +7,9 @@ import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, type Row, startFrontEnd } from './front-end.ts'
 
+/** A text whose characters are the bytes of another. */
+const latin1 = (text: string): string => Buffer.from(text).toString('latin1')
+
 const AUTH = { Authorization: INFERENCE }
 
 /** Requests to /wait stay until `finish`. */
@@ -29,14 +32,22 @@ async function start(t: Test, overrides: Partial<ServerOptions>) {
     [
       route('/wait', wait),
       route('/post', wait, { method: 'POST', bodyLimitBytes: 10_000 }),
+      route('/large', wait, { method: 'POST', bodyLimitBytes: 20_000_000 }),
       route('/quick', (_request, reply) => reply.json(200, {})),
     ],
     overrides,
   )
-  const open = async (path: string, method = 'GET', body = ''): Promise<RawClient> => {
+  const open = async (
+    path: string,
+    method = 'GET',
+    body = '',
+    length = body === '' ? 2002 : body.length,
+  ): Promise<RawClient> => {
     const client = new RawClient(front.port)
     const headers =
-      method === 'GET' ? AUTH : { ...AUTH, 'Content-Type': 'application/json', 'Content-Length': '2002' }
+      method === 'GET'
+        ? AUTH
+        : { ...AUTH, 'Content-Type': 'application/json', 'Content-Length': String(length) }
     await client.send(request(method, `/v1${path}`, headers, body))
     return client
   }
@@ -143,13 +154,13 @@ t.test('a late event loop turns requests away until it is well again', async t =
 })
 
 t.test('bodies count as held until their request is over', async t => {
-  const front = await start(t, { maxBufferedBytes: 3000 })
+  const front = await start(t, { maxBufferedBytes: 6000 })
   const body = JSON.stringify('x'.repeat(2000))
   const first = await front.open('/post', 'POST', body)
   await front.running(1)
   t.equal(front.server.load.bufferedBytes, 2002)
-  const half = await front.open('/post', 'POST', body.slice(0, 1000))
-  while (front.server.load.bufferedBytes < 3002) await turns(1)
+  const half = await front.open('/post', 'POST', 'x'.repeat(4000), 5000)
+  while (front.server.load.bufferedBytes < 6002) await turns(1)
   const refused = await front.answer('/quick')
   t.equal(refused.status, 503)
   half.destroy()
@@ -161,6 +172,63 @@ t.test('bodies count as held until their request is over', async t => {
   while (front.server.load.bufferedBytes > 0) await turns(1)
   t.same(await front.shed(), { buffered: 1 })
   for (const client of [first, taken.client]) client.destroy()
+})
+
+t.test('a body counts as what it holds once it is parsed', async t => {
+  const held: readonly [body: string, bytes: number][] = [
+    [JSON.stringify('x'.repeat(3000)), 3002],
+    [latin1(JSON.stringify(`${'x'.repeat(3000)}語`)), 2 * 3003],
+    [`"${'x'.repeat(3000)}\\u8a9e"`, 2 * 3008],
+    [`[${'{"a":[]},'.repeat(300)}1]`, 2703 + 901 * 64 + 300 * 32],
+  ]
+  for (const [body, bytes] of held) {
+    const front = await start(t, {})
+    const client = await front.open('/post', 'POST', body)
+    await front.running(1)
+    t.equal(front.server.load.bufferedBytes, bytes, body.slice(0, 20))
+    front.finish()
+    await client.until(text => parseReplies(text).length === 1)
+    while (front.server.load.bufferedBytes > 0) await turns(1)
+    client.destroy()
+  }
+})
+
+t.test('large bodies leave room for small ones, and are refused until one of them is over', async t => {
+  const front = await start(t, { maxBufferedBytes: 4_000_000 })
+  const large = JSON.stringify('x'.repeat(899_998))
+  const running = await Promise.all([1, 2, 3].map(() => front.open('/large', 'POST', large)))
+  await front.running(3)
+  const refused = await front.answer('/large', 'POST', large)
+  t.equal(refused.status, 503)
+  t.equal(refused.reply?.headers.get('retry-after'), '1')
+  t.match(refused.reply?.body, 'The gateway is overloaded')
+  refused.client.destroy()
+  const small = await front.answer('/quick')
+  t.equal(small.status, 200)
+  small.client.destroy()
+  t.same(await front.shed(), { buffered: 1 })
+  front.finish()
+  for (const client of running) {
+    await client.until(text => parseReplies(text).length === 1)
+    client.destroy()
+  }
+  while (front.server.load.bufferedBytes > 0) await turns(1)
+  const again = await front.open('/large', 'POST', large)
+  await front.running(1)
+  again.destroy()
+})
+
+t.test('a body that can never be held is too large, whatever else runs', async t => {
+  const front = await start(t, { maxBufferedBytes: 4_000_000 })
+  const bodies = [latin1(JSON.stringify(`${'x'.repeat(800_000)}語`)), `[${'{},'.repeat(40_000)}1]`]
+  for (const body of bodies) {
+    const { status, reply, client } = await front.answer('/large', 'POST', body)
+    t.equal(status, 413)
+    t.match(reply?.body, 'needs more memory than one request may hold')
+    client.destroy()
+  }
+  while (front.server.load.bufferedBytes > 0) await turns(1)
+  t.same(await front.shed(), {})
 })
 
 t.test('what a slow reader has not taken counts as held until it takes it, or goes', async t => {

@@ -41,6 +41,7 @@ export interface TestGatewayOptions {
   readonly models?: Config['models']
   readonly providers?: Config['providers']
   readonly timeouts?: Partial<Config['timeouts']>
+  readonly limits?: Partial<Config['limits']>
   readonly regions?: Config['regions']
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
@@ -72,6 +73,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     storage: { url: storageUrl },
     threads: { serve: 1, warmUpMs: 0, tasks: 1 },
     timeouts: { ...defaults.timeouts, ...options.timeouts },
+    limits: { ...defaults.limits, ...options.limits },
     regions: options.regions ?? defaults.regions,
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,

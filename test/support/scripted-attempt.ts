@@ -8,7 +8,7 @@ import { Answer, type Ending, RELAYS } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
-import { type AttemptRecord, Exchange } from '../../src/gateway/exchange.ts'
+import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/gateway/exchange.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
 import { AnswerTarget } from '../../src/gateway/turn.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -83,7 +83,10 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
   }
 }
 
-export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {}): Exchange {
+export function scriptedExchange(
+  fields: Readonly<Record<string, unknown>> = {},
+  held: Held = UNCOUNTED,
+): Exchange {
   const request = parseResponsesRequest({
     model: 'acme/scripted',
     input: 'hi',
@@ -98,6 +101,7 @@ export function scriptedExchange(fields: Readonly<Record<string, unknown>> = {})
     withMetadata: false,
     dataRegion: null,
     watch: new Stopwatch(0),
+    held,
     signal: new AbortController().signal,
   }
   // The same second in each run, so that outcomes can be compared.
@@ -139,7 +143,7 @@ export function startScripted(
   }
   const record = scriptedRecord({ endpoint, status: null })
   const { id, createdAt, request, prompt } = exchange
-  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }))
+  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), exchange.held)
   answer.openTurn(false)
   const { relays } = answer
   const learn =

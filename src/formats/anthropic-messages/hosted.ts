@@ -13,6 +13,7 @@ import {
   recordOrEmpty,
   textOrEmpty,
 } from '../json.ts'
+import { LongText } from '../long-text.ts'
 import { type Block, IGNORED, type Output } from './blocks.ts'
 
 /** The known parts of a call. */
@@ -167,7 +168,7 @@ class HostedCall implements Block {
   readonly #kind: Kind
   readonly #use: Json
   readonly #item: number
-  #json = ''
+  readonly #json = new LongText()
   #input: Json
   /** True once the whole call is known. A result may come before the end of its call's block. */
   #called = false
@@ -183,13 +184,13 @@ class HostedCall implements Block {
   }
 
   delta(type: string, delta: Json): void {
-    if (type === 'input_json_delta') this.#json += textOrEmpty(delta['partial_json'])
+    if (type === 'input_json_delta') this.#json.add(textOrEmpty(delta['partial_json']))
   }
 
   stop(): void {
     if (this.#called) return
     this.#called = true
-    if (this.#json !== '') this.#input = recordOrEmpty(parseJson(this.#json))
+    if (this.#json.length > 0) this.#input = recordOrEmpty(parseJson(this.#json.toString()))
     if (this.#kind === CODE) {
       const code = codeOf(this.#input)
       this.#progress('code_interpreter_call_code.delta', { delta: code })

@@ -9,21 +9,15 @@ import type { Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../json.ts'
+import { LongText } from '../long-text.ts'
 import { GeminiCalls } from './calls.ts'
 import { errorOf, failureOf, promptRefusal } from './failure.ts'
-import {
-  Citations,
-  CodeRun,
-  codeItem,
-  imageItem,
-  type SaidText,
-  searchItem,
-  tellImage,
-  tellSearch,
-} from './hosted.ts'
+import { Citations, CodeRun, codeItem, imageItem, searchItem, tellImage, tellSearch } from './hosted.ts'
 import { finishReason, tierOf, usageOf } from './usage.ts'
 
-interface OpenMessage extends SaidText {
+interface OpenMessage {
+  readonly item: number
+  readonly said: LongText
   open: boolean
 }
 
@@ -172,11 +166,11 @@ export class GeminiDecoder implements Decoder {
     }
     if (this.#message === null) {
       const item = this.#open({ type: 'message', id: null, phase: null })
-      this.#message = { item, text: '', open: true }
+      this.#message = { item, said: new LongText(), open: true }
       this.#messages.push(this.#message)
     }
     this.#finish = null
-    this.#message.text += text
+    this.#message.said.add(text)
     this.#emit({ kind: 'text', item: this.#message.item, part: 0, text, logprobs })
     if (signature !== null) this.#signature(signature)
     return true
@@ -277,7 +271,8 @@ export class GeminiDecoder implements Decoder {
 
   #cite(): void {
     const open = new Set(this.#messages.filter(message => message.open).map(message => message.item))
-    for (const { item, annotation } of this.#citations.place(this.#messages)) {
+    const said = this.#messages.map(message => ({ item: message.item, text: message.said.toString() }))
+    for (const { item, annotation } of this.#citations.place(said)) {
       if (open.has(item)) this.#emit({ kind: 'annotation', item, part: 0, annotation })
     }
   }

@@ -6,6 +6,7 @@
 import { GatewayError } from '../../errors.ts'
 import type { Delta } from '../format.ts'
 import { filled, type Json, jsonText, parseJson, record } from '../json.ts'
+import { LongText } from '../long-text.ts'
 
 /** Most calls in one reply: a loop in a model must not use up memory. */
 const CALLS_MAX = 1024
@@ -17,7 +18,7 @@ interface Call {
   name: string | null
   readonly custom: boolean
   /** The input so far; decides if a fragment continues this call or begins the next one. */
-  input: string
+  readonly input: LongText
   opened: boolean
   signature: string | null
   /** True if the opening carried the signature; a later signature goes out with the close. */
@@ -69,7 +70,7 @@ export class ChatCalls {
     call.name ??= fragment.name
     call.id ??= fragment.id
     call.signature ??= signatureIn(raw)
-    call.input += fragment.input
+    call.input.add(fragment.input)
     if (call.opened) {
       if (fragment.input !== '') this.#emit({ kind: 'arguments', item: call.item, text: fragment.input })
     } else if (call.name !== null) {
@@ -85,7 +86,7 @@ export class ChatCalls {
     for (const call of this.#calls) {
       if (!call.opened)
         throw new GatewayError('provider_unavailable', 'The provider sent a tool call without a name')
-      if (call.input.trim() === '' && !call.custom && !cut)
+      if (call.input.toString().trim() === '' && !call.custom && !cut)
         this.#emit({ kind: 'arguments', item: call.item, text: '{}' })
       if (call.signature !== null && !call.signatureSent) {
         this.#emit({ kind: 'close', item: call.item, fields: { signature: call.signature } })
@@ -105,7 +106,7 @@ export class ChatCalls {
     if (id !== null && last.id !== null) return null
     if (name === null || last.name === null) return last
     // A name again: repeated by a chatty provider, or the next call of one that counts nothing.
-    const next = complete(last.input) && (name !== last.name || input !== '')
+    const next = complete(last.input.toString()) && (name !== last.name || input !== '')
     return next ? null : last
   }
 
@@ -119,7 +120,7 @@ export class ChatCalls {
       id: null,
       name: null,
       custom,
-      input: '',
+      input: new LongText(),
       opened: false,
       signature: null,
       signatureSent: false,
@@ -142,7 +143,7 @@ export class ChatCalls {
         extra: call.signature === null ? null : { signature: call.signature },
       },
     })
-    if (call.input !== '') this.#emit({ kind: 'arguments', item: call.item, text: call.input })
+    if (call.input.length > 0) this.#emit({ kind: 'arguments', item: call.item, text: call.input.toString() })
   }
 }
 

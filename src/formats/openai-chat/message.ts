@@ -6,6 +6,7 @@
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
 import { filled, type Json, list, record } from '../json.ts'
+import { LongText } from '../long-text.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
 
@@ -151,7 +152,7 @@ export class ChatReasoning {
   #open: Open | null = null
   readonly #ids = new Set<string>()
   /** All that was said, to recognise the same text under another name. */
-  #said = ''
+  readonly #said = new LongText()
   #source: 'plain' | 'details' | null = null
 
   constructor(emit: (delta: Delta) => void, nextItem: () => number, beforeWords: () => void) {
@@ -229,12 +230,17 @@ export class ChatReasoning {
 
   /** True if this text has already come under another name. */
   #isKnown(text: string, source: 'plain' | 'details'): boolean {
-    return this.#source !== null && this.#source !== source && text === this.#said
+    return (
+      this.#source !== null &&
+      this.#source !== source &&
+      text.length === this.#said.length &&
+      text === this.#said.toString()
+    )
   }
 
   #say(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
     if (form === 'text' && open.textPart === -1) open.textPart = 0
-    this.#said += text
+    this.#said.add(text)
     this.#source = source
     const part = form === 'text' ? open.textPart : open.summaryPart
     this.#emit({ kind: 'reasoning', item: open.item, form, part, text })

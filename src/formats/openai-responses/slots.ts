@@ -9,6 +9,7 @@ import type { Annotation, Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, records, remainder } from '../json.ts'
+import { LongText } from '../long-text.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 
 /** One output item. It emits no deltas after `closed`. */
@@ -21,7 +22,7 @@ export interface Slot {
   form: Json
   readonly parts: Part[]
   /** The emitted arguments of a call or input of a custom tool call. */
-  input: string
+  readonly input: LongText
   /** The last part with a delta; a delta for an earlier part would open it again. */
   current: Part | null
   closed: boolean
@@ -86,7 +87,7 @@ export class Slots {
       callId: filled(item['call_id']),
       form: item,
       parts: [],
-      input: '',
+      input: new LongText(),
       current: null,
       closed: false,
     }
@@ -116,13 +117,13 @@ export class Slots {
 
   /** Adds streamed arguments of a function call, or streamed input of a custom tool call. */
   appendInput(slot: Slot, text: string): void {
-    slot.input += text
+    slot.input.add(text)
     this.#emit({ kind: 'arguments', item: slot.item, text })
   }
 
   completeInput(slot: Slot, whole: unknown): void {
     const text = typeof whole === 'string' || whole == null ? whole : jsonText(whole)
-    if (text == null || text.length <= slot.input.length || !text.startsWith(slot.input)) return
+    if (text == null || text.length <= slot.input.length || !text.startsWith(slot.input.toString())) return
     this.appendInput(slot, text.slice(slot.input.length))
   }
 
@@ -156,7 +157,15 @@ export class Slots {
     const kind = numbering(form)
     let part = 0
     for (const one of slot.parts) if (numbering(one.form) === kind) part++
-    const made: Part = { form, index, part, text: '', logprobs: 0, annotations: 0, emitted: false }
+    const made: Part = {
+      form,
+      index,
+      part,
+      text: new LongText(),
+      logprobs: 0,
+      annotations: 0,
+      emitted: false,
+    }
     slot.parts.push(made)
     return made
   }
@@ -208,14 +217,14 @@ export class Slots {
   }
 
   #complete(slot: Slot, part: Part, whole: string, logprobs: unknown): void {
-    const rest = whole.startsWith(part.text) ? whole.slice(part.text.length) : ''
+    const rest = whole.startsWith(part.text.toString()) ? whole.slice(part.text.length) : ''
     const late = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
     const more = Array.isArray(logprobs) && !late ? logprobs.slice(part.logprobs) : []
     if (rest !== '' || more.length > 0 || !part.emitted) this.#add(slot, part, rest, more)
   }
 
   #add(slot: Slot, part: Part, text: string, logprobs: readonly unknown[]): void {
-    part.text += text
+    part.text.add(text)
     part.emitted = true
     slot.current = part
     const { item } = slot
@@ -250,7 +259,7 @@ interface Part {
   readonly index: number
   /** The gateway's number: counts from 0 in order of appearance. */
   readonly part: number
-  text: string
+  readonly text: LongText
   logprobs: number
   annotations: number
   emitted: boolean
@@ -297,7 +306,7 @@ function matchingPart(
   if (sameIndex !== undefined) return sameIndex
   return free.find(part => {
     const claimant = finals[part.index]
-    return (claimant === undefined || formOf(claimant) !== form) && whole.startsWith(part.text)
+    return (claimant === undefined || formOf(claimant) !== form) && whole.startsWith(part.text.toString())
   })
 }
 

@@ -5,7 +5,7 @@
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
-import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE, overloaded } from '../../errors.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
@@ -15,6 +15,7 @@ import type {
   ResponseResource,
   ResponseUsage,
 } from '../../protocol/response.ts'
+import { type Held, UNCOUNTED } from '../exchange.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
 import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
 import type { Sink } from './sink.ts'
@@ -60,6 +61,7 @@ export interface AnswerSource {
 
 export class Answer {
   readonly #sink: Sink
+  readonly #held: Held
   readonly #response: ResponseResource
   readonly #assembler: Assembler
   /** Holds the running turn back; null: its events leave at once. */
@@ -89,8 +91,9 @@ export class Answer {
   }
 
   /** `response` is the echoed request (see echo.ts); the answer owns it from here on. */
-  constructor(sink: Sink, response: ResponseResource) {
+  constructor(sink: Sink, response: ResponseResource, held: Held = UNCOUNTED) {
     this.#sink = sink
+    this.#held = held
     this.#response = response
     this.#assembler = new Assembler(sink.live ? this.#deliver : null)
     sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
@@ -129,7 +132,7 @@ export class Answer {
   /** Begins a model call. `held`: nothing of it leaves before `pass`. */
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
-    this.#draft = held && this.#sink.live ? new Draft() : null
+    this.#draft = held && this.#sink.live ? new Draft(DRAFT_MAX_BYTES, this.#held) : null
     this.#begunBefore = this.#begun
     this.#turnSeen = false
     this.#listener = null
@@ -350,21 +353,26 @@ export class Answer {
   }
 }
 
-/** As much as a JSON reply may have, whose reader sees it whole just the same. */
+/** As much as a JSON reply with images may have, whose reader sees it whole just the same. */
 const DRAFT_MAX_BYTES = 64 * 1024 * 1024
 /** Memory of an event beside its texts. */
 const EVENT_BYTES = 256
+/** Less than this is not told to the request's count. */
+const TOLD_BYTES = 64 * 1024
 
 export class Draft {
   readonly #maxBytes: number
+  readonly #held: Held
   #events: StreamEvent[] = []
   #bytes = 0
+  #told = 0
 
-  constructor(maxBytes = DRAFT_MAX_BYTES) {
+  constructor(maxBytes = DRAFT_MAX_BYTES, held: Held = UNCOUNTED) {
+    this.#held = held
     this.#maxBytes = maxBytes
   }
 
-  /** @throws GatewayError `provider_unavailable` when more would be held than fits in memory. */
+  /** @throws GatewayError `provider_unavailable` for a reply that is too large, `overloaded` when there is no room. */
   add(event: StreamEvent): void {
     this.#bytes += weigh(event)
     if (this.#bytes > this.#maxBytes) {
@@ -375,6 +383,7 @@ export class Draft {
       )
     }
     this.#events.push(event)
+    if (this.#bytes - this.#told >= TOLD_BYTES && !this.#tell(this.#bytes)) throw overloaded()
   }
 
   /** All events, which the draft then no longer holds. */
@@ -382,7 +391,14 @@ export class Draft {
     const events = this.#events
     this.#events = []
     this.#bytes = 0
+    this.#tell(0)
     return events
+  }
+
+  #tell(bytes: number): boolean {
+    const more = bytes - this.#told
+    this.#told = bytes
+    return this.#held.hold(more)
   }
 }
 

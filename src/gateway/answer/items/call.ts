@@ -1,5 +1,6 @@
 /** Builder of a call of the client's function or custom tool. Hot path. */
 import type { ItemStart } from '../../../formats/format.ts'
+import { LongText } from '../../../formats/long-text.ts'
 import { itemId } from '../../../ids.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
 import type { OutputItem } from '../../../protocol/items.ts'
@@ -50,7 +51,7 @@ export class CallBuilder extends ItemBuilder {
   readonly #start: CallStart
   readonly #kind: CallKind
   readonly #callId: string
-  #text = ''
+  readonly #text = new LongText()
 
   constructor(id: string, outputIndex: number, emit: EmitEvent | null, start: CallStart) {
     super(id, outputIndex, emit)
@@ -64,7 +65,7 @@ export class CallBuilder extends ItemBuilder {
   }
 
   override arguments(text: string): void {
-    this.#text += text
+    this.#text.add(text)
     this.emit?.({
       type: this.#kind.delta,
       sequence_number: 0,
@@ -76,8 +77,8 @@ export class CallBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     const kind = this.#kind
-    if (this.#text === '' && kind.nothing !== '' && status === 'completed') this.arguments(kind.nothing)
-    this.emit?.(kind.done(this.id, this.outputIndex, this.#start.name, this.#text))
+    if (this.#text.length === 0 && kind.nothing !== '' && status === 'completed') this.arguments(kind.nothing)
+    this.emit?.(kind.done(this.id, this.outputIndex, this.#start.name, this.#text.toString()))
     return this.finished(this.#item(status), fields)
   }
 
@@ -89,7 +90,7 @@ export class CallBuilder extends ItemBuilder {
       status,
       call_id: this.#callId,
       name: this.#start.name,
-      ...this.#kind.said(this.#text),
+      ...this.#kind.said(this.#text.toString()),
     } as OutputItem
   }
 }

@@ -1,4 +1,5 @@
 /** Builder of a message: text parts, refusals and their annotations. Hot path. */
+import { LongText } from '../../../formats/long-text.ts'
 import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
@@ -7,7 +8,7 @@ interface MessagePart {
   readonly key: number
   readonly type: 'output_text' | 'refusal'
   readonly index: number
-  text: string
+  readonly text: LongText
   logprobs: Logprob[] | null
   readonly annotations: Annotation[]
   done: boolean
@@ -31,7 +32,7 @@ export class MessageBuilder extends ItemBuilder {
 
   override text(key: number, text: string, logprobs: readonly Logprob[] | null): void {
     const part = this.#part(key, 'output_text')
-    part.text += text
+    part.text.add(text)
     if (logprobs !== null && logprobs.length > 0) {
       part.logprobs ??= []
       // One by one: a list of any length may come, and arguments of a call are limited.
@@ -50,7 +51,7 @@ export class MessageBuilder extends ItemBuilder {
 
   override refusal(key: number, text: string): void {
     const part = this.#part(key, 'refusal')
-    part.text += text
+    part.text.add(text)
     this.emit?.({
       type: 'response.refusal.delta',
       sequence_number: 0,
@@ -88,7 +89,15 @@ export class MessageBuilder extends ItemBuilder {
     if (current !== null && current.key === key && current.type === type) return current
     this.#finishPart()
     const index = this.#parts.length
-    const part: MessagePart = { key, type, index, text: '', logprobs: null, annotations: [], done: false }
+    const part: MessagePart = {
+      key,
+      type,
+      index,
+      text: new LongText(),
+      logprobs: null,
+      annotations: [],
+      done: false,
+    }
     this.#parts.push(part)
     if (!this.#byKey.has(key)) this.#byKey.set(key, part)
     this.#current = part
@@ -108,7 +117,7 @@ export class MessageBuilder extends ItemBuilder {
         item_id: this.id,
         output_index: this.outputIndex,
         content_index: part.index,
-        text: part.text,
+        text: part.text.toString(),
         logprobs: [...(part.logprobs ?? [])],
       })
     } else {
@@ -118,7 +127,7 @@ export class MessageBuilder extends ItemBuilder {
         item_id: this.id,
         output_index: this.outputIndex,
         content_index: part.index,
-        refusal: part.text,
+        refusal: part.text.toString(),
       })
     }
     this.#emitPart('response.content_part.done', part)
@@ -143,7 +152,11 @@ export class MessageBuilder extends ItemBuilder {
 }
 
 function toContent(part: MessagePart): MessageItem['content'][number] {
-  if (part.type === 'refusal') return { type: 'refusal', refusal: part.text }
-  const text = { type: 'output_text' as const, text: part.text, annotations: [...part.annotations] }
+  if (part.type === 'refusal') return { type: 'refusal', refusal: part.text.toString() }
+  const text = {
+    type: 'output_text' as const,
+    text: part.text.toString(),
+    annotations: [...part.annotations],
+  }
   return part.logprobs === null ? text : { ...text, logprobs: [...part.logprobs] }
 }

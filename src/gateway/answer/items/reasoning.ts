@@ -1,4 +1,5 @@
 /** Builder of a reasoning item: raw thinking as content, summaries as summary. Hot path. */
+import { LongText } from '../../../formats/long-text.ts'
 import type { OutputItem, ReasoningItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
@@ -10,7 +11,7 @@ interface ReasoningPart {
   readonly key: number
   /** Counted per form. */
   readonly index: number
-  text: string
+  readonly text: LongText
 }
 
 export class ReasoningBuilder extends ItemBuilder {
@@ -30,7 +31,7 @@ export class ReasoningBuilder extends ItemBuilder {
 
   override reasoning(form: Form, key: number, text: string): void {
     const part = this.#part(form, key)
-    part.text += text
+    part.text.add(text)
     if (form === 'text') {
       this.emit?.({
         type: 'response.reasoning_text.delta',
@@ -62,7 +63,7 @@ export class ReasoningBuilder extends ItemBuilder {
     const current = this.#current
     if (current !== null && current.form === form && current.key === key) return current
     this.#finishPart()
-    const part: ReasoningPart = { form, key, index: this.#counts[form]++, text: '' }
+    const part: ReasoningPart = { form, key, index: this.#counts[form]++, text: new LongText() }
     this.#parts.push(part)
     this.#current = part
     if (form === 'text') this.#emitContentPart('response.content_part.added', part)
@@ -81,7 +82,7 @@ export class ReasoningBuilder extends ItemBuilder {
         item_id: this.id,
         output_index: this.outputIndex,
         content_index: part.index,
-        text: part.text,
+        text: part.text.toString(),
       })
       this.#emitContentPart('response.content_part.done', part)
     } else {
@@ -91,7 +92,7 @@ export class ReasoningBuilder extends ItemBuilder {
         item_id: this.id,
         output_index: this.outputIndex,
         summary_index: part.index,
-        text: part.text,
+        text: part.text.toString(),
       })
       this.#emitSummaryPart('response.reasoning_summary_part.done', part)
     }
@@ -107,7 +108,7 @@ export class ReasoningBuilder extends ItemBuilder {
       item_id: this.id,
       output_index: this.outputIndex,
       content_index: part.index,
-      part: { type: 'reasoning_text', text: part.text },
+      part: { type: 'reasoning_text', text: part.text.toString() },
     })
   }
 
@@ -121,7 +122,7 @@ export class ReasoningBuilder extends ItemBuilder {
       item_id: this.id,
       output_index: this.outputIndex,
       summary_index: part.index,
-      part: { type: 'summary_text', text: part.text },
+      part: { type: 'summary_text', text: part.text.toString() },
     })
   }
 
@@ -139,6 +140,6 @@ export class ReasoningBuilder extends ItemBuilder {
   }
 
   #texts(form: Form): string[] {
-    return this.#parts.filter(part => part.form === form).map(part => part.text)
+    return this.#parts.filter(part => part.form === form).map(part => part.text.toString())
   }
 }

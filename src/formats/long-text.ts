@@ -1,0 +1,34 @@
+/**
+ * A text that grows by many short pieces. `text += piece` leaves a node of 32 bytes and the piece for each of them
+ * until the text is read, six to thirteen times what an open stream says. Here the pieces become one string every few
+ * hundred characters. Pure. Hot path.
+ */
+
+/** Characters that are gathered before they become one string: few enough to be small, enough to be cheap. */
+const FLAT_CHARS = 512
+
+export class LongText {
+  #told = ''
+  #rest = ''
+  /** Only written: reading a character is what makes one string of the pieces. */
+  protected first = 0
+
+  get length(): number {
+    return this.#told.length + this.#rest.length
+  }
+
+  add(piece: string): void {
+    const rest = this.#rest + piece
+    if (rest.length < FLAT_CHARS) {
+      this.#rest = rest
+      return
+    }
+    this.first = rest.charCodeAt(0)
+    this.#told += rest
+    this.#rest = ''
+  }
+
+  toString(): string {
+    return this.#told + this.#rest
+  }
+}

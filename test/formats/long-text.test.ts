@@ -1,0 +1,76 @@
+/** Texts that grow by pieces: what they say, and what an open reply holds. */
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import t from 'tap'
+import type { Decoder } from '../../src/formats/format.ts'
+import { LongText } from '../../src/formats/long-text.ts'
+import { FORMATS } from '../../src/formats/table.ts'
+import { Assembler } from '../../src/gateway/answer/assemble.ts'
+import type { FormatName } from '../../src/providers/provider.ts'
+
+t.test('a text is its pieces, whatever their lengths', async t => {
+  for (const lengths of [[0], [1], [511, 1], [512], [513, 0, 2], [5000, 1, 600, 511, 511]]) {
+    const text = new LongText()
+    let whole = ''
+    for (const [at, length] of lengths.entries()) {
+      const piece = (at % 2 === 0 ? 'a' : '語').repeat(length)
+      text.add(piece)
+      whole += piece
+      t.equal(text.length, whole.length)
+    }
+    t.equal(text.toString(), whole)
+  }
+})
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
+
+const STREAMS = 50
+const DELTAS = 2_000
+const TEXT_BYTES = DELTAS * 5
+/** Of a decoder and an assembler, apart from what was said. */
+const CONSTANT_BYTES = 12 * 1024
+
+/** The kinds of frames that make a text grow, and how many copies of it decoder and answer need. */
+const KINDS: readonly [name: string, format: FormatName, copies: number, frame: (text: string) => object][] =
+  [
+    ['chat text', 'openai-chat', 1, content => chunk({ content })],
+    ['chat reasoning', 'openai-chat', 2, text => chunk({ reasoning_content: text })],
+    ['chat arguments', 'openai-chat', 2, text => chunk({ tool_calls: [call(text)] })],
+    ['Gemini text', 'google-gemini', 2, text => ({ candidates: [{ content: { parts: [{ text }] } }] })],
+  ]
+
+function chunk(delta: object): object {
+  return { id: 'x', object: 'chat.completion.chunk', model: 'm', choices: [{ index: 0, delta }] }
+}
+
+function call(text: string): object {
+  return { index: 0, id: 'call_1', function: { name: 'f', arguments: text } }
+}
+
+function decoderOf(format: FormatName): Decoder {
+  const assembler = new Assembler(() => undefined)
+  return FORMATS[format].decoder(delta => {
+    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') assembler.take(delta)
+  })
+}
+
+for (const [name, format, copies, frame] of KINDS) {
+  t.test(`an open stream holds its text and a constant: ${name}`, async t => {
+    const frames = Array.from({ length: 500 }, (_, at) => JSON.stringify(frame(`w${1000 + at}`)))
+    const open = (count: number): Decoder[] =>
+      Array.from({ length: count }, () => {
+        const decoder = decoderOf(format)
+        for (let at = 0; at < DELTAS; at++) decoder.frame('', frames[at % frames.length] ?? '')
+        return decoder
+      })
+    open(10)
+    collect()
+    const before = process.memoryUsage().heapUsed
+    const streams = open(STREAMS)
+    collect()
+    const held = (process.memoryUsage().heapUsed - before) / STREAMS
+    t.equal(streams.length, STREAMS)
+    t.ok(held < copies * TEXT_BYTES * 1.1 + CONSTANT_BYTES, `${Math.round(held)} bytes for each`)
+  })
+}
