@@ -64,9 +64,11 @@ function architecture(model: Model): object {
   }
 }
 
-/** Without a price where none is known: it is not 0. */
+const UNKNOWN_PRICE = '-1'
+
+/** Prices of -1 where none is known: it is not 0, and clients expect prices. */
 function pricingDocument(pricing: Pricing | undefined): Record<string, string> {
-  if (pricing?.isUnknown === true) return {}
+  if (pricing?.isUnknown === true) return { prompt: UNKNOWN_PRICE, completion: UNKNOWN_PRICE }
   const document: Record<string, string> = {
     prompt: formatUsd(pricing?.prompt ?? 0),
     completion: formatUsd(pricing?.completion ?? 0),

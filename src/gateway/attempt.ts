@@ -223,6 +223,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#reply.reject(error)
   }
 
+  /** Ends the attempt because the caller must not have what the provider said. */
+  refuse(error: GatewayError): void {
+    if (!this.#isOver()) this.#record.isRefused = this.#record.status !== null
+    this.fail(error)
+  }
+
   /** Does work that had to wait as if the provider had sent it now. */
   turn(work: () => void): void {
     this.#target?.hold()

@@ -3,7 +3,7 @@ import { type Clock, unixSeconds } from '../clock.ts'
 import { type GatewayError, rewritten } from '../errors.ts'
 import { roundedTimes } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { isStoppedHere, toResponseUsage } from './accounting/account.ts'
+import { toResponseUsage } from './accounting/account.ts'
 import type { Ending, Outcome } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
 import type { PluginChains } from './plugin-chain.ts'
@@ -48,7 +48,7 @@ export async function failureOf(
 export function fixCharge({ attempts, bill, finish }: RunningExchange, conclusion: Conclusion): void {
   if (conclusion?.channel !== 'envelope' || finish !== null) return
   const last = attempts.at(-1)
-  if (last === undefined || !isStoppedHere(last)) bill.charge(null)
+  if (last?.isRefused !== true) bill.charge(null)
 }
 
 /** Writes the end of the stream, and returns the outcome. */

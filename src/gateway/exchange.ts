@@ -71,6 +71,8 @@ export interface AttemptRecord extends Candidate {
   /** HTTP status of the provider; null when none arrived. */
   status: number | null
   error: GatewayError | null
+  /** The gateway refused what the provider said; the provider bills it all the same. */
+  isRefused: boolean
 }
 
 /** How a model ended its reply. */

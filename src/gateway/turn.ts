@@ -143,6 +143,7 @@ function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
     upstreamId: null,
     status: null,
     error: null,
+    isRefused: false,
   }
 }
 
@@ -297,7 +298,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
   }
 
   fail(error: GatewayError): void {
-    this.#deps.attempt.fail(error)
+    this.#deps.attempt.refuse(error)
   }
 
   turn(work: () => void): void {

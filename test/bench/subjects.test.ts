@@ -115,7 +115,7 @@ t.test(
       t.ok((row.busy?.requests ?? 0) > 0 && (row.busy?.share ?? 0) > 0.1, JSON.stringify(row.busy))
       t.equal(row.lagMicros, undefined, 'nobody watched the event loop')
       const workers = subject.guarded?.threads() ?? []
-      t.equal(workers.length, 1)
+      t.equal(workers.length, 2)
       const { proxy, tasks } = built.rig.cores
       if (proxy === null) return
       for (const pid of subject.pids()) {

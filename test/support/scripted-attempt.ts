@@ -79,6 +79,7 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
     upstreamId: null,
     status: 200,
     error: null,
+    isRefused: false,
     ...more,
   }
 }

@@ -73,19 +73,10 @@ export function settle(exchange: Exchange, attempt: AttemptRecord, figures: Call
  * is billed by its provider all the same, as soon as it was sent.
  */
 function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
-  if (figures.finish !== null || isStoppedHere(attempt)) return true
+  if (figures.finish !== null || attempt.isRefused) return true
   if (exchange.signal.aborted) return figures.sentBytes > 0
   const hasSaid = figures.usage !== null || figures.outputQuarters > 0
   return hasSaid && (figures.isStalled || attempt.error?.code === 'context_length_exceeded')
-}
-
-/**
- * True if a guardrail cut the reply short; its provider still bills it. No failure of a provider has these codes, and
- * before it has answered there is no status.
- */
-export function isStoppedHere({ status, error }: AttemptRecord): boolean {
-  if (status === null || error === null) return false
-  return error.code === 'permission_denied' || error.code === 'guardrail_unavailable'
 }
 
 /**
