@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import t from 'tap'
-import { MAIN, PRODUCT_FLAGS } from './support/product.ts'
+import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './support/product.ts'
 
 t.test('a gateway that is told to stop while it starts ends in order, not by the signal', async t => {
   // A database that takes connections and never answers: whoever connects to it is starting, and goes on for a while.
@@ -21,7 +21,7 @@ t.test('a gateway that is told to stop while it starts ends in order, not by the
   const child = spawn(process.execPath, [...PRODUCT_FLAGS, MAIN], {
     cwd: t.testdir(),
     env: {
-      PATH: process.env['PATH'] ?? '',
+      ...PRODUCT_ENVIRONMENT,
       GATEWAY_PORT: '0',
       GATEWAY_ADMIN_PORT: '0',
       GATEWAY_VAULT_KEYS: `k1:${randomBytes(32).toString('base64')}`,

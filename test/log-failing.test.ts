@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { createBufferedLog } from '../src/log/log.ts'
 import { EXCHANGE_LINE as LINE } from './support/exchange-line.ts'
 import { freePort } from './support/free-port.ts'
-import { MAIN, PRODUCT_FLAGS } from './support/product.ts'
+import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './support/product.ts'
 import { eventually } from './support/stream-probe.ts'
 
 const API_KEY = 'sk-gw-v1-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
@@ -26,7 +26,7 @@ async function start(t: Test, stdout: number, environment: Record<string, string
   const child = spawn(process.execPath, [...PRODUCT_FLAGS, MAIN], {
     cwd: t.testdir(),
     env: {
-      PATH: process.env['PATH'] ?? '',
+      ...PRODUCT_ENVIRONMENT,
       GATEWAY_PORT: String(port),
       GATEWAY_ADMIN_PORT: String(adminPort),
       GATEWAY_SERVE_THREADS: '1',

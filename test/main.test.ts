@@ -10,6 +10,7 @@ import type { StreamEvent } from '../src/protocol/events.ts'
 import { freePort } from './support/free-port.ts'
 import { parseEventStream } from './support/gateway.ts'
 import { HELD_MODEL, type HeldProvider, startHeldProvider } from './support/held-provider.ts'
+import { PRODUCT_ENVIRONMENT } from './support/product.ts'
 
 const ENTRY = join(import.meta.dirname, '../src/main.ts')
 const CLI = join(import.meta.dirname, '../src/cli.ts')
@@ -35,7 +36,7 @@ function run(
 ) {
   const child = spawn(process.execPath, [...FLAGS, entry, ...words], {
     cwd: folder,
-    env: { PATH: process.env['PATH'] ?? '', GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', ...environment },
+    env: { ...PRODUCT_ENVIRONMENT, GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', ...environment },
   })
   let stdout = ''
   let stderr = ''

@@ -10,7 +10,7 @@ import { openStore } from '../src/storage/open.ts'
 import type { CredentialRecord } from '../src/storage/store.ts'
 import { someCredential } from './support/credentials.ts'
 import { startGatewayProcess } from './support/gateway-process.ts'
-import { CLI, MAIN, PRODUCT_FLAGS } from './support/product.ts'
+import { CLI, MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './support/product.ts'
 
 const CANARY = 'sk-canary-0123456789'
 
@@ -31,7 +31,7 @@ function run(
   storageUrl?: string,
 ): Promise<Ended> {
   const env = {
-    PATH: process.env['PATH'] ?? '',
+    ...PRODUCT_ENVIRONMENT,
     GATEWAY_PORT: '0',
     GATEWAY_ADMIN_PORT: '0',
     ...(vaultKeys === undefined ? {} : { GATEWAY_VAULT_KEYS: vaultKeys }),

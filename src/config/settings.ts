@@ -65,7 +65,7 @@ export const Settings = group({
     warmUpMs: setting(
       Type.Integer({ minimum: 0, maximum: 60_000 }),
       'for how long a serve thread sends requests through itself to the built-in simulated provider before it takes others, so that the first ones find compiled code. 0: not at all',
-      { default: 600 },
+      { default: 600, env: 'GATEWAY_WARM_UP_MS' },
     ),
     tasks: setting(
       Threads,

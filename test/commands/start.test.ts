@@ -30,6 +30,7 @@ function shown(
     env: {
       PATH: `${dirname(process.execPath)}:${process.env['PATH']}`,
       TERM: 'dumb',
+      GATEWAY_WARM_UP_MS: '0',
       GATEWAY_PORT: '0',
       GATEWAY_ADMIN_PORT: '0',
       ...options.env,

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { startManagedGateway } from '../support/managed-gateway.ts'
 import { allOperations } from '../support/operations.ts'
+import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 
 const managed = await startManagedGateway(t)
 const { call, gateway, clock } = managed
@@ -153,7 +154,7 @@ t.test('the command line leaves records too', async t => {
       {
         encoding: 'utf8',
         env: {
-          PATH: process.env['PATH'],
+          ...PRODUCT_ENVIRONMENT,
           DATABASE_URL: gateway.storageUrl,
           GATEWAY_VAULT_KEYS: gateway.vaultKeys,
         },

@@ -74,7 +74,7 @@ for (const format of FORMATS) {
 
 t.test('blocked replies use up a budget', async t => {
   const { parrot, guard, ask } = await start(t)
-  await guard({ ...BLOCKING, limit: 420, resetInterval: 'daily' })
+  await guard({ ...BLOCKING, limit: 400, resetInterval: 'daily' })
   parrot.parts = speaking('word '.repeat(800), EMAIL)
   const body = { model: MODEL, input: 'Hi', max_output_tokens: 100 }
   const before = parrot.bodies.length
@@ -94,7 +94,8 @@ t.test('nothing is moderated for a caller whose limits do not allow the request'
   const { parrot, guard, ask } = await start(t)
   await guard({ limit: 1, resetInterval: 'daily' })
   const before = parrot.bodies.length
-  const reply = await ask({ model: MODEL, input: 'Hi', ...MODERATED })
+  // Reading it alone costs more; less would only lower what may be said.
+  const reply = await ask({ model: MODEL, input: 'word '.repeat(100), ...MODERATED })
   t.equal(reply.status, 403)
   t.match(errorOf(reply).message, /^The daily budget/)
   t.equal(parrot.bodies.length, before)

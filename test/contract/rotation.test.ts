@@ -14,7 +14,7 @@ import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { someCredential } from '../support/credentials.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { CLI, PRODUCT_FLAGS } from '../support/product.ts'
+import { CLI, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from '../support/product.ts'
 
 /** Each with a model and a credential of its own. */
 const MODELS = 20
@@ -113,7 +113,7 @@ t.test('no request fails while all credentials are wrapped anew', async t => {
 
   const servedBefore = served
   const told = await new Promise<string>((resolve, reject) => {
-    const env = { PATH: process.env['PATH'] ?? '', GATEWAY_VAULT_KEYS: `${k2},${k1}`, DATABASE_URL: url }
+    const env = { ...PRODUCT_ENVIRONMENT, GATEWAY_VAULT_KEYS: `${k2},${k1}`, DATABASE_URL: url }
     const words = [...PRODUCT_FLAGS, CLI, 'vault', 'rotate']
     execFile(process.execPath, words, { env, cwd: t.testdirName }, (error, stdout, stderr) =>
       error === null ? resolve(stdout) : reject(new Error(stderr)),

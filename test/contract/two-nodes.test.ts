@@ -193,7 +193,9 @@ t.test(
       { model: MODEL, input: 'Hi' },
       998,
     )
-    t.same(Object.fromEntries(byStatus), { 200: 298, 402: 700 })
+    t.equal(byStatus.get(200), 298)
+    // Whoever comes while others still run is asked to come again, whoever comes later has nothing left.
+    t.equal((byStatus.get(402) ?? 0) + (byStatus.get(429) ?? 0), 700)
     const spent = async (by: Caller) => Number((await by('GET', `/keys/${hashKey(apiKey)}`)).data['usage'])
     for (const by of [manage, manageByTwo])
       t.ok(await eventually(async () => (await spent(by)) === 0.3, PATIENCE_MS))

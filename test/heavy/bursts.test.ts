@@ -4,6 +4,9 @@ import { type GatewayProcess, startGatewayProcess } from '../support/gateway-pro
 import { startProviders } from '../support/provider-process.ts'
 import { newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
 
+/** As long as by default: other suites start without. */
+const WITH_WARM_UP = { GATEWAY_WARM_UP_MS: '600' } as const
+
 t.setTimeout(300_000)
 
 /** 50 tokens, 20 ms apart. */
@@ -65,7 +68,7 @@ t.test(
     const cold: Burst[] = []
     const warm: Burst[] = []
     for (let round = 0; round < ROUNDS; round++) {
-      const gateway = await startGatewayProcess(t, providers.settings({ sim: [MODEL] }))
+      const gateway = await startGatewayProcess(t, providers.settings({ sim: [MODEL] }), WITH_WARM_UP)
       await pause(1_000)
       cold.push(await burst(gateway, COLD))
       warm.push(await burst(gateway, WARM))

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../../src/storage/store.ts'
 import { freePort } from './free-port.ts'
-import { CLI, MAIN, PRODUCT_FLAGS } from './product.ts'
+import { CLI, MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 
 const CHECK = join(import.meta.dirname, 'canary-check.ts')
 const FAULTS = join(import.meta.dirname, 'canary-faults.ts')
@@ -115,7 +115,7 @@ export class CanaryProcess {
     const child = spawn(process.execPath, [...PRODUCT_FLAGS, entry, ...words], {
       cwd: this.folder,
       env: {
-        PATH: process.env['PATH'] ?? '',
+        ...PRODUCT_ENVIRONMENT,
         GATEWAY_PORT: '0',
         GATEWAY_ADMIN_PORT: '0',
         GATEWAY_SERVE_THREADS: '1',

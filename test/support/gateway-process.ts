@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { freePort } from './free-port.ts'
-import { MAIN, PRODUCT_FLAGS } from './product.ts'
+import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 import { eventually } from './stream-probe.ts'
 
 export interface GatewayProcess {
@@ -79,7 +79,7 @@ export async function startGatewayProcess(
     {
       cwd: folder,
       env: {
-        PATH: process.env['PATH'] ?? '',
+        ...PRODUCT_ENVIRONMENT,
         GATEWAY_PORT: String(port),
         GATEWAY_ADMIN_PORT: '0',
         GATEWAY_SERVE_THREADS: '1',

@@ -14,7 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { readSpool, spoolFiles } from '../../src/storage/spool.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
-import { MAIN, PRODUCT_FLAGS } from './product.ts'
+import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 
 const CALLERS = 20
 /** So many answers have ended before the kill, so that every round has something to lose. */
@@ -101,7 +101,7 @@ async function start(t: Test, folder: string, apiKey: string) {
   const child = spawn(process.execPath, [...PRODUCT_FLAGS, MAIN, '--config', 'gateway.yaml'], {
     cwd: folder,
     env: {
-      PATH: process.env['PATH'] ?? '',
+      ...PRODUCT_ENVIRONMENT,
       GATEWAY_PORT: '0',
       GATEWAY_ADMIN_PORT: '0',
       GATEWAY_API_KEY: apiKey,

@@ -13,7 +13,7 @@ const model = (provider: string) => ({ id: `${provider}/a`, endpoints: [{ provid
 
 t.test('a provider of the catalogue without a key is told, with the ways to give it one', async t => {
   const models = [model('openai'), model('acme'), model('ollama')]
-  const acme = { slug: 'acme', format: 'openai-chat', baseUrl: 'http://acme.test', auth: 'bearer' }
+  const acme = { slug: 'acme', format: 'openai-chat', baseUrl: 'https://acme.test', auth: 'bearer' }
   t.same(warnings(t, { providers: [acme], models }), [
     'providers (openai).apiKey: is missing, and openai serves only callers with credentials of their own; set it or OPENAI_API_KEY',
     'providers[0].apiKey: is missing, and acme serves only callers with credentials of their own; set it',
