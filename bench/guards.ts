@@ -1,6 +1,6 @@
 /** Guardrails of a measured gateway: what a careful operator would have on what goes in, and on what comes out. */
 
-/** Those that cost least; prompt injection takes as long as all of them. */
+/** All of them; prompt injection takes as long as the others together. */
 export const DETECTORS = [
   'email',
   'phone',
@@ -10,6 +10,7 @@ export const DETECTORS = [
   'secrets',
   'person-name',
   'address',
+  'prompt-injection',
 ] as const
 
 /** Twenty patterns of a company: its numbers, hosts and code names. None is in the load, which is the usual case. */

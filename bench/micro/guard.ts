@@ -1,5 +1,5 @@
 /**
- * What the guard stage costs a request: nothing for callers without guardrails, and with eight detectors and twenty own
+ * What the guard stage costs a request: nothing for callers without guardrails, and with nine detectors and twenty own
  * patterns on 2 KB; the same of a reply that comes in 400 deltas:
  * `npx node bench/micro/guard.ts`. Compare only figures of one run.
  */
