@@ -1,7 +1,7 @@
 /** Guardrails of a measured gateway: what a careful operator would have on what goes in, and on what comes out. */
 
-/** All of them; prompt injection takes as long as the others together. */
-export const DETECTORS = [
+/** What may be looked for in replies. */
+export const REPLY_DETECTORS = [
   'email',
   'phone',
   'ssn',
@@ -10,8 +10,10 @@ export const DETECTORS = [
   'secrets',
   'person-name',
   'address',
-  'prompt-injection',
 ] as const
+
+/** All of them; prompt injection takes as long as the others together. */
+export const DETECTORS = [...REPLY_DETECTORS, 'prompt-injection'] as const
 
 /** Twenty patterns of a company: its numbers, hosts and code names. None is in the load, which is the usual case. */
 const PATTERNS = [
@@ -48,9 +50,11 @@ const SLOW_PATTERN = 'coffee(?:.*zebra)?'
 const filtersOf = (patterns: readonly string[]) =>
   patterns.map((pattern, index) => ({ pattern, action: 'flag', label: `company ${index + 1}` }))
 
+const flagging = (slugs: readonly string[]) => slugs.map(slug => ({ slug, action: 'flag' }))
+
 /** Flags: what was found is counted and reported, and nothing of the load is changed. */
 const RULES = {
-  content_filter_builtins: DETECTORS.map(slug => ({ slug, action: 'flag' })),
+  content_filter_builtins: flagging(DETECTORS),
   content_filters: filtersOf(PATTERNS),
 }
 
@@ -94,7 +98,12 @@ export function setManyPatterns(url: string, managementKey: string): Promise<voi
 /** Everybody's replies are looked at, in windows. @throws Error when the gateway does not take the rules */
 export function setWindows(url: string, managementKey: string): Promise<void> {
   const { windowBytes, overlapBytes } = OUTPUT_WINDOW
-  const output = { ...RULES, window_bytes: windowBytes, overlap_bytes: overlapBytes }
+  const output = {
+    ...RULES,
+    content_filter_builtins: flagging(REPLY_DETECTORS),
+    window_bytes: windowBytes,
+    overlap_bytes: overlapBytes,
+  }
   return setDefault(url, managementKey, { output })
 }
 

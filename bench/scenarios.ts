@@ -133,7 +133,8 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     ...PLAIN,
     name: 'guard-json-16',
-    title: 'JSON replies to prompts of 2 kB, 16 connections, without and with all 9 detectors and 20 patterns',
+    title:
+      'JSON replies to prompts of 2 kB, 16 connections, without and with all 9 detectors and 20 patterns',
     load: { kind: 'json', connections: 16, plan: REPLY, promptBytes: 2_000 },
     subjects: ['nginx', 'sluice', 'sluice-guarded'],
     rounds: 3,
@@ -144,7 +145,8 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     ...PLAIN,
     name: 'guard-json-1',
-    title: 'JSON replies to prompts of 2 kB, one connection, without and with all 9 detectors and 20 patterns',
+    title:
+      'JSON replies to prompts of 2 kB, one connection, without and with all 9 detectors and 20 patterns',
     load: { kind: 'json', connections: 1, plan: REPLY, promptBytes: 2_000 },
     subjects: ['nginx', 'sluice', 'sluice-guarded'],
     rounds: 3,
@@ -167,7 +169,7 @@ export const SCENARIOS: readonly Scenario[] = [
     ...PLAIN,
     name: 'guard-relay-20',
     title:
-      '20 streams of 60 events, 20 ms apart, without and with all 9 detectors and 20 patterns on what the model says, in windows of 1,024 bytes; delay is that of each byte of text',
+      '20 streams of 60 events, 20 ms apart, without and with 8 detectors and 20 patterns on what the model says, in windows of 1,024 bytes; delay is that of each byte of text',
     load: { kind: 'streams', streams: 20, plan: paced(60, 20), recut: true },
     subjects: ['nginx', 'sluice', 'sluice-windowed'],
     rounds: 3,

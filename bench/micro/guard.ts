@@ -12,17 +12,18 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
-import { DETECTORS } from '../guards.ts'
+import { DETECTORS, REPLY_DETECTORS } from '../guards.ts'
 
 const ROUNDS = 9
 const PROSE =
   'Thank you for the update on the Lisbon project. We reviewed the draft on 12 March 2024 and found that section 3.2 needs another look: the totals do not add up. '
 const TEXT = PROSE.repeat(20).slice(0, 2_048)
 
+const redacting = <Slug extends string>(slugs: readonly Slug[]) =>
+  slugs.map(slug => ({ slug, action: 'redact', scanScope: 'all_messages' }) as const)
+
 const filters = {
-  contentFilterBuiltins: DETECTORS.map(
-    slug => ({ slug, action: 'redact', scanScope: 'all_messages' }) as const,
-  ),
+  contentFilterBuiltins: redacting(DETECTORS),
   contentFilters: Array.from({ length: 20 }, (_, n) => ({
     pattern: `(?i)codename[- ]${String.fromCharCode(97 + n)}[a-z]+\\d*`,
     action: 'redact' as const,
@@ -36,7 +37,12 @@ const applied: readonly AppliedGuardrail[] = [
     guardrail: {
       ...guardrail,
       ...filters,
-      output: { ...filters, windowBytes: 1024, overlapBytes: 256 },
+      output: {
+        ...filters,
+        contentFilterBuiltins: redacting(REPLY_DETECTORS),
+        windowBytes: 1024,
+        overlapBytes: 256,
+      },
     },
   },
 ]
