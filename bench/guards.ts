@@ -13,7 +13,7 @@ export const REPLY_DETECTORS = [
 ] as const
 
 /** All of them; prompt injection takes as long as the others together. */
-export const DETECTORS = [...REPLY_DETECTORS, 'prompt-injection'] as const
+export const DETECTORS = [...REPLY_DETECTORS, 'regex-prompt-injection'] as const
 
 /** Twenty patterns of a company: its numbers, hosts and code names. None is in the load, which is the usual case. */
 const PATTERNS = [

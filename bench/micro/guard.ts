@@ -95,7 +95,7 @@ const one = exchange()
 const free = await guardOf([])
 await report('request of a caller without guardrails', 100_000, () => free.guard.request(one))
 const guarded = await guardOf(applied)
-await report('request of 2 KB, 8 detectors, 20 patterns', 300, () => guarded.guard.request(one))
+await report('request of 2 KB, 9 detectors, 20 patterns', 300, () => guarded.guard.request(one))
 
 const output = guarded.known?.output
 if (output == null) throw new Error('nothing guards replies')
