@@ -28,20 +28,38 @@ export interface ListedModel {
 export type ModelFilter = (entry: ListedModel) => boolean
 type Order = (a: ListedModel, b: ListedModel) => number
 
-const price = ({ model }: ListedModel) => model.endpoints[0]?.pricing.prompt ?? 0
-const outputPrice = ({ model }: ListedModel) => model.endpoints[0]?.pricing.completion ?? 0
+/** Null: not known. */
+type Price = (entry: ListedModel) => number | null
+
+const price: Price = entry => priceOf(entry, 'prompt')
+const outputPrice: Price = entry => priceOf(entry, 'completion')
 const context = ({ model }: ListedModel) => model.contextLength ?? 0
 
 /** Null: the order of the catalogue, because nothing is known by which to sort. */
 const ORDERS: Readonly<Record<string, Order | null>> = {
-  'pricing-low-to-high': (a, b) => price(a) - price(b) || outputPrice(a) - outputPrice(b),
-  'pricing-high-to-low': (a, b) => price(b) - price(a) || outputPrice(b) - outputPrice(a),
+  'pricing-low-to-high': byPrice(1),
+  'pricing-high-to-low': byPrice(-1),
   'context-high-to-low': (a, b) => context(b) - context(a),
   newest: (a, b) => b.model.created - a.model.created,
   'throughput-high-to-low': null,
   'latency-low-to-high': null,
   'most-popular': null,
   'top-weekly': null,
+}
+
+/** What the endpoint that is tried first takes. */
+function priceOf({ model }: ListedModel, part: 'prompt' | 'completion'): number | null {
+  const pricing = model.endpoints[0]?.pricing
+  return pricing?.isUnknown === true ? null : (pricing?.[part] ?? 0)
+}
+
+/** Unknown prices come last in either direction. */
+function byPrice(direction: 1 | -1): Order {
+  const compare = (a: number | null, b: number | null) => {
+    if (a === null || b === null) return Number(a === null) - Number(b === null)
+    return direction * (a - b)
+  }
+  return (a, b) => compare(price(a), price(b)) || compare(outputPrice(a), outputPrice(b))
 }
 
 /** The order that is asked for; null: that of the catalogue. @throws GatewayError `invalid_request` */
@@ -104,10 +122,14 @@ export function isInRegion({ model }: ListedModel, region: DataRegion): boolean 
 
 function bounds(query: URLSearchParams): ModelFilter[] {
   const context = integer(query, 'context', 1, Number.MAX_SAFE_INTEGER)
-  const between = (least: string, most: string, value: (entry: ListedModel) => number): ModelFilter => {
+  const between = (least: string, most: string, value: Price): ModelFilter => {
     const from = perMillion(query, least)
     const to = perMillion(query, most)
-    return entry => (from === null || value(entry) >= from) && (to === null || value(entry) <= to)
+    if (from === null && to === null) return () => true
+    return entry => {
+      const found = value(entry)
+      return found !== null && (from === null || found >= from) && (to === null || found <= to)
+    }
   }
   return [
     between('min_price', 'max_price', price),

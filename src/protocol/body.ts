@@ -187,7 +187,7 @@ function expected(schema: TSchema): string {
   if (KindGuard.IsLiteral(schema)) return String(schema.const)
   if (isKind(schema, 'Text')) return expectedText(schema as TextSchema)
   if (KindGuard.IsString(schema)) return expectedString(schema)
-  if (KindGuard.IsInteger(schema)) return `an integer${bounds(schema)}`
+  if (KindGuard.IsInteger(schema)) return schema.description ?? `an integer${bounds(schema)}`
   if (KindGuard.IsNumber(schema)) return `a number${bounds(schema)}`
   if (KindGuard.IsArray(schema)) return 'an array'
   if (KindGuard.IsBoolean(schema)) return 'true or false'

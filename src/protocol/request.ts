@@ -11,6 +11,7 @@ import {
   PENALTY_MAX,
   STOPS_MAX,
   TEMPERATURE_MAX,
+  TOOL_STEPS_MAX,
   TOP_LOGPROBS_MAX,
   TOP_P_MAX,
 } from './limits.ts'
@@ -188,7 +189,12 @@ export const ResponsesRequest = Type.Object({
   instructions: maybe(Type.String()),
   max_output_tokens: maybe(Type.Integer({ minimum: 1 })),
   // Its maximum is a rule of request-parser.ts, because another field lifts it.
-  max_tool_calls: maybe(Type.Integer({ minimum: 1 })),
+  max_tool_calls: maybe(
+    Type.Integer({
+      minimum: 1,
+      description: `an integer from 1 to ${TOOL_STEPS_MAX} (more only beside stop_server_tools_when)`,
+    }),
+  ),
   temperature: maybe(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX })),
   top_p: maybe(Type.Number({ minimum: 0, maximum: TOP_P_MAX })),
   top_k: maybe(Type.Integer({ minimum: 0 })),

@@ -126,7 +126,7 @@ t.test('filters by price, context, origin and place', async t => {
             { provider: 'openai', region: 'europe' },
           ],
         },
-        { id: 'b/free', endpoints: [{ provider: 'openai' }] },
+        { id: 'b/free', endpoints: [{ provider: 'openai', pricing: {} }] },
       ],
     }),
   )
@@ -158,6 +158,28 @@ t.test('filters by price, context, origin and place', async t => {
   t.equal(asked({ allows: ({ id }: { id: string }) => id === 'b/free' }).total_count, 1)
   t.same(priced.count(new URLSearchParams('zdr=true')), { data: { count: 1 } })
   t.match(JSON.parse(String(priced.zeroRetention().json)), { data: [{ model_id: 'b/cheap', tag: 'acme' }] })
+})
+
+t.test('an unknown price is -1, fits no bound, and comes last', async t => {
+  const endpoints = (prices: object = {}) => [{ provider: 'openai', ...prices }]
+  const some = createListing(
+    createCatalog({
+      providers: [],
+      models: [
+        { id: 'a/unknown', endpoints: endpoints() },
+        { id: 'a/free', endpoints: endpoints({ pricing: {} }) },
+        { id: 'a/dear', endpoints: endpoints({ pricing: { prompt: '1', completion: '1' } }) },
+      ],
+    }),
+  )
+  const idsOf = (query: string) => models(query, some).data.map(model => model.id)
+  t.strictSame(models('', some).data[0]?.['pricing'], { prompt: '-1', completion: '-1' })
+  t.strictSame(models('', some).data[1]?.['pricing'], { prompt: '0', completion: '0', request: '0' })
+  t.strictSame(idsOf('max_price=0'), ['a/free'])
+  t.strictSame(idsOf('max_output_price=0'), ['a/free'])
+  t.strictSame(idsOf('min_price=0'), ['a/free', 'a/dear'])
+  t.strictSame(idsOf('sort=pricing-low-to-high'), ['a/free', 'a/dear', 'a/unknown'])
+  t.strictSame(idsOf('sort=pricing-high-to-low'), ['a/dear', 'a/free', 'a/unknown'])
 })
 
 t.test('one model has its fields at top level and as data', async t => {
@@ -264,7 +286,7 @@ t.test('endpoints tell each provider of a model', async t => {
           status: 0,
           uptime_last_30m: null,
         },
-        { tag: 'openai', context_length: 64_000, supported_parameters: ['top_k'], pricing: {} },
+        { tag: 'openai', context_length: 64_000, supported_parameters: ['top_k'], pricing: { prompt: '-1' } },
       ],
     },
   })

@@ -8,7 +8,7 @@ import { HELD_MODEL, startHeldProvider } from '../support/held-provider.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const LAUNCHER = join(ROOT, 'bin/sluice.js')
-const API_KEY = `sk-gw-v1-${'a'.repeat(64)}`
+const API_KEY = 'sk-gw-v1-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
 const TERMINAL = existsSync('/usr/bin/script')
 
 interface Shown {

@@ -61,7 +61,11 @@ t.test('numbers', async t => {
   t.equal(wholeNumber(2.5), null, 'an index is never a fraction')
   t.equal(count(2.5), 2)
   t.equal(countOrZero(2.5), 2)
-  for (const value of [...OTHERS, '1', [], {}, -1, Number.POSITIVE_INFINITY, 2 ** 53]) {
+  t.equal(count('12'), 12, 'some servers write counts as text')
+  t.equal(countOrZero('12'), 12)
+  t.equal(wholeNumber('12'), null, 'an index is never a text')
+  const texts = ['', ' ', '1.5', '-1', '+1', '1e3', '0x1f', '12 ', '9'.repeat(16)]
+  for (const value of [...OTHERS, ...texts, [], {}, -1, Number.POSITIVE_INFINITY, 2 ** 53]) {
     t.equal(wholeNumber(value), null)
     t.equal(count(value), null)
     t.equal(countOrZero(value), 0)

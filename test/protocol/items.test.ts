@@ -92,7 +92,13 @@ t.test('messages that are refused', t => {
     ['a kind that is an inherited name', input({ type: 'toString' }), 'input[0].type'],
     ['a kind that is a number', input({ type: 5 }), 'input[0].type', /must be a string/],
     ['a kind that is null', input({ type: null, role: 'user', content: 'x' }), 'input[0].type'],
-    ['an item without type and role', input({ content: 'x' }), 'input[0].role', /is required/],
+    [
+      'an item without type and role',
+      input({ content: 'x' }),
+      'input[0].type',
+      /names the kind of input item/,
+    ],
+    ['a message without a role', input({ type: 'message', content: 'x' }), 'input[0].role', /is required/],
     [
       'a role of another kind',
       input({ role: 'tool', content: 'x' }),

@@ -19,11 +19,11 @@ t.test('routing preferences', t => {
         zdr: null,
       }),
     ],
-    ['an unknown preference', preferring({ vibes: 'good' })],
     ['a price of nothing', preferring({ max_price: { prompt: 0, completion: '0.00' } })],
     ['a latency by percentiles', preferring({ preferred_max_latency: { p50: 1, p75: null, p99: 9.5 } })],
   ])
   refused(t, [
+    ['an unknown preference', preferring({ vibes: 'good' }), 'provider.vibes', /not a known field/],
     ['preferences as text', preferring('acme'), 'provider', /an object or null/],
     ['an order as text', preferring({ order: 'acme' }), 'provider.order'],
     ['an order of numbers', preferring({ order: ['acme', 1] }), 'provider.order[1]'],

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { body, json, MODEL, nested, refused } from './bodies.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
+import { accepted, body, json, MODEL, nested, refused } from './bodies.ts'
 
 const LONE = 'a\ud800b'
 
@@ -19,7 +20,7 @@ t.test('fields of the body that are refused', t => {
     ['a null model', body({ model: null }), 'model'],
     ['an empty model', body({ model: '' }), 'model'],
     ['a model of 1025 characters', body({ model: 'm'.repeat(1025) }), 'model'],
-    ['a model with an unpaired surrogate', body({ model: LONE }), 'model', /surrogates/],
+    ['a model with an unpaired surrogate', body({ model: LONE }), 'model', /broken Unicode/],
     ['a user with a NUL', body({ user: 'a\0b' }), 'user', /NUL/],
     ['models that are no list', body({ models: 'a/b' }), 'models', /must be an array/],
     ['a model list with a number', body({ models: ['a/b', 1] }), 'models[1]'],
@@ -34,7 +35,14 @@ t.test('fields of the body that are refused', t => {
     ['max_output_tokens with a fraction', body({ max_output_tokens: 1.5 }), 'max_output_tokens'],
     ['max_output_tokens as text', body({ max_output_tokens: '100' }), 'max_output_tokens'],
     ['max_tool_calls of zero', body({ max_tool_calls: 0 }), 'max_tool_calls', /from 1 to 30/],
-    ['max_tool_calls above 30', body({ max_tool_calls: 31 }), 'max_tool_calls'],
+    ['max_tool_calls as text', body({ max_tool_calls: '3' }), 'max_tool_calls', /from 1 to 30.* or null/],
+    ['max_tool_calls above 30', body({ max_tool_calls: 31 }), 'max_tool_calls', /from 1 to 30/],
+    [
+      'max_tool_calls above 30 with a null in place of conditions',
+      body({ max_tool_calls: 31, stop_server_tools_when: null }),
+      'max_tool_calls',
+      /from 1 to 30/,
+    ],
     ['temperature above 2', body({ temperature: 2.01 }), 'temperature', /from 0 to 2/],
     ['temperature below 0', body({ temperature: -0.1 }), 'temperature'],
     ['temperature as text', body({ temperature: '1' }), 'temperature'],
@@ -91,7 +99,6 @@ t.test('fields of the body that are refused', t => {
     ],
     ['a metadata value of 513 characters', body({ metadata: { key: 'v'.repeat(513) } }), 'metadata.key'],
     ['an unknown modality', body({ modalities: ['text', 'audio'] }), 'modalities[1]', /one of text, image/],
-    ['null modalities', body({ modalities: null }), 'modalities'],
     ['a previous response', body({ previous_response_id: 'resp_1' }), 'previous_response_id', /not stored/],
     ['an empty previous response', body({ previous_response_id: '' }), 'previous_response_id'],
     ['a previous response of false', body({ previous_response_id: false }), 'previous_response_id'],
@@ -106,11 +113,10 @@ t.test('fields of the body that are refused', t => {
       'session_id',
       /at most 256 characters/,
     ],
-    ['a session with an unpaired surrogate', body({ session_id: LONE }), 'session_id', /surrogates/],
-    ['a null session', body({ session_id: null }), 'session_id'],
+    ['a session with an unpaired surrogate', body({ session_id: LONE }), 'session_id', /broken Unicode/],
     ['a user of 257 characters', body({ user: 'u'.repeat(257) }), 'user', /at most 256 characters/],
     ['a user of 257 characters outside the basic plane', body({ user: '\u{1F600}'.repeat(257) }), 'user'],
-    ['a user with an unpaired surrogate', body({ user: LONE }), 'user', /surrogates/],
+    ['a user with an unpaired surrogate', body({ user: LONE }), 'user', /broken Unicode/],
     ['a user that is a number', body({ user: 7 }), 'user'],
     ['safety_identifier as an object', body({ safety_identifier: {} }), 'safety_identifier'],
     ['prompt_cache_key as a number', body({ prompt_cache_key: 1 }), 'prompt_cache_key'],
@@ -250,5 +256,35 @@ t.test('fields of the body that are refused', t => {
     ['text as text', body({ text: 'json' }), 'text'],
     ['a body nested too deep', body({ trace: nested(64) }), 'body', /64 levels/],
   ])
+  t.end()
+})
+
+t.test('a null is as good as no field where the field has no null of its own', t => {
+  const fields = [
+    'user',
+    'session_id',
+    'tools',
+    'tool_choice',
+    'text',
+    'models',
+    'plugins',
+    'modalities',
+    'cache_control',
+    'debug',
+    'trace',
+    'image_config',
+  ]
+  accepted(
+    t,
+    fields.map(field => [`null for ${field}`, body({ [field]: null })]),
+  )
+  const nulls = body(Object.fromEntries(fields.map(field => [field, null])))
+  t.strictSame(parseResponsesRequest(nulls), body(), 'all at once leave nothing behind')
+  t.end()
+})
+
+t.test('conditions lift the maximum of max_tool_calls', t => {
+  const stop = { type: 'step_count_is', step_count: 40 }
+  accepted(t, [['31 calls', body({ max_tool_calls: 31, stop_server_tools_when: stop })]])
   t.end()
 })

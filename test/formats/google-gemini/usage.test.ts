@@ -66,9 +66,10 @@ const ROWS: readonly Row[] = [
     5,
     2,
   ],
+  ['digits as text', { promptTokenCount: '10', candidatesTokenCount: '3', totalTokenCount: '13' }, 10, 3, 0],
   [
     'junk',
-    { promptTokenCount: -4, candidatesTokenCount: '3', thoughtsTokenCount: null, totalTokenCount: 2.5 },
+    { promptTokenCount: -4, candidatesTokenCount: 'three', thoughtsTokenCount: null, totalTokenCount: 2.5 },
     0,
     2,
     0,
