@@ -466,7 +466,9 @@ t.test('an OCR provider that the table does not have is a mistake of the configu
   const config = loadConfig([], {})
   const models: Config['models'] = []
   const files = { ...config.files, ocr: { provider: 'nobody', model: 'ocr-1', timeoutMs: 1 } }
-  t.throws(() => buildCatalog({ ...config, files, models, simulator: { enabled: false } }, null), { message: /^files\.ocr\.provider: / })
+  t.throws(() => buildCatalog({ ...config, files, models, simulator: { enabled: false } }, null), {
+    message: /^files\.ocr\.provider: /,
+  })
 })
 
 t.test('a reply that is judged before it leaves has the annotation once, and its refusal too', async t => {
