@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Starts the command line on a Node that can run it, and says so on one that cannot. Plain JavaScript with old syntax
- * only: any Node has to read it.
+ * Starts the command line if this version of Node can run it; otherwise prints a message. Plain JavaScript with old
+ * syntax only, because every version of Node has to parse it.
  */
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

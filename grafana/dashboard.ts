@@ -72,20 +72,20 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Turned away',
         description:
-          'Requests per second that were answered at once, by the limit that was reached. Any lasting value of in_flight, lag or buffered (503, a thread had enough to do) means: add threads or instances. key_open and key_bytes (429) are one key above its own limit.',
+          'Requests per second that were refused before they were read, by limit. If in_flight, lag or buffered (503, an overloaded thread) stay above zero, add threads or instances. key_open and key_bytes (429): a key exceeded its own limit.',
         unit: 'reqps',
         queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
       },
       {
         title: 'Connections refused',
         description:
-          'Connections of clients per second that were closed at once: limit is that of the thread, address that of one address.',
+          'Client connections per second that were closed at once. limit: the thread had too many; address: one address had too many.',
         unit: 'cps',
         queries: [{ expr: sumRate('gateway_connections_refused_total', 'reason'), legend: '{{reason}}' }],
       },
       {
         title: 'Open connections',
-        description: 'Connections of clients, idle ones included.',
+        description: 'Client connections, idle ones included.',
         unit: 'short',
         queries: [{ expr: `sum by (instance) (${of('gateway_open_connections')})`, legend: '{{instance}}' }],
       },
@@ -247,9 +247,9 @@ export const ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_usage_records_total', 'accounting'), legend: '{{accounting}}' }],
       },
       {
-        title: 'Usage that cannot be',
+        title: 'Implausible usage',
         description:
-          'Replies per second whose provider reported usage that cannot be, so that another one was charged. The log names the model.',
+          'Replies per second with implausible usage, for which a corrected usage was charged. The log names the model.',
         unit: 'ops',
         width: 24,
         queries: [{ expr: sumRate('gateway_usage_implausible_total', 'provider'), legend: '{{provider}}' }],
@@ -314,9 +314,9 @@ export const ROWS: readonly Row[] = [
         ],
       },
       {
-        title: 'Requests sent once more',
+        title: 'Requests sent twice',
         description:
-          'Requests per second that went out again, because the provider was closing the kept connection as they came. A lasting value means that it keeps connections for a shorter time than it says.',
+          'Requests per second that were sent a second time, because the provider closed the kept connection as they arrived. If this lasts, the provider closes idle connections earlier than it says.',
         unit: 'reqps',
         queries: [{ expr: sumRate('gateway_upstream_replays_total'), legend: 'replays' }],
       },
@@ -523,7 +523,7 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Usage records in memory',
         description:
-          'Usage records that wait because the disk is full; beyond 1,000 a thread the oldest are lost.',
+          'Usage records that wait in memory because the disk refuses them; beyond 1,000 a thread the oldest are lost.',
         unit: 'short',
         queries: [
           { expr: `sum by (instance) (${of('gateway_usage_records_waiting')})`, legend: '{{instance}}' },
@@ -531,7 +531,7 @@ export const ROWS: readonly Row[] = [
       },
       {
         title: 'Usage records on disk',
-        description: 'Spooled usage records that are not in the database yet.',
+        description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',
         queries: [{ expr: `sum by (instance) (${of('gateway_usage_spool_bytes')})`, legend: '{{instance}}' }],
       },

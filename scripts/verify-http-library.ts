@@ -1,6 +1,7 @@
 /**
- * Compares the binaries of the HTTP library with the sums below: a repacked binary reads every byte of callers before
- * any of our code does. The build of the package and CI run it; the sums were taken when the version was chosen.
+ * Compares the binaries of the HTTP library with the checksums below, because a changed binary would read every byte of
+ * callers before our code does. Runs before a package or an image is made, and in CI. The checksums were taken when the
+ * version was chosen.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Finds the word that a mistyped one was probably meant to be. Leaf. */
+/** Finds the known word nearest to a mistyped one. Leaf. */
 import { distance } from 'fastest-levenshtein'
 
 /** Words that differ in more than this part of their letters are other words. */

@@ -145,7 +145,7 @@ t.test('a fresh folder: keys and a curl line are in a file, and the request in i
   t.notMatch(readFileSync(join(folder, 'data/gateway.db')).toString('latin1'), key.slice(0, 30))
 
   const second = await start(t, folder)
-  await second.wrote('the first keys still are in a file')
+  await second.wrote('the first keys are still in a file')
   t.equal(readFileSync(file, 'utf8'), told, 'it is left as it was')
   t.match(await (await ask(second.url, key, { model: 'sim/echo', input: 'hi' })).json(), {
     status: 'completed',

@@ -1,6 +1,6 @@
 /**
- * What the transports cost beside each other: CPU time of the client alone, for JSON replies and for events of streams,
- * over TLS, in rotated rounds. The provider is a process of its own. `node bench/micro/transports.ts [ROUNDS]`
+ * Compares the CPU time of the transports: of the client alone, for JSON replies and for events of streams, over TLS,
+ * in rotated rounds. The provider is a process of its own. `node bench/micro/transports.ts [ROUNDS]`
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'

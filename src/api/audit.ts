@@ -1,4 +1,4 @@
-/** Audit records: kept with each change of management operations, and listed by GET /audit. */
+/** Audit records: written with each change by a management operation, and listed by GET /audit. */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { AuditAction, AuditObject, AuditRecord } from '../storage/audit.ts'
 import type { Store, StoreVerbs } from '../storage/store.ts'

@@ -1,6 +1,6 @@
 /**
- * The documents of models, endpoints and providers. Fields that nobody tells us (benchmarks, voices, cut-off dates) are
- * null, as documented. Pure.
+ * The documents of models, endpoints and providers. Fields without data here (benchmarks, voices, cut-off dates)
+ * are null, as documented. Pure.
  */
 import { PARAMETER_NAMES } from '../gateway/routing/rank.ts'
 import { formatUsd } from '../money.ts'

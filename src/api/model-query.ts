@@ -73,7 +73,7 @@ export function orderOf(query: URLSearchParams): Order | null {
 /** All filters of the query. @throws GatewayError `invalid_request` that names the query parameter at fault. */
 export function filtersOf(query: URLSearchParams): readonly ModelFilter[] {
   for (const name of UNKNOWN_HERE) {
-    if (query.has(name)) throw bad(name, 'must be absent: models of this gateway are not told apart by it')
+    if (query.has(name)) throw bad(name, 'must be absent: the catalogue does not have this property')
   }
   return [...capabilities(query), ...origins(query), ...bounds(query)]
 }
@@ -152,7 +152,7 @@ function names(query: URLSearchParams, name: string): ReadonlySet<string> | null
   if (text === null || text === '') return null
   const list = text.split(',').map(word => word.trim().toLowerCase())
   if (!list.every(word => word !== '' && word.length <= 100))
-    throw bad(name, 'must be names with commas between')
+    throw bad(name, 'must be names, separated by commas')
   return new Set(list)
 }
 
@@ -200,7 +200,7 @@ function words(
   const list = text.split(',').map(word => word.trim())
   if (known === null) {
     if (!list.every(word => /^[a-z0-9_]{1,64}$/.test(word)))
-      throw bad(name, 'must be parameter names with commas between')
+      throw bad(name, 'must be parameter names, separated by commas')
   } else if (!list.every(word => known.includes(word))) {
     throw bad(name, `must be some of ${known.join(', ')}`)
   }

@@ -1,4 +1,4 @@
-/** `sluice check`: does what a start does before it opens anything, and says what it found. */
+/** `sluice check`: makes all checks that a start makes before it opens anything, and prints the faults. */
 import { findConfig, processEnvironment } from '../config/config.ts'
 import { checkStart } from '../threads/start-failure.ts'
 import { startWarnings } from '../threads/start-warnings.ts'

@@ -1,4 +1,4 @@
-/** What a command of the command line is, and how its words are read. Faults name the word, never its value. */
+/** The type of a command, and the parser of its words. Faults name the word, never its value. */
 import { parseArgs } from 'node:util'
 import { didYouMean } from '../nearest.ts'
 

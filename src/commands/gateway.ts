@@ -70,7 +70,7 @@ function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
   const file = firstKeysPath(started.config)
   if (keys === null) {
     if (existsSync(file))
-      log.notice('the first keys still are in a file; delete it when you have them', { file })
+      log.notice('the first keys are still in a file; delete it when you have them', { file })
     return
   }
   try {

@@ -12,8 +12,8 @@ export const keysCreate: Command = {
   name: 'keys create',
   does: 'make a key and show it once',
   options: {
-    name: { value: 'NAME', required: true, does: 'what the key is called in lists' },
-    management: { does: 'a management key; it makes and changes keys, and cannot ask models' },
+    name: { value: 'NAME', required: true, does: 'name of the key in lists' },
+    management: { does: 'a management key; it makes and changes keys, and cannot call models' },
     config: CONFIG_OPTION,
   },
   async run(given) {

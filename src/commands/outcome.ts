@@ -1,4 +1,4 @@
-/** Exit codes of the command line, and how it tells what happened. */
+/** Exit codes and output of the command line. */
 
 /** Bad configuration or command line. */
 export const EXIT_BAD_CONFIGURATION = 2

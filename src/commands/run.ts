@@ -1,4 +1,4 @@
-/** The command line: finds the command of the words, runs it, and says what is wrong with it. The door of this room. */
+/** The command line: finds the command for the words, runs it, and prints its faults. The entry of this room. */
 import { processEnvironment } from '../config/config.ts'
 import { startFailure } from '../threads/start-failure.ts'
 import { check } from './check.ts'

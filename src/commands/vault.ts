@@ -1,4 +1,4 @@
-/** `sluice vault`: the credentials of the store by the master keys that wrap them. */
+/** `sluice vault`: counts the stored credentials of each master key, and wraps all with the first one. */
 import { loadConfig, processEnvironment } from '../config/config.ts'
 import { type RotationProgress, rotate } from '../credentials/rotation.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'

@@ -1,6 +1,6 @@
 /**
- * What is left of a faulty file without its faults, so that further checks find the other faults of the same start.
- * Nothing runs on it. Pure.
+ * Removes the faulty values from a configuration, so that further checks can find other faults in the same start. No
+ * gateway runs on the result. Pure.
  */
 import type { TSchema } from '@sinclair/typebox'
 import { Value, ValueErrorType } from '@sinclair/typebox/value'

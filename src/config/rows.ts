@@ -78,19 +78,19 @@ export const ProviderSchema = Type.Object(
     ),
     transport: field(
       oneOf(TRANSPORTS),
-      '`undici`: all requests go by the client library undici, as they do with a proxy, `http2` or `tls`; default: `direct`',
+      '`undici`: all requests use the client library undici. A proxy, `http2` and `tls` choose it by themselves. Default: `direct`',
     ),
-    http2: field(Type.Boolean(), 'true: HTTP/2, where the provider speaks it; default: false'),
+    http2: field(Type.Boolean(), 'true: HTTP/2 if the provider speaks it; default: false'),
     tls: field(
       Type.Object(
         {
-          ca: field(File, "PEM file with the certificates to trust in place of the system's"),
+          ca: field(File, "PEM file with the certificates to trust instead of the system's"),
           cert: field(File, 'PEM file with the certificate that the gateway shows, and its chain'),
           key: field(File, 'PEM file with its private key'),
         },
         closed,
       ),
-      'files for TLS with this provider, read at start: `ca`, and `cert` with `key`',
+      'PEM files for TLS with this provider, read at start: `ca`, or `cert` with `key`, or all three',
     ),
     accounting: field(
       Type.Object(
@@ -127,7 +127,7 @@ export const EndpointSchema = Type.Object(
     format: field(Format, "default: the provider's"),
     pricing: field(
       PricingSchema,
-      'prices; a price that is absent is 0. Without `pricing` the prices are unknown: the endpoint costs nothing, is tried after others where prices order them, and serves no caller who has a limit, a budget or credits, unless by an own credential. `{}` is free',
+      'prices; an absent price is 0, so `{}` is free. Without `pricing` the prices are unknown: requests cost nothing, sorting by price puts the endpoint last, and callers with a limit, a budget or credits reach it by own credentials only',
     ),
     region: field(oneOf(DATA_REGIONS), 'region in which the data stays; default: none is promised'),
     zdr: field(Type.Boolean(), 'true: the provider keeps no data (zero data retention); default: false'),

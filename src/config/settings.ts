@@ -36,12 +36,12 @@ export const Settings = group({
     port: setting(Port, 'public port; 0 takes a free one', { default: 8080, env: 'GATEWAY_PORT' }),
     shared: setting(
       Type.Boolean(),
-      'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap); leaves out the check that nobody else does',
+      'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap). Without it, a start checks that the port is free',
       { default: false, env: 'GATEWAY_SHARED_PORT' },
     ),
     trustedProxies: setting(
       Type.Array(Address, { maxItems: 1_000 }),
-      'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front: what comes from them is many clients, so `limits.connectionsPerAddress` does not hold for them',
+      'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front, which `limits.connectionsPerAddress` does not limit, since each carries many clients. Nothing else depends on it; `X-Forwarded-For` is never read',
       { default: [], ...networks },
     ),
   }),
@@ -53,7 +53,7 @@ export const Settings = group({
     port: setting(Port, 'admin port; 0 takes a free one', { default: 9090, env: 'GATEWAY_ADMIN_PORT' }),
     hosts: setting(
       Type.Array(Host),
-      'names (of the `Host` header) by which the admin port may be asked, beside addresses, `admin.host`, names without a dot, and those that end in `.internal`, `.local` or `.localhost`: others are answered 421, so that no page of the internet reads it through a browser inside',
+      'names that the `Host` header of a request to the admin port may have. Always allowed: addresses, `admin.host`, names without a dot, and names that end in `.internal`, `.local` or `.localhost`. Other names get 421, so that a web page cannot read the port through a browser in your network',
       { default: [] },
     ),
   }),
@@ -64,12 +64,12 @@ export const Settings = group({
     }),
     warmUpMs: setting(
       Type.Integer({ minimum: 0, maximum: 60_000 }),
-      'for how long a serve thread sends requests through itself to the built-in simulated provider before it takes others, so that the first ones find compiled code. 0: not at all',
+      'time that a serve thread warms up before it takes traffic: it sends itself requests for the simulated provider, so that the engine has compiled the code. 0: no warm-up',
       { default: 600, env: 'GATEWAY_WARM_UP_MS' },
     ),
     tasks: setting(
       Threads,
-      'task workers of the whole process, shared out over the serve threads and rounded up, at least two for each; beside them each serve thread has two for documents. They start with the first task ([decision 11](decisions/0011-task-pool.md))',
+      'task workers of the whole process, divided by the serve threads and rounded up, at least two for each. Each serve thread has two more for documents. Workers start with the first task ([decision 11](decisions/0011-task-pool.md))',
       { ...coresMinusOne, env: 'GATEWAY_TASK_THREADS' },
     ),
   }),
@@ -89,7 +89,7 @@ export const Settings = group({
   redis: group({
     url: setting(
       nullable(Address),
-      '`redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]`, or `rediss://…` for TLS: several instances count limits and announce changes through it; one server, no cluster. Without it each instance counts limits in its memory, and PostgreSQL announces changes where it is the storage',
+      '`redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]`, or `rediss://…` for TLS. Several instances count limits and announce changes through it; one server, no cluster. Without Redis, each instance counts limits in its memory, and PostgreSQL, if it is the storage, announces changes',
       {
         env: 'REDIS_URL',
         secret: true,
@@ -104,20 +104,20 @@ export const Settings = group({
     ),
     silenceMs: setting(
       Milliseconds,
-      'Redis that answers nothing for this long while requests wait for it counts as away: they go on by the share of the instance. A good answer takes a hundredth of it',
+      'if Redis answers nothing for this long while requests wait, it counts as away, and requests go on with the share of this instance. An ordinary answer takes a hundredth of this time',
       { default: 50 },
     ),
   }),
   providers: setting(Type.Array(ProviderSchema), 'adds or changes providers, by slug', { default: [] }),
   models: setting(
     Type.Array(ModelSchema),
-    'the catalogue. Without `providers` the [simulated models](#simulated-models) stand beside it',
+    'the catalogue. Without `providers` it also has the [simulated models](#simulated-models)',
     { default: [] },
   ),
   simulator: group({
     enabled: setting(
       Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),
-      'true: the [simulated models](#simulated-models) `sim/…` stand beside those of `models`; false: never. Default: only without `providers`. A model whose endpoint names the provider `sim` is answered in any case',
+      'true: the catalogue also has the [simulated models](#simulated-models) `sim/…`; false: it never has. Default: only without `providers`. A model of your own with an endpoint at the provider `sim` works in any case',
       { default: null },
     ),
   }),
@@ -142,40 +142,40 @@ export const Settings = group({
     ),
     stallMs: setting(
       Milliseconds,
-      'a reader that takes nothing for this long is cut off; a longer time only holds buffers',
+      'a client that reads nothing for this long is disconnected; a longer time only keeps buffers in memory',
       { default: 30_000 },
     ),
     uploadMs: setting(Milliseconds, 'total time for a request body', { default: 300_000 }),
     drainMs: setting(Milliseconds, 'grace for running requests after SIGTERM', { default: 30_000 }),
     drainDelayMs: setting(
       Type.Integer({ minimum: 0, maximum: 600_000 }),
-      'from readiness 503 to the closing of the listener; behind a load balancer that polls `/readyz`, twice its interval',
+      'time from readiness 503 to the closing of the listener. Behind a load balancer that polls `/readyz`, set twice its interval',
       { default: 0 },
     ),
   }),
   upstream: group({
     maxConnections: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-      'connections of one thread to one origin, apart for each own credential; further requests wait for one, at most as long as for a connection (10 s), then the next endpoint is asked. With HTTP/2 each carries 100 requests. As many as a thread has requests by default: none waits',
+      'connections of one thread to one origin, counted separately for each own credential. Further requests wait for a free one for at most 10 s; then the next endpoint is asked. With HTTP/2 each connection carries 100 requests. The default is not below that of `limits.maxInFlight`, so no request waits',
       { default: 10_000 },
     ),
     maxAgeMs: setting(
       Milliseconds,
-      'a connection to a provider that is older carries no further request, so that a changed address of its name is seen; a request that runs is not cut',
+      'greatest age at which a connection to a provider takes another request. A new connection looks the name up again, so a changed address is used. A running request is not cut',
       { default: 300_000 },
     ),
   }),
   accounting: group({
     onAbort: setting(
       oneOf(ABORT_POLICIES),
-      'for the upstream request of a caller that leaves: `finish` closes it when the model says more, or after 2 s of silence in which its last frames may still tell the usage; `cancel` closes it at once; `drain` reads on to the end (at most 64 replies a thread, 4 MiB and 60 s each). Where no usage was told, the tokens are estimated',
+      'what happens to the provider request when its caller leaves. `finish`: it ends at once before any content, later at the next content or after 2 s of silence, so that last frames can still report usage. `cancel`: it ends at once. `drain`: it is read to the end (at most 64 replies a thread, 4 MiB and 60 s each). Usage that the provider did not report is estimated',
       { default: 'finish', required: true },
     ),
   }),
   retention: group({
     usageDays: setting(
       Days,
-      'usage records older than this are removed; the totals of each day stay for limits, `GET /key`, `GET /credits` and `GET /activity`',
+      'usage records older than this are removed. Their daily totals stay, for limits, `GET /key`, `GET /credits` and `GET /activity`',
       { default: 400 },
     ),
     auditDays: setting(Days, 'audit records older than this are removed', { default: 400 }),
@@ -192,12 +192,12 @@ export const Settings = group({
     ),
     hipaaWorkspaces: setting(
       Type.Array(Address, { maxItems: 10_000 }),
-      'ids of workspaces under HIPAA: requests of their keys that carry the alignment plugin are refused with 403, since their messages may go to no second model',
+      'ids of workspaces under HIPAA. If a request of their keys has the alignment plugin, it is refused with 403, because their messages may not go to a second model',
       { default: [] },
     ),
     timeoutMs: setting(
       Milliseconds,
-      'for the judgement of one message, a short answer of a small model; a caller waits for it after everything else',
+      'time to judge one message, a short answer of a small model. The caller waits this much longer',
       { default: 5_000 },
     ),
   }),
@@ -219,7 +219,7 @@ export const Settings = group({
       allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
       allowPrivate: setting(
         Type.Boolean(),
-        'true: any address and port, over HTTP too. Names are then looked up by the system (hosts file, search domains). Whoever has a key can then have the gateway ask inside its own network; for installations whose documents lie there and whose callers are trusted',
+        'true: any address and port, over HTTP too; the system looks names up (hosts file, search domains). Every caller with a key can then make the gateway read addresses in its own network. Only for trusted callers whose documents are there',
         { default: false },
       ),
       maxBytes: setting(
@@ -232,7 +232,7 @@ export const Settings = group({
     pdf: group({
       timeoutMs: setting(
         Milliseconds,
-        'for one document that the engine `pdf-text` reads, from when a worker has it; two thousand pages take less than half of it',
+        'time to read one document with the engine `pdf-text`, after a worker has taken it. Two thousand pages take less than half of the default',
         { default: 5_000 },
       ),
     }),
@@ -245,7 +245,7 @@ export const Settings = group({
         model: setting(ModelName, 'its model, for instance `mistral-ocr-latest`'),
         timeoutMs: setting(
           Milliseconds,
-          'until its answer begins; a long scan takes a minute, and says nothing until it is read',
+          'time until its answer begins; a long scan takes a minute before the first byte',
           { default: 120_000 },
         ),
       }),
@@ -254,7 +254,7 @@ export const Settings = group({
   credits: group({
     enforced: setting(
       Type.Boolean(),
-      'true: an organization spends no more than its credits (`POST /credits`), and without any nothing; the embedded mode has no credits',
+      'true: an organization spends no more than its credits (`POST /credits`), and nothing if it has none; the embedded mode has no credits',
       { default: false },
     ),
   }),
@@ -271,14 +271,14 @@ export const Settings = group({
     ),
     nodes: setting(
       Type.Integer({ minimum: 1, maximum: 10_000 }),
-      'instances that share the limits: while Redis is away, and without Redis, each takes this part of what was left when it last knew the whole',
+      'number of instances that share the limits. Without Redis, or while it is away, each instance may use one such share of the rest that it knew last',
       { default: 1 },
     ),
   }),
   credentials: group({
     maxEntries: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-      'opened provider keys of customers that a thread keeps in memory, where they are a risk',
+      'opened provider keys of customers that a thread keeps in memory. Fewer mean less risk if memory leaks',
       { default: 1_000 },
     ),
     maxBytes: setting(
@@ -295,7 +295,7 @@ export const Settings = group({
   regions: group({
     europe: setting(
       Type.Array(Host),
-      'hosts (of the `Host` header) whose requests only go to endpoints in Europe, and to own credentials declared for it ([decision 10](decisions/0010-routing-by-own-credentials.md)); any other host is global. A name without a port stands for every port',
+      'values of the `Host` header that keep a request in Europe: only endpoints and own credentials declared for Europe serve it ([decision 10](decisions/0010-routing-by-own-credentials.md)). Any other host is global. A name without a port means every port',
       { default: [] },
     ),
     us: setting(Type.Array(Host), 'the same for the United States', { default: [] }),
@@ -303,19 +303,19 @@ export const Settings = group({
   byok: group({
     feePercent: setting(
       Type.Number({ minimum: 0, maximum: 100 }),
-      'price of a request on an own credential for its caller, as a share of its price by the catalogue; shown as `usage.cost`. Its provider bills the rest itself',
+      'fee for a request on an own credential, in percent of its price in the catalogue; shown as `usage.cost`. The provider bills the owner of the credential directly',
       { default: 0 },
     ),
   }),
   limits: group({
     maxConnections: setting(
       Type.Integer({ minimum: 1 }),
-      'stays under the usual limit of 65,536 file descriptors with one upstream socket each; never more than 45 % of what the process may open',
+      'client connections of the process; never more than 45 % of the file descriptors that it may open. With a provider connection each, the default stays below the usual 65,536',
       { default: 20_000 },
     ),
     connectionsPerAddress: setting(
       Type.Integer({ minimum: 0 }),
-      'connections of one address (IPv6: of one network of 64 bits), shared out over the serve threads and rounded up; 0: any number. Set it where clients connect without a proxy in between. A connection that its client closes between two requests may count for 13 s more',
+      'connections of one address (IPv6: of one network of 64 bits). Each serve thread counts its own part: the number divided by the threads, rounded up. 0: any number. Set it if clients connect without a proxy. A connection that its client closes between two requests may count for 13 s more',
       { default: 0 },
     ),
     openPerKey: setting(
@@ -325,28 +325,28 @@ export const Settings = group({
     ),
     bytesInFlightPerKey: setting(
       nullable(Type.Integer({ minimum: 1 })),
-      'bytes of request bodies that one API key may have in flight in one thread, from the head of a request to the end of its answer; more are answered 429 before they are read. One request alone always fits',
+      'bytes of request bodies that one API key may have in one thread, each counted from the head of its request to the end of its answer. More are answered 429 before they are read. A single request always fits',
       { defaultText: 'a quarter of `maxBufferedBytes`' },
     ),
     allowChunked: setting(Type.Boolean(), 'false refuses chunked request bodies with 411', { default: true }),
     closeAfterReply: setting(
       Type.Boolean(),
-      'true closes after every answer, for proxies that are not trusted to frame requests',
+      'true closes the connection after every answer. For proxies in front that you do not trust to separate requests ([security](security.md#known-weaknesses))',
       { default: false },
     ),
     maxInFlight: setting(
       Type.Integer({ minimum: 1 }),
-      'requests that one thread works on at once; more are answered 503. Streams mostly wait, so this bounds memory (some 20 KB each), not work',
+      'requests that one thread works on at once; more are answered 503. This bounds memory (about 20 KB each) rather than work, since streams mostly wait',
       requestsThatFit,
     ),
     maxLagMs: setting(
       Milliseconds,
-      'how late the event loop of a thread may be for 10 s, as the median of its last samples (50 ms apart, a long pause counts twice), before new requests of the keys that take most of it are answered 503, until it is below half of it. Lower means quicker refusals and less stutter, but false alarms where the processor is shared',
+      "lag of a thread's event loop: the median of its last samples, 50 ms apart; a long pause counts twice. After 10 s above this, new requests of the keys that use most of the loop are answered 503, until the lag is below half. A lower value refuses earlier, but by mistake if other programs use the processor",
       { default: 200 },
     ),
     maxBufferedBytes: setting(
       Type.Integer({ minimum: 1_048_576 }),
-      'memory that the requests of one thread may hold: bodies as they live on, answers as they grow, and what slow readers have not taken. Above it new requests are answered 503, until it is below four fifths. A body, or an answer, that would take large requests together above three quarters is refused with 503, one that never fits there with 413',
+      'memory that the requests of one thread may hold: parsed bodies, growing answers, and bytes that slow readers have not taken. Above it, new requests are answered 503 until four fifths are reached. Large requests may together hold three quarters: a body or answer beyond that is 503, a body that could never fit is 413 ([decision 17](decisions/0017-held-bytes.md))',
       quarterOfHeap,
     ),
   }),
@@ -357,10 +357,10 @@ export const Settings = group({
   }),
   httpsProxy: setting(
     nullable(Type.String()),
-    "proxy for providers and links with `https`: `http://[USER:PASSWORD@]HOST:PORT`, `https://…`, or `HOST:PORT`; a provider's own `proxy` wins. Lower case too, which wins, as for the two below",
+    "proxy for `https` addresses of providers and links: `http://[USER:PASSWORD@]HOST:PORT`, `https://…`, or `HOST:PORT`. A provider's own `proxy` wins. The name in lower case works too and wins; the same holds for the next two",
     { env: 'HTTPS_PROXY', anyCase: true, secret: true, environmentOnly: true, ...proxyUrl },
   ),
-  httpProxy: setting(nullable(Type.String()), 'the same for those with `http`', {
+  httpProxy: setting(nullable(Type.String()), 'proxy for `http` addresses, in the same form', {
     env: 'HTTP_PROXY',
     anyCase: true,
     secret: true,
@@ -369,31 +369,27 @@ export const Settings = group({
   }),
   noProxy: setting(
     nullable(Type.String()),
-    'hosts that are asked without these proxies, with commas between them: names, which stand for their subdomains too, addresses, networks such as `10.0.0.0/8`; each may have a port; `*` is all',
+    'hosts that need no proxy, separated by commas: names (with their subdomains), addresses, networks such as `10.0.0.0/8`, each with or without a port; `*` means all',
     { env: 'NO_PROXY', anyCase: true, environmentOnly: true },
   ),
   managementKey: setting(
     nullable(Type.String()),
-    'plain management key of the documented form, made valid at start if the store does not know it and did not delete it',
+    'management key in plain text, added to the store at start unless the store has it, or had it and it was deleted',
     { env: 'GATEWAY_MANAGEMENT_KEY', secret: true, environmentOnly: true },
   ),
-  apiKey: setting(
-    nullable(Type.String()),
-    'plain API key of the documented form, made valid in the same way',
-    {
-      env: 'GATEWAY_API_KEY',
-      secret: true,
-      environmentOnly: true,
-    },
-  ),
+  apiKey: setting(nullable(Type.String()), 'API key in plain text, added in the same way', {
+    env: 'GATEWAY_API_KEY',
+    secret: true,
+    environmentOnly: true,
+  }),
   vaultKeys: setting(
     nullable(Type.String()),
-    '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`; without it a key file `vault.key` (mode 0600) is made beside the embedded database; required with PostgreSQL, the same for all instances',
+    '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`. Without it, the embedded mode makes a file `vault.key` (mode 0600) beside the database. Required with PostgreSQL, the same for all instances',
     { env: 'GATEWAY_VAULT_KEYS', secret: true, environmentOnly: true },
   ),
   providerKeys: setting(
     Type.Record(Type.String(), Type.String()),
-    'keys of providers that stand in the environment under the names of the built-in table, by slug',
+    'keys of providers from the variables of the built-in table, by slug',
     { default: {}, environmentOnly: true },
   ),
 })

@@ -1,17 +1,17 @@
-/** Says in words what is wrong with a YAML file. The messages of the parser are not used: they quote it. Pure. */
+/** Messages for faults of a YAML file. The parser's own messages are not used, because they quote the file. Pure. */
 import { type ErrorCode, YAMLParseError } from 'yaml'
 
 const WORDS: Partial<Record<ErrorCode, string>> = {
   BAD_ALIAS: 'an alias (*) is written wrongly',
-  BAD_COLLECTION_TYPE: 'a tag (!) does not fit to what follows it',
+  BAD_COLLECTION_TYPE: 'a tag (!) does not match the value after it',
   BAD_DIRECTIVE: 'a directive (%) is unknown',
   BAD_DQ_ESCAPE: 'a backslash in double quotes escapes nothing; use single quotes, or two backslashes',
-  BAD_INDENT: 'the indentation does not fit to the lines above, or a bracket there is not closed',
+  BAD_INDENT: 'the indentation does not match the lines above, or a bracket there is not closed',
   BAD_SCALAR_START: 'a text begins with a character that needs quotes',
   BLOCK_AS_IMPLICIT_KEY:
     'a setting begins within another one on the same line, or the line above lacks a quote',
-  BLOCK_IN_FLOW: 'a list with dashes or a group by indentation cannot stand within brackets',
-  DUPLICATE_KEY: 'a setting stands twice in its group',
+  BLOCK_IN_FLOW: 'a list with dashes or a group by indentation is not allowed within brackets',
+  DUPLICATE_KEY: 'a setting occurs twice in its group',
   MISSING_CHAR:
     'a quote, a bracket, a comma or a colon with a space after it is missing here or in the lines above',
   MULTILINE_IMPLICIT_KEY: 'a colon is missing after a name, or a quote is not closed',

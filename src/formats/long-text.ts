@@ -1,7 +1,7 @@
 /**
- * A text that grows by many short pieces. `text += piece` leaves a node of 32 bytes and the piece for each of them
- * until the text is read, six to thirteen times what an open stream says. Here the pieces become one string every few
- * hundred characters. Pure. Hot path.
+ * A text that grows by many short pieces. `text += piece` keeps each piece and a node of 32 bytes until the text is
+ * read: six to thirteen times the memory of the text. Here the pieces become one string every few hundred characters.
+ * Pure. Hot path.
  */
 
 /** Characters that are gathered before they become one string: few enough to be small, enough to be cheap. */

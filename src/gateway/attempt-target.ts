@@ -1,4 +1,4 @@
-/** The contract between an attempt and what takes its deltas. Types only. */
+/** The contract between an attempt and the receiver of its deltas. Types only. */
 import type { Content } from './answer/answer.ts'
 
 /** Takes the deltas of an attempt. */

@@ -1,6 +1,6 @@
 /**
- * What one reply of a provider may be, and what it holds. Every byte of it is foreign: its size, its nesting, its parts
- * and its text are bounded, and what it holds counts with its request. Hot path.
+ * Bounds of one provider reply: size, nesting, parts and text, because every byte of it is foreign. Its memory counts
+ * as held bytes of the request. Hot path.
  */
 import { GatewayError, overloaded } from '../errors.ts'
 import { countJson, type JsonBounds, structureBytes, textBytes } from '../protocol/json-bounds.ts'

@@ -128,7 +128,7 @@ function allowedCall(
 function noteImplausible({ log, metrics }: TurnDeps, { endpoint }: RouteCandidate): void {
   const { slug } = endpoint.provider
   metrics.usageImplausible.inc({ provider: slug })
-  log.notice('a provider reported usage that cannot be; another one was charged', {
+  log.notice('a provider reported implausible usage; a corrected usage was charged', {
     provider: slug,
     model: endpoint.modelId,
   })

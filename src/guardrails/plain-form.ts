@@ -1,7 +1,7 @@
 /**
- * The plain form of a text, in which detectors and patterns find what is written in other characters: compatible forms
- * and digits as those of ASCII, dashes as hyphens, no invisible characters, escapes of JSON as what they stand for.
- * Positions map back to the text. Pure; time is linear.
+ * The plain form of a text, in which detectors and patterns find text in other characters: compatible forms and digits
+ * become ASCII, dashes become hyphens, invisible characters disappear, JSON escapes become their characters. Positions
+ * map back to the text. Pure; time is linear.
  */
 
 import type { Hit, Shape } from './detector.ts'

@@ -1,4 +1,4 @@
-/** What a request asks of limits: the ways in which it may be served, and what each may come to. Pure. Hot path. */
+/** The demand of a request on limits: the possible ways to serve it, and the highest cost of each. Pure. Hot path. */
 import type { PicoUsd } from '../money.ts'
 
 /** One way to serve a request: a price that grows with what is written. */

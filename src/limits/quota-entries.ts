@@ -193,7 +193,7 @@ export function busyError(limit: SpendingRule): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     limit.kind === 'credits'
-      ? 'The credits that are left are reserved for requests that still run'
+      ? 'The remaining credits are reserved for requests that still run'
       : `${nameOf(limit)} is reserved for requests that still run`,
     { retryAfterSeconds: BUSY_SECONDS },
   )

@@ -1,6 +1,6 @@
 /**
- * Requests per minute, counted before the body of a request is read: whoever is above the limit costs a lookup, however
- * large its bodies are. Serve threads.
+ * Requests per minute, counted before the body of a request is read. So a request above the limit costs one lookup,
+ * even with a large body. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 import { serviceUnavailable } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Words of clients that a log line may show: names of models and parts of paths. Anything that could be a key, an
- * address or a text of its own is a star. Pure. Leaf.
+ * Words of clients that a log line may show: names of models and parts of paths. A star replaces anything that could be
+ * a key, an address or free text. Pure. Leaf.
  */
 
 /** Parts of a path or name; more are cut off. */

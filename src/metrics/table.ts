@@ -89,27 +89,27 @@ export const METRICS = {
   upstreamReplays: {
     kind: 'counter',
     name: 'gateway_upstream_replays_total',
-    help: 'Requests sent once more, because the provider closed the kept connection as they came',
+    help: 'Requests sent a second time, because the provider closed the kept connection as they arrived',
     labels: [],
     fromZero: {},
   },
   shed: {
     kind: 'counter',
     name: 'gateway_shed_total',
-    help: 'Requests turned away before they were read: with 503 because the thread had enough to do, with 429 because their key had',
+    help: 'Requests refused before they were read: 503 because the thread was overloaded, 429 because their key exceeded its share',
     labels: ['reason'],
     fromZero: { reason: SHED_REASONS },
   },
   openConnections: {
     kind: 'gauge',
     name: 'gateway_open_connections',
-    help: 'Connections of clients',
+    help: 'Client connections, idle ones included',
     labels: [],
   },
   connectionsRefused: {
     kind: 'counter',
     name: 'gateway_connections_refused_total',
-    help: 'Connections of clients that were closed at once, by the limit that they exceeded',
+    help: 'Client connections that were closed at once, by the limit that they exceeded',
     labels: ['reason'],
     fromZero: { reason: CONNECTION_REFUSALS },
   },
@@ -160,13 +160,13 @@ export const METRICS = {
   usageImplausible: {
     kind: 'counter',
     name: 'gateway_usage_implausible_total',
-    help: 'Replies whose provider reported usage that cannot be, so that another one was charged',
+    help: 'Replies with implausible usage, for which a corrected usage was charged',
     labels: ['provider'],
   },
   usageRecordsWaiting: {
     kind: 'gauge',
     name: 'gateway_usage_records_waiting',
-    help: 'Usage records in memory because the disk refuses them; beyond 1,000 a thread the oldest are lost',
+    help: 'Usage records that wait in memory because the disk refuses them; beyond 1,000 a thread the oldest are lost',
     labels: [],
   },
   upstreamRequests: {

@@ -1,6 +1,6 @@
 /**
- * Bounds of foreign JSON, counted on its bytes before it is parsed: JSON.parse takes millions of parts and any depth,
- * but what it makes would fill the memory, hold the event loop or exhaust the stack of whoever walks it. Pure.
+ * Bounds of foreign JSON, checked on its bytes before it is parsed. JSON.parse accepts millions of parts and any depth,
+ * but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it. Pure.
  */
 import { isAscii } from 'node:buffer'
 

@@ -1,6 +1,6 @@
 /**
- * Finds the ids that a mistyped model id was probably meant to be. Bounded work: ids of other lengths are not compared,
- * and the last answers are kept, because a stale id comes again and again. Pure.
+ * Finds the model ids nearest to a mistyped one. Bounded work: ids of other lengths are not compared, and the latest
+ * results are cached, because clients repeat a stale id. Pure.
  */
 import { distance } from 'fastest-levenshtein'
 import { LRUCache } from 'lru-cache'

@@ -1,6 +1,6 @@
 /**
- * The connections of one thread: how many there are, how many each address has, and which are refused. A connection
- * behind a trusted proxy is one of many clients, so those proxies have no cap.
+ * Counts the client connections of one thread, in all and for each address, and refuses those above the limits. Trusted
+ * proxies have no cap for their address, because they carry many clients.
  */
 import { BlockList } from 'node:net'
 import type { Clock } from '../clock.ts'

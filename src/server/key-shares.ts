@@ -1,7 +1,7 @@
 /**
- * What each API key takes of one thread: open requests, bytes in flight, time of the event loop. A key that takes more
- * than its part is refused, or waits, before its bodies are read; other keys are not. Hot path: some additions for each
- * request.
+ * The share of each API key in one thread: open requests, bytes in flight, time of the event loop. Requests of a key
+ * above its share are refused, or wait, before their bodies are read; other keys are not affected. Hot path: some
+ * additions for each request.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'

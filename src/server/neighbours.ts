@@ -1,6 +1,6 @@
 /**
- * Answers for paths without an operation: what the client probably meant, in words of ours and with paths of ours.
- * Nothing of what was sent is repeated. Pure.
+ * Answers for paths without an operation: suggests the nearest operation. The answer repeats nothing of the request.
+ * Pure.
  */
 import { distance } from 'fastest-levenshtein'
 import { GatewayError } from '../errors.ts'

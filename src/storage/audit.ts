@@ -1,4 +1,4 @@
-/** Audit records: who changed what by a management operation. Added, removed by age, never changed. Types only. */
+/** Audit records of management operations. They are added, removed by age, and never changed. Types only. */
 
 /** What a change was made to. */
 export interface AuditObject {

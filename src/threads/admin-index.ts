@@ -1,10 +1,10 @@
-/** The page at `/` of the admin port: what is there, for people. It loads nothing, has no style and no script. Pure. */
+/** The page at `/` of the admin port: lists its other pages. It loads nothing and has no style or script. Pure. */
 
 /** In the order of the page. A page of the admin port is one row. */
 const PAGES: readonly { readonly path: string; readonly what: string }[] = [
   { path: '/metrics', what: 'metrics of all threads, in the text format of Prometheus' },
-  { path: '/healthz', what: 'whether the process lives' },
-  { path: '/readyz', what: 'whether it takes traffic, and what it lacks' },
+  { path: '/healthz', what: 'liveness of the process' },
+  { path: '/readyz', what: 'readiness for traffic, and the parts that are missing' },
 ]
 
 /** Headers of every page for people. */

@@ -1,6 +1,6 @@
 /**
- * Removes records that are older than their time of retention, in small batches. Main thread: the serve threads read
- * on, and another writer waits for one batch at most. Of usage records the totals stay.
+ * Removes records after their retention time, in small batches: serve threads can read meanwhile, and another writer
+ * waits for one batch at most. Totals of usage stay. Main thread.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Config } from '../config/config.ts'

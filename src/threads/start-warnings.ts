@@ -1,4 +1,4 @@
-/** What is no fault of a configuration, and yet will fail or leak: one line each, which begins with the setting. */
+/** Warnings about settings that are valid but will fail or leak: one line each, which begins with the setting. */
 import type { Config, ProviderRow } from '../config/config.ts'
 import { type Catalog, keyVariable } from '../providers/catalog.ts'
 import type { Provider } from '../providers/provider.ts'

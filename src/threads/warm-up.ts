@@ -1,7 +1,7 @@
 /**
  * Warm-up of a serve thread, before it takes traffic: requests through a gateway of its own, from a real client over
  * real sockets to the simulated provider, so that the engine has compiled the code that the first requests need.
- * Nothing of it is seen: store, spool, counters, metrics and log are its own, and go with it. Composition root.
+ * It leaves no trace: store, spool, counters, metrics and log are its own, and are deleted. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
- * What the calls of every transport have in common: their deadlines on the injected clock, back-pressure, and the rule
- * that each ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each chunk costs one clock reading and one
+ * The common part of the calls of every transport: deadlines on the injected clock, back-pressure, and the rule that
+ * each call ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each chunk costs one clock reading and one
  * call, without an allocation or a timer.
  */
 import type { Clock, Timer } from '../clock.ts'

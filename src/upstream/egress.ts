@@ -1,5 +1,5 @@
 /**
- * The way out: chooses the proxy of a URL and the transport of a request, by the provider's row and the environment.
+ * Egress: chooses the proxy of a URL and the transport of a request, by the provider's row and the environment.
  * Serve threads.
  */
 import { BlockList, isIP } from 'node:net'

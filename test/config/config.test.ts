@@ -481,7 +481,7 @@ t.test('a fault of the YAML is told in words, with its place', async t => {
   const cases = [
     ['a:\n\tb: 1', /line 2, column 1: a tab indents the line; use spaces$/],
     ['listen: { port: 1', /line 1, column \d+: .*a bracket there is not closed$/],
-    ['a: 1\na: 2', /line 2, column 1: a setting stands twice in its group$/],
+    ['a: 1\na: 2', /line 2, column 1: a setting occurs twice in its group$/],
     ['a: b: c', /line 1, column \d+: a setting begins within another one/],
   ] as const
   for (const [yaml, says] of cases) t.throws(() => load(yaml), { message: says }, yaml)

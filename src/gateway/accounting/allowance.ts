@@ -1,6 +1,6 @@
 /**
- * What the limits of a caller allow a request: before it is admitted, for each model call, and while a reply runs.
- * Pure but for the counters behind a reservation.
+ * The allowance of a request under the limits of its caller: before admission, for each model call, and while a reply
+ * runs. Pure, except for the counters behind a reservation.
  */
 import { affordable, type Demand, type Offer, priceOf } from '../../limits/demand.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'

@@ -1,6 +1,6 @@
 /**
- * Usage that a provider reports, as far as it can be: a broken or hostile one must not empty a budget, nor give its
- * work away. Pure.
+ * Corrects implausible usage of a provider: a broken or hostile provider must not empty a budget, nor give its work
+ * away. Pure.
  */
 import type { Usage } from '../../formats/format.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

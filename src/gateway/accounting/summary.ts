@@ -1,4 +1,4 @@
-/** The summary of an exchange for its log line. Lists of failed attempts are made only where one failed. */
+/** The summary of an exchange for its log line. The list of failed attempts is made only if one failed. */
 import { systemCode } from '../../errors.ts'
 import { type FailedAttempt, shownModel } from '../../log/log.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'

@@ -1,6 +1,6 @@
 /**
- * Weighs texts in quarters of tokens: vocabularies have about four Latin letters to a token, and one token or more for
- * each character of Chinese, Japanese and Korean, and for each emoji. Pure. Hot path.
+ * Estimates the tokens of a text, in quarters of a token. A token has about four Latin letters; a character of Chinese,
+ * Japanese or Korean, or an emoji, takes one token or more. Pure. Hot path.
  */
 
 /** A character of the scripts that have a token each. */

@@ -99,7 +99,7 @@ const FILTERS: readonly Filter[] = [
   },
 ]
 
-/** A price that is not known cannot be held against a limit; on an own credential the provider bills the rest. */
+/** An unknown price cannot be compared with a limit; with an own credential the provider bills the rest. */
 const KNOWN_PRICE: Filter = {
   excludedBy: UNKNOWN_PRICE,
   applies: ({ isLimited }) => isLimited,

@@ -224,7 +224,7 @@ function nothingLeft(
     return unavailable('permission_denied', message, ids, reasons)
   }
   if (excludedBy.has(UNKNOWN_PRICE)) {
-    const message = `The price of ${ids.join(', ')} is not known, so it cannot be held against a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
+    const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
     return unavailable('permission_denied', message, ids, reasons)
   }
   if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
@@ -242,15 +242,15 @@ function nothingLeft(
 
 /** Why endpoints were left out, in words for the caller. */
 const WORDS: Readonly<Record<string, string>> = {
-  data_region: 'none keeps data in the region of the host that was asked',
-  allowed_providers: 'provider.only or provider.order permits none that serves it',
-  ignored_providers: 'provider.ignore leaves out those that serve it',
+  data_region: 'none keeps data in the region of the request host',
+  allowed_providers: 'provider.only or provider.order excludes all of them',
+  ignored_providers: 'provider.ignore excludes all of them',
   'data_policy:zdr': 'provider.zdr asks for zero data retention',
   'data_policy:training': 'provider.data_collection is deny',
   distillable_text: 'none is known to allow provider.enforce_distillable_text',
   quantization: 'none has one of provider.quantizations',
   max_price: 'each costs more than provider.max_price',
-  require_parameters: 'provider.require_parameters is set and none honours all parameters of the request',
+  require_parameters: 'provider.require_parameters is set and none supports all parameters of the request',
   [BYOK_REQUIRED]: 'the workspace uses own provider credentials only, and none applies',
   [NO_SHARED_KEY]: 'no provider key is configured',
 }

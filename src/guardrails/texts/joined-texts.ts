@@ -1,7 +1,7 @@
 /**
- * Texts of a request that a model reads one behind the other, joined: something may be split over two parts of a
- * message, over instructions and input, or over two messages. Only what crosses from one text into another counts;
- * each text is scanned by itself too. Pure.
+ * Joins adjacent texts of a request, because a finding may be split over two parts of a message, over instructions and
+ * input, or over two messages. Only findings that cross from one text into the next count here; each text is scanned
+ * by itself too. Pure.
  */
 import { type Author, CONTEXT_CHARS, type Finding } from '../detector.ts'
 import type { RequestText } from './request-texts.ts'

@@ -1,6 +1,6 @@
 /**
- * Sums over usage records, kept per owner and day in the transaction that adds the records: reading them costs a row
- * for each day, however many records there are, and they outlive the records.
+ * Sums over usage records, for each owner and day, written in the transaction that adds the records. Reading costs one
+ * row for each day, whatever the number of records. Totals stay when records are removed.
  */
 import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
 import type { Tables, TotalKind, UsageTotalsTable } from '../tables.ts'

@@ -2,7 +2,7 @@
 import { PostgresAdapter } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
-/** Adds the records of management changes. The number orders those of one moment. */
+/** Adds the records of management changes. The number orders records of the same time. */
 export const audit: Migration = {
   async up(db) {
     const isPostgres = db.getExecutor().adapter instanceof PostgresAdapter
