@@ -42,7 +42,7 @@ function failed(code: FailureCode, status: number | null): AttemptRecord {
 t.test('what a guardrail stopped was read at least, whether a word of it was said or not', async t => {
   for (const code of ['permission_denied', 'guardrail_unavailable'] as const) {
     const exchange = scriptedExchange({ input: 'x'.repeat(400) })
-    settle(exchange, failed(code, 200), SILENT)
+    settle(exchange, { ...failed(code, 200), isRefused: true }, SILENT)
     t.match(exchange.bill, {
       accounting: 'estimated',
       total: { usage: { inputTokens: 100, outputTokens: 0 }, cost: 100 },
