@@ -61,7 +61,21 @@ t.test('numbers', async t => {
   t.equal(wholeNumber(2.5), null, 'an index is never a fraction')
   t.equal(count(2.5), 2)
   t.equal(countOrZero(2.5), 2)
-  for (const value of [...OTHERS, '1', [], {}, -1, Number.POSITIVE_INFINITY, 2 ** 53]) {
+  t.equal(count('17'), 17, 'some servers write counts as text')
+  t.equal(wholeNumber('17'), null)
+  for (const value of [
+    ...OTHERS,
+    '',
+    '-1',
+    '1e3',
+    '1.5',
+    '1'.repeat(16),
+    [],
+    {},
+    -1,
+    Number.POSITIVE_INFINITY,
+    2 ** 53,
+  ]) {
     t.equal(wholeNumber(value), null)
     t.equal(count(value), null)
     t.equal(countOrZero(value), 0)

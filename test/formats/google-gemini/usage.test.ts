@@ -70,7 +70,7 @@ const ROWS: readonly Row[] = [
     'junk',
     { promptTokenCount: -4, candidatesTokenCount: '3', thoughtsTokenCount: null, totalTokenCount: 2.5 },
     0,
-    2,
+    3,
     0,
   ],
 ]
