@@ -76,7 +76,7 @@ t.test('an unknown price leaves the service out for whom limits hold, and own cr
   t.same(filtersFor({ ...wish, isLimited: false }), [])
   const [filter, ...others] = filtersFor({ ...wish, isLimited: true })
   t.same([filter?.excludedBy, others], ['unknown_price', []])
-  const unknown = { ...endpoint, pricing: { ...endpoint.pricing, isUnknown: true } }
+  const unknown = { ...endpoint, pricing: { ...endpoint.pricing, isUnknown: true as const } }
   const admits = (each: typeof endpoint, credential: ReturnType<typeof credentialOf> | null) =>
     filter?.admits({ endpoint: each, credential }, { ...wish, isLimited: true })
   t.equal(admits(endpoint, null), true)
