@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
-import { createKey, generateKey, hashKey, keyKind, keyRecord } from '../../src/access/api-key.ts'
+import { createKey, generateKey, hashKey, isGuessable, keyKind, keyRecord } from '../../src/access/api-key.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const HEX = '0123456789abcdef'.repeat(4)
@@ -47,4 +47,13 @@ t.test('the record holds hash and label, never the key', async t => {
   t.equal(hashKey(made.key), made.record.hash)
   t.equal(made.record.expiresAt, '2027-01-01T00:00:00.000Z')
   t.notMatch(JSON.stringify(made.record), made.key.slice(-20))
+})
+
+t.test('a key can be guessed that has few characters, or one part again and again', async t => {
+  const random = '7c0f1e9a3b5d2846e1f0a9c8b7d6352419f8e0d1c2b3a4655647382910fedcba'
+  const isWeak = (secret: string) => isGuessable(`sk-gw-v1-${secret}`)
+  t.equal(isWeak(random), false)
+  t.equal(isWeak(HEX), true, 'sixteen characters, four times')
+  t.equal(isWeak(random.slice(0, 32).repeat(2)), true)
+  t.equal(isWeak('0123456'.repeat(10).slice(0, 64)), true, 'seven characters')
 })

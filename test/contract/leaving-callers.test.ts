@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { until } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { startToldProvider } from '../support/told-provider.ts'
 
@@ -64,14 +65,14 @@ async function start(t: Test, onAbort: 'finish' | 'cancel' | null) {
         /** Resolves when the gateway knows. */
         async leave() {
           socket.destroy()
-          while (server.openConnections > before) await turn()
+          await until('the end of the connection', () => server.openConnections <= before)
         },
       }
     },
     recorded,
     /** The record of the only request, once it is there. */
     async record() {
-      while ((await recorded()) === 0) await turn()
+      await until('the usage record', async () => (await recorded()) > 0)
       await own.shipper.ship()
       const activity = own.lines.find(line => line['outcome'] !== undefined)
       const headers = { authorization: `Bearer ${own.apiKey}` }
@@ -112,7 +113,7 @@ t.test('a provider that is silent is listened to for two seconds; then script an
   await turn()
   t.equal(await s.recorded(), 0)
   s.clock.advance(1)
-  while (!reply.closed) await turn()
+  await until('the end of the reply', () => reply.closed)
   t.match(await s.record(), {
     outcome: 'aborted',
     error: 'client_closed',
@@ -132,7 +133,7 @@ t.test('a provider that goes on is closed at its next word', async t => {
   await asked.leave()
   t.equal(reply.closed, false)
   reply.say({ content: 'word' })
-  while (!reply.closed) await turn()
+  await until('the end of the reply', () => reply.closed)
   t.match(await s.record(), { outcome: 'aborted', accounting: 'estimated', tokens_completion: 21 })
 })
 
@@ -141,7 +142,7 @@ t.test('before the first word it is closed at once', async t => {
   const asked = await s.ask({ reasoning: { effort: 'high' } }, '')
   const reply = await s.provider.reply(0)
   await asked.leave()
-  while (!reply.closed) await turn()
+  await until('the end of the reply', () => reply.closed)
   t.match(await s.record(), {
     outcome: 'aborted',
     accounting: 'estimated',
@@ -157,6 +158,6 @@ t.test('where a provider is cancelled, nobody listens', async t => {
   reply.say({ content: KOREAN })
   await asked.seen
   await asked.leave()
-  while (!reply.closed) await turn()
+  await until('the end of the reply', () => reply.closed)
   t.match(await s.record(), { outcome: 'aborted', accounting: 'estimated', tokens_completion: 20 })
 })

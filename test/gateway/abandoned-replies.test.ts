@@ -1,7 +1,8 @@
 /** Replies that are read on after their caller has left: how many, how long, and how much. */
+import { getEventListeners } from 'node:events'
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { AbandonedReplies, READING_ON } from '../../src/gateway/abandoned-replies.ts'
+import { AbandonedReplies, LeftTarget, READING_ON } from '../../src/gateway/abandoned-replies.ts'
 import { FinalSink } from '../../src/gateway/answer/sink.ts'
 import { Exchange } from '../../src/gateway/exchange.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../support/scripted-attempt.ts'
@@ -43,4 +44,41 @@ t.test('a reply that is read on is closed when it brings too many bytes', async 
   handler.onData(Buffer.alloc(1, ' '))
   t.equal(client.aborted, true)
   await failed
+})
+
+t.test('a reply that is read on to its end leaves its place, and nothing waits for its caller', async t => {
+  const leave = new AbortController()
+  const asked = scriptedExchange({ stream: false })
+  const exchange = new Exchange({ ...asked, signal: leave.signal }, 1)
+  const endpoint = scriptedEndpoint('openai-chat')
+  const { run, handler, abandoned, over } = startScripted(
+    { ...endpoint, provider: { ...endpoint.provider, onAbort: 'drain' } },
+    new FinalSink(),
+    exchange,
+  )
+  t.equal(getEventListeners(leave.signal, 'abort').length, 1)
+  leave.abort(new GatewayError('client_closed', 'left'))
+  t.equal(abandoned.count, 1)
+  const choice = { index: 0, message: { role: 'assistant', content: 'word' }, finish_reason: 'stop' }
+  const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 }
+  handler.onData(
+    Buffer.from(JSON.stringify({ id: 'c', object: 'chat.completion', choices: [choice], usage })),
+  )
+  handler.onEnd()
+  await over
+  t.match(run.usage, { inputTokens: 1, outputTokens: 2 })
+  t.equal(abandoned.count, 0)
+  t.equal(getEventListeners(leave.signal, 'abort').length, 0)
+})
+
+t.test('of a reply that nobody reads the next word is the last, and an empty one is none', t => {
+  let ends = 0
+  const nothing = () => undefined
+  const target = { hold: nothing, flush: () => true, take: nothing, end: nothing, close: nothing }
+  const left = new LeftTarget(target, () => void ends++)
+  left.take({ kind: 'text', item: 0, part: 0, text: '', logprobs: null })
+  t.equal(ends, 0)
+  left.take({ kind: 'text', item: 0, part: 0, text: ' ', logprobs: null })
+  t.equal(ends, 1)
+  t.end()
 })

@@ -277,6 +277,29 @@ t.test('Redis that lost its data begins with the ledger and with what runs', WIT
   t.ok(await eventually(async () => (await one.take([money(50, 100)])) === null, PATIENCE_MS))
 })
 
+t.test('what Redis never heard of is made up for when it is back', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const one = instance(t, redis, books)
+  t.ok(await ready(one))
+  const entries = [money(10, 100)]
+  t.equal(await one.take(entries), null)
+  const ask = await operator(t, redis)
+  // It holds writes back, and drops what it held back of a connection that ends.
+  await ask('CLIENT', 'PAUSE', '600000', 'WRITE')
+  one.give(entries, [4])
+  const held = async () => /^blocked_clients:1\r$/m.test(String(await ask('INFO', 'clients')))
+  t.ok(await eventually(held, PATIENCE_MS))
+  await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
+  await ask('CLIENT', 'UNPAUSE')
+  books.spent = 4
+  t.ok(await ready(one))
+  t.equal(await one.take([money(96, 100)]), null, 'the reservation of ten is gone')
+  t.match(await one.take([money(1, 100)]), { total: 100 }, 'and what was used of it is not')
+})
+
 t.test('nobody waits for a ledger that is slow while limits are known well enough', WITH_REDIS, async t => {
   const redis = await ownRedis(t)
   await redis.start()

@@ -1,6 +1,7 @@
 /** The end of a server: idle connections, requests that come late, and a grace time that is cut short. */
 import t, { type Test } from 'tap'
 import type { Handler } from '../../src/api/operation.ts'
+import { Drain } from '../../src/server/drain.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'
@@ -101,4 +102,29 @@ t.test('a second order with less grace ends the wait', async t => {
   await client.untilClosed()
   t.equal(parseReplies(client.text)[1]?.status, 503)
   await drained.closed
+})
+
+t.test('answers that are still leaving for slow readers get a second', async t => {
+  const clock = new TestClock()
+  let isClosed = false
+  const server = {
+    openRequests: 0,
+    openConnections: 1,
+    leavingUntilMs: clock.monotonicMs() + 1,
+    stopListening: () => undefined,
+    abortAll: () => undefined,
+    giveUpAll: () => undefined,
+    close: () => {
+      isClosed = true
+    },
+  }
+  const drained = new Drain(server, clock).begin(10_000)
+  await turns(5)
+  clock.advance(999)
+  await turns(5)
+  t.equal(isClosed, false)
+  clock.advance(1)
+  await drained
+  t.equal(isClosed, true)
+  t.equal(clock.armed, 0)
 })

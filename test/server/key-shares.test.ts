@@ -6,6 +6,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import type { Authenticator } from '../../src/server/http-request.ts'
 import { KeyShares } from '../../src/server/key-shares.ts'
+import { awaited, until } from '../support/patience.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { keyRecord, operation, type Row, rawOperation, startFrontEnd } from './front-end.ts'
@@ -55,12 +56,15 @@ async function start(t: Test, overrides: Partial<ServerOptions> = {}) {
     waiting,
     open,
     async answered(client: RawClient) {
-      await client.until(text => parseReplies(text).length === 1)
+      await awaited(
+        'an answer',
+        client.until(text => parseReplies(text).length === 1),
+      )
       const [reply] = parseReplies(client.text)
       return { status: reply?.status, headers: reply?.headers, body: JSON.parse(reply?.body ?? '{}') }
     },
     async running(count: number): Promise<void> {
-      while (waiting.length < count) await turns(1)
+      await until(`${count} requests that run`, () => waiting.length >= count)
     },
     async shed() {
       const { values } = await front.metrics.shed.get()
@@ -99,7 +103,7 @@ t.test('a key with all its requests open is refused before its body is read, and
 t.test('announced bytes count before they come, and one body alone always fits', async t => {
   const front = await start(t, { bytesInFlightPerKey: 1_000 })
   const slow = await front.open('a', '/wait', '{', 5_000)
-  while (front.server.load.bufferedBytes === 0) await turns(1)
+  await until('the first byte', () => front.server.load.bufferedBytes > 0)
   const refused = await front.answered(await front.open('a', '/wait', '', 10))
   t.equal(refused.status, 429)
   t.match(refused.body, { error: { metadata: { limit: 'limits.bytesInFlightPerKey' } } })
@@ -118,7 +122,7 @@ t.test('the bytes of a chunked body count as they come', async t => {
   await front.running(1)
   const chunked = await front.open('a', '/wait', '190\r\n', -1)
   await chunked.send(`${'x'.repeat(400)}\r\n`)
-  while (front.server.load.bufferedBytes < 902) await turns(1)
+  await until('902 bytes', () => front.server.load.bufferedBytes >= 902)
   await chunked.send(`190\r\n${'x'.repeat(400)}\r\n`)
   t.equal((await front.answered(chunked)).status, 429)
   t.same(await front.shed(), { key_bytes: 1 })
@@ -133,7 +137,7 @@ t.test('however a request ends, its place is given back', async t => {
     async () => front.answered(await front.open('a', '/wait', '', 20_000_000)),
     async round => {
       const left = await front.open('a', '/wait', '{', 900)
-      while (front.server.load.bufferedBytes === 0) await turns(1)
+      await until('the first byte', () => front.server.load.bufferedBytes > 0)
       left.destroy()
       await front.logged(round)
     },
@@ -321,6 +325,6 @@ t.test('a body that is handed over as it arrives announces nothing', async t => 
     const headers = { Authorization: 'a', 'Content-Type': 'text/plain', 'Content-Length': '9000000' }
     await client.send(request('POST', '/v1/raw', headers, 'x'))
   }
-  while (begun.length < 2) await turns(1)
+  await until('two that have begun', () => begun.length >= 2)
   t.same(begun, [9_000_000, 9_000_000])
 })

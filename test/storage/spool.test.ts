@@ -1,7 +1,15 @@
 /** The spool on real files: what is appended is readable at once, whatever the disk and the writer's end do. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log/log.ts'
@@ -226,3 +234,23 @@ t.test('the spool is beside the embedded database', async t => {
   t.equal(spoolRoot('sqlite:/var/lib/sluice/gateway.db'), '/var/lib/sluice/spool')
   t.equal(spoolRoot('postgres://u:p@host/db'), join(process.cwd(), 'data/spool'))
 })
+
+t.test(
+  'a record that waits for the disk when the spool closes is told as lost',
+  { skip: existsSync('/dev/full') ? false : 'there is no full device' },
+  t => {
+    const folder = t.testdir({})
+    symlinkSync('/dev/full', join(folder, 'full.000000.jsonl'))
+    const lost: UsageRecord[] = []
+    const clock = new TestClock()
+    const log = createLog('silent', { write: () => undefined })
+    const spool = openSpool(folder, { clock, log, onLost: record => lost.push(record), writer: 'full' })
+    const record = someUsage()
+    spool.append(record)
+    t.same(lost, [])
+    spool.close()
+    t.same(lost, [record])
+    t.equal(clock.armed, 0)
+    t.end()
+  },
+)

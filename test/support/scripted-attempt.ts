@@ -113,6 +113,10 @@ export interface ScriptedRun {
   readonly run: Attempt
   readonly client: ScriptedClient
   readonly handler: UpstreamHandler
+  /** The account of the attempt. */
+  readonly record: AttemptRecord
+  /** The replies that are read on without their caller. */
+  readonly abandoned: AbandonedReplies
   /** Settles after the terminal event was written, as the pipeline would write it. */
   readonly over: Promise<void>
 }
@@ -130,11 +134,12 @@ export function startScripted(
   meter: Meter | null = null,
 ): ScriptedRun {
   const client = new ScriptedClient()
+  const abandoned = new AbandonedReplies()
   const deps: AttemptDeps = {
     client,
     formats: FORMATS,
     clock: systemClock,
-    abandoned: new AbandonedReplies(),
+    abandoned,
     log,
     metrics,
     requests: new ProviderRequests({
@@ -181,5 +186,5 @@ export function startScripted(
   const { handler } = client
   if (handler === null) throw new Error('the attempt did not start its call')
   handler.onHead({ status: 200, headers: {} })
-  return { run, client, handler, over }
+  return { run, client, handler, record, abandoned, over }
 }

@@ -265,3 +265,17 @@ t.test(
     await shipper.close()
   },
 )
+
+t.test('a writer that is gone is forgotten with its files', async t => {
+  const { start, spool } = await setUp(t)
+  const shipper = await start()
+  spool(shipper.folder, undefined, 'one').close()
+  shipper.gone('one')
+  t.equal(await shipper.ship(), true)
+  t.same(spoolFiles(shipper.folder), [])
+  const again = spool(shipper.folder, undefined, 'one')
+  t.equal(await shipper.ship(), true)
+  t.match(spoolFiles(shipper.folder), [{ writer: 'one' }], 'files of that name are those of a living writer')
+  again.close()
+  await shipper.close()
+})

@@ -13,6 +13,8 @@ import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import type { CounterEntry } from '../../src/limits/counters.ts'
+import { LocalCounters } from '../../src/limits/local-counters.ts'
 import { createLog } from '../../src/log/log.ts'
 import { simModel, simProvider } from '../../src/sim/rows.ts'
 import { createSim } from '../../src/sim/sim.ts'
@@ -272,4 +274,22 @@ t.test('a thread that dies again and again leaves no files, and all it recorded 
   await supervisor.drain(0)
   await shipper.ship()
   t.same(readdirSync(shipper.folder), [])
+})
+
+t.test('what a thread had reserved when it ended is given back', async t => {
+  const counters = new LocalCounters({ clock: new TestClock(), nodes: 1, spending: { spent: async () => 0 } })
+  t.teardown(() => counters.close())
+  const given: unknown[] = []
+  const watched = {
+    degraded: false,
+    take: (entries: readonly CounterEntry[]) => counters.take(entries),
+    give(entries: readonly CounterEntry[], used: readonly number[]) {
+      counters.give(entries, used)
+      given.push({ id: entries[0]?.id, used, left: counters.reserved('requests/k/1') })
+    },
+  }
+  const entries = { serve: new URL('../support/reserving-thread.ts', import.meta.url) }
+  await start(t, { threads: 1 }, { counters: watched, entries })
+  t.ok(await eventually(() => given.length > 0, PATIENCE_MS), 'it is given back')
+  t.same(given[0], { id: 'requests/k/1', used: [], left: 0 })
 })

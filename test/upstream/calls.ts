@@ -12,6 +12,7 @@ import type {
 import type { UndiciRoute } from '../../src/upstream/undici-pools.ts'
 import { createUndiciTransport } from '../../src/upstream/undici-transport.ts'
 import { type Answering, FaultServer } from '../support/fault-server.ts'
+import { awaited } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 export const HEADERS_MS = 120_000
@@ -90,7 +91,7 @@ export function setUp(t: Test, { route, ...options }: SetUpOptions = {}, name: T
   const ask = async (url: URL, more: Partial<UpstreamRequest> = {}): Promise<Notes> => {
     const notes = new Notes()
     client.start(request(url, more), notes)
-    await notes.ended
+    await awaited(`the end of a call to ${url.pathname}`, notes.ended)
     return notes
   }
   return { clock, client, faults, request, ask }

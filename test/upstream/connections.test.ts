@@ -193,6 +193,26 @@ for (const by of TRANSPORTS) {
         await closed
         t.same([server.sockets.size, clock.armed], [0, 0], 'whatever longer time the provider offers')
       })
+      t.test(
+        'an unused one is closed a second before the provider would close it',
+        { skip: differs(by, 'idle connections') },
+        async t => {
+          const { ask, clock } = setUp(t, { keepAliveMs: 4_000 })
+          const server = await serve(t, answering =>
+            answering.send(reply(200, '{}', 'keep-alive: timeout=3\r\n')),
+          )
+          const arrived = server.next()
+          await ask(server.url())
+          const { closed } = await arrived
+          clock.advance(1_999)
+          await turns(5)
+          t.equal(server.sockets.size, 1)
+          clock.advance(1)
+          await turns(5)
+          t.equal(clock.armed, 0, 'nothing idle is left to close')
+          await closed
+        },
+      )
     })
 
     t.test('close ends what is running, and what comes later fails', async t => {

@@ -35,6 +35,15 @@ const SILENT: CallFigures = {
   isStalled: false,
 }
 
+const NO_USAGE = {
+  inputTokens: 0,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  outputTokens: 0,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+}
+
 function failed(code: FailureCode, status: number | null, isRefused = false): AttemptRecord {
   return scriptedRecord({ status, error: new GatewayError(code, 'no'), isRefused })
 }
@@ -134,4 +143,16 @@ t.test('a reply that guardrails could not look at is charged for, although it is
   t.match(records, [
     { outcome: 'failed', error: 'guardrail_unavailable', accounting: 'estimated', inputTokens: 7 },
   ])
+})
+
+t.test('of a reply that was cut short here, what was said counts beside what was reported', async t => {
+  const usage = { ...NO_USAGE, inputTokens: 30, outputTokens: 5 }
+  const finish = { reason: 'length' as const, native: null, serviceTier: null }
+  const figures = { ...SILENT, usage, finish, outputQuarters: 400 }
+  const whole = scriptedExchange()
+  settle(whole, scriptedRecord(), figures)
+  t.match(whole.bill, { accounting: 'exact', total: { usage: { inputTokens: 30, outputTokens: 5 } } })
+  const cut = scriptedExchange()
+  settle(cut, scriptedRecord(), { ...figures, isCut: true })
+  t.match(cut.bill, { accounting: 'estimated', total: { usage: { inputTokens: 30, outputTokens: 100 } } })
 })

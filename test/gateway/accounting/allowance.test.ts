@@ -1,6 +1,6 @@
 /** How a reply is watched while it runs, and what is sent of a cap. */
 import t from 'tap'
-import { admitCall, Meter } from '../../../src/gateway/accounting/allowance.ts'
+import { admitCall, demandOf, Meter } from '../../../src/gateway/accounting/allowance.ts'
 import { chargeOf } from '../../../src/gateway/accounting/cost.ts'
 import type { Allowance } from '../../../src/protocol/records.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
@@ -111,4 +111,16 @@ t.test('no cap is made up that a model may refuse', async t => {
   t.equal(capOf({ supportedParameters: new Set(['temperature']) }, 1e9), null)
   const free = { prompt: 1, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null }
   t.equal(capOf({ pricing: free, maxOutputTokens: 9 }, 1e9), null)
+})
+
+t.test('what may be asked several times is reserved as a whole, a stream too', t => {
+  const endpoint = { ...scriptedEndpoint('anthropic-messages'), maxOutputTokens: 9_000 }
+  const { prompt } = scriptedExchange({ input: 'x'.repeat(400) })
+  const candidates = [{ endpoint, credential: null }]
+  t.match(demandOf(prompt, candidates), { offers: [{ base: 100, perToken: 1, most: 9_000, first: 1_024 }] })
+  // What was withheld is read again: once by the second call, and twice by the third.
+  t.match(demandOf(prompt, candidates, 3), {
+    offers: [{ base: 300, perToken: 3 + 3, most: 9_000, first: 9_000 }],
+  })
+  t.end()
 })

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { lastError } from '../../../src/gateway/routing/candidate.ts'
-import { scriptedRecord } from '../../support/scripted-attempt.ts'
+import { candidateAfter, lastError } from '../../../src/gateway/routing/candidate.ts'
+import { credentialOf } from '../../support/own-keys.ts'
+import { scriptedEndpoint, scriptedRecord } from '../../support/scripted-attempt.ts'
 
 const limited = (retryAfterSeconds: number) =>
   scriptedRecord({
@@ -22,4 +23,21 @@ t.test(
 t.test('a rate limit speaks for the request only where every attempt met one', async t => {
   const broken = scriptedRecord({ status: 500, error: new GatewayError('provider_unavailable', 'broken') })
   t.equal(lastError([broken, limited(5)]).code, 'provider_unavailable')
+})
+
+t.test('after a charged turn no candidate is asked that another account pays', async t => {
+  const credential = credentialOf('two')
+  const [first, second, third] = ['one', 'two', 'three'].map(slug =>
+    scriptedEndpoint('openai-chat', [], slug),
+  )
+  if (first === undefined || second === undefined || third === undefined) throw new Error('there are three')
+  const shared = [first, third].map(endpoint => ({ endpoint, credential: null }))
+  const own = { endpoint: second, credential }
+  const [failed, last] = shared
+  if (failed === undefined || last === undefined) throw new Error('there are two')
+  const candidates = [failed, own, last]
+  const error = new GatewayError('provider_unavailable', 'broken')
+  t.equal(candidateAfter(candidates, failed, error, { attempts: 1, hasCharge: false }), own)
+  t.equal(candidateAfter(candidates, failed, error, { attempts: 1, hasCharge: true }), last)
+  t.equal(candidateAfter(candidates, own, error, { attempts: 2, hasCharge: true }), undefined)
 })

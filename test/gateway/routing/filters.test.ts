@@ -1,8 +1,9 @@
 /** What guardrails say of models and providers that the caller did not choose. */
 import t from 'tap'
 import { createPolicyAgainst } from '../../../src/gateway/guard/guard.ts'
-import { restrictionsOf } from '../../../src/gateway/routing/filters.ts'
+import { filtersFor, restrictionsOf } from '../../../src/gateway/routing/filters.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../../src/guardrails/policy.ts'
+import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
 const ruled = (rules: Partial<PolicyRestrictions>) =>
@@ -67,4 +68,19 @@ t.test('a helper is forbidden when none of its endpoints is left', async t => {
     ocrProvider: provider,
   })
   t.equal(await free(caller, 'ocr'), null)
+})
+
+t.test('an unknown price leaves the service out for whom limits hold, and own credentials in', t => {
+  const { request } = scriptedExchange()
+  const wish = { request, preferences: {}, dataRegion: null }
+  t.same(filtersFor({ ...wish, isLimited: false }), [])
+  const [filter, ...others] = filtersFor({ ...wish, isLimited: true })
+  t.same([filter?.excludedBy, others], ['unknown_price', []])
+  const unknown = { ...endpoint, pricing: { ...endpoint.pricing, isUnknown: true as const } }
+  const admits = (each: typeof endpoint, credential: ReturnType<typeof credentialOf> | null) =>
+    filter?.admits({ endpoint: each, credential }, { ...wish, isLimited: true })
+  t.equal(admits(endpoint, null), true)
+  t.equal(admits(unknown, null), false)
+  t.equal(admits(unknown, credentialOf(provider.slug)), true, 'its provider bills the rest')
+  t.end()
 })

@@ -91,6 +91,7 @@ export async function workspaceContract(t: Test, opened: Opened): Promise<void> 
       someKey({ workspaceId: kept.id }),
       someKey({ workspaceId: gone.id, organizationId: 'org_2' }),
       someKey({ workspaceId: null }),
+      someKey({ workspaceId: gone.id, kind: 'management' }),
     ]
     for (const each of [key, ...others]) await keys.add(each)
     const credential = await credentials.add(someCredential({ workspaceId: gone.id }))

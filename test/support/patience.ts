@@ -1,0 +1,26 @@
+/** Waits that end: a test that would hang fails instead, and says what it waited for. */
+
+/** For what comes in a moment; a busy machine takes its time. */
+const PATIENCE_MS = 60_000
+
+const inVain = (what: string): Error => new Error(`waited in vain for ${what}`)
+
+/** Resolves when it holds, which it is asked once in each turn of the event loop. @throws Error that names `what` */
+export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  const endMs = performance.now() + PATIENCE_MS
+  while (!(await holds())) {
+    if (performance.now() > endMs) throw inVain(what)
+    await new Promise(resolve => setImmediate(resolve))
+  }
+}
+
+/** Settles as the promise does. @throws Error that names `what` */
+export async function awaited<T>(what: string, promise: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(inVain(what)), PATIENCE_MS)
+  try {
+    return await Promise.race([promise, late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,16 @@
+/**
+ * A serve thread that reserves and then ends without a word, as one that was killed. Used as
+ * `SupervisorOptions.entries`.
+ */
+import { parentPort } from 'node:worker_threads'
+import type { FromThread, ToThread } from '../../src/threads/messages.ts'
+
+const send = (message: FromThread): void => parentPort?.postMessage(message)
+
+parentPort?.on('message', (message: ToThread) => {
+  if (message.type === 'counted') process.exit(1)
+  if (message.type === 'drain') process.exit(0)
+})
+const entry = { id: 'requests/k/1', amount: 1, ceiling: 10, origin: null, endsMs: 60_000 }
+send({ type: 'started' })
+send({ type: 'count', takes: [{ id: 1, entries: [entry] }], gives: [] })
