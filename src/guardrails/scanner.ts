@@ -64,6 +64,15 @@ export class Scanner {
     return plain === null ? lanes : new Set([...lanes, ...this.#custom.candidates(plain.text)])
   }
 
+  /** True if the text ends with a finding that is redacted or blocks, and that more text could not continue. */
+  endsWhole(text: string): boolean {
+    if (text === '') return false
+    const plain = plainForm(text)
+    return this.lanes.some(
+      lane => lane.action !== 'flag' && !lane.userOnly && isWholeAtEnd(lane, text, plain),
+    )
+  }
+
   /** The progress at the start of a text. */
   begin(): Progress {
     return { ends: this.lanes.map(() => -CONTEXT_CHARS), open: this.lanes.map(() => null) }
@@ -129,6 +138,16 @@ function gather(lane: Lane, text: string, plain: Folded | null, most: number, fo
   if (shapes.length === 0) return true
   sweep(shapes, text, 0, text.length, hit => found.push(findingOf(lane, hit, 0)) <= most)
   return found.length <= most
+}
+
+/** True if the last hit of the rule reaches the end of the text and is of a shape with an end. */
+function isWholeAtEnd(lane: Lane, text: string, plain: Folded | null): boolean {
+  let isWhole = false
+  sweep(shapesOf(lane, text, plain), text, 0, text.length, (hit, by) => {
+    isWhole = hit.end === text.length && by.goesOn === undefined
+    return true
+  })
+  return isWhole
 }
 
 function findingOf(lane: Lane, hit: { start: number; end: number; name: string }, base: number): Finding {

@@ -68,7 +68,9 @@ export class TextWindow {
     this.#windowBytes = windowBytes
     this.#strideBytes = windowBytes - overlapBytes
     this.#progress = scanner.begin()
-    this.#context = before.slice(-CONTEXT_CHARS)
+    const context = before.slice(-CONTEXT_CHARS)
+    // An address at its end would take the first word of this text along.
+    this.#context = scanner.endsWhole(context) ? '' : context
   }
 
   /** The findings in released text, in order. */

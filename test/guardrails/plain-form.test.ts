@@ -80,6 +80,8 @@ t.test('what crosses from one text into the next is found in the next', async t 
     `[EMAIL]${' please'.repeat(60)}`,
   )
   t.equal(read('Write to ann@example.com', ' please'), ' please', 'what has been told is not told again')
+  t.equal(read('Write to ann@example.com', 'Sure'), 'Sure', 'and takes no words of the next text along')
+  t.equal(read('ann@example.com', 'bob@example.com'), '[EMAIL]')
   const window = new TextWindow(SCANNER, size, 'to ann@exa')
   window.push('mple.com')
   window.end()

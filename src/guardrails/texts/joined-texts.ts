@@ -1,7 +1,7 @@
 /**
  * Joins adjacent texts of a request, because a finding may be split over two parts of a message, over instructions and
  * input, or over two messages. Only findings that cross from one text into the next count here; each text is scanned
- * by itself too. Pure.
+ * by itself too, and a finding that it has whole ends with it. Pure.
  */
 import { type Author, CONTEXT_CHARS, type Finding } from '../detector.ts'
 import type { RequestText } from './request-texts.ts'
@@ -77,7 +77,8 @@ export function withCrossing(
   for (const [number, { stretches }] of joined.entries()) {
     for (const finding of crossing[number] ?? []) {
       const parts = stretches.filter(({ at, length }) => at < finding.end && finding.start < at + length)
-      if (parts.length < 2) continue
+      if (parts.length < 2 || parts.some(part => hasItself(findings[part.index] ?? [], finding, part)))
+        continue
       all ??= [...findings]
       for (const [place, { index, from, at, length }] of parts.entries()) {
         const part: Finding = {
@@ -94,4 +95,12 @@ export function withCrossing(
     }
   }
   return all ?? findings
+}
+
+/**
+ * True if the text of this stretch has by itself what the finding found there. Then it ends with its text: an address
+ * at the end of one message and a word at the start of the next read like one longer address, and are none.
+ */
+function hasItself(own: readonly Finding[], { rule, start, end }: Finding, { from, at }: Stretch): boolean {
+  return own.some(each => each.rule === rule && each.start - from < end - at && start - at < each.end - from)
 }
