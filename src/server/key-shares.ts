@@ -6,7 +6,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { type LargeLine, LargeTurns } from './large-turns.ts'
+import { type LargeBodies, LargeTurns } from './large-turns.ts'
 
 /** Limits of one key in one thread. */
 export interface KeyLimits {
@@ -44,7 +44,7 @@ interface KeyShare {
   spentMs: number
   spentAtMs: number
   /** Its large bodies; null before there was one. */
-  large: LargeLine | null
+  large: LargeBodies | null
 }
 
 function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {

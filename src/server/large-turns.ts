@@ -9,7 +9,7 @@ import type { Clock, Timer } from '../clock.ts'
 const REST_TIMES = 3
 
 /** The large bodies of one key that wait. */
-export interface LargeLine {
+export interface LargeBodies {
   /** Each begins its turn. */
   readonly waiting: (() => void)[]
   /** Monotonic milliseconds at which the key has rested. */
@@ -20,8 +20,8 @@ export interface LargeLine {
 
 export class LargeTurns {
   readonly #clock: Clock
-  /** Never empty lines; the first is the next. */
-  readonly #lines = new Set<LargeLine>()
+  /** Keys with bodies that wait; the first is the next. */
+  readonly #waiting = new Set<LargeBodies>()
   /** When the turn began that is under way; null: none is. */
   #beganMs: number | null = null
   #timer: Timer | null = null
@@ -30,21 +30,21 @@ export class LargeTurns {
     this.#clock = clock
   }
 
-  /** Resolves when it is the turn of one more body of the line; each turn has to be ended. */
-  take(line: LargeLine): Promise<void> {
+  /** Resolves when it is the turn of one more of the bodies; each turn has to be ended. */
+  take(bodies: LargeBodies): Promise<void> {
     return new Promise(resolve => {
-      line.waiting.push(resolve)
-      this.#lines.add(line)
+      bodies.waiting.push(resolve)
+      this.#waiting.add(bodies)
       if (this.#beganMs === null) this.#next()
     })
   }
 
-  /** Ends the turn of a body of the line once the loop has turned: what follows the work at once belongs to it. */
-  end(line: LargeLine): void {
+  /** Ends the turn of one of the bodies once the loop has turned: what follows the work at once belongs to it. */
+  end(bodies: LargeBodies): void {
     setImmediate(() => {
       const nowMs = this.#clock.monotonicMs()
       const tookMs = nowMs - (this.#beganMs ?? nowMs)
-      line.restedMs = Math.max(line.restedMs, nowMs + REST_TIMES * tookMs)
+      bodies.restedMs = Math.max(bodies.restedMs, nowMs + REST_TIMES * tookMs)
       this.#beganMs = null
       this.#next()
     })
@@ -57,22 +57,22 @@ export class LargeTurns {
     if (this.#beganMs !== null) return
     const nowMs = this.#clock.monotonicMs()
     let soonestMs = Number.POSITIVE_INFINITY
-    for (const line of this.#lines) {
-      const restMs = line.alone() ? 0 : line.restedMs - nowMs
+    for (const bodies of this.#waiting) {
+      const restMs = bodies.alone() ? 0 : bodies.restedMs - nowMs
       if (restMs <= 0) {
-        this.#begin(line, nowMs)
+        this.#begin(bodies, nowMs)
         return
       }
       soonestMs = Math.min(soonestMs, restMs)
     }
-    if (this.#lines.size > 0) this.#timer = this.#clock.after(soonestMs, this.#next)
+    if (this.#waiting.size > 0) this.#timer = this.#clock.after(soonestMs, this.#next)
   }
 
-  #begin(line: LargeLine, nowMs: number): void {
+  #begin(bodies: LargeBodies, nowMs: number): void {
     this.#beganMs = nowMs
-    const begin = line.waiting.shift()
-    this.#lines.delete(line)
-    if (line.waiting.length > 0) this.#lines.add(line)
+    const begin = bodies.waiting.shift()
+    this.#waiting.delete(bodies)
+    if (bodies.waiting.length > 0) this.#waiting.add(bodies)
     begin?.()
   }
 }

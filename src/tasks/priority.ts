@@ -6,7 +6,7 @@ import type { PoolName } from './task.ts'
  * Steps of `nice` below the process. Ten leave a worker a tenth of an event loop's share, and all of an idle core;
  * requests wait for evaluation, and nobody but the caller for a document.
  */
-export const STEPS_DOWN: Readonly<Record<PoolName, number>> = { evaluation: 3, bulk: 10 }
+const STEPS_DOWN: Readonly<Record<PoolName, number>> = { evaluation: 3, bulk: 10 }
 
 /** Lowers the calling thread. Linux only: elsewhere a priority is the whole process's. */
 export function lowerWorker(pool: PoolName): void {
