@@ -60,7 +60,7 @@ const exchange = () =>
       withMetadata: false,
       dataRegion: null,
       watch: new Stopwatch(0),
-      held: { hold: () => true },
+      held: { bytes: 0, hold: () => true },
       signal: new AbortController().signal,
     },
     1,

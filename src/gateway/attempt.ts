@@ -378,7 +378,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#bounds.begin()
     const wire = requests.encode(this.#exchange, this.#record, this.#format, prompt)
     echo?.push(wire.body)
-    const request = requests.address(this.#record, wire)
+    const request = requests.address(this.#record, wire, this.#exchange.held.bytes)
     this.#bounds.encoded(request.body)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)

@@ -12,12 +12,14 @@ import { Bill } from './bill.ts'
 
 /** Counts the memory of one request. */
 export interface Held {
+  /** What it holds now. */
+  readonly bytes: number
   /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
   hold(bytes: number): boolean
 }
 
 /** For what is too little to be counted. */
-export const UNCOUNTED: Held = { hold: () => true }
+export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 
 /** The request of a client as its door hands it in, before anything was decided. */
 export interface ClientRequest {

@@ -10,6 +10,7 @@ import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
+import { requestJson } from './request-json.ts'
 import { fitRequest } from './routing/rank.ts'
 
 export interface ProviderRequestDeps {
@@ -48,14 +49,17 @@ export class ProviderRequests {
     )
   }
 
-  /** @throws GatewayError `provider_unavailable` if the provider has no address or no usable key. */
-  address(attempt: AttemptRecord, { path, headers, body }: WireRequest): UpstreamRequest {
+  /**
+   * @param heldBytes memory that the exchange holds
+   * @throws GatewayError `provider_unavailable` if the provider has no address or no usable key.
+   */
+  address(attempt: AttemptRecord, { path, headers, body }: WireRequest, heldBytes: number): UpstreamRequest {
     const { endpoint, credential } = attempt
     const usual = this.#headersOf(attempt)
     return {
       url: this.#urlOf(endpoint, path),
       headers: headers === undefined ? usual : { ...usual, ...headers },
-      body: JSON.stringify(body),
+      body: requestJson(body, heldBytes),
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
       idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
       isolation: credential?.id,

@@ -158,6 +158,9 @@ const PAGES_MAX = 2_000
 /** Many servers call every download an octet stream. The reader finds out if the bytes are no PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
+/** When a key whose documents wait already may send more. */
+const RETRY_AFTER_SECONDS = 1
+
 export class FileReader {
   readonly #deps: FileReaderDeps
   readonly #exchange: Exchange
@@ -249,6 +252,7 @@ export class FileReader {
     } catch (thrown) {
       signal.throwIfAborted()
       if (!(thrown instanceof TaskError)) throw thrown
+      if (thrown.keyFull) throw keyBusy(thrown)
       if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busy(thrown)
       if (thrown.outcome === 'timeout') throw unreadable(path, 'the document takes too long to read')
       const known = thrown.failure !== null && thrown.failure.code !== 'internal'
@@ -297,6 +301,15 @@ function textContent(text: string): ReadContent[number] {
 
 export function unreadable(path: string, why: string): GatewayError {
   return new GatewayError('invalid_request', `${path}: ${why}`)
+}
+
+/** The caller's own documents: others are served, and a document is given up after some seconds. */
+function keyBusy(cause: unknown): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    'file-parser: too many documents of this API key are being read',
+    { cause, retryAfterSeconds: RETRY_AFTER_SECONDS },
+  )
 }
 
 function busy(cause: unknown): GatewayError {

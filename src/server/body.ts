@@ -9,7 +9,7 @@ import { isPending } from '../ready.ts'
 import { tooLarge } from './gate.ts'
 
 /** Counts bytes in memory. */
-export type ByteCount = ApiRequest['held']
+export type ByteCount = Pick<ApiRequest['held'], 'hold'>
 
 /** The reading side of a connection. */
 export interface PausableSocket {

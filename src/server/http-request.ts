@@ -245,9 +245,24 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
         : await this.#body.collect(clock, this.#deps.uploadMs)
       const turn = place.turn(bytes.byteLength)
       if (turn !== null) await turn
-      return this.#handle(operation, match, accepted, key, place, bytes)
+      if (this.#socket.dead) return
+      const body = this.#parse(bytes, place)
+      // Others go on between the two long parts of the work.
+      if (turn !== null) await loopTurn()
+      return this.#handle(operation, match, accepted, key, place, body)
     }
-    return this.#handle(operation, match, accepted, key, place, null)
+    return this.#handle(operation, match, accepted, key, place, undefined)
+  }
+
+  /** The time that this takes is the key's. */
+  #parse(bytes: Uint8Array, place: KeyPlace): unknown {
+    const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
+    this.#admission.watch.enter('parse', startedMs)
+    try {
+      return parseJson(bytes, this)
+    } finally {
+      place.spend(startedMs)
+    }
   }
 
   /** The time that this takes at once is the key's. */
@@ -257,20 +272,16 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     accepted: AcceptedHead,
     key: KeyRecord,
     place: KeyPlace,
-    bytes: Uint8Array | null,
+    body: unknown,
   ): void | Promise<void> {
     if (this.#socket.dead) return
     const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
     try {
-      let body: unknown
-      if (bytes !== null) {
-        this.#admission.watch.enter('parse', startedMs)
-        body = parseJson(bytes, this)
-      }
       this.#beginHandling()
       return operation.handler(this.#request(match, accepted, key, body), this.reply)
     } finally {
       place.spend(startedMs)
+      place.endTurn()
     }
   }
 
@@ -346,6 +357,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     }
     this.reply.failure(error)
   }
+}
+
+function loopTurn(): Promise<void> {
+  return new Promise(resolve => setImmediate(resolve))
 }
 
 /** Some clients send their key alone, in a header of their own. */

@@ -6,6 +6,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import { type LargeBodies, LargeTurns } from './large-turns.ts'
 
 /** Limits of one key in one thread. */
 export interface KeyLimits {
@@ -28,39 +29,33 @@ const HALF_LIFE_MS = 2_000
 const SPENT_MIN_MS = 1
 /** How long the mean of all keys counts as known; nor are keys without open requests forgotten more often. */
 const MEAN_MS = 250
+/** A key without open requests counts as being there until then: clients pause between two requests. */
+const AWAY_MS = 1_000
 /** Keys are also looked through each time so many requests have come. */
 const SWEEP_EVERY = 1_000
 /** A body from this size on holds the event loop up for milliseconds, and waits for its turn. */
 const LARGE_BYTES = 1024 * 1024
-/** After a large body the next one of its key waits for so many times its time: a quarter of the loop is the key's. */
-const REST_TIMES = 3
 
 /** What one key takes. */
 interface KeyShare {
   open: number
   bytes: number
-  /** Milliseconds of the event loop as of `spentAtMs`. */
+  /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
   spentMs: number
   spentAtMs: number
-  /** Monotonic milliseconds: the next large body may be handled; infinite while one is. */
-  nextLargeMs: number
-  /** Large bodies that wait for their turn. */
-  readonly waiting: (() => void)[]
+  /** Its large bodies; null before there was one. */
+  large: LargeBodies | null
 }
 
 function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
   return spentMs === 0 ? 0 : spentMs * 0.5 ** ((nowMs - spentAtMs) / HALF_LIFE_MS)
 }
 
-/** Gives the turn to the large body that has waited longest. */
-function callNext({ waiting }: KeyShare): void {
-  waiting.shift()?.()
-}
-
 /** The keys that have requests open in one thread, or lately had. */
 export class KeyShares {
   readonly limits: KeyLimits
   readonly #deps: KeySharesDeps
+  readonly #turns: LargeTurns
   /** By hash of the key. */
   readonly #shares = new Map<string, KeyShare>()
   #entered = 0
@@ -70,6 +65,7 @@ export class KeyShares {
   constructor(limits: KeyLimits, deps: KeySharesDeps) {
     this.limits = limits
     this.#deps = deps
+    this.#turns = new LargeTurns(deps.clock)
   }
 
   /** Keys that are remembered. */
@@ -85,7 +81,7 @@ export class KeyShares {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
     let share = this.#shares.get(keyHash)
     if (share === undefined) {
-      share = { open: 0, bytes: 0, spentMs: 0, spentAtMs: 0, nextLargeMs: 0, waiting: [] }
+      share = { open: 0, bytes: 0, spentMs: 0, spentAtMs: Number.NEGATIVE_INFINITY, large: null }
       this.#shares.set(keyHash, share)
     }
     const { openPerKey } = this.limits
@@ -104,9 +100,21 @@ export class KeyShares {
     return this.#meanMs
   }
 
-  /** True if no other key has a request open. */
-  alone(share: KeyShare): boolean {
-    for (const each of this.#shares.values()) if (each !== share && each.open > 0) return false
+  /** Resolves when a large body of the key may be handled. */
+  beginTurn(share: KeyShare): Promise<void> {
+    share.large ??= { waiting: [], restedMs: 0, alone: () => this.#alone(share) }
+    return this.#turns.take(share.large)
+  }
+
+  endTurn({ large }: KeyShare): void {
+    if (large !== null) this.#turns.end(large)
+  }
+
+  #alone(share: KeyShare): boolean {
+    const sinceMs = this.#deps.clock.monotonicMs() - AWAY_MS
+    for (const each of this.#shares.values()) {
+      if (each !== share && (each.open > 0 || each.spentAtMs > sinceMs)) return false
+    }
     return true
   }
 
@@ -128,7 +136,7 @@ export class KeyShares {
       if (spentMs >= SPENT_MIN_MS) {
         total += spentMs
         keys++
-      } else if (share.open === 0) this.#shares.delete(hash)
+      } else if (share.open === 0 && nowMs - share.spentAtMs >= AWAY_MS) this.#shares.delete(hash)
     }
     this.#meanMs = keys === 0 ? 0 : total / keys
     this.#meanAtMs = nowMs
@@ -178,49 +186,32 @@ export class KeyPlace {
     const nowMs = this.#clock.monotonicMs()
     this.#share.spentMs = spentBy(this.#share, nowMs) + nowMs - sinceMs
     this.#share.spentAtMs = nowMs
-    this.#endTurn(nowMs - sinceMs)
   }
 
-  /** Waits until a body of this size may be handled; null: now. A turn ends with `spend` or `leave`. */
+  /** Null for a body that may be handled at once. Resolves when a large one may; its turn ends with `endTurn`. */
   turn(bytes: number): Promise<void> | null {
-    const share = this.#share
-    if (bytes < LARGE_BYTES || this.#shares.alone(share)) return null
-    const wait = share.nextLargeMs - this.#clock.monotonicMs()
-    if (wait <= 0 && share.waiting.length === 0) {
-      this.#beginTurn()
-      return null
-    }
-    // Whoever has the turn, or waits before this one, calls the next.
-    if (Number.isFinite(wait) && share.waiting.length === 0) this.#clock.after(wait, () => callNext(share))
-    return new Promise(resolve => {
-      share.waiting.push(() => {
-        // Given up meanwhile.
-        if (this.#left) callNext(share)
-        else this.#beginTurn()
-        resolve()
-      })
-    })
+    return bytes < LARGE_BYTES ? null : this.#takeTurn()
   }
 
-  #beginTurn(): void {
+  async #takeTurn(): Promise<void> {
+    await this.#shares.beginTurn(this.#share)
     this.#hasTurn = true
-    this.#share.nextLargeMs = Number.POSITIVE_INFINITY
+    // Given up meanwhile.
+    if (this.#left) this.endTurn()
   }
 
-  #endTurn(tookMs: number): void {
+  /** The work on the large body is done, or goes on with what others send. */
+  endTurn(): void {
     if (!this.#hasTurn) return
     this.#hasTurn = false
-    const share = this.#share
-    const restMs = REST_TIMES * tookMs
-    share.nextLargeMs = this.#clock.monotonicMs() + restMs
-    if (share.waiting.length > 0) this.#clock.after(restMs, () => callNext(share))
+    this.#shares.endTurn(this.#share)
   }
 
   /** Gives the place back. Later calls do nothing. */
   leave(): void {
     if (this.#left) return
     this.#left = true
-    this.#endTurn(0)
+    this.endTurn()
     this.#share.open--
     this.#share.bytes -= this.#bytes
   }

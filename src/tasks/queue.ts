@@ -111,7 +111,7 @@ export class TaskQueue {
     this.#watch(job)
     this.#dispatch()
     if (job.worker === null && this.#waiting.sizeOf(job.key) > this.#options.waitingPerKey + this.#starting())
-      this.#fail(job, 'overloaded')
+      this.#fail(job, 'overloaded', true)
     else if (this.waiting > this.#options.waitingMax + this.#starting()) {
       const last = this.#waiting.lastOfLongest()
       if (last !== null) this.#fail(last, 'overloaded')
@@ -227,10 +227,10 @@ export class TaskQueue {
     }
   }
 
-  #fail(job: Job, outcome: 'overloaded' | 'timeout' | 'crashed' | 'cancelled'): void {
+  #fail(job: Job, outcome: 'overloaded' | 'timeout' | 'crashed' | 'cancelled', keyFull = false): void {
     if (job.settled) return
     this.#settle(job, outcome)
-    job.reject(new TaskError(outcome))
+    job.reject(new TaskError(outcome, null, keyFull))
   }
 
   #settle(job: Job, outcome: TaskOutcome, ranMs: number | null = null): void {

@@ -76,11 +76,14 @@ export class TaskError extends Error {
   readonly outcome: Exclude<TaskOutcome, 'ok'>
   /** Set only when the outcome is `failed`. */
   readonly failure: PlainFailure | null
+  /** Only with `overloaded`: the jobs of its own key leave it no room, and others' jobs may find some. */
+  readonly keyFull: boolean
 
-  constructor(outcome: Exclude<TaskOutcome, 'ok'>, failure: PlainFailure | null = null) {
+  constructor(outcome: Exclude<TaskOutcome, 'ok'>, failure: PlainFailure | null = null, keyFull = false) {
     super(failure === null ? MESSAGES[outcome] : failure.message)
     this.outcome = outcome
     this.failure = failure
+    this.keyFull = keyFull
   }
 }
 

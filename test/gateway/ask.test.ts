@@ -70,7 +70,12 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
   })
   const parent = new AbortController()
   const terms = {
-    parent: { id: 'gen-1-parent', caller: CALLER, signal: parent.signal, held: { hold: () => true } },
+    parent: {
+      id: 'gen-1-parent',
+      caller: CALLER,
+      signal: parent.signal,
+      held: { bytes: 0, hold: () => true },
+    },
     deadlineMs: 1_000,
   }
   const asking = () => ask({ model: 'acme/side', input: 'Hi' }, terms)

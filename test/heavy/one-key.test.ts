@@ -59,7 +59,12 @@ interface Flood {
   readonly atOnce: number
   /** What the other key asks meanwhile. */
   readonly other: object
+  /** A pattern of the flooding key's own guardrail. */
+  readonly pattern?: string
 }
+
+/** Texts that five detectors and a pattern look at. */
+const GUARDED: readonly string[] = ['guarded texts of 1 MB', 'texts that its own pattern is slow on']
 
 const FLOODS: Readonly<Record<string, Flood>> = {
   'bodies of 19 MB': {
@@ -76,6 +81,13 @@ const FLOODS: Readonly<Record<string, Flood>> = {
     body: { model: 'sim/write-3', input: `${'Call 555 0100, or write to nobody. '.repeat(30_000)}` },
     atOnce: 12,
     other: ORDINARY,
+  },
+  'texts that its own pattern is slow on': {
+    body: { model: 'sim/write-3', input: `${'abbab'.repeat(2_000)}cd` },
+    atOnce: 12,
+    other: ORDINARY,
+    // Hundreds of states are alive at every character: a tenth of a second and more for each text.
+    pattern: 'a[abc]{900}d',
   },
 }
 
@@ -97,16 +109,33 @@ async function guardAll({ url }: GatewayProcess, managementKey: string): Promise
   if (!reply.ok) throw new Error(await reply.text())
 }
 
-async function createKey({ url }: GatewayProcess, managementKey: string): Promise<string> {
-  const reply = await fetch(`${url}/v1/keys`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${managementKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ name: 'another' }),
-  })
-  return ((await reply.json()) as { key: string }).key
+/** A further key, and a guardrail of its own where there is a pattern. */
+async function createKey(
+  { url }: GatewayProcess,
+  managementKey: string,
+  pattern: string | undefined,
+): Promise<string> {
+  const create = async (path: string, body: object): Promise<unknown> => {
+    const reply = await fetch(`${url}/v1${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${managementKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+    if (!reply.ok) throw new Error(await reply.text())
+    return reply.json()
+  }
+  const made = (await create('/keys', { name: 'another' })) as { key: string; data: { hash: string } }
+  if (pattern !== undefined) {
+    const content_filters = [{ pattern, action: 'flag', label: 'slow' }]
+    const { data } = (await create('/guardrails', { name: 'slow', content_filters })) as {
+      data: { id: string }
+    }
+    await create(`/guardrails/${data.id}/assignments/keys`, { key_hashes: [made.data.hash] })
+  }
+  return made.key
 }
 
-for (const [name, { body, atOnce, other }] of Object.entries(FLOODS)) {
+for (const [name, { body, atOnce, other, pattern }] of Object.entries(FLOODS)) {
   t.test(`one key sends ${name}`, async t => {
     const providers = await startProviders(t)
     const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
@@ -116,8 +145,8 @@ for (const [name, { body, atOnce, other }] of Object.entries(FLOODS)) {
       { GATEWAY_MANAGEMENT_KEY: managementKey },
     )
     const { port, apiKey } = gateway
-    if (name.startsWith('guarded')) await guardAll(gateway, managementKey)
-    const flooder = { port, apiKey: await createKey(gateway, managementKey) }
+    if (GUARDED.includes(name)) await guardAll(gateway, managementKey)
+    const flooder = { port, apiKey: await createKey(gateway, managementKey, pattern) }
     const statuses = new Map<number, number>()
     /** Milliseconds of each request of the other key. */
     const ask = async (): Promise<number[]> => {

@@ -44,6 +44,7 @@ t.test('each way in which the pool fails has its own answer', async t => {
     ],
     [new TaskError('crashed'), 'invalid_request', /the document cannot be read$/],
     [new TaskError('overloaded'), 'service_unavailable', /too many documents/],
+    [new TaskError('overloaded', null, true), 'rate_limit_exceeded', /documents of this API key/],
     [
       new TaskError('failed', { code: 'encrypted', message: 'is encrypted' }),
       'invalid_request',

@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import type { Authenticator } from '../../src/server/http-request.ts'
-import { KeyShares } from '../../src/server/key-shares.ts'
+import { type KeyPlace, KeyShares } from '../../src/server/key-shares.ts'
 import { awaited, until } from '../support/patience.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -212,88 +212,159 @@ t.test('while the event loop is late, the key that took most of it is turned awa
   t.same(await front.shed(), { lag: 1 })
 })
 
-t.test(
-  'large bodies of a key take turns, with a rest of three times their work, while others are there',
-  async t => {
-    const clock = new TestClock()
-    const shares = new KeyShares(
-      { openPerKey: 10, bytesInFlightPerKey: 1_000 },
-      { clock, metrics: createMetrics() },
-    )
-    const large = 2 * 1024 * 1024
-    const [first, second, third] = [shares.enter('a', 0), shares.enter('a', 0), shares.enter('a', 0)]
-    t.equal(first.turn(large), null)
-    t.equal(second.turn(large), null, 'nobody else is there')
-    const other = shares.enter('b', 0)
-    t.equal(first.turn(large), null)
-    const order: string[] = []
-    const turn = second.turn(large)?.then(() => order.push('second'))
-    t.equal(third.turn(1_000), null, 'small ones do not wait')
-    const last = third.turn(large)?.then(() => order.push('third'))
-    t.equal(other.turn(large), null, 'another key has its own turns')
-    const sinceMs = clock.monotonicMs()
-    clock.advance(100)
-    first.spend(sinceMs)
-    clock.advance(299)
-    await turns(2)
-    t.same(order, [])
-    clock.advance(1)
-    await turn
-    clock.advance(10_000)
-    await turns(2)
-    t.same(order, ['second'], 'one at a time')
-    second.leave()
-    clock.advance(0)
-    await last
-    t.same(order, ['second', 'third'], 'a request that ends without work gives its turn on')
-    third.spend(clock.monotonicMs())
-    t.equal(first.turn(large), null)
-  },
-)
+const LARGE = 2 * 1024 * 1024
 
-t.test('a request that was given up while it waited takes no turn', async t => {
+/** The places of requests of some keys, and the order in which their large bodies begin. */
+function startShares() {
   const clock = new TestClock()
   const shares = new KeyShares(
     { openPerKey: 10, bytesInFlightPerKey: 1_000 },
     { clock, metrics: createMetrics() },
   )
-  const [first, second, third] = [shares.enter('a', 0), shares.enter('a', 0), shares.enter('a', 0)]
-  shares.enter('b', 0)
-  const large = 2 * 1024 * 1024
-  t.equal(first.turn(large), null)
-  const turnsTaken = [second.turn(large), third.turn(large)]
+  const begun: string[] = []
+  return {
+    clock,
+    begun,
+    enter: (key: string) => shares.enter(key, 0),
+    wait: (name: string, place: KeyPlace) => place.turn(LARGE)?.then(() => begun.push(name)),
+  }
+}
+
+t.test('one large body of all keys is handled at a time, and the loop turns before the next', async t => {
+  const { begun, enter, wait } = startShares()
+  const [first, second, other] = [enter('a'), enter('a'), enter('b')]
+  t.equal(first.turn(1_000), null, 'small ones do not wait')
+  const all = [wait('first', first), wait('second', second), wait('other', other)]
+  await turns(5)
+  t.same(begun, ['first'])
+  first.endTurn()
+  await Promise.resolve()
+  t.same(begun, ['first'], 'in the same turn of the loop')
+  await turns(2)
+  t.same(begun, ['first', 'second'])
+  other.leave()
   second.leave()
-  first.spend(clock.monotonicMs())
-  clock.advance(0)
-  await Promise.all(turnsTaken)
-  third.leave()
-  t.equal(first.turn(large), null)
+  await Promise.all(all)
+  const last = enter('c')
+  await wait('last', last)
+  t.same(begun, ['first', 'second', 'other', 'last'], 'a request that ends without work gives its turn on')
 })
 
-t.test('a large body that waits for its turn is let in by the end of the rest', async t => {
-  const clock = new TestClock()
-  const shares = new KeyShares(
-    { openPerKey: 10, bytesInFlightPerKey: 1_000 },
-    { clock, metrics: createMetrics() },
-  )
-  const [first, second] = [shares.enter('a', 0), shares.enter('a', 0)]
-  shares.enter('b', 0)
-  const large = 2 * 1024 * 1024
-  t.equal(first.turn(large), null)
-  const sinceMs = clock.monotonicMs()
+t.test('a key alone takes large bodies one after the other, without a rest', async t => {
+  const { clock, begun, enter, wait } = startShares()
+  const [first, second] = [enter('a'), enter('a')]
+  await wait('first', first)
+  const next = wait('second', second)
   clock.advance(100)
-  first.spend(sinceMs)
+  first.endTurn()
+  await next
+  t.same(begun, ['first', 'second'])
+})
+
+t.test('after a large body its key rests three times as long while others are there', async t => {
+  const { clock, begun, enter, wait } = startShares()
+  const [first, second, third, other] = [enter('a'), enter('a'), enter('a'), enter('b')]
+  await wait('first', first)
+  const all = [wait('second', second), wait('third', third)]
+  clock.advance(100)
+  first.endTurn()
+  await turns(2)
   clock.advance(200)
-  let come = false
-  const turn = second.turn(large)?.then(() => {
-    come = true
-  })
+  await wait('other', other)
+  t.same(begun, ['first', 'other'], 'another key does not rest')
+  other.endTurn()
+  await turns(2)
   clock.advance(99)
   await turns(2)
-  t.notOk(come)
+  t.same(begun, ['first', 'other'])
   clock.advance(1)
-  await turn
-  t.ok(come)
+  await turns(2)
+  t.same(begun, ['first', 'other', 'second'])
+  clock.advance(10_000)
+  await turns(2)
+  t.same(begun, ['first', 'other', 'second'], 'one at a time')
+  second.endTurn()
+  await turns(2)
+  clock.advance(29_999)
+  await turns(2)
+  t.same(begun, ['first', 'other', 'second'], 'as long as the work took, however long that was')
+  clock.advance(1)
+  await Promise.all(all)
+  t.same(begun, ['first', 'other', 'second', 'third'])
+})
+
+t.test('a key that did something lately counts as being there', async t => {
+  const { clock, begun, enter, wait } = startShares()
+  const [first, second, other] = [enter('a'), enter('a'), enter('b')]
+  other.spend(clock.monotonicMs())
+  other.leave()
+  await wait('first', first)
+  const next = wait('second', second)
+  clock.advance(300)
+  first.endTurn()
+  await turns(2)
+  clock.advance(899)
+  await turns(2)
+  t.same(begun, ['first'])
+  clock.advance(1)
+  await next
+  clock.advance(100)
+  second.endTurn()
+  await turns(2)
+  await wait('third', enter('a'))
+  t.same(begun, ['first', 'second', 'third'], 'a second later it does not')
+})
+
+t.test('what a large body sets off at once belongs to its turn', async t => {
+  const { clock, begun, enter, wait } = startShares()
+  const [first, second] = [enter('a'), enter('a')]
+  enter('b')
+  await wait('first', first)
+  first.endTurn()
+  // The handler went on in a microtask.
+  clock.advance(100)
+  await turns(2)
+  const waits = wait('second', second)
+  clock.advance(299)
+  await turns(2)
+  t.same(begun, ['first'])
+  clock.advance(1)
+  await waits
+  t.same(begun, ['first', 'second'])
+})
+
+t.test('a large body that waits is given up', async t => {
+  const { begun, enter, wait } = startShares()
+  const [first, second, third] = [enter('a'), enter('a'), enter('a')]
+  enter('b')
+  await wait('first', first)
+  const all = [wait('second', second), wait('third', third)]
+  second.leave()
+  first.leave()
+  await Promise.all(all)
+  t.same(begun, ['first', 'second', 'third'], 'and the next one has its turn')
+})
+
+t.test('the loop turns between the parse of a large body and its handler', async t => {
+  const clock = new TestClock()
+  // Tells turns of the loop for milliseconds.
+  let turning = setImmediate(function turn() {
+    clock.advance(1)
+    turning = setImmediate(turn)
+  })
+  t.teardown(() => clearImmediate(turning))
+  const parsedFor: number[] = []
+  const handler: Handler = ({ watch }, reply) => {
+    parsedFor.push(watch.times(clock.monotonicMs()).get('parse') ?? Number.NaN)
+    reply.json(200, {})
+  }
+  const row = { method: 'POST', path: '/timed', bodyLimitBytes: 10_000_000, key: 'inference' } as const
+  const front = await start(t, { clock, operations: [operation({ ...row, handler })] })
+  for (const bytes of [1_000, LARGE]) {
+    const body = JSON.stringify('x'.repeat(bytes))
+    t.equal((await front.answered(await front.open('a', '/timed', body))).status, 200)
+  }
+  t.same(parsedFor, [1, 2], 'one turn after the head, and one more after the parse')
 })
 
 t.test('keys that do nothing are forgotten', async t => {

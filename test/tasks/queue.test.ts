@@ -150,6 +150,18 @@ t.test('a key that fills its places is refused, and another one is not', async t
   t.equal(await other, null)
 })
 
+t.test('a refusal tells whether the jobs of its own key left no room', async t => {
+  const { queue } = startQueue(t, new Set([new ScriptedSlot()]), { waitingPerKey: 2, waitingMax: 3 })
+  const ask = (task: string, key: string) =>
+    queue.run(task, null, { ...USUAL, key }).catch((error: unknown) => error)
+  const flood = ['a1', 'a2', 'a3', 'a4'].map(task => ask(task, 'a'))
+  t.match(await flood[3], { outcome: 'overloaded', keyFull: true })
+  const others = ['b1', 'c1'].map(task => ask(task, task))
+  t.match(await flood[2], { outcome: 'overloaded', keyFull: false }, 'the queue of all is full')
+  await queue.close(0)
+  await Promise.all([...flood, ...others])
+})
+
 t.test('in a full queue the key with most jobs makes room for the others', async t => {
   const slot = new ScriptedSlot()
   const { run } = startQueue(t, new Set([slot]), { waitingMax: 3 })

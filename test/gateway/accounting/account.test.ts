@@ -130,7 +130,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       withMetadata: false,
       dataRegion: null,
       watch: new Stopwatch(systemClock.monotonicMs()),
-      held: { hold: () => true },
+      held: { bytes: 0, hold: () => true },
       signal: new AbortController().signal,
     },
     new FinalSink(),

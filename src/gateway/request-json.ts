@@ -1,0 +1,50 @@
+/**
+ * Writes the body of a request to a provider. The engine writes long texts character by character, 4 to 10 ms for a
+ * mebibyte, and the event loop waits; texts that need no escapes, as all base64 does, are found and copied faster.
+ * Pure. Hot path for short requests: they go to the engine as they are.
+ */
+import { randomUUID } from 'node:crypto'
+
+/** A request that holds less has no text for which the search pays. */
+const LARGE_BYTES = 1024 * 1024
+/** A text from this length on is written apart, and in pieces of it: an escape costs its own piece alone. */
+const PIECE_CHARS = 64 * 1024
+
+/** What JSON escapes, and halves of characters: two that belong together are not escaped, so the engine looks. */
+const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
+
+/** @param heldBytes memory that the request holds, which tells how long its texts may be */
+export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: number): string {
+  if (heldBytes < LARGE_BYTES) return JSON.stringify(body)
+  const texts: string[] = []
+  // Nobody can have written it into the request.
+  const mark = randomUUID()
+  const frame = JSON.stringify(body, (_, value: unknown) => {
+    if (typeof value !== 'string' || value.length < PIECE_CHARS) return value
+    texts.push(value)
+    return mark
+  })
+  const [head = '', ...parts] = frame.split(`"${mark}"`)
+  let json = head
+  for (const [at, part] of parts.entries()) json += quoted(texts[at] ?? '') + part
+  return json
+}
+
+function quoted(text: string): string {
+  if (!ESCAPED.test(text)) return `"${text}"`
+  let json = '"'
+  for (let from = 0; from < text.length; ) {
+    const to = endOfPiece(text, from)
+    const piece = text.slice(from, to)
+    json += ESCAPED.test(piece) ? JSON.stringify(piece).slice(1, -1) : piece
+    from = to
+  }
+  return `${json}"`
+}
+
+/** Both halves of a character stay together. */
+function endOfPiece(text: string, from: number): number {
+  const to = Math.min(from + PIECE_CHARS, text.length)
+  const last = text.charCodeAt(to - 1)
+  return to < text.length && last >= 0xd800 && last < 0xdc00 ? to - 1 : to
+}

@@ -1,0 +1,78 @@
+/**
+ * The order in which large bodies take the event loop of a thread: one at a time, the keys in turn, and at least one
+ * turn of the loop between two, in which all others go on. While other keys are there, a key rests after each
+ * of its large bodies.
+ */
+import type { Clock, Timer } from '../clock.ts'
+
+/** After a large body the next one of its key waits for so many times its time: a quarter of the loop is the key's. */
+const REST_TIMES = 3
+
+/** The large bodies of one key that wait. */
+export interface LargeBodies {
+  /** Each begins its turn. */
+  readonly waiting: (() => void)[]
+  /** Monotonic milliseconds at which the key has rested. */
+  restedMs: number
+  /** True if no other key is there: the key need not rest. */
+  readonly alone: () => boolean
+}
+
+export class LargeTurns {
+  readonly #clock: Clock
+  /** Keys with bodies that wait; the first is the next. */
+  readonly #waiting = new Set<LargeBodies>()
+  /** When the turn began that is under way; null: none is. */
+  #beganMs: number | null = null
+  #timer: Timer | null = null
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Resolves when it is the turn of one more of the bodies; each turn has to be ended. */
+  take(bodies: LargeBodies): Promise<void> {
+    return new Promise(resolve => {
+      bodies.waiting.push(resolve)
+      this.#waiting.add(bodies)
+      if (this.#beganMs === null) this.#next()
+    })
+  }
+
+  /** Ends the turn of one of the bodies once the loop has turned: what follows the work at once belongs to it. */
+  end(bodies: LargeBodies): void {
+    setImmediate(() => {
+      const nowMs = this.#clock.monotonicMs()
+      const tookMs = nowMs - (this.#beganMs ?? nowMs)
+      bodies.restedMs = Math.max(bodies.restedMs, nowMs + REST_TIMES * tookMs)
+      this.#beganMs = null
+      this.#next()
+    })
+  }
+
+  /** Begins the turn of the first key that may have one, or waits until one may. */
+  readonly #next = (): void => {
+    this.#timer?.cancel()
+    this.#timer = null
+    if (this.#beganMs !== null) return
+    const nowMs = this.#clock.monotonicMs()
+    let soonestMs = Number.POSITIVE_INFINITY
+    for (const bodies of this.#waiting) {
+      const restMs = bodies.alone() ? 0 : bodies.restedMs - nowMs
+      if (restMs <= 0) {
+        this.#begin(bodies, nowMs)
+        return
+      }
+      soonestMs = Math.min(soonestMs, restMs)
+    }
+    if (this.#waiting.size > 0) this.#timer = this.#clock.after(soonestMs, this.#next)
+  }
+
+  #begin(bodies: LargeBodies, nowMs: number): void {
+    this.#beganMs = nowMs
+    const begin = bodies.waiting.shift()
+    this.#waiting.delete(bodies)
+    if (bodies.waiting.length > 0) this.#waiting.add(bodies)
+    begin?.()
+  }
+}
