@@ -204,3 +204,13 @@ t.test('the budgets of what applies are in order, the smallest first', async t =
     ],
   )
 })
+
+t.test('a changed guardrail is prepared anew, for everybody whom it guards', async t => {
+  const { guardrails, prepared, state } = setup()
+  t.equal(await names(guardrails.of(callerOf('k'))), 'a1')
+  state.applied = [applied('a', 2)]
+  guardrails.invalidate('o')
+  t.equal(await names(guardrails.of(callerOf('k'))), 'a2')
+  t.equal(await names(guardrails.of(callerOf('l'))), 'a2')
+  t.same(prepared, ['a1', 'a2'])
+})

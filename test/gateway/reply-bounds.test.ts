@@ -1,7 +1,9 @@
 /** Replies of hostile or broken providers: how large, how deep and how long they may be, and what they count. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
+import { frameLimit } from '../../src/gateway/reply-bounds.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
+import { FRAME_MAX_BYTES } from '../../src/upstream/sse.ts'
 import { EventCollector } from '../support/event-collector.ts'
 import { play } from '../support/relayed-play.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../support/scripted-attempt.ts'
@@ -201,4 +203,11 @@ t.test('a reply for which there is no room ends, and not by its provider', async
   const stream = await read(SAID.repeat(200), { room: 100_000 })
   t.match(stream.events.at(-1), { type: 'response.failed', response: { error_type: 'provider_overloaded' } })
   t.ok(stream.client.aborted)
+})
+
+t.test('an event with an image may be larger than one with text', t => {
+  const exchange = scriptedExchange()
+  t.equal(frameLimit(exchange, TEXT_MODEL), FRAME_MAX_BYTES)
+  t.ok(frameLimit(exchange, IMAGE_MODEL) > FRAME_MAX_BYTES)
+  t.end()
 })

@@ -209,3 +209,10 @@ t.test('a tool is a function for the model, under a name that is free', async t 
   exchange.bill.closeTurn()
   t.match((await tools.declare(exchange, false)).prompt, { tool_choice: 'auto' }, 'it was called once')
 })
+
+t.test('of a long result the model gets the beginning, and is told so', async t => {
+  const { exchange, pending, tools } = start({ run: () => ({ item: {}, result: 'x'.repeat(200_001) }) })
+  const { items } = await tools.run(await pending('{}'), exchange)
+  const told = '\n[The result was cut after 200000 characters]'
+  t.same(outputsOf(items), [['call_0', 'x'.repeat(200_000) + told]])
+})

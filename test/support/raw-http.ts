@@ -1,5 +1,6 @@
 /** Bytes over a socket, for what no HTTP client would send and to see what no HTTP client would show. */
 import { connect, type Socket } from 'node:net'
+import { awaited } from './patience.ts'
 
 export interface RawReply {
   readonly status: number
@@ -79,7 +80,9 @@ export class RawClient {
   }
 
   async untilClosed(): Promise<void> {
-    while (!this.#closed) await new Promise<void>(resolve => this.#waiters.push(resolve))
+    while (!this.#closed) {
+      await awaited('the end of a connection', new Promise<void>(resolve => this.#waiters.push(resolve)))
+    }
   }
 
   destroy(): void {

@@ -41,3 +41,17 @@ t.test('after a charged turn no candidate is asked that another account pays', a
   t.equal(candidateAfter(candidates, failed, error, { attempts: 1, hasCharge: true }), last)
   t.equal(candidateAfter(candidates, own, error, { attempts: 2, hasCharge: true }), undefined)
 })
+
+t.test('after ten attempts nobody else is asked', t => {
+  const [failed, next] = ['one', 'two'].map(slug => ({
+    endpoint: scriptedEndpoint('openai-chat', [], slug),
+    credential: null,
+  }))
+  if (failed === undefined || next === undefined) throw new Error('there are two')
+  const error = new GatewayError('provider_unavailable', 'broken')
+  const after = (attempts: number) =>
+    candidateAfter([failed, next], failed, error, { attempts, hasCharge: false })
+  t.equal(after(9), next)
+  t.equal(after(10), undefined)
+  t.end()
+})
