@@ -95,9 +95,8 @@ export class PiscinaWorkers implements WorkerSet {
       recordTiming: false,
       // Workers compute; they have no use for the environment and its secrets.
       env: {},
-      // Nor for modules that the process preloads. Piscina requires the entry before it imports it, and a worker that
-      // is ended while the engine links a required module takes the process along.
-      execArgv: ['--disable-warning=ExperimentalWarning', '--no-experimental-require-module'],
+      // Nor for modules that the process preloads.
+      execArgv: ['--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
       workerData,
       loadBalancer: (_, workers) => workers.find(({ id }) => id === this.#chosen) ?? null,

@@ -67,7 +67,6 @@ export const FAULTY = {
     return 'ended'
   }),
   environment: task((_: null) => Object.keys(process.env)),
-  'requires-modules': task((_: null) => process.features.require_module),
   load: bulkTask(gate),
   'bulk-hang': bulkTask(hang),
   'bulk-echo': bulkTask((input: unknown) => input),

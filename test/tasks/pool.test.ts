@@ -401,11 +401,6 @@ t.test('workers are not given the environment', async t => {
   t.notOk(names.includes('SECRET_OF_THE_POOL_TEST') || names.includes('PATH'))
 })
 
-t.test('workers import their modules: ending one that requires a module would end the process', async t => {
-  const { pool } = startPool(t)
-  t.equal(await pool.run('requires-modules', null, AMPLE), false)
-})
-
 t.test('small work is done where it is asked for, other work by a worker', async t => {
   const { pool } = startPool(t)
   const input = { same: true }
