@@ -71,7 +71,7 @@ const ROWS: readonly Row[] = [
     'junk',
     { promptTokenCount: -4, candidatesTokenCount: 'three', thoughtsTokenCount: null, totalTokenCount: 2.5 },
     0,
-    3,
+    2,
     0,
   ],
 ]
