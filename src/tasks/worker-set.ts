@@ -41,6 +41,8 @@ export interface WorkerSetOptions {
 const RESTART_MS = 500
 /** A worker that is not ready after this long is replaced. Starting takes 0.1 s on an idle machine. */
 const START_MAX_MS = 30_000
+/** How long closing waits for workers that start. */
+const CLOSE_START_MS = 5_000
 /** The longest delay of a timer. */
 const LONG_MS = 2 ** 31 - 1
 
@@ -75,6 +77,11 @@ export class PiscinaWorkers implements WorkerSet {
   async close(): Promise<void> {
     this.#closed = true
     if (this.#awake !== null) clearInterval(this.#awake)
+    // A worker that is ended while the engine links its modules takes the process along.
+    const started = Promise.all(Array.from(this.#slots, slot => slot.started))
+    let tooLong: NodeJS.Timeout | undefined
+    await Promise.race([started, new Promise(resolve => (tooLong = setTimeout(resolve, CLOSE_START_MS)))])
+    clearTimeout(tooLong)
     await this.#piscina?.destroy()
   }
 
@@ -120,13 +127,15 @@ export class PiscinaWorkers implements WorkerSet {
   #add(piscina: Piscina, worker: Worker): void {
     const { clock, onReady } = this.#options
     const id = worker.threadId
-    const slot = new PiscinaSlot(worker, message => {
+    const { promise: started, resolve: onStarted } = Promise.withResolvers<void>()
+    const slot = new PiscinaSlot(worker, started, message => {
       this.#chosen = id
       return piscina.run(message)
     })
     const starting = clock.after(START_MAX_MS, () => slot.end())
     const remove = () => {
       starting.cancel()
+      onStarted()
       slot.state = 'dead'
       this.#slots.delete(slot)
     }
@@ -135,6 +144,7 @@ export class PiscinaWorkers implements WorkerSet {
     // The first message of a worker is Piscina's own: it has loaded its code.
     worker.once('message', () => {
       starting.cancel()
+      onStarted()
       if (slot.state === 'dead') return
       slot.state = 'ready'
       onReady()
@@ -145,6 +155,8 @@ export class PiscinaWorkers implements WorkerSet {
 }
 
 class PiscinaSlot implements WorkerSlot {
+  /** Resolves when the worker has loaded its code, or has died. */
+  readonly started: Promise<void>
   state: WorkerSlot['state'] = 'starting'
   readonly #begun = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
   /** True after the first answer: the worker has `#begun` then. */
@@ -152,8 +164,9 @@ class PiscinaSlot implements WorkerSlot {
   readonly #worker: Worker
   readonly #run: (message: TaskMessage) => Promise<TaskReply>
 
-  constructor(worker: Worker, run: (message: TaskMessage) => Promise<TaskReply>) {
+  constructor(worker: Worker, started: Promise<void>, run: (message: TaskMessage) => Promise<TaskReply>) {
     this.#worker = worker
+    this.started = started
     this.#run = run
   }
 

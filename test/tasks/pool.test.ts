@@ -329,6 +329,23 @@ t.test('closing cancels what runs and waits, and leaves no worker behind', async
   t.ok(workers.every(({ threadId }) => threadId === -1))
 })
 
+t.test('closing waits until workers have loaded their code, before it ends them', async t => {
+  const loaded = new Set<Worker>()
+  const early: Worker[] = []
+  const onWorker = (worker: Worker): void => {
+    worker.once('message', () => loaded.add(worker))
+    worker.once('exit', () => loaded.has(worker) || early.push(worker))
+  }
+  process.on('worker', onWorker)
+  t.teardown(() => process.off('worker', onWorker))
+  const { pool } = startPool(t, { threads: 4 })
+  const first = outcomeOf(pool.run('echo', 1, AMPLE))
+  await pool.close()
+  t.match(await first, /ok|cancelled/)
+  t.ok(loaded.size >= 4)
+  t.same(early.length, 0)
+})
+
 t.test('closing with grace lets tasks finish, and no longer than that', async t => {
   const clock = new TestClock()
   const { pool } = startPool(t, { clock })
