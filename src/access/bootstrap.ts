@@ -42,7 +42,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   if (faults.length > 0) throw new BootstrapError(faults.join('\n'))
   let made: readonly [Created, Created] | null = null
   const add = async (name: string, kind: KeyKind, key: string): Promise<void> => {
-    // Whoever deletes a key that has leaked must not see it come back with the next start.
+    // A key that was deleted because it leaked must not come back with the next start.
     if (await store.keys.wasRemoved(hashKey(key))) {
       log.notice('a configured key was deleted and stays invalid: set another one', { variable: name })
     } else await store.keys.add(keyRecord(key, kind, { name, clock }))

@@ -163,7 +163,7 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   return { key, record: { ...record, ...settings } }
 }
 
-/** What a key must not change about itself, by the names of the interface. */
+/** Fields that a key must not change about itself, by the names of the interface. */
 const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
   ['expiresAt', 'expires_at'],
   ['limit', 'limit'],

@@ -14,7 +14,7 @@ const OUTPUT_MODALITIES: readonly string[] = ['text', 'image', 'audio', 'video',
 
 /** Regions by the names that clients give them. */
 const REGIONS: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
-/** What models would have to be told apart by, and nobody tells us. */
+/** Filters of the interface for properties that the catalogue does not have. */
 const UNKNOWN_HERE = ['category', 'arch', 'distillable'] as const
 
 /** One model with the values that filters and orders compare. */
@@ -47,7 +47,7 @@ const ORDERS: Readonly<Record<string, Order | null>> = {
   'top-weekly': null,
 }
 
-/** What the endpoint that is tried first takes. */
+/** Prices of the endpoint that is tried first. */
 function priceOf({ model }: ListedModel, part: 'prompt' | 'completion'): number | null {
   const pricing = model.endpoints[0]?.pricing
   return pricing?.isUnknown === true ? null : (pricing?.[part] ?? 0)

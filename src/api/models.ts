@@ -41,7 +41,7 @@ export interface WrittenDocument {
   readonly etag: string | null
 }
 
-/** What a listing is narrowed by, beside its query. */
+/** Filters of a listing that are not in its query. */
 export interface ListingTerms {
   /** Null: models of everywhere. */
   readonly region: DataRegion | null

@@ -28,7 +28,7 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly address: string
   /** Times of the stages of the request; see stages.ts. */
   readonly watch: Stopwatch
-  /** What the request holds in memory; counts until it is over. */
+  /** Count of the memory that the request holds, until it is over. */
   readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal

@@ -4,7 +4,7 @@ import { didYouMean } from '../nearest.ts'
 
 /** An option of a command: `--name VALUE`, or `--name` alone. */
 export interface Option {
-  /** What stands for its value in the usage; absent for an option without a value. */
+  /** Placeholder for its value in the usage; absent for an option without a value. */
   readonly value?: string
   readonly required?: boolean
   readonly does: string
@@ -83,7 +83,7 @@ interface Split {
 }
 
 function splitWords(words: readonly string[], commands: readonly Command[]): Split {
-  // Whether a word is the value of the option before it depends on the command, and commands come first.
+  // The command decides if a word is the value of the option before it, so commands come first.
   const count = words.findIndex(word => word.startsWith('-'))
   const leading = count === -1 ? words : words.slice(0, count)
   const command = commandOf(leading, commands)

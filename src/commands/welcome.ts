@@ -88,6 +88,6 @@ export function writeFirstKeys(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   rmSync(path, { force: true })
   writeFileSync(path, text, { flag: 'wx', mode: 0o600, flush: true })
-  // Whatever the mask of the process is.
+  // The mask of the process must not matter.
   chmodSync(path, 0o600)
 }

@@ -143,7 +143,7 @@ function isNetwork(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128))
 }
 
-/** What a proxy's setting may be, besides words of its own. */
+/** True for the address of a proxy, with or without its scheme. */
 export function isProxyUrl(text: string): boolean {
   const whole = text.includes('://') ? text : `http://${text}`
   if (!/^https?:\/\/[^\s/?#]+\/?$/.test(whole) || !URL.canParse(whole)) return false

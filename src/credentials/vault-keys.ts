@@ -100,7 +100,7 @@ function readKeyFile(path: string): readonly VaultKey[] {
   }
 }
 
-/** What it seals is on disk for good, so its name has to be as well, even after a power cut. */
+/** Sealed keys stay on disk, so the folder entry of their key file must survive a power cut too. */
 function syncFolder(path: string): void {
   const folder = openSync(path, 'r')
   try {

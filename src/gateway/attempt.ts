@@ -94,11 +94,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #ended = false
   /** The model has said all; guardrails may still be looking at it. */
   #said = false
-  /** What may be said before more of the caller's limits has to be reserved, in quarters of tokens. */
+  /** Output, in quarters of tokens, at which more of the caller's limits has to be reserved. */
   #watchFrom: number
   /** The reader is slow, and has not taken all that was read. */
   #paused = false
-  /** What is said goes no further: until the counters have answered, or for good, because the reply was cut. */
+  /** Deltas go no further: until the counters have answered, or for good, because the reply was cut. */
   #isHeld = false
   /** Said meanwhile; as much as one read brings. */
   #heldBack: Delta[] = []
@@ -285,7 +285,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     if (!this.#said) this.fail(error)
   }
 
-  /** What was said so far, relayed texts included that the decoder has not seen. */
+  /** Output so far, including relayed texts that the decoder has not seen. */
   #quarters(): number {
     return this.outputQuarters + (this.#relay?.untoldBytes ?? 0)
   }
@@ -302,7 +302,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
       this.#isHeld = true
       this.#call?.pause()
     }
-    // What is relayed leaves a read at a time, which may be more than what is left.
+    // A relay passes on a whole read, which may be more than is left.
     if (meter.isShort) this.#relay = null
   }
 

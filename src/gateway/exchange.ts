@@ -12,7 +12,7 @@ import { Bill } from './bill.ts'
 
 /** Counts the memory of one request. */
 export interface Held {
-  /** What it holds now. */
+  /** Bytes that it holds now. */
   readonly bytes: number
   /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
   hold(bytes: number): boolean

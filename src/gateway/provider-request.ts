@@ -93,7 +93,7 @@ export function secretsOf({ endpoint, ownKey }: AttemptRecord): readonly string[
   return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
 }
 
-/** Whose key was sent, in words for the caller. */
+/** The owner of the key that was sent, in words for the caller. */
 export function keyOwner({ credential }: AttemptRecord): string {
   return credential === null
     ? "the gateway's key"

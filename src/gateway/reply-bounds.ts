@@ -51,7 +51,7 @@ const CHAR_BYTES = 4
 const RICH_BYTES = 3
 /** Less than this is not told to the request's count: most replies never are. */
 const TOLD_BYTES = 16 * 1024
-/** Where a request of this length is encoded, its text counts until the provider has answered. */
+/** The encoded text of a request counts from this length on, until the provider has answered. */
 const LONG_REQUEST_CHARS = 16 * 1024
 
 function drawsImages({ request }: Exchange, endpoint: Endpoint): boolean {

@@ -10,7 +10,7 @@ const LARGE_BYTES = 1024 * 1024
 /** A text from this length on is written apart, and in pieces of it: an escape costs its own piece alone. */
 const PIECE_CHARS = 64 * 1024
 
-/** What JSON escapes, and halves of characters: two that belong together are not escaped, so the engine looks. */
+/** Characters that JSON escapes, and surrogates: a pair is not escaped, so the engine has to look. */
 const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
 /** @param heldBytes memory that the request holds, which tells how long its texts may be */

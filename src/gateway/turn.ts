@@ -115,7 +115,7 @@ const NOTHING_SAID: CallFigures = {
 
 const UNLIMITED = { cap: null, meter: null }
 
-/** What the limits of the caller allow the next call to write; null: nothing. */
+/** The output that the caller's limits allow the next call; null: nothing. */
 function allowedCall(
   exchange: RunningExchange,
   candidate: RouteCandidate,

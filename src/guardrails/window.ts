@@ -187,7 +187,7 @@ export class TextWindow {
     skip()
     for (const { action, start: found, end, replacement } of findings) {
       if (action !== 'redact') continue
-      // What was before this text has left.
+      // The text before this one has left.
       const start = Math.max(0, found)
       if (start >= covered) {
         out += this.#held.slice(done - this.#base, start - this.#base) + replacement

@@ -136,7 +136,7 @@ export function amountOf(
   return prices.length === 0 ? 0 : picoToNano(pick(...prices))
 }
 
-/** What a limit of money leaves unspent, whoever reserves it; negative where more was spent. */
+/** Money that a limit leaves unspent, reserved or not; negative if more was spent. */
 export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
   return nanoToPico(ceiling - used)
 }

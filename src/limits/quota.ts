@@ -131,7 +131,7 @@ class Admission {
       if (taking.exceeded === null) return this.#reservation(entries, taking)
       const less = this.#less(taking, taking.exceeded)
       const smaller = this.#entries(less)
-      // What the limits leave unspent is enough, so running requests stand in the way.
+      // The unspent money is enough, so the reservations of running requests stand in the way.
       if (smaller.every(({ amount }, at) => amount === entries[at]?.amount)) throw this.#busy(taking.exceeded)
       return whenReady(this.#take(smaller), second => {
         if (second.exceeded === null) return this.#reservation(smaller, second)
@@ -160,7 +160,7 @@ class Admission {
     return new CounterReservation(this.#options.counters, entries, limits, rooms)
   }
 
-  /** What is reserved of each offer where not all of it fits into what is unspent. */
+  /** The amount reserved of each offer if not all of it fits into the unspent money. */
   #less(taking: Taking, exceeded: number): TokensOf {
     const refusal = this.#refusal(taking, exceeded)
     if (refusal !== null) throw refusal
@@ -170,7 +170,7 @@ class Admission {
     }
   }
 
-  /** What all limits that count an offer leave unspent. */
+  /** Money that all limits on an offer leave unspent. */
   #rest({ isOwn }: Offer, { rooms }: Taking): number {
     let rest = Number.POSITIVE_INFINITY
     for (const [at, { limit }] of this.#money.entries()) {

@@ -12,9 +12,9 @@ export class CounterReservation implements Reservation, Allowance {
   /** Of each entry. */
   readonly #limits: readonly EntryLimit[]
   readonly #rooms: readonly CounterRoom[]
-  /** What is reserved of each entry. */
+  /** Reserved amounts, one for each entry. */
   readonly #held: number[]
-  /** What was reserved later. */
+  /** Amounts that were reserved later. */
   readonly #more: (readonly CounterEntry[])[] = []
   #settled = false
 
@@ -57,7 +57,7 @@ export class CounterReservation implements Reservation, Allowance {
     if (entries.length === 0) return true
     const taken = ({ exceeded }: Taking): boolean => exceeded === null && this.#keep(entries)
     const taking = this.#counters.take(entries)
-    // Who may not spend while nobody knows what is spent gets no more either.
+    // A caller whose spending is not known gets no more.
     return isPending(taking) ? taking.then(taken, () => false) : taken(taking)
   }
 

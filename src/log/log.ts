@@ -34,7 +34,7 @@ export interface ExchangeLine {
   readonly path?: string | undefined
   readonly firstTokenMs?: number | null | undefined
   readonly model?: string | null | undefined
-  /** What the client asked for, as `shownModel` writes it, where that is not `model`. */
+  /** The model that the client asked for, as `shownModel` writes it; absent if it is `model`. */
   readonly requestedModel?: string | undefined
   readonly provider?: string | null | undefined
   readonly attempts?: number | undefined

@@ -19,7 +19,7 @@ export interface JudgedMessage {
   readonly refusal?: string
   /** Texts of citations and of annotations of unknown kinds. */
   readonly annotations?: readonly string[]
-  /** What the client is shown of the model's thoughts. */
+  /** Reasoning that the client would see. */
   readonly reasoning?: string
 }
 

@@ -14,7 +14,7 @@ export interface JsonBounds {
   readonly commas: number
 }
 
-/** What a document has, up to the bound that it exceeds. */
+/** Counts of a document, up to the bound that it exceeds. */
 export interface JsonCount {
   /** The first bound that it exceeds; null: none. */
   readonly excess: keyof JsonBounds | null

@@ -43,10 +43,10 @@ export interface Spent {
   readonly tokens: number
 }
 
-/** What the money limits of a caller leave to an admitted request. */
+/** Money that the limits of a caller leave to an admitted request. */
 export interface Allowance {
   /**
-   * What is not spent, as it was at admission: the most that this request may come to. Infinite where no limit counts.
+   * Unspent money at admission: the most that this request may cost. Infinite if no limit counts.
    * `isOwn`: on an own provider credential.
    */
   rest(isOwn: boolean): PicoUsd

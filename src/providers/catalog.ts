@@ -185,7 +185,7 @@ function baseUrlOf(text: string, fault: (problem: string) => void): string {
   return text.replace(/\/+$/, '')
 }
 
-/** Where a row stands, and what it is checked against. */
+/** The place of a row, and the rows that it is checked against. */
 interface Place {
   readonly path: string
   readonly providers: ReadonlyMap<string, Provider>

@@ -176,7 +176,7 @@ export class Peer {
 }
 
 const MAPPED = Buffer.from('00000000000000000000ffff', 'hex')
-/** Whoever has one IPv6 address has the network of 64 bits around it. */
+/** An IPv6 client has a network of 64 bits, not one address. */
 const NETWORK_BYTES = 8
 
 function nameOf(address: Buffer): string {

@@ -43,7 +43,7 @@ export interface HttpRequestDeps extends GateRules {
   readonly closing: () => boolean
 }
 
-/** What is told of a path that does not exist. */
+/** Methods that a preflight of an unknown path is answered with. */
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 /** Label of paths that match no route, and method of unknown ones. */
 const OTHER = 'other'

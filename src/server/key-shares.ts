@@ -36,7 +36,7 @@ const SWEEP_EVERY = 1_000
 /** A body from this size on holds the event loop up for milliseconds, and waits for its turn. */
 const LARGE_BYTES = 1024 * 1024
 
-/** What one key takes. */
+/** The share of one key. */
 interface KeyShare {
   open: number
   bytes: number

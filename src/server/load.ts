@@ -161,7 +161,7 @@ export class Load {
   }
 }
 
-/** What one request holds, counted with its thread until the request is over. */
+/** Bytes that one request holds, counted with its thread until the request is over. */
 export class HeldBytes {
   readonly #load: Load
   #bytes = 0

@@ -1,6 +1,6 @@
 /** Audit records of management operations. They are added, removed by age, and never changed. Types only. */
 
-/** What a change was made to. */
+/** The object of a change. */
 export interface AuditObject {
   readonly kind: 'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail' | 'credit' | 'vault'
   readonly id: string

@@ -165,7 +165,7 @@ export interface UsageTotalsTable {
   byokLow: BigInteger
 }
 
-/** Whose sums a row has; with `-models` apart by workspace, model and provider. */
+/** Kind of the owner whose sums a row has; with `-models` apart by workspace, model and provider. */
 export type TotalKind =
   | 'key'
   | 'key-models'

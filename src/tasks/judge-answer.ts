@@ -19,7 +19,7 @@ export const ANSWER_MAX_CHARS = 32_768
 const VERDICT = /\{\s*"probabilities"\s*:\s*\[([^[\]{}"]*)\]\s*\}/g
 const FENCE = '```'
 const OPENING_FENCE = /```[\w-]*\s*$/
-/** What stands before a verdict that is a part of something else: a list, an object, a quotation. */
+/** Characters before a verdict that is a part of something else: a list, an object, a quotation. */
 const WITHIN_SOMETHING = /(?:[[{,"'`\\]|["'`]\s*:)\s*$/
 /** The key of another verdict, in any notation. */
 const ANOTHER = /["'`]\s*probabilities\s*["'`]\s*[:=]|probabilities\s*[:=]\s*\[/i

@@ -28,7 +28,7 @@ export interface TaskQueueOptions {
 
 /** How a job is queued. */
 export interface JobTerms {
-  /** Whose job it is. */
+  /** The API key that the job is for. */
   readonly key: string
   /** Milliseconds that it may wait for a worker. */
   readonly waitMs: number

@@ -20,7 +20,7 @@ export interface AdminServer {
   close(): Promise<void>
 }
 
-/** Where the port is, and by which names it may be asked. */
+/** Address of the port, and names by which it may be asked. */
 export interface AdminPlace {
   readonly host: string
   readonly port: number

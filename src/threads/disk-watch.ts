@@ -13,7 +13,7 @@ export interface DiskWatch {
 }
 
 export interface DiskWatchOptions {
-  /** Where usage records are spooled. */
+  /** Folder in which usage records are spooled. */
   readonly folder: string
   readonly clock: Clock
   readonly log: Pick<Log, 'notice'>

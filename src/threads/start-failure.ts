@@ -26,14 +26,14 @@ export function startFailure(error: unknown): StartFailure | null {
 /** Stands for the simulated provider, which listens later. */
 const SIM_URL = 'http://127.0.0.1:1'
 
-/** What a start needs, checked. */
+/** Checked inputs of a start. */
 export interface CheckedStart {
   readonly config: Config
   readonly ring: VaultRing
   readonly catalog: Catalog
 }
 
-/** What a check finds without any master keys being there. */
+/** Result of a check that found no master keys. */
 export type CheckedConfig = Omit<CheckedStart, 'ring'>
 
 /**

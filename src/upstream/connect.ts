@@ -77,7 +77,7 @@ function secureOptions(
     // A literal address has no server name; the certificate is then checked against the address.
     servername: isIP(hostname) === 0 ? hostname : '',
     ALPNProtocols: ['http/1.1'],
-    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says: a provider's key goes to nobody else.
+    // NODE_TLS_REJECT_UNAUTHORIZED does not count: a provider's key goes to nobody else.
     rejectUnauthorized: true,
     onread,
     ...(ca === undefined ? undefined : { ca }),

@@ -22,7 +22,7 @@ export interface Refusal {
   readonly secrets: readonly string[]
   /** Display name, for `error.metadata.provider_name`. */
   readonly providerName: string
-  /** Whose key was sent, in words of ours, e.g. `the gateway's key`. */
+  /** The owner of the key that was sent, in words of ours, e.g. `the gateway's key`. */
   readonly keyOwner: string
   readonly clock: Clock
 }

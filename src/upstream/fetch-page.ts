@@ -191,7 +191,7 @@ const ONCE = {
   headersTimeout: 0,
   bodyTimeout: 0,
 } as const
-/** Whatever NODE_TLS_REJECT_UNAUTHORIZED says. */
+/** NODE_TLS_REJECT_UNAUTHORIZED does not count. */
 const VERIFIED = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as const
 
 async function ask(

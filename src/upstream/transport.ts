@@ -64,7 +64,7 @@ export interface Transport {
   close(): Promise<void>
 }
 
-/** What a transport is made of; `LIMITS` has the values of what is absent. */
+/** Parts of a transport; `LIMITS` has the defaults. */
 export interface TransportOptions {
   readonly clock: Clock
   /** Logs the error of a handler whose `onError` throws. */
@@ -94,7 +94,7 @@ export const LIMITS = {
   maxAgeMs: 300_000,
   // As many as a thread has requests by default: no call waits unless the operator wants it.
   maxConnections: 10_000,
-  // What Node's own client allows.
+  // The limit of Node's own client.
   maxHeaderBytes: 16 * 1024,
   maxResponseBytes: 64 * 1024 * 1024,
   maxPools: 1024,
@@ -156,7 +156,7 @@ export function transportError(error: unknown, sent: boolean): GatewayError {
     : unavailable(sent ? LOST : UNREACHABLE, error, reason)
 }
 
-/** What a call waited for in vain. */
+/** The phase in which a call ran out of time. */
 export type WaitedFor = 'CONNECT_TIMEOUT' | 'HEADERS_TIMEOUT' | 'IDLE_TIMEOUT'
 
 const LATE: Readonly<Record<WaitedFor, string>> = {

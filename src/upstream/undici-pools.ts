@@ -234,7 +234,7 @@ function tlsOptions({ http2, tls }: UndiciRoute): buildConnector.BuildOptions {
   return {
     allowH2: http2,
     preferH2: http2,
-    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says: a provider's key goes to nobody else.
+    // NODE_TLS_REJECT_UNAUTHORIZED does not count: a provider's key goes to nobody else.
     rejectUnauthorized: true,
     ...(tls === null || tls.ca === null ? {} : { ca: tls.ca }),
     ...(tls === null || tls.cert === null || tls.key === null ? {} : { cert: tls.cert, key: tls.key }),

@@ -24,7 +24,7 @@ const SAFE_CAP_TOKENS = 4_096
 const SILENT_UNLESS_ASKED: ReadonlySet<FormatName> = new Set(['anthropic-messages'])
 
 /**
- * What a request demands of limits at these candidates. Reading is charged without help of a cache. `calls`: how often
+ * The demand of a request on limits at these candidates. Reading is charged without help of a cache. `calls`: how often
  * a model may be asked for one answer; who is asked again is shown what was withheld before.
  */
 export function demandOf(request: ResponsesRequest, candidates: readonly Candidate[], calls = 1): Demand {

@@ -44,7 +44,7 @@ const NUMBER_QUARTERS = 8
 /** Of what a model may write where nobody says: a long answer. */
 const OUTPUT_TOKENS_MAX = 65_536
 
-/** What a model call has said, as far as it was seen. */
+/** The part of a model call's reply that was seen. */
 export interface Said {
   /** As the provider reported it, possibly before the end; null if it did not. */
   readonly usage: Usage | null
@@ -55,7 +55,7 @@ export interface Said {
 }
 
 /**
- * What was used, as far as can be known. What the provider reported before the end, such as the input it had read,
+ * The best known usage of a call. Usage that the provider reported before the end, such as the input it had read,
  * stays exact, and the larger of told and estimated output counts. Reasoning that was asked for and not told counts by
  * its effort.
  */

@@ -7,7 +7,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { estimateUsage, inputTokensOf, reasoningBudget } from './estimate.ts'
 
-/** What providers put around a request: templates, their own instructions, and those of tools. */
+/** Allowance for text that providers add: templates, their own instructions, and those of tools. */
 const TEMPLATE_TOKENS = 4_096
 /** Of input that a provider may fetch itself: pages that it searches, and files behind links. */
 const FETCHED_TOKENS = 2_000_000

@@ -85,7 +85,7 @@ export function withCrossing(
           ...finding,
           start: from + Math.max(0, finding.start - at),
           end: from + Math.min(length, finding.end - at),
-          // What is left of the whole stands once.
+          // The rest of the finding stands once.
           replacement: place === 0 ? finding.replacement : '',
         }
         all[index] = [...(all[index] ?? []), part].sort(

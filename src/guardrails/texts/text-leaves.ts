@@ -126,7 +126,7 @@ function readFile(file: string, replace: Replace): string {
   )
 }
 
-/** What tells media: bytes that are no text soon show. */
+/** Bytes that are looked at: media soon shows bytes that are no text. */
 const SNIFFED_CHARS = 2_048
 
 /** The text behind a media type of bytes; null: they are what the type says. */

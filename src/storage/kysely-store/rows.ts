@@ -1,4 +1,4 @@
-/** What all groups of verbs share: transactions, pages of a list, and booleans as 0 and 1. */
+/** Parts that all groups of verbs share: transactions, pages of a list, and booleans as 0 and 1. */
 import { type Kysely, sql, Transaction } from 'kysely'
 import type { Page, PageRequest } from '../store.ts'
 import type { Tables } from '../tables.ts'

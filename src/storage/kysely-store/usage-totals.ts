@@ -51,7 +51,7 @@ interface Kind {
   readonly kind: TotalKind
   /** Null: the record is in no total of this kind. */
   readonly ownerOf: (record: CountedUsage) => string | null
-  /** What the sums of an owner and day are kept apart by. */
+  /** Columns that keep the sums of an owner and day apart. */
   readonly parts: readonly Part[]
 }
 
