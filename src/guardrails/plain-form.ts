@@ -8,8 +8,8 @@ import type { Hit, Shape } from './detector.ts'
 import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
 
 /**
- * Characters that may hide a text in another form. Invisible characters, blanks and long dashes are common in prose and in
- * emoji: they count only beside what they may divide.
+ * Characters that may hide a text in another form. Invisible characters, blanks and long dashes are common in prose
+ * and in emoji: they count only beside what they may divide.
  */
 const UNEVEN = new RegExp(
   [

@@ -35,8 +35,6 @@ export interface QuotaOptions {
   readonly clock: Clock
   /** True: an organization may spend no more than its credits. */
   readonly enforceCredits: boolean
-  /** For each key; null: no limit. */
-  readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
   /** Default: there are no budgets. */
   readonly budgets?: BudgetLookup
@@ -65,8 +63,8 @@ export interface Quota {
 export const FREE: Reservation = { allowance: null, settle: () => undefined }
 
 export function createQuota(options: QuotaOptions): Quota {
-  const { enforceCredits, requestsPerMinute, tokensPerMinute, budgets } = options
-  const always = enforceCredits || requestsPerMinute !== null || tokensPerMinute !== null
+  const { enforceCredits, tokensPerMinute, budgets } = options
+  const always = enforceCredits || tokensPerMinute !== null
   return {
     limits(caller) {
       if (always || caller.limit !== null) return true
@@ -104,7 +102,7 @@ class Admission {
     this.#demand = demand
     const nowMs = options.clock.nowMs()
     this.#nowMs = nowMs
-    const { enforceCredits, requestsPerMinute, tokensPerMinute } = options
+    const { enforceCredits, tokensPerMinute } = options
     const { limit } = caller
     this.#money = [
       ...(limit === null
@@ -116,12 +114,8 @@ class Admission {
       })),
       ...(enforceCredits ? [{ limit: { kind: 'credits' } as const, entry: creditEntry(caller) }] : []),
     ]
-    this.#minutes = [
-      ...(requestsPerMinute === null ? [] : [minuteEntry('requests', caller, 1, requestsPerMinute, nowMs)]),
-      ...(tokensPerMinute === null
-        ? []
-        : [minuteEntry('tokens', caller, demand.tokens, tokensPerMinute, nowMs)]),
-    ]
+    this.#minutes =
+      tokensPerMinute === null ? [] : [minuteEntry('tokens', caller, demand.tokens, tokensPerMinute, nowMs)]
   }
 
   reserve(): Reservation | Promise<Reservation> {

@@ -243,8 +243,6 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
     counters,
     clock,
     enforceCredits: config.credits.enforced,
-    // Counted before, by the front.
-    requestsPerMinute: null,
     tokensPerMinute: config.quotas.tokensPerMinute,
     budgets,
   })

@@ -48,7 +48,6 @@ async function start(t: Test) {
     counters,
     clock,
     enforceCredits: false,
-    requestsPerMinute: null,
     tokensPerMinute: null,
     budgets: { budgets: () => state.budgets },
   })

@@ -15,8 +15,7 @@ const USD = 1e12
 const MICROS = 1e6
 const SILENT = { fault: () => undefined, notice: () => undefined }
 
-interface Options
-  extends Partial<Pick<QuotaOptions, 'enforceCredits' | 'requestsPerMinute' | 'tokensPerMinute'>> {
+interface Options extends Partial<Pick<QuotaOptions, 'enforceCredits' | 'tokensPerMinute'>> {
   readonly clock?: TestClock
   readonly nodes?: number
 }
@@ -38,7 +37,6 @@ async function start(t: Test, options: Options = {}) {
       counters,
       clock,
       enforceCredits: false,
-      requestsPerMinute: null,
       tokensPerMinute: null,
       ...options,
     })
@@ -265,20 +263,21 @@ t.test(
 t.test(
   'the key of an organization that has credits still has its own limit, and nothing is taken twice',
   async t => {
-    const s = await start(t, { enforceCredits: true, requestsPerMinute: 3 })
+    const s = await start(t, { enforceCredits: true, tokensPerMinute: 3 })
+    const one = { tokens: 1 }
     await s.store.credits.add({ id: 'c', organizationId: 'o', amount: MICROS, note: null, createdAt: 'x' })
     const caller = callerWith({ usd: 0.5 })
-    for (let n = 0; n < 10; n++) t.match((await s.refusal(caller, 0.6))?.message, 'spending limit')
-    t.equal(await s.refusal(caller, 0.5), null, 'what was refused left the requests of the minute alone')
-    t.equal(await s.refusal(UNLIMITED, 0.25), null)
-    t.equal(await s.refusal(UNLIMITED, 0.25), null)
-    t.equal((await s.refusal(UNLIMITED, 0))?.code, 'rate_limit_exceeded')
+    for (let n = 0; n < 10; n++) t.match((await s.refusal(caller, 0.6, one))?.message, 'spending limit')
+    t.equal(await s.refusal(caller, 0.5, one), null, 'what was refused left the tokens of the minute alone')
+    t.equal(await s.refusal(UNLIMITED, 0.25, one), null)
+    t.equal(await s.refusal(UNLIMITED, 0.25, one), null)
+    t.equal((await s.refusal(UNLIMITED, 0, one))?.code, 'rate_limit_exceeded')
   },
 )
 
-t.test('requests and tokens per minute are told with when they are there again', async t => {
+t.test('tokens per minute are told with when they are there again', async t => {
   const clock = new TestClock(Date.parse('2026-03-11T12:00:15.500Z'))
-  const s = await start(t, { clock, requestsPerMinute: 2, tokensPerMinute: 100 })
+  const s = await start(t, { clock, tokensPerMinute: 100 })
   const first = (await s.admit(UNLIMITED, 0, { tokens: 60 })) as Reservation
   t.match(await s.refusal(UNLIMITED, 0, { tokens: 41 }), {
     code: 'rate_limit_exceeded',
@@ -287,13 +286,13 @@ t.test('requests and tokens per minute are told with when they are there again',
   })
   first.settle(spent(0, { tokens: 10 }))
   t.equal(await s.refusal(UNLIMITED, 0, { tokens: 41 }), null, 'what was not used is there')
-  t.match(await s.refusal(UNLIMITED, 0, { tokens: 1 }), {
+  t.match(await s.refusal(UNLIMITED, 0, { tokens: 50 }), {
     code: 'rate_limit_exceeded',
-    message: /2 requests per minute$/,
+    message: /100 tokens per minute, and this request may take up to 50$/,
     retryAfterSeconds: 45,
     headers: {
-      'X-RateLimit-Limit': '2',
-      'X-RateLimit-Remaining': '0',
+      'X-RateLimit-Limit': '100',
+      'X-RateLimit-Remaining': '49',
       'X-RateLimit-Reset': String(Date.parse('2026-03-11T12:01:00.000Z')),
     },
   })
@@ -343,10 +342,10 @@ t.test('counters that nobody asks for are forgotten, running ones are not', asyn
 })
 
 t.test('one of several instances without a common counter takes its share', async t => {
-  const s = await start(t, { nodes: 4, requestsPerMinute: 2 })
+  const s = await start(t, { nodes: 4, tokensPerMinute: 2 })
   await s.spend(0.2)
   const caller = callerWith({ usd: 1 })
   t.match((await s.refusal(caller, 0.201))?.message, '0.2 USD of 0.4 USD')
-  t.equal(await s.refusal(caller, 0.2), null)
-  t.equal((await s.refusal(caller, 0))?.code, 'rate_limit_exceeded', 'at least one')
+  t.equal(await s.refusal(caller, 0.2, { tokens: 1 }), null)
+  t.equal((await s.refusal(caller, 0, { tokens: 1 }))?.code, 'rate_limit_exceeded', 'at least one')
 })
