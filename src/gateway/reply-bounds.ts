@@ -20,7 +20,7 @@ export const JSON_MAX_BYTES = 4 * 1024 * 1024
 /** With log probabilities, of which every token has twenty. */
 const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
 /** With drawn images inside. */
-export const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
+const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
 /** An event with a drawn image holds all of it: a few megabytes of base64. */
 const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 

@@ -6,6 +6,9 @@ export const IDENTIFIER_MAX_CHARS = 256
 /** One model slug: as long as the longest router pattern that could match it, so that no error or record grows. */
 export const MODEL_MAX_CHARS = 1024
 
+/** `models`: each is looked up and routed while others wait, so a list has an end; no fallback list is this long. */
+export const MODELS_MAX = 256
+
 /** `metadata`: pairs, characters of a key (no brackets), characters of a value. */
 export const METADATA_MAX_PAIRS = 16
 export const METADATA_KEY_MAX_CHARS = 64

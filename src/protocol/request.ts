@@ -7,6 +7,7 @@ import { InputItem } from './items.ts'
 import {
   IDENTIFIER_MAX_CHARS,
   MODEL_MAX_CHARS,
+  MODELS_MAX,
   NAME_PATTERN,
   PENALTY_MAX,
   STOPS_MAX,
@@ -184,7 +185,7 @@ const sampling = {
 /** The whole body. The public interface has no null where a type here has none. */
 export const ResponsesRequest = Type.Object({
   model: Type.Optional(modelSlug),
-  models: Type.Optional(Type.Array(modelSlug)),
+  models: Type.Optional(Type.Array(modelSlug, { maxItems: MODELS_MAX })),
   input: Type.Union([Type.String(), Type.Array(InputItem, { minItems: 1 })]),
   instructions: maybe(Type.String()),
   max_output_tokens: maybe(Type.Integer({ minimum: 1 })),

@@ -36,7 +36,7 @@ const LONG_MS = 2 * SAMPLE_MS
  * Lag has to last for so long. A burst, one long turn, or a process whose code is not compiled yet is late for a second
  * or two and catches up; what was admitted then would be turned away for nothing.
  */
-export const SUSTAINED_MS = 10_000
+const SUSTAINED_MS = 10_000
 /** A signal over its limit counts as overload until it is below this share of it, so that it does not flap. */
 const LAG_RELEASE = 0.5
 const BUFFER_RELEASE = 0.8

@@ -24,6 +24,7 @@ t.test('fields of the body that are refused', t => {
     ['a user with a NUL', body({ user: 'a\0b' }), 'user', /NUL/],
     ['models that are no list', body({ models: 'a/b' }), 'models', /must be an array/],
     ['a model list with a number', body({ models: ['a/b', 1] }), 'models[1]'],
+    ['257 models', body({ models: new Array(257).fill('a/b') }), 'models', /256/],
     ['an empty name in the model list', body({ models: [''] }), 'models[0]'],
     ['instructions that are a list', body({ instructions: ['x'] }), 'instructions', /a string or null/],
     [
