@@ -2,8 +2,8 @@
  * Answers for paths without an operation: suggests the nearest operation. The answer repeats nothing of the request.
  * Pure.
  */
-import { distance } from 'fastest-levenshtein'
 import { GatewayError } from '../errors.ts'
+import { nearest } from '../nearest.ts'
 import type { Router } from './router.ts'
 
 /** Operations of similar interfaces, by the first part of their path below `/v1`. */
@@ -30,8 +30,6 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
 }
 const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
 const LONGEST_GUESSED = 64
-/** Letters that may differ. */
-const FARTHEST = 3
 
 const NONE = 'No such operation'
 
@@ -59,8 +57,8 @@ function messageFor(path: string, router: Router): string {
   // `hasOwn`: the path is the client's.
   if (Object.hasOwn(OF_OTHERS, first))
     return `${NONE}: ${OF_OTHERS[first]} (/v1/${first}) is not offered by this gateway yet`
-  const near = nearest(below, router)
-  return near === null ? NONE : `${NONE}${didYouMean(near)}`
+  const other = near(below, router)
+  return other === null ? NONE : `${NONE}${didYouMean(other)}`
 }
 
 /** `POST /v1/responses` for a path below the base; null when nothing is there. */
@@ -69,20 +67,16 @@ function known(below: string, router: Router): string | null {
   return match === null ? null : written(match.resource)
 }
 
-function nearest(below: string, router: Router): string | null {
+/** Operations with varying parts in their path are compared to nothing: their values are data. */
+function near(below: string, { resources }: Router): string | null {
   if (below.length > LONGEST_GUESSED) return null
-  let best: string | null = null
-  let bestDistance = FARTHEST + 1
-  for (const resource of router.resources) {
-    // Templates with varying parts are compared to nothing: their values are data.
-    if (resource.template.includes('{') || Math.abs(resource.template.length - below.length) > FARTHEST)
-      continue
-    const far = distance(below, resource.template)
-    if (far >= bestDistance || far * 3 > resource.template.length) continue
-    best = written(resource)
-    bestDistance = far
-  }
-  return best
+  const fixed = resources.filter(({ template }) => !template.includes('{'))
+  const template = nearest(
+    below,
+    fixed.map(resource => resource.template),
+  )
+  const resource = fixed.find(one => one.template === template)
+  return resource === undefined ? null : written(resource)
 }
 
 function written({ template, operations }: Router['resources'][number]): string {
