@@ -1,7 +1,8 @@
 /**
  * `npm run parity -- BEFORE AFTER`: plays every recorded provider reply and every golden through the gateways of two
  * revisions, as real processes, and compares the bytes that their clients get and what their provider is asked.
- * `npm run parity -- --dialects REV`: the same replies through Responses and chat completions of one revision.
+ * `npm run parity -- --dialects REV`: the same replies through Responses, chat completions and messages of one
+ * revision.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -49,7 +50,7 @@ npm run parity -- --dialects REV [--only TEXT] [--show N]
   --only              cases whose name contains this text
   --show              differences that are printed; without it ${SHOWN}
   --break             changes one byte of every reply of AFTER: each must be reported
-  --dialects          compares Responses with chat completions instead of two revisions
+  --dialects          compares Responses with the other dialects instead of two revisions
 `
 
 function settings() {

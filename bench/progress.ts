@@ -1,11 +1,11 @@
 /** How far a run is, on standard error: a bar on a terminal, otherwise a line per row. */
+import { drawsOver, ProgressBar } from '../src/commands/progress-bar.ts'
 import { costOf, type Row } from './results.ts'
-
-const BAR_WIDTH = 24
 
 export class Progress {
   readonly #totalSeconds: number
   readonly #startedAt = performance.now()
+  readonly #bar = new ProgressBar(process.stderr, process.env)
   #doneSeconds = 0
   #scenarioEnd = 0
 
@@ -34,21 +34,23 @@ export class Progress {
   }
 
   note(text: string): void {
-    process.stderr.write(`${process.stderr.isTTY ? '\r\x1b[K' : ''}${text}\n`)
+    this.#bar.note(text)
   }
 
   end(): void {
-    if (process.stderr.isTTY) process.stderr.write('\r\x1b[K')
+    this.#bar.clear()
   }
 
   #show(what: string): void {
     const share = Math.min(1, this.#doneSeconds / this.#totalSeconds)
     const left = eta(this.#totalSeconds, this.#doneSeconds, (performance.now() - this.#startedAt) / 1000)
     const percent = `${Math.round(share * 100)}`.padStart(3)
-    if (process.stderr.isTTY) {
-      const full = Math.round(share * BAR_WIDTH)
-      const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full)
-      process.stderr.write(`\r\x1b[K${bar} ${percent} %, ${left} left  ${what}`)
+    if (drawsOver(process.stderr, process.env)) {
+      this.#bar.show(share, [
+        { text: `${percent} %`, rank: 0 },
+        { text: `${left} left`, rank: 1 },
+        { text: what, rank: 2 },
+      ])
     } else process.stderr.write(`${percent} %, ${left} left  ${what}\n`)
   }
 }

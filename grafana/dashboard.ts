@@ -47,6 +47,9 @@ const share = (part: string, whole: string): string => `(${part} or vector(0)) /
 const quantiles = (histogram: string): Query[] =>
   [0.5, 0.95, 0.99].map(q => ({ expr: quantile(q, histogram), legend: `p${q * 100}` }))
 
+/** Requests whose client waits: those of batches are tried again, and their failures are no outage. */
+const LIVE = 'route!~"batch/responses|batch/chat/completions|batch/messages|batch/embeddings"'
+
 /** Stages in which the gateway itself is at work; in the others it waits for a provider or the client. */
 const OWN_STAGES = 'parse|auth|guard|route|admit|encode|flush'
 
@@ -97,14 +100,14 @@ export const ROWS: readonly Row[] = [
       {
         title: 'Failed share of requests',
         description:
-          'Failed requests of all finished ones, failures within streams included. The objective of the alert rules is 0.1 %.',
+          'Failed requests of all finished ones, failures within streams included, without those of batches. The objective of the alert rules is 0.1 %.',
         unit: 'percentunit',
         alarm: 0.001,
         queries: [
           {
             expr: share(
-              sumRate('gateway_requests_total', '', 'outcome="failed"'),
-              sumRate('gateway_requests_total'),
+              sumRate('gateway_requests_total', '', `outcome="failed",${LIVE}`),
+              sumRate('gateway_requests_total', '', LIVE),
             ),
             legend: 'failed',
           },
@@ -125,8 +128,8 @@ export const ROWS: readonly Row[] = [
         unit: 'percentunit',
         queries: ['aborted', 'refused'].map(outcome => ({
           expr: share(
-            sumRate('gateway_requests_total', '', `outcome="${outcome}"`),
-            sumRate('gateway_requests_total'),
+            sumRate('gateway_requests_total', '', `outcome="${outcome}",${LIVE}`),
+            sumRate('gateway_requests_total', '', LIVE),
           ),
           legend: outcome,
         })),
@@ -423,6 +426,40 @@ export const ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Batches',
+    panels: [
+      {
+        title: 'Batches by state',
+        description:
+          'Batches in the database, all instances together. Validating or cancelling ones that stay for minutes: look at the log of the batch threads.',
+        unit: 'short',
+        queries: [{ expr: `max by (status) (${of('gateway_batches')})`, legend: '{{status}}' }],
+      },
+      {
+        title: 'Requests of batches by outcome',
+        description: 'Results per second that were stored.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [
+          { expr: sumRate('gateway_batch_items_total', 'outcome'), legend: '{{outcome}}' },
+          { expr: sumRate('gateway_batch_service_jobs_total', 'outcome'), legend: 'jobs {{outcome}}' },
+        ],
+      },
+      {
+        title: 'Requests of batches that run',
+        description:
+          'Requests of batches in flight. Far below batches.concurrency while batches are open: the provider takes no more, or serve threads are late.',
+        unit: 'short',
+        queries: [
+          {
+            expr: `sum by (instance) (${of('gateway_requests_in_flight', 'thread="batch-0"')})`,
+            legend: '{{instance}}',
+          },
+        ],
+      },
+    ],
+  },
+  {
     title: 'Tasks of worker threads',
     panels: [
       {
@@ -501,7 +538,7 @@ export const ROWS: readonly Row[] = [
         queries: [{ expr: `${of('process_open_fds')} / ${of('process_max_fds')}`, legend: '{{instance}}' }],
       },
       {
-        title: 'Serve threads',
+        title: 'Threads',
         description:
           'Threads that answer (up), do not answer in time (silent), or await their restart (down).',
         unit: 'short',
@@ -537,7 +574,7 @@ export const ROWS: readonly Row[] = [
       },
       {
         title: 'Thread restarts',
-        description: 'Serve threads that died within the last hour and were started again.',
+        description: 'Threads that died within the last hour and were started again.',
         unit: 'short',
         kind: 'stat',
         alarm: 1,

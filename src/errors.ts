@@ -22,6 +22,7 @@ export const FAILURES = {
   content_policy_violation: { status: 400, errorType: 'content_policy_violation', retry: 'model' },
   invalid_image: { status: 400, errorType: 'invalid_image', retry: 'model' },
   model_not_found: { status: 400, errorType: 'invalid_request', retry: 'never' },
+  wrong_endpoint: { status: 400, errorType: 'invalid_request', retry: 'never' },
   authentication: { status: 401, errorType: 'authentication', retry: 'never' },
   payment_required: { status: 402, errorType: 'payment_required', retry: 'never' },
   permission_denied: { status: 403, errorType: 'permission_denied', retry: 'never' },
@@ -51,6 +52,17 @@ export const FAILURES = {
 } as const satisfies Record<string, Failure>
 
 export type FailureCode = keyof typeof FAILURES
+
+const STATUS_OF: ReadonlyMap<string, number> = new Map(
+  Object.values(FAILURES)
+    .map(({ errorType, status }): [string, number] => [errorType, status])
+    .toReversed(),
+)
+
+/** Status of an error type: the first of the table that has it; 500 for an unknown one. */
+export function statusOf(errorType: string | undefined | null): number {
+  return STATUS_OF.get(errorType ?? '') ?? 500
+}
 
 /** The message of every internal error; it hides the cause from clients. */
 export const INTERNAL_MESSAGE = 'Internal Server Error'

@@ -34,6 +34,11 @@ export function generationId(unixSeconds: number): string {
   return `gen-${unixSeconds}-${draw(20)}`
 }
 
+/** Identifier of a batch: `batch_` and 24 alphanumerics. */
+export function batchId(): string {
+  return `batch_${draw(24)}`
+}
+
 /** Prefixes of output items, by their type. */
 export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'st'
 

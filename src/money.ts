@@ -24,6 +24,28 @@ export function parseUsd(text: string): PicoUsd {
   return Number(match[1]) * UNITS_PER_USD + Number(fraction.padEnd(DECIMALS, '0') || '0')
 }
 
+/** A share of the catalogue's prices, in millionths. */
+export type PriceFactor = number
+
+/** The prices of the catalogue as they are. */
+export const FULL_PRICE: PriceFactor = 1_000_000
+
+/**
+ * Reads a decimal string, e.g. `"0.5"` for half of the prices.
+ * @throws RangeError if it is no plain decimal below 10, or finer than a millionth.
+ */
+export function parseFactor(text: string): PriceFactor {
+  const match = /^(\d)(?:\.(\d{1,6}))?$/.exec(text)
+  if (match === null) throw new RangeError('not a decimal number below 10 with at most six decimals')
+  return Number(match[1]) * FULL_PRICE + Number((match[2] ?? '').padEnd(6, '0'))
+}
+
+/** The amount at this share of the prices; whole units, rounded down. */
+export function atFactor(amount: PicoUsd, factor: PriceFactor): PicoUsd {
+  if (factor === FULL_PRICE) return amount
+  return Number((BigInt(Math.floor(amount)) * BigInt(factor)) / BigInt(FULL_PRICE))
+}
+
 /** The amount in US dollars, the public form. */
 export function toUsd(amount: PicoUsd): number {
   return amount / UNITS_PER_USD

@@ -8,6 +8,7 @@ import { OTHER_KEYS } from '../src/credentials/rotation.ts'
 import { FAILURES } from '../src/errors.ts'
 import { CREDENTIAL_EVICTIONS } from '../src/metrics/metrics.ts'
 import { STAGES } from '../src/metrics/stages.ts'
+import { BATCH_ENDPOINTS } from '../src/protocol/batches.ts'
 import { THREAD_STATES } from '../src/threads/process-metrics.ts'
 import { allMetrics } from './support/metrics.ts'
 import { type Named, namesIn } from './support/promql.ts'
@@ -54,6 +55,9 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_overhead_seconds_count stage': STAGES,
   'gateway_overhead_seconds_bucket stage': STAGES,
   'gateway_threads state': THREAD_STATES,
+  'gateway_requests_total route': BATCH_ENDPOINTS.map(endpoint => endpoint.replace('/v1', 'batch')),
+  'gateway_requests_in_flight thread': ['batch-0'],
+  'gateway_event_loop_lag_seconds thread': ['batch-0'],
 }
 
 /** Checks an expression; returns the labels that its result may have. */

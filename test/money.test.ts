@@ -1,5 +1,15 @@
 import t from 'tap'
-import { formatUsd, microToUsd, parseUsd, sumToUsd, toMicroUsd, toUsd } from '../src/money.ts'
+import {
+  atFactor,
+  FULL_PRICE,
+  formatUsd,
+  microToUsd,
+  parseFactor,
+  parseUsd,
+  sumToUsd,
+  toMicroUsd,
+  toUsd,
+} from '../src/money.ts'
 
 t.test('prices are read to whole units and written back the same', async t => {
   for (const text of ['0', '0.0000005', '0.000000000001', '1', '12.5', '999.999999999999']) {
@@ -59,4 +69,24 @@ t.test('a sum is told by the number nearest to it, however large', async t => {
   ] as const) {
     t.equal(sumToUsd(sum), usd)
   }
+})
+
+t.test('a share of prices is read exactly and never charges more than itself', async t => {
+  for (const [text, factor] of [
+    ['0', 0],
+    ['1', FULL_PRICE],
+    ['0.5', 500_000],
+    ['0.000001', 1],
+    ['1.25', 1_250_000],
+    ['9.999999', 9_999_999],
+  ] as const) {
+    t.equal(parseFactor(text), factor, text)
+  }
+  for (const text of ['', '-1', '.5', '10', '1.', '0.0000001', '1e-1', ' 1', 'NaN'])
+    t.throws(() => parseFactor(text), RangeError, text)
+  t.equal(atFactor(31, FULL_PRICE), 31)
+  t.equal(atFactor(31, 500_000), 15, 'rounded down')
+  t.equal(atFactor(31, 0), 0)
+  // A float product of these is another number.
+  t.equal(atFactor(9_007_199_254_740_991, 999_999), 9_007_190_247_541_736)
 })

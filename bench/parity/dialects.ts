@@ -4,9 +4,12 @@ import { bodyText, Client } from './client.ts'
 import { eachOf } from './compare.ts'
 import { API_KEY, modelOf, type ParityGateway } from './gateway.ts'
 import { chatStreamFlaws, type Said, saidInChat, saidInResponses, type Told } from './said.ts'
+import { asMessagesSay, messagesStreamFlaws, saidInMessages } from './said-messages.ts'
 
 /** One item in both dialects: without usage of the provider, input is estimated by the length of its items. */
 const MESSAGE = { role: 'user', content: 'Say it again.' }
+/** The same in all, because one of them demands it: what is sent decides how much input a provider can have read. */
+const OUTPUT_TOKENS = 100_000
 
 /** How one kind of client asks and reads. */
 interface DialectReader {
@@ -14,6 +17,8 @@ interface DialectReader {
   readonly path: string
   body(model: string, stream: boolean): unknown
   read(told: Told): Said
+  /** The same in words that this dialect has; absent: it has them all. */
+  inItsWords?(said: Said): Said
   /** What is wrong with the reply whatever was said; empty: nothing. */
   flaws(told: Told): readonly string[]
 }
@@ -21,7 +26,12 @@ interface DialectReader {
 const RESPONSES: DialectReader = {
   name: 'responses',
   path: '/responses',
-  body: (model, stream) => ({ model, stream, input: [{ type: 'message', ...MESSAGE }] }),
+  body: (model, stream) => ({
+    model,
+    stream,
+    max_output_tokens: OUTPUT_TOKENS,
+    input: [{ type: 'message', ...MESSAGE }],
+  }),
   read: saidInResponses,
   flaws: () => [],
 }
@@ -31,9 +41,17 @@ const OTHERS: readonly DialectReader[] = [
   {
     name: 'chat-completions',
     path: '/chat/completions',
-    body: (model, stream) => ({ model, stream, messages: [MESSAGE] }),
+    body: (model, stream) => ({ model, stream, max_completion_tokens: OUTPUT_TOKENS, messages: [MESSAGE] }),
     read: saidInChat,
     flaws: chatStreamFlaws,
+  },
+  {
+    name: 'messages',
+    path: '/messages',
+    body: (model, stream) => ({ model, stream, max_tokens: OUTPUT_TOKENS, messages: [MESSAGE] }),
+    read: saidInMessages,
+    inItsWords: asMessagesSay,
+    flaws: messagesStreamFlaws,
   },
 ]
 
@@ -77,7 +95,9 @@ export async function compareDialects(
         const expected = RESPONSES.read(await ask(RESPONSES, one))
         for (const dialect of OTHERS) {
           const told = await ask(dialect, one)
-          const differences = [...unlike(expected, dialect.read(told)), ...dialect.flaws(told)]
+          const inItsWords = dialect.inItsWords ?? (said => said)
+          const unequal = unlike(inItsWords(expected), inItsWords(dialect.read(told)))
+          const differences = [...unequal, ...dialect.flaws(told)]
           results.push({ case: one, dialect: dialect.name, differences })
         }
       },

@@ -1,6 +1,6 @@
 /** How far a parity run is, on standard error: a bar on a terminal, otherwise a line at each tenth. */
+import { drawsOver, ProgressBar } from '../../src/commands/progress-bar.ts'
 
-const BAR_WIDTH = 24
 const TENTHS = 10
 
 /** @returns to be called with the number of cases that are done */
@@ -9,18 +9,17 @@ export function caseProgress(
   errors: NodeJS.WriteStream = process.stderr,
 ): (done: number) => void {
   const startedAt = performance.now()
+  const bar = new ProgressBar(errors, process.env)
+  const draws = drawsOver(errors, process.env)
   let tenth = 0
   return done => {
     const reached = Math.floor((done * TENTHS) / total)
-    if (!errors.isTTY && reached === tenth) return
+    if (!draws && reached === tenth) return
     tenth = reached
     const leftSeconds = Math.round((((performance.now() - startedAt) / done) * (total - done)) / 1000)
     const text = `${done}/${total} cases, ${leftSeconds} s left`
-    if (!errors.isTTY) errors.write(`${text}\n`)
-    else if (done === total) errors.write('\r\x1b[K')
-    else {
-      const full = Math.floor((done * BAR_WIDTH) / total)
-      errors.write(`\r\x1b[K${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)} ${text}`)
-    }
+    if (!draws) errors.write(`${text}\n`)
+    else if (done === total) bar.clear()
+    else bar.show(done / total, [{ text, rank: 0 }])
   }
 }

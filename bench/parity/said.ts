@@ -30,7 +30,7 @@ export interface Told {
   readonly streamed: boolean
 }
 
-type Fields = Readonly<Record<string, unknown>>
+export type Fields = Readonly<Record<string, unknown>>
 
 const NOTHING: Said = {
   text: '',
@@ -176,17 +176,17 @@ function addCall(calls: { name: string; text: string }[], piece: Fields): void {
   calls[at] = { name: known.name + more.name, text: known.text + more.text }
 }
 
-function isFailure({ status }: Told): boolean {
+export function isFailure({ status }: Told): boolean {
   return status < 200 || status > 299
 }
 
-function failed(told: Told): Said {
+export function failed(told: Told): Said {
   const error = fields(fields(JSON.parse(told.body))['error'])
   return { ...NOTHING, finish: 'error', error: `${told.status} ${text(error['message'])}` }
 }
 
 /** The data of all frames but the closing mark. */
-function framesOf(body: string): Fields[] {
+export function framesOf(body: string): Fields[] {
   return body
     .split('\n')
     .filter(line => line.startsWith('data: ') && line !== 'data: [DONE]')
@@ -197,14 +197,14 @@ function tokens(usage: Fields, input: string, output: string): [number, number, 
   return [Number(usage[input]), Number(usage[output]), Number(usage['total_tokens'])]
 }
 
-function fields(value: unknown): Fields {
+export function fields(value: unknown): Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}
 }
 
-function list(value: unknown): Fields[] {
+export function list(value: unknown): Fields[] {
   return Array.isArray(value) ? value.map(fields) : []
 }
 
-function text(value: unknown): string {
+export function text(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }

@@ -69,7 +69,11 @@ export class ApiKeys {
    * @throws (or rejects with) GatewayError `authentication`, or `service_unavailable` when the store fails.
    */
   authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord> {
-    const hash = hashKey(bearerKey(authorization))
+    return this.find(hashKey(bearerKey(authorization)))
+  }
+
+  /** As `authenticate`, for a key that a request in the store names by its hash. */
+  find(hash: string): KeyRecord | Promise<KeyRecord> {
     const known = this.#known.get(hash)
     if (known !== undefined) return this.#admit(known)
     if (this.#clock.monotonicMs() < (this.#unknown.get(hash) ?? 0)) throw invalidKey()

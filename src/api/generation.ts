@@ -81,7 +81,7 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     id: record.id,
     upstream_id: record.upstreamId,
     request_id: record.id,
-    api_type: 'completions',
+    api_type: record.apiType ?? 'completions',
     model: record.model,
     provider_name: record.providerName,
     router: null,

@@ -60,7 +60,10 @@ async function answer(dialect: Dialect, gateway: Gateway, call: ClientRequest, r
   }
 }
 
-function failureDetails(call: ClientRequest, outcome: Extract<Outcome, { answered: false }>): FailureDetails {
+export function failureDetails(
+  call: ClientRequest,
+  outcome: Extract<Outcome, { answered: false }>,
+): FailureDetails {
   return {
     id: call.id,
     metadata: call.withMetadata ? outcome.metadata : null,
@@ -76,10 +79,20 @@ function openCall(
   dataRegionOf: DataRegionOf,
 ): ClientRequest {
   return {
+    ...factsOf(request, dataRegionOf),
+    dialect: dialect.name,
+    request: parseBody(dialect, request, reply),
+  }
+}
+
+/** What the pipeline is told of a request beside its body. */
+export function factsOf(
+  request: ApiRequest,
+  dataRegionOf: DataRegionOf,
+): Omit<ClientRequest, 'dialect' | 'request'> {
+  return {
     id: request.id,
     caller: callerOf(request.key),
-    dialect: dialect.name,
-    request: parse(dialect, request, reply),
     withMetadata: wantsMetadata(request.headers),
     dataRegion: dataRegionOf(request.host),
     watch: request.watch,
@@ -89,9 +102,13 @@ function openCall(
 }
 
 /** The parsed body; where it is refused, the log line tells at least its model. */
-function parse(dialect: Dialect, request: ApiRequest, reply: Reply): ClientRequest['request'] {
+export function parseBody<Parsed>(
+  dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
+  request: ApiRequest,
+  reply: Reply,
+): Parsed {
   try {
-    return dialect.parse(withSession(request))
+    return dialect.parse(withSession(request), request.headers)
   } catch (refused) {
     reply.summary = { requestedModel: askedModel(request.body) }
     throw refused
@@ -111,7 +128,8 @@ function withSession({ body, headers }: ApiRequest): unknown {
   return { ...body, session_id: session }
 }
 
-function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
+/** True when a header asks for `gateway_metadata`. */
+export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
   for (const name of METADATA_HEADERS) {
     const value = headers.get(name)
     if (value !== undefined) return value.toLowerCase() === 'enabled'

@@ -4,10 +4,19 @@
  */
 import { PARAMETER_NAMES } from '../gateway/routing/rank.ts'
 import { formatUsd } from '../money.ts'
-import type { Endpoint, Model, Pricing, Provider } from '../providers/provider.ts'
+import {
+  type Endpoint,
+  isEmbeddingsFormat,
+  type Model,
+  type Pricing,
+  type Provider,
+} from '../providers/provider.ts'
 
 /** Parameters of an endpoint that names none: everything the gateway can pass on. */
 const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
+
+/** The same of an endpoint of embeddings. */
+const EMBEDDINGS_PARAMETERS: readonly string[] = ['dimensions', 'encoding_format', 'input_type']
 
 const UNKNOWN_OF_PROVIDER = {
   privacy_policy_url: null,
@@ -21,8 +30,9 @@ export function providerDocument({ name, slug }: Provider): object {
   return { ...UNKNOWN_OF_PROVIDER, name, slug }
 }
 
-export function parametersOf({ supportedParameters }: Endpoint): readonly string[] {
-  return supportedParameters === null ? ALL_PARAMETERS : [...supportedParameters].sort()
+export function parametersOf({ supportedParameters, format }: Endpoint): readonly string[] {
+  if (supportedParameters !== null) return [...supportedParameters].sort()
+  return isEmbeddingsFormat(format) ? EMBEDDINGS_PARAMETERS : ALL_PARAMETERS
 }
 
 /** One model of a listing. */

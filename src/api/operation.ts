@@ -39,8 +39,8 @@ export interface RawBody {
   /** Bytes announced; null when the body is chunked. */
   readonly contentLength: number | null
   /**
-   * Reads the body to its end, once. `take` gets the chunks in order and may keep them; while its promise is pending
-   * the client is held back. Resolves after the last chunk was taken.
+   * Reads the body to its end, once. `take` gets the chunks in order; each is its own until its promise resolves, and
+   * while that is pending the client is held back. Resolves after the last chunk was taken.
    * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or what `take` throws
    */
   read(take: (chunk: Uint8Array) => void | Promise<void>): Promise<void>
@@ -100,6 +100,14 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 /** Kind of key that an operation asks for. `any`: both kinds; `none`: the Authorization header is not looked at. */
 export type KeyNeed = 'none' | 'inference' | 'management' | 'any'
 
+/** Times of an operation with very large bodies or answers. */
+export interface OperationTimes {
+  /** From the head of a request to the last byte of its body. */
+  readonly uploadMs: number
+  /** From the head of a request to the end of its answer. */
+  readonly requestMs: number
+}
+
 interface OperationBase {
   /** The operationId of the interface description. */
   readonly id: string
@@ -114,9 +122,15 @@ interface OperationBase {
    */
   readonly freeParam?: string
   /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */
-  readonly dialect: Dialect | null
+  readonly dialect: Pick<Dialect, 'name' | 'failure' | 'idHeader'> | null
+  /**
+   * False for an operation in a dialect that asks no model: its answers have no generation, and no limit counts them.
+   */
+  readonly generates?: false
   /** Largest body, in bytes; 0 for operations without one. */
   readonly bodyLimitBytes: number
+  /** Absent: the settings for all operations; otherwise these, where they are longer. */
+  readonly times?: OperationTimes
 }
 
 /** One row of the table of operations. */
@@ -127,6 +141,11 @@ export type Operation = OperationBase &
         readonly accept: 'json' | 'none'
         readonly handler: Handler
       }
-    | { readonly key: Exclude<KeyNeed, 'none'>; readonly accept: 'raw'; readonly handler: RawHandler }
+    | {
+        readonly key: Exclude<KeyNeed, 'none'>
+        readonly accept: 'raw'
+        readonly media: 'json' | 'any'
+        readonly handler: RawHandler
+      }
     | { readonly key: 'none'; readonly accept: 'none'; readonly handler: OpenHandler }
   )

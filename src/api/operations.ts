@@ -6,13 +6,20 @@ import type { Clock } from '../clock.ts'
 import type { Vault } from '../credentials/vault.ts'
 import { createChatCompletions } from '../dialects/chat-completions.ts'
 import type { Dialect } from '../dialects/dialect.ts'
+import { createEmbeddings } from '../dialects/embeddings.ts'
+import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
-import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import {
+  GUARDRAIL_BODY_MAX_BYTES,
+  INFERENCE_BODY_MAX_BYTES,
+  MANAGEMENT_BODY_MAX_BYTES,
+} from '../protocol/limits.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Store } from '../storage/store.ts'
 import { addCredits, listActivity, showCredits } from './account.ts'
 import { listAudit } from './audit.ts'
+import { type BatchDeps, cancelBatch, createBatch, deleteBatch, findBatch, listBatches } from './batches.ts'
 import {
   BYOK_BODY_MAX_BYTES,
   changeCredential,
@@ -21,6 +28,8 @@ import {
   findCredential,
   listCredentials,
 } from './byok.ts'
+import { countTokens } from './count-tokens.ts'
+import { createEmbeddingsHandler } from './embeddings.ts'
 import {
   byPath,
   byQuery,
@@ -64,7 +73,7 @@ import {
   listProviders,
   listZeroRetention,
 } from './models.ts'
-import type { Handler, Method, Operation } from './operation.ts'
+import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
 import {
   changeWorkspace,
   createWorkspace,
@@ -73,13 +82,7 @@ import {
   listWorkspaces,
 } from './workspaces.ts'
 
-/**
- * Largest body of an inference operation, in bytes: 20 MiB. It has to hold a full context of text (some megabytes) and
- * images or files in base64; more belongs behind a URL.
- */
-const INFERENCE_BODY_MAX_BYTES = 20 * 1024 * 1024
-
-export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDeps {
+export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDeps, BatchDeps {
   readonly store: Store
   readonly clock: Clock
   readonly changes: InvalidationBus
@@ -88,22 +91,86 @@ export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDep
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem
   readonly offered: Offered
+  /** Largest body of a batch. */
+  readonly batchMaxBytes: number
 }
+
+/** A large batch may come over a slow line, and its results may go over one. */
+const BATCH_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_000 }
+/** A cancellation needs no body; some clients send an empty object. */
+const CANCEL_MAX_BYTES = 1_024
 
 /** Method, blank and path below `/v1`: the beginning of a row. */
 type Address = `${Method} /${string}`
 
 export function createOperations(deps: OperationDeps): readonly Operation[] {
   const withUsage = { ...deps, usage: new KeyUsage(deps) }
-  return [...inferenceRows(deps), ...readingRows(withUsage), ...accountRows(withUsage), ...ruleRows(deps)]
+  return [
+    ...inferenceRows(deps),
+    ...batchRows(deps),
+    ...readingRows(withUsage),
+    ...accountRows(withUsage),
+    ...ruleRows(deps),
+  ]
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {
   const responses = createResponsesDialect(deps.offered)
   const chat = createChatCompletions(deps.offered)
+  const messages = createMessages(deps.offered)
   return [
     inference('/responses', 'createResponse', 'Create a response', responses, deps),
     inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
+    embeddingsRow(deps),
+    inference('/messages', 'createMessage', 'Create a message', messages, deps),
+    {
+      ...row(
+        'POST /messages/count_tokens',
+        'countMessageTokens',
+        'Estimate the input tokens of a message',
+        countTokens(messages, deps),
+        INFERENCE_BODY_MAX_BYTES,
+      ),
+      key: 'inference',
+      dialect: messages,
+      generates: false,
+    },
+  ]
+}
+
+function embeddingsRow(deps: OperationDeps): Operation {
+  const dialect = createEmbeddings(deps.offered)
+  const handler = createEmbeddingsHandler(dialect, deps)
+  const summary = 'Create embeddings'
+  return {
+    ...row('POST /embeddings', 'createEmbeddings', summary, handler, INFERENCE_BODY_MAX_BYTES),
+    key: 'inference',
+    dialect,
+  }
+}
+
+function batchRows(deps: OperationDeps): Operation[] {
+  const own = (address: Address, id: string, summary: string, handler: Handler, bytes = 0): Operation => ({
+    ...row(address, id, summary, handler, bytes),
+    key: 'inference',
+  })
+  return [
+    {
+      ...described('POST /batches', 'createBatch', 'Create a batch'),
+      key: 'inference',
+      accept: 'raw',
+      media: 'json',
+      bodyLimitBytes: deps.batchMaxBytes,
+      times: BATCH_TIMES,
+      handler: createBatch(deps),
+    },
+    own('GET /batches', 'listBatches', 'List batches', listBatches(deps)),
+    {
+      ...own('GET /batches/{id}', 'getBatch', 'Get a batch, with its results at the end', findBatch(deps)),
+      times: BATCH_TIMES,
+    },
+    own('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
+    own('DELETE /batches/{id}', 'deleteBatch', 'Delete a batch', deleteBatch(deps)),
   ]
 }
 
@@ -281,7 +348,11 @@ function endUser(operation: Operation): Operation {
 }
 
 function row(address: Address, id: string, summary: string, handler: Handler, bodyLimitBytes: number) {
-  const [method, path] = address.split(' ') as [Method, string]
   const accept: 'json' | 'none' = bodyLimitBytes > 0 ? 'json' : 'none'
-  return { id, summary, method, path, dialect: null, bodyLimitBytes, accept, handler }
+  return { ...described(address, id, summary), bodyLimitBytes, accept, handler }
+}
+
+function described(address: Address, id: string, summary: string) {
+  const [method, path] = address.split(' ') as [Method, string]
+  return { id, summary, method, path, dialect: null }
 }

@@ -20,9 +20,9 @@ export function pageOf(query: URLSearchParams): PageRequest {
   }
 }
 
-/** The largest number of elements that `limit` asks for. @throws GatewayError `invalid_request` */
-export function limitOf(query: URLSearchParams): number {
-  return integer(query, 'limit', 1, PAGE_MAX) ?? PAGE_DEFAULT
+/** The largest number of elements that `limit` asks for, or the usual one. @throws GatewayError `invalid_request` */
+export function limitOf(query: URLSearchParams, usual = PAGE_DEFAULT): number {
+  return integer(query, 'limit', 1, PAGE_MAX) ?? usual
 }
 
 /** The hash of a key; undefined when it is absent. @throws GatewayError `invalid_request` */

@@ -17,9 +17,15 @@ export type Given = Readonly<Record<string, string | true>>
 export interface Command {
   readonly name: string
   readonly does: string
+  /** Placeholder of the one word that has to follow the name; absent: none may. */
+  readonly argument?: string
   readonly options: Readonly<Record<string, Option>>
-  /** Resolves to the exit code. @throws UsageError */
-  run(given: Given): Promise<number>
+  /**
+   * Resolves to the exit code.
+   * @param argument empty for a command without one
+   * @throws UsageError, or CommandError
+   */
+  run(given: Given, argument: string): Promise<number>
 }
 
 /** The command line is invalid; one line for each fault. */
@@ -27,11 +33,16 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
+/** A command cannot do what it was asked; one sentence that says why, and mostly what to do. Exit code 1. */
+export class CommandError extends Error {
+  override readonly name: string = 'CommandError'
+}
+
 /** The words of a command line, read for one of the commands. */
 export type Read =
   | { readonly asks: 'help'; readonly command: Command | null }
   | { readonly asks: 'version' }
-  | { readonly asks: 'run'; readonly command: Command; readonly given: Given }
+  | { readonly asks: 'run'; readonly command: Command; readonly given: Given; readonly argument: string }
 
 export const CONFIG_OPTION: Option = {
   value: 'FILE',
@@ -51,8 +62,14 @@ export function readWords(words: readonly string[], commands: readonly Command[]
   if (split.help) return { asks: 'help', command: split.command }
   const { command, rest, options } = split
   if (command === null) throw new UsageError(unknownCommand(rest, commands))
+  const [argument = '', ...surplus] = command.argument === undefined ? ['', ...rest] : rest
   const faults = [
-    ...rest.map(word => `${safe(word)}: is no argument of sluice ${command.name}${fileHint(word, command)}`),
+    ...(command.argument === undefined || argument !== ''
+      ? []
+      : [`${command.argument}: is missing: sluice ${command.name} ${command.argument}`]),
+    ...surplus.map(
+      word => `${safe(word)}: is no argument of sluice ${command.name}${fileHint(word, command)}`,
+    ),
     ...options.flatMap(option => optionFault(option, command)),
     ...Object.entries(command.options)
       .filter(([name, { required }]) => required === true && !options.some(option => option.name === name))
@@ -62,6 +79,7 @@ export function readWords(words: readonly string[], commands: readonly Command[]
   return {
     asks: 'run',
     command,
+    argument,
     given: Object.fromEntries(options.map(({ name, value }) => [name, value ?? true])),
   }
 }
@@ -191,11 +209,20 @@ function usageOf(command: Command): string {
   ].join('\n')
 }
 
-function line({ name, options }: Command): string {
-  const words = Object.entries(options).map(([option, row]) =>
-    row.required === true ? written(option, row) : `[${written(option, row)}]`,
-  )
-  return ['sluice', name, ...words].join(' ')
+/** Longer ones name their optional parts below only. */
+const USAGE_MAX_CHARS = 80
+
+function line({ name, argument, options }: Command): string {
+  const rows = Object.entries(options)
+  const required = rows
+    .filter(([, row]) => row.required === true)
+    .map(([option, row]) => written(option, row))
+  const optional = rows
+    .filter(([, row]) => row.required !== true)
+    .map(([option, row]) => `[${written(option, row)}]`)
+  const words = ['sluice', name, ...(argument === undefined ? [] : [argument]), ...required]
+  const whole = [...words, ...optional].join(' ')
+  return whole.length <= USAGE_MAX_CHARS ? whole : [...words, '[options]'].join(' ')
 }
 
 function written(name: string, { value }: Option): string {

@@ -4,6 +4,8 @@
 export const EXIT_BAD_CONFIGURATION = 2
 /** Requests may have been cut: by a second signal, or a fault of the supervisor. */
 export const EXIT_UNCLEAN = 1
+/** A command could not do what it was asked, or what it watched ended badly. */
+export const EXIT_FAILED = 1
 
 /** Lines on stderr, each with the program's name. */
 export function complain(lines: readonly string[]): void {

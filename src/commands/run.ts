@@ -1,16 +1,27 @@
 /** The command line: finds the command for the words, runs it, and prints its faults. The entry of this room. */
 import { processEnvironment } from '../config/config.ts'
 import { startFailure } from '../threads/start-failure.ts'
+import { batchesCancel, batchesList, batchesWatch } from './batches.ts'
 import { check } from './check.ts'
-import { type Command, readWords, UsageError, usage } from './command.ts'
+import { type Command, CommandError, readWords, UsageError, usage } from './command.ts'
 import { keysCreate, keysList } from './keys.ts'
-import { complain, EXIT_BAD_CONFIGURATION } from './outcome.ts'
+import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
 import { start } from './start.ts'
 import { vaultRotate, vaultStatus } from './vault.ts'
 import { version } from './version.ts'
 
 /** In the order of the usage. */
-const COMMANDS: readonly Command[] = [start, check, keysCreate, keysList, vaultStatus, vaultRotate]
+const COMMANDS: readonly Command[] = [
+  start,
+  check,
+  keysCreate,
+  keysList,
+  vaultStatus,
+  vaultRotate,
+  batchesList,
+  batchesWatch,
+  batchesCancel,
+]
 
 /** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */
 export async function run(words: readonly string[]): Promise<number> {
@@ -22,13 +33,17 @@ export async function run(words: readonly string[]): Promise<number> {
     const taken = takenByNpm(words)
     if (taken !== null) throw new UsageError(taken)
     const read = readWords(words, COMMANDS)
-    if (read.asks === 'run') return await read.command.run(read.given)
+    if (read.asks === 'run') return await read.command.run(read.given, read.argument)
     process.stdout.write(read.asks === 'help' ? usage(read.command, COMMANDS) : `${version()}\n`)
     return 0
   } catch (error) {
     if (error instanceof UsageError) {
       complain(error.message.split('\n'))
       return EXIT_BAD_CONFIGURATION
+    }
+    if (error instanceof CommandError) {
+      complain([error.message])
+      return EXIT_FAILED
     }
     const failure = startFailure(error)
     if (failure === null) throw error

@@ -7,6 +7,8 @@ import type { Store } from '../storage/store.ts'
 import { CONFIG_OPTION, type Command, type Given } from './command.ts'
 import { auditEntry, withStore } from './keys.ts'
 import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
+import { ProgressBar, percent } from './progress-bar.ts'
+import { count } from './text.ts'
 
 export const vaultStatus: Command = {
   name: 'vault status',
@@ -32,7 +34,7 @@ export const vaultRotate: Command = {
   async run(given) {
     let failed: readonly string[] = []
     await withVault(given, async (store, vault) => {
-      const bar = progressBar(process.stderr)
+      const bar = rotationBar()
       const rotation = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
       // The rotation itself is many transactions, so that the gateway goes on meanwhile.
       await store.audited(
@@ -53,20 +55,16 @@ function withVault(given: Given, use: (store: Store, vault: Vault) => Promise<vo
   return withStore(given, store => use(store, createVault(keys)))
 }
 
-const BAR_CELLS = 30
-
-/** Drawn over itself on a terminal, and nowhere else. */
-function progressBar(out: NodeJS.WriteStream) {
+/** Shows how far the rotation is, where standard error is a terminal. */
+function rotationBar() {
+  const bar = new ProgressBar(process.stderr, processEnvironment())
   return {
     show({ done, total }: RotationProgress): void {
-      if (!out.isTTY) return
-      const part = total === 0 ? 1 : done / total
-      const filled = Math.floor(part * BAR_CELLS)
-      const bar = `${'#'.repeat(filled)}${'.'.repeat(BAR_CELLS - filled)}`
-      out.write(`\r[${bar}] ${Math.floor(part * 100)} %  ${done} of ${total}`)
+      bar.show(total === 0 ? 1 : done / total, [
+        { text: percent(done, total), rank: 0 },
+        { text: `${count(done)} of ${count(total)}`, rank: 1 },
+      ])
     },
-    end(): void {
-      if (out.isTTY) out.write('\n')
-    },
+    end: () => bar.end(),
   }
 }

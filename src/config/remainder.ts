@@ -23,6 +23,10 @@ const STAND_INS = {
     endpoints: Value.Check(ModelSchema.properties.endpoints, valueIn(row, 'endpoints'))
       ? valueIn(row, 'endpoints')
       : [{ provider: 'ollama' }],
+    // By them a format fits the model or not.
+    ...(Value.Check(ModelSchema.properties.outputModalities, valueIn(row, 'outputModalities'))
+      ? { outputModalities: valueIn(row, 'outputModalities') }
+      : {}),
   }),
 }
 

@@ -4,6 +4,7 @@ import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
   DATA_REGIONS,
+  EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
   QUIRKS,
   TRANSPORTS,
@@ -33,7 +34,11 @@ const Price = Type.String({
   pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
   expected: 'a price in quotes, in US dollars for one token, such as "0.0000005"',
 })
-const Format = oneOf(FORMAT_NAMES)
+const Factor = Type.String({
+  pattern: '^\\d(?:\\.\\d{1,6})?$',
+  expected: 'a decimal number below 10, as a string',
+})
+const Format = oneOf([...FORMAT_NAMES, ...EMBEDDINGS_FORMAT_NAMES])
 
 /** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
 const ModelId = Type.String({
@@ -92,6 +97,14 @@ export const ProviderSchema = Type.Object(
       ),
       'PEM files for TLS with this provider, read at start: `ca`, or `cert` with `key`, or all three',
     ),
+    batch: field(
+      Type.Boolean(),
+      "true: batches go to the provider's own [batch service](batches.md#batch-services-of-providers), as far as it can run their requests. For OpenAI, Anthropic and Gemini, and what speaks as they do; default: false",
+    ),
+    batchPriceFactor: field(
+      Factor,
+      'share of the prices of the catalogue that is charged for what the batch service runs; default: `"0.5"`',
+    ),
     accounting: field(
       Type.Object(
         { onAbort: required(oneOf(ABORT_POLICIES), 'as `accounting.onAbort`, for this provider') },
@@ -124,7 +137,10 @@ export const EndpointSchema = Type.Object(
       ModelName,
       'name of the model at the provider; default: the part of `id` after the slash',
     ),
-    format: field(Format, "default: the provider's"),
+    format: field(
+      Format,
+      "default: the provider's, or for a model that makes embeddings that of the same API for them",
+    ),
     pricing: field(
       PricingSchema,
       'prices; an absent price is 0, so `{}` is free. Without `pricing` the prices are unknown: requests cost nothing, sorting by price puts the endpoint last, and callers with a limit, a budget or credits reach it by own credentials only',
@@ -146,7 +162,7 @@ export const ModelSchema = Type.Object(
     contextLength: field(Count, 'tokens; default: unknown'),
     maxOutputTokens: field(Count, 'default: unknown'),
     inputModalities: field(Words, 'default: `[text]`'),
-    outputModalities: field(Words, 'default: `[text]`'),
+    outputModalities: field(Words, 'default: `[text]`; `[embeddings]` for a model of `POST /v1/embeddings`'),
     endpoints: required(
       Type.Array(EndpointSchema, { minItems: 1 }),
       'providers of the model, tried in this order',

@@ -120,6 +120,11 @@ export const Settings = group({
       'true: the catalogue also has the [simulated models](#simulated-models) `sim/…`; false: it never has. Default: only without `providers`. A model of your own with an endpoint at the provider `sim` works in any case',
       { default: null },
     ),
+    batch: setting(
+      Type.Boolean(),
+      'true: batches of simulated models go to the [batch service](batches.md#batch-services-of-providers) of the simulated provider',
+      { default: false },
+    ),
   }),
   timeouts: group({
     upstreamHeadersMs: setting(
@@ -180,6 +185,23 @@ export const Settings = group({
     ),
     auditDays: setting(Days, 'audit records older than this are removed', { default: 400 }),
     batchDays: setting(Days, 'finished batches older than this are removed', { default: 30 }),
+  }),
+  batches: group({
+    maxBytes: setting(
+      Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
+      "greatest body of `POST /batches`, in bytes; a larger one is answered 413 before it is stored. Bodies wait on this machine's disk until their requests are in the database: in `uploads` beside the spool, without names, at most eight times as much for each serve thread",
+      { default: 209_715_200 },
+    ),
+    priceFactor: setting(
+      Type.String({ pattern: '^\\d(?:\\.\\d{1,6})?$', expected: 'a decimal number below 10, as a string' }),
+      'share of the prices of the catalogue that is charged for requests of [batches](batches.md), e.g. `"0.5"` for half',
+      { default: '1' },
+    ),
+    concurrency: setting(
+      Type.Integer({ minimum: 1, maximum: 10_000 }),
+      'requests of batches that one instance runs at once, over all batches. It begins with 16 at each provider, finds out how many the provider takes, and uses a sixteenth while live requests suffer. With the default, 50,000 requests of one minute each take less than seven hours',
+      { default: 128 },
+    ),
   }),
   alignment: group({
     evaluator: nullable(

@@ -155,6 +155,12 @@ export class WorkspaceCredentials {
     return ofProvider.filter(each => admits(each, endpoint.modelId, asker)).map(each => each.credential)
   }
 
+  /** The enabled credential of this id for a provider, whoever may use it; null: there is none. */
+  find(provider: string, id: string): Credential | null {
+    const ofProvider = this.#byProvider.get(provider) ?? NOTHING
+    return ofProvider.find(({ credential }) => credential.id === id)?.credential ?? null
+  }
+
   /** True if a provider's shared endpoints are removed, whatever the model and even if no credential applies. */
   isRequiredAt(provider: string): boolean {
     return this.#required.has(provider)

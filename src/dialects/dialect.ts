@@ -31,12 +31,14 @@ export interface FrameWriter {
 
 export interface Dialect {
   readonly name: DialectName
+  /** The header in which its clients look for the id of their request, beside ours; absent: none. */
+  readonly idHeader?: string
   /**
-   * Checks a body and turns it into a request.
+   * Checks a body and turns it into a request. `headers`: by lower-case name; absent where no HTTP request brought it.
    * @throws GatewayError `invalid_request` or `unprocessable` that names the field by its path in this dialect and
    *   never repeats what the client sent.
    */
-  parse(body: unknown): ResponsesRequest
+  parse(body: unknown, headers?: ReadonlyMap<string, string>): ResponsesRequest
   /** `request`: what `parse` returned for it. */
   frames(request: ResponsesRequest): FrameWriter
   /** The body of a whole reply. */

@@ -29,7 +29,8 @@ function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): 
 }
 
 /** The response without the fields that only other dialects show. */
-function shown({ provider: _, native_finish_reason: __, ...response }: ResponseResource): ResponseResource {
+function shown(all: ResponseResource): ResponseResource {
+  const { provider: _, native_finish_reason: __, stop_sequence: ___, prompt_usage: ____, ...response } = all
   return response
 }
 

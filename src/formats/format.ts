@@ -44,6 +44,8 @@ export interface Usage {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly cacheWriteTokens: number
+  /** Of the cache writes, those that stay for an hour; absent: none. */
+  readonly cacheWrite1hTokens?: number
   /** All tokens that the model wrote, including reasoning. */
   readonly outputTokens: number
   readonly reasoningTokens: number
@@ -94,6 +96,8 @@ export type Delta =
       readonly part: number
       readonly text: string
       readonly logprobs: readonly Logprob[] | null
+      /** The provider began another block of text here, because its citations change. */
+      readonly cut?: true
     }
   | { readonly kind: 'refusal'; readonly item: number; readonly part: number; readonly text: string }
   | {
@@ -140,6 +144,8 @@ export type Delta =
       readonly reason: FinishReason
       readonly native: string | null
       readonly serviceTier: string | null
+      /** The stop sequence that the provider found; absent: it said none. */
+      readonly stopSequence?: string | null
     }
 
 /** Decodes one reply. Each attempt has its own. */

@@ -8,9 +8,10 @@ import type { GatewayError } from '../errors.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import { hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
-import { filled } from './json.ts'
+import { filled, isRecord } from './json.ts'
 
 // Fields
 
@@ -94,12 +95,18 @@ export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)
 }
 
-/** The request for an encoder: a copy without fields that must not go out, or the request itself if it has none. */
+/**
+ * The request for an encoder: a copy without fields that must not go out, or the request itself if it has none.
+ * @throws GatewayError `unprocessable` for a tool that only the caller's own API knows, at a provider of another one
+ */
 export function outgoingRequest(
-  request: ResponsesRequest,
+  given: ResponsesRequest,
   format: Pick<Format, 'dialect'>,
   callerDialect: DialectName,
 ): ResponsesRequest {
+  // Clients of other dialects have no such words either, whatever their unknown fields are called.
+  const isForeign = (callerDialect === 'messages') !== (format.dialect === 'messages')
+  const request = isForeign ? withoutNative(given) : given
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
     // Encoders skip nulls.
@@ -129,6 +136,70 @@ function goesOut(
     case undefined:
       return spoken === callerDialect
   }
+}
+
+// What only the caller's own API knows (protocol/native.ts). Formats of that API read it; all others pass on fields of
+// parts, items and tools that they do not know, so it is removed before they see it.
+
+type Fields = Readonly<Record<string, unknown>>
+
+function withoutNative(request: ResponsesRequest): ResponsesRequest {
+  const { input, tools, tool_choice: choice, reasoning } = request
+  const cleaned = {
+    input: typeof input === 'string' ? input : mapped(input, cleanItem),
+    tools: tools == null ? tools : mapped(tools, cleanTool),
+    tool_choice: typeof choice === 'object' ? cleanPart(choice as Fields) : choice,
+    reasoning: reasoning == null ? reasoning : without(reasoning, 'thinking'),
+  }
+  const isSame = (Object.keys(cleaned) as (keyof typeof cleaned)[]).every(
+    name => cleaned[name] === request[name],
+  )
+  return isSame ? request : ({ ...request, ...cleaned } as ResponsesRequest)
+}
+
+/** The list itself where nothing changes. */
+function mapped(
+  list: readonly unknown[],
+  clean: (value: Fields, index: number) => Fields,
+): readonly unknown[] {
+  let isSame = true
+  const cleaned = list.map((value, index) => {
+    const result = isRecord(value) ? clean(value, index) : value
+    if (result !== value) isSame = false
+    return result
+  })
+  return isSame ? list : cleaned
+}
+
+function cleanItem(item: Fields): Fields {
+  const cleaned = cleanPart(item)
+  for (const name of ['content', 'output']) {
+    const parts = cleaned[name]
+    if (!Array.isArray(parts)) continue
+    const clean = mapped(parts, cleanPart)
+    if (clean !== parts) return { ...cleaned, [name]: clean }
+  }
+  return cleaned
+}
+
+function cleanPart(part: Fields): Fields {
+  return without(part, 'native')
+}
+
+/** A tool without a form that other providers know says its own type. */
+function cleanTool(tool: Fields, index: number): Fields {
+  const { native } = tool
+  if (isRecord(native) && typeof native['type'] === 'string' && !KNOWN_TOOLS.has(tool['type']))
+    throw inexpressible(`tools[${index}]`, 'this provider has no tool of this type')
+  return cleanPart(tool)
+}
+
+const KNOWN_TOOLS: ReadonlySet<unknown> = new Set(['function', ...Object.keys(hostedTools)])
+
+function without(fields: Fields, name: string): Fields {
+  if (!Object.hasOwn(fields, name)) return fields
+  const { [name]: _, ...rest } = fields
+  return rest
 }
 
 // Items of earlier turns: an output item that a client sends back, where the format has no form of its own for it. One

@@ -90,8 +90,6 @@ export function createAsk(deps: AskDeps): Ask {
 /** Keeps what is asked where the caller's own requests may go. */
 function dataGuard(all: Restrictions): Guard {
   const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
-  return {
-    request: () => ({ restrictions, input: null, reply: null }),
-    restrictions: () => restrictions,
-  }
+  const guarding = { restrictions, input: null, reply: null }
+  return { request: () => guarding, storedReply: () => guarding, restrictions: () => restrictions }
 }

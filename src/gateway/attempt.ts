@@ -4,12 +4,10 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Decoder, Delta, Format, Usage } from '../formats/format.ts'
+import type { Decoder, Delta, Format, Usage, WireRequest } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
-import type { FormatName } from '../providers/provider.ts'
-import { TextBody } from '../upstream/body.ts'
+import { type ReplyBody, TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { SseParser } from '../upstream/sse.ts'
 import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
@@ -20,6 +18,7 @@ import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { keyOwner, type ProviderRequests, secretsOf } from './provider-request.ts'
 import { ReplyBounds, SHORT_FRAME_CHARS } from './reply-bounds.ts'
+import { replay } from './stored-reply.ts'
 
 /** An error page is only read for its message. */
 export const ERROR_MAX_BYTES = 64 * 1024
@@ -38,16 +37,20 @@ export function replyKind(chunk: Buffer): 'undecided' | 'sse' | 'json' {
 export interface AttemptDeps {
   readonly client: Transport
   readonly requests: ProviderRequests
-  readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
   readonly abandoned: AbandonedReplies
 }
 
-/** One call of an attempt: the prompt and, where one may read this provider's frames as they are, the answer. */
+/** One call of an attempt: what is sent, how the reply is read, and what else watches it. */
 export interface AttemptTerms {
-  readonly prompt: ResponsesRequest
+  /** Makes the request. @throws GatewayError `unprocessable` */
+  readonly encode: () => WireRequest
+  /** Reads the reply. */
+  readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
+  /** Collects a reply of one document; null: as text. */
+  readonly body: ReplyBody | null
   /** Null: every frame is decoded. */
   readonly relay: { readonly to: Answer; readonly learn: LearnFrame } | null
   /** Takes the body that was sent, to echo; null: it is not echoed. */
@@ -75,12 +78,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
   readonly #exchange: Exchange
   readonly #record: AttemptRecord
   readonly #terms: AttemptTerms
-  readonly #format: Format
+  readonly #format: AttemptTerms['format']
   readonly #decoder: Decoder
   readonly #parser: SseParser
   /** Null where every frame has to be decoded. */
   #relay: Relay | null
-  readonly #body: TextBody
+  readonly #body: ReplyBody
   readonly #bounds: ReplyBounds
   /** The frame that is being decoded has brought more than text. */
   #isRich = false
@@ -89,7 +92,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
   /** The head of a reply that is an error. */
   #errorHead: UpstreamHead | null = null
   #call: UpstreamCall | null = null
-  #sentMs = 0
+  #sentMs: number | null = null
   #trailing: Timer | null = null
   #ended = false
   /** The model has said all; guardrails may still be looking at it. */
@@ -127,6 +130,9 @@ export class Attempt implements UpstreamHandler, CallFigures {
             reason: delta.reason,
             native: this.#harmless(delta.native),
             serviceTier: this.#harmless(delta.serviceTier),
+            ...(delta.stopSequence == null
+              ? undefined
+              : { stopSequence: this.#harmless(delta.stopSequence) }),
           }),
         )
         break
@@ -157,11 +163,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#exchange = exchange
     this.#record = record
     this.#terms = terms
-    this.#format = deps.formats[record.endpoint.format]
+    this.#format = terms.format
     this.#decoder = this.#format.decoder(this.#take, record.endpoint)
     this.#bounds = new ReplyBounds(exchange, record.endpoint)
     this.#parser = new SseParser(this.#frame, this.#bounds.frameBytes)
-    this.#body = new TextBody(this.#bounds.jsonBytes)
+    this.#body = terms.body ?? new TextBody(this.#bounds.jsonBytes)
     this.#watchFrom = terms.meter?.nextAt ?? Number.POSITIVE_INFINITY
     this.#relay = this.#newRelay()
   }
@@ -246,8 +252,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
     const { clock, metrics } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#exchange.watch.enter('first_token', nowMs)
-    const { latency } = metrics.ofProvider(this.#record.endpoint.provider.slug)
-    latency.observe((nowMs - this.#sentMs) / 1000)
+    // A stored reply was not sent for now.
+    if (this.#sentMs !== null) {
+      const { latency } = metrics.ofProvider(this.#record.endpoint.provider.slug)
+      latency.observe((nowMs - this.#sentMs) / 1000)
+    }
     if (head.status < 200 || head.status > 299) {
       this.#mode = 'error'
       this.#errorHead = head
@@ -374,15 +383,22 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   #start(): void {
     const { clock, client, requests } = this.#deps
-    const { prompt, echo } = this.#terms
+    const { encode, echo } = this.#terms
     this.#bounds.begin()
-    const wire = requests.encode(this.#exchange, this.#record, this.#format, prompt)
+    const service = this.#exchange.batch?.service
+    if (service?.kind === 'collection') {
+      this.#record.isStarted = true
+      this.#call = replay(service.reply, this)
+      return
+    }
+    const wire = encode()
     echo?.push(wire.body)
     const request = requests.address(this.#record, wire, this.#exchange.held.bytes)
     this.#bounds.encoded(request.body)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
     this.sentBytes = request.body.length
+    this.#record.isStarted = true
     this.#call = client.start(request, this)
   }
 
@@ -412,7 +428,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
       return
     }
     if (this.#mode === 'json') {
-      this.#bounds.checkBody(this.#body.bytes())
+      this.#bounds.checkBody(this.#body.bytes(), this.#body.lengthBytes)
       this.#decoder.frame('', this.#body.text())
     } else this.#parser.end()
     this.#relay?.settle()

@@ -3,7 +3,7 @@
  * same object. Amounts are units of 1e-12 USD. Pure.
  */
 import type { Usage } from '../formats/format.ts'
-import type { PicoUsd } from '../money.ts'
+import { atFactor, FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'
 import type { Accounting } from '../protocol/records.ts'
 
 /** Usage and cost of one turn, or of several together. */
@@ -28,6 +28,8 @@ export interface ToolUse {
 }
 
 export class Bill {
+  /** Share of the prices that is charged for model calls; fees of tools are charged in full. */
+  readonly priceFactor: PriceFactor
   /** All turns that count whatever follows them, as one charge. */
   #closed: Charge | null = null
   /** The same and the running turn together. */
@@ -36,6 +38,10 @@ export class Bill {
   #requested = 0
   #executed = 0
   #toolCost = 0
+
+  constructor(priceFactor: PriceFactor = FULL_PRICE) {
+    this.priceFactor = priceFactor
+  }
 
   /** Turns that were closed. */
   get turns(): number {
@@ -52,10 +58,15 @@ export class Bill {
     return this.#total
   }
 
-  /** Cost of everything, tools included; null: nothing is charged. */
+  /** What is charged for everything, tools included; null: nothing is. */
   get cost(): PicoUsd | null {
     if (this.#total === null) return this.#toolCost === 0 ? null : this.#toolCost
-    return this.#total.cost + this.#toolCost
+    return atFactor(this.#total.cost, this.priceFactor) + this.#toolCost
+  }
+
+  /** What is charged for closed turns and for tools. */
+  get closedCost(): PicoUsd {
+    return atFactor(this.#closed?.cost ?? 0, this.priceFactor) + this.#toolCost
   }
 
   /** How the usage record came by its tokens. */
@@ -90,11 +101,13 @@ export class Bill {
 }
 
 function together(a: Charge, b: Charge): Charge {
+  const hour = (a.usage.cacheWrite1hTokens ?? 0) + (b.usage.cacheWrite1hTokens ?? 0)
   return {
     usage: {
       inputTokens: a.usage.inputTokens + b.usage.inputTokens,
       cachedTokens: a.usage.cachedTokens + b.usage.cachedTokens,
       cacheWriteTokens: a.usage.cacheWriteTokens + b.usage.cacheWriteTokens,
+      ...(hour === 0 ? undefined : { cacheWrite1hTokens: hour }),
       outputTokens: a.usage.outputTokens + b.usage.outputTokens,
       reasoningTokens: a.usage.reasoningTokens + b.usage.reasoningTokens,
       webSearchRequests: a.usage.webSearchRequests + b.usage.webSearchRequests,

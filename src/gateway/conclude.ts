@@ -1,18 +1,18 @@
 /** The end of an exchange: its error, its charge, and the last event or the metadata that the caller gets. */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { type GatewayError, rewritten } from '../errors.ts'
-import { roundedTimes } from '../metrics/stages.ts'
+import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import { toResponseUsage } from './accounting/account.ts'
 import type { Ending, Outcome } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
+import { asGatewayError, type ModelCallDeps } from './model-call.ts'
 import type { PluginChains } from './plugin-chain.ts'
 import { type ExplainRefusedDeps, explainRefused } from './routing/rank.ts'
-import type { RunningExchange } from './running.ts'
-import { asGatewayError, type TurnDeps } from './turn.ts'
+import type { RoutedExchange, RunningExchange } from './running.ts'
 import { RefusedTurn } from './turns.ts'
 
-export interface ConcludeDeps extends ExplainRefusedDeps, Pick<TurnDeps, 'log'> {
+export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'log'> {
   readonly clock: Clock
   readonly byokFeePercent: number
   readonly plugins: PluginChains
@@ -31,21 +31,27 @@ export async function failureOf(
   exchange: RunningExchange,
   thrown: unknown,
 ): Promise<NonNullable<Conclusion>> {
-  const { answer, candidates, pipeline, withMetadata } = exchange
+  const { answer } = exchange
   const refused = thrown instanceof RefusedTurn
   const error = asGatewayError(deps, refused ? thrown.error : thrown)
   if (error.code === 'client_closed') return { error, channel: 'none' }
   if (answer.committed || (refused && answer.live))
     return { error: withFindings(exchange, error), channel: 'stream' }
-  if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
-    exchange.candidates = await explainRefused(deps, exchange)
-  }
+  await explain(deps, exchange)
   const advised = refused ? error : withAdvice(deps, exchange, error)
   return { error: withFindings(exchange, advised), channel: 'envelope' }
 }
 
+/** Finds the candidates that could have served a refused request, for its metadata. Never rejects. */
+export async function explain(deps: ExplainRefusedDeps, exchange: RoutedExchange): Promise<void> {
+  const { candidates, pipeline, withMetadata } = exchange
+  if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
+    exchange.candidates = await explainRefused(deps, exchange)
+  }
+}
+
 /** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
-export function fixCharge({ attempts, bill, finish }: RunningExchange, conclusion: Conclusion): void {
+export function fixCharge({ attempts, bill, finish }: Exchange, conclusion: Conclusion): void {
   if (conclusion?.channel !== 'envelope' || finish !== null) return
   const last = attempts.at(-1)
   if (last?.isRefused !== true) bill.charge(null)
@@ -89,12 +95,13 @@ function endingOf(
     metadata: withMetadata ? routingMetadata(exchange, answered) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
     nativeFinish: answered ? (finish?.native ?? null) : null,
+    stopSequence: answered ? (finish?.stopSequence ?? null) : null,
     ...(plugins === null ? {} : { fields: plugins.responseFields() }),
   }
 }
 
 /** Details beside an error that is all the caller gets. */
-function details({ byokFeePercent }: ConcludeDeps, exchange: RunningExchange) {
+export function details({ byokFeePercent }: Pick<ConcludeDeps, 'byokFeePercent'>, exchange: Exchange) {
   const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
   const usage = toResponseUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
   return {
@@ -159,5 +166,14 @@ export function routingMetadata(exchange: Exchange, selected: boolean): GatewayM
     ...(exchange.skippedModels.length === 0 ? {} : { skipped_models: exchange.skippedModels }),
     ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
     timings_ms: roundedTimes(exchange.watch),
+    ...(exchange.batch === undefined ? {} : { generation_time: generationMs(exchange.watch) }),
   }
+}
+
+/** Whole milliseconds from sending the request to the end of the provider's reply, over all turns. */
+function generationMs(watch: Stopwatch): number {
+  const times = watch.times(null)
+  let ms = 0
+  for (const stage of ['upstream_first_byte', 'first_token', 'stream'] as const) ms += times.get(stage) ?? 0
+  return Math.round(ms)
 }

@@ -1,7 +1,8 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
 import type { GatewayError } from '../errors.ts'
-import type { FinishReason } from '../formats/format.ts'
+import type { FinishReason, WireRequest } from '../formats/format.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
+import type { PicoUsd, PriceFactor } from '../money.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'
@@ -20,6 +21,54 @@ export interface Held {
 
 /** For what is too little to be counted. */
 export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
+
+/** The terms of a request that is an item of a batch. */
+export interface BatchTerms {
+  readonly priceFactor: PriceFactor
+  /**
+   * Called once, before the usage record is written; `error` is null when the reply ended well. False: no record is
+   * written and nothing is charged, because the request has a record already or will be run again under its id.
+   */
+  accounts(exchange: Exchange, error: GatewayError | null): boolean
+  /** Absent where the gateway itself asks the provider. */
+  readonly service?: ServiceSubmission | ServiceCollection | undefined
+}
+
+/** A model call that may go to a batch service of its provider. */
+export interface DeferredCall {
+  readonly exchange: Exchange
+  readonly attempt: AttemptRecord
+  readonly wire: WireRequest
+  /** The part of the caller's limits that is reserved for it. */
+  readonly reserved: PicoUsd
+}
+
+/** The first of two exchanges of a request that a batch service runs: it ends where its model would be asked. */
+export interface ServiceSubmission {
+  readonly kind: 'submission'
+  /**
+   * Takes the only model call of an exchange, with its reservation; the exchange then ends without an account. False:
+   * the gateway asks the provider itself.
+   */
+  take(call: DeferredCall): boolean
+}
+
+/** The second one: the reply that the service has stored takes the place of the model call. */
+export interface ServiceCollection {
+  readonly kind: 'collection'
+  /** The endpoint and the credential with which the request was submitted. */
+  readonly candidate: Candidate
+  /** Null: the shared key. */
+  readonly ownKey: OutgoingKey | null
+  /** Charged with the real cost; what was reserved counts elsewhere. */
+  readonly reservation: Reservation
+  readonly reply: StoredReply
+}
+
+/** The reply of a batch service to a request, its body as JSON; or the reason why there is none. */
+export type StoredReply =
+  | { readonly status: number; readonly body: string }
+  | { readonly error: GatewayError }
 
 /** The request of a client as its door hands it in, before anything was decided. */
 export interface ClientRequest {
@@ -40,6 +89,8 @@ export interface ClientRequest {
   readonly signal: AbortSignal
   /** Id of the exchange on whose behalf the gateway itself asks; absent for what a client asked. */
   readonly parent?: string | undefined
+  /** Absent for what does not come from a batch. Pins of conversations do not hold in batches. */
+  readonly batch?: BatchTerms | undefined
 }
 
 export interface AskTerms {
@@ -75,6 +126,8 @@ export interface AttemptRecord extends Candidate {
   error: GatewayError | null
   /** The gateway refused what the provider said; the provider bills it all the same. */
   isRefused: boolean
+  /** The request was handed to the transport. */
+  isStarted: boolean
 }
 
 /** How a model ended its reply. */
@@ -83,6 +136,8 @@ export interface Finish {
   /** The provider's own name for it. */
   readonly native: string | null
   readonly serviceTier: string | null
+  /** The stop sequence that the provider found; absent: it said none. */
+  readonly stopSequence?: string | null
 }
 
 /** One model call that counts, as plugins judge it. */
@@ -106,6 +161,7 @@ export class Exchange implements ClientRequest {
   readonly held: Held
   readonly signal: AbortSignal
   readonly parent: string | undefined
+  readonly batch: BatchTerms | undefined
   /** Unix seconds. */
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
@@ -119,7 +175,7 @@ export class Exchange implements ClientRequest {
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []
-  readonly bill = new Bill()
+  readonly bill: Bill
   /** Of the last turn; null when it failed. */
   finish: Finish | null = null
   /** Monotonic milliseconds of the first content; null before. */
@@ -145,6 +201,8 @@ export class Exchange implements ClientRequest {
     this.held = asked.held
     this.signal = asked.signal
     this.parent = asked.parent
+    this.batch = asked.batch
+    this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request
   }

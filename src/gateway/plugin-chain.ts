@@ -60,6 +60,8 @@ export class PluginChain {
   readonly judges: boolean
   readonly finishes: boolean
   readonly fits: boolean
+  /** A batch service may run the model call. */
+  readonly isRepeatable: boolean
   /** How often the model may be asked for one answer. */
   readonly maxCalls: number
   readonly #plugins: readonly ActivePlugin[]
@@ -72,6 +74,7 @@ export class PluginChain {
     this.judges = plugins.some(plugin => plugin.judge !== undefined)
     this.finishes = plugins.some(plugin => plugin.finish !== undefined)
     this.fits = plugins.some(plugin => plugin.fitTo !== undefined)
+    this.isRepeatable = plugins.every(plugin => plugin.isRepeatable === true)
     this.maxCalls = Math.max(...plugins.map(plugin => plugin.maxCalls ?? 1))
   }
 

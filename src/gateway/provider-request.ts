@@ -38,15 +38,20 @@ export class ProviderRequests {
     format: Format,
     prompt: ResponsesRequest,
   ): WireRequest {
-    const user = exchange.request.safety_identifier ?? exchange.request.user ?? null
     return format.encode(
       {
         request: outgoingRequest(fitRequest(prompt, endpoint), format, exchange.dialect),
         stream: exchange.request.stream === true,
-        endUser: user === null ? null : this.#deps.hashEndUser(exchange.caller.organizationId, user),
+        endUser: this.endUserOf(exchange),
       },
       endpoint,
     )
+  }
+
+  /** The name under which providers may know the end user; null where the caller names none. */
+  endUserOf({ request, caller }: Exchange): string | null {
+    const user = request.safety_identifier ?? request.user ?? null
+    return user === null ? null : this.#deps.hashEndUser(caller.organizationId, user)
   }
 
   /**

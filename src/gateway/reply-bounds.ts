@@ -131,12 +131,15 @@ export class ReplyBounds {
     this.#check(Buffer.from(data))
   }
 
-  /** Call before a whole reply is parsed. @throws GatewayError as `checkFrame`, or `overloaded` */
-  checkBody(bytes: Buffer): void {
+  /**
+   * Call before a whole reply is parsed. `keptBytes`: of the document and of what was cut out of it.
+   * @throws GatewayError as `checkFrame`, or `overloaded`
+   */
+  checkBody(bytes: Buffer, keptBytes: number): void {
     if (bytes.length <= SHORT_FRAME_CHARS) return
     const count = this.#check(bytes)
     this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
-    this.#tell(bytes.length + this.#richBytes)
+    this.#tell(keptBytes + this.#richBytes)
   }
 
   /** A frame brought more than text, of which the answer may keep all. */

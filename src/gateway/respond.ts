@@ -1,28 +1,34 @@
 /**
- * The request on one screen: runs a request from admission to the end of its answer.
+ * The request on one screen: runs a request from admission to the end of its answer. Embeddings: `embed.ts`.
  *
  * guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
+import { GatewayError } from '../errors.ts'
 import type { Quota } from '../limits/quota.ts'
-import type { Stage } from '../metrics/stages.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
-import { account, type Ledger, reserve, summarize } from './accounting/account.ts'
-import { Answer, echoRequest, type Outcome, type Sink } from './answer/answer.ts'
+import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
+import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
+import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
+import { Deferred } from './model-call.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
-import { type Ranking, rankCandidates, type Stickiness } from './routing/rank.ts'
+import type { Ranking, RouteCandidate, Stickiness } from './routing/rank.ts'
 import { RunningExchange } from './running.ts'
 import { type ServerToolDeps, serverToolsOf } from './server-tools.ts'
+import { type ExchangeStage, guardBy, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
+
 import { runTurns, type TurnsDeps } from './turns.ts'
 
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
+  /** Runs a validated request for embeddings to its end. Never rejects. */
+  embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
 }
 
 export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
@@ -44,13 +50,9 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const exchange = open(deps, asked, sink)
       let conclusion: Conclusion = null
       try {
-        for (const { timed, run } of STAGES) {
-          if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
-          const running = run(deps, exchange)
-          const result = running instanceof Promise ? await running : running
-          if (result === SKIPPED) exchange.watch.skip()
-        }
+        await runStages(stagesOf(exchange), deps, exchange)
       } catch (thrown) {
+        if (thrown instanceof Deferred) return { answered: false, error: DEFERRED, metadata: null }
         conclusion = await failureOf(deps, exchange, thrown)
       }
       fixCharge(exchange, conclusion)
@@ -58,30 +60,54 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const outcome = tellEnd(deps, exchange, conclusion)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
+    embed: call => embed(deps, call),
   }
 }
 
-/** A stage that had nothing to do: its time counts with the stage before it. */
-const SKIPPED = 'skipped'
+/** Rejects with the error that the request would get before any model is asked; see `createRequestCheck`. */
+export type RequestCheck = (asked: ClientRequest) => Promise<void>
 
-interface ExchangeStage {
-  /** Label of its time; null: it times its parts itself, or counts with the stage before it. */
-  readonly timed: Stage | null
-  /**
-   * Returns SKIPPED, nothing, or a promise of either, the last only where something has to be awaited. A GatewayError
-   * that it throws ends the exchange.
-   */
-  readonly run: (deps: GatewayDeps, exchange: RunningExchange) => unknown
+/**
+ * Checks whether a request would be served now: guardrails, candidates and limits. It asks no model, reserves nothing
+ * that it keeps, and leaves no usage record.
+ */
+export function createRequestCheck(deps: GatewayDeps): RequestCheck {
+  return async asked => {
+    const exchange = open(deps, asked, new FinalSink())
+    try {
+      await guardRequest(deps, exchange)
+      await route(deps, exchange)
+      await admit(deps, exchange)
+    } finally {
+      exchange.reservation?.settle({ cost: 0, isByok: false, tokens: 0 })
+    }
+  }
 }
 
-const STAGES: readonly ExchangeStage[] = [
-  { timed: 'guard', run: guard },
+const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
+  { timed: 'guard', run: guardRequest },
   { timed: 'route', run: prepare },
   { timed: null, run: route },
   { timed: 'admit', run: admit },
   { timed: null, run: runTurns },
   { timed: null, run: finish },
 ]
+
+/** Of a request whose reply a batch service has stored: whether it may run was decided before. */
+const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
+  { timed: 'guard', run: guardStored },
+  { timed: 'route', run: prepare },
+  { timed: null, run: pin },
+  { timed: null, run: runTurns },
+  { timed: null, run: finish },
+]
+
+function stagesOf({ batch }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
+  return batch?.service?.kind === 'collection' ? COLLECTION_STAGES : STAGES
+}
+
+/** Nobody is told: the exchange that collects the reply answers. */
+const DEFERRED = new GatewayError('service_unavailable', 'A batch service runs this request')
 
 function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink): RunningExchange {
   const { id, request } = asked
@@ -90,14 +116,9 @@ function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink): Running
   return new RunningExchange(asked, createdAt, answer)
 }
 
-/** Guardrails look at the request, and rewrite or refuse it. */
-function guard({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
-  return whenReady(rules.request(exchange), guarding => {
-    if (guarding === null) return SKIPPED
-    exchange.guarding = guarding
-    exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
-    return undefined
-  })
+/** Guardrails of now will look at a reply that was stored. */
+function guardStored({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
+  return whenReady(rules.storedReply(exchange), guarding => guardBy(exchange, guarding))
 }
 
 /** Plugins work on the request. */
@@ -121,18 +142,25 @@ async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise
 
 /** Lists the candidates for the prompt in its present form. */
 function route(deps: GatewayDeps, exchange: RunningExchange) {
-  return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
-    exchange.candidates = ranking.candidates
-    exchange.fallbacks = ranking.fallbacks
-    exchange.skippedModels = ranking.skipped
-    exchange.stay = ranking.stay
+  return whenReady(routeRequest(deps, exchange), ({ stay }: Ranking) => {
+    exchange.stay = stay
   })
+}
+
+/** Goes on with the candidate and the reservation with which the request was submitted. */
+function pin(_: GatewayDeps, exchange: RunningExchange): void {
+  const service = exchange.batch?.service
+  if (service?.kind !== 'collection') return
+  // Its key was opened, so nothing else of the credential is asked for.
+  exchange.candidates = [service.candidate as RouteCandidate]
+  exchange.reservation = service.reservation
 }
 
 /** Reserves the estimated cost by the limits of the caller. */
 function admit({ quota }: GatewayDeps, exchange: RunningExchange) {
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
-  return reserve(quota, exchange, exchange.plugins?.maxCalls ?? 1)
+  const { bill, prompt, candidates, plugins } = exchange
+  return reserve(quota, exchange, demandOf(prompt, candidates, plugins?.maxCalls, bill.priceFactor))
 }
 
 /** Plugins replace the items of a whole answer. */

@@ -1,4 +1,4 @@
-/** A running exchange: the exchange that plugins see, and the state of its stages. */
+/** Running exchanges: the exchange that plugins see, and the state of its stages. */
 import type { Answer } from './answer/answer.ts'
 import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
@@ -6,17 +6,22 @@ import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate, Stay } from './routing/rank.ts'
 import type { ServerTools } from './server-tools.ts'
 
-export class RunningExchange extends Exchange {
+/** An exchange of any kind, as guard, routing and model calls see it. */
+export class RoutedExchange extends Exchange {
   override candidates: readonly RouteCandidate[] = []
-  readonly answer: Answer
   /** Null: no guardrail of the caller holds. */
   guarding: Guarding | null = null
   /** Null: no plugin has to do with the request. */
   plugins: PluginChain | null = null
-  /** Null: the request names no server tool. */
-  tools: ServerTools | null = null
   /** A failure may move on to the next candidate. */
   fallbacks = false
+}
+
+/** An exchange of text. */
+export class RunningExchange extends RoutedExchange {
+  readonly answer: Answer
+  /** Null: the request names no server tool. */
+  tools: ServerTools | null = null
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   stay: Stay | null = null
   /** The candidate that answered last, which is asked first in the next turn. */

@@ -1,27 +1,33 @@
 /**
- * Turn: one model call that counts. Asks the candidates in order until one has answered. After a failure that the
- * client has not seen, it asks the next one.
+ * Turn: one model call that counts. The answer takes the reply, and server tools take their calls out of it.
  */
 
 import type { Clock } from '../clock.ts'
-import type { Credential } from '../credentials/catalog.ts'
-import { type FailureCode, type GatewayError, rewritten, toGatewayError } from '../errors.ts'
+import type { GatewayError } from '../errors.ts'
+import type { Format } from '../formats/format.ts'
+import type { PicoUsd } from '../money.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import { type Endpoint, type FormatName, textFormat } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
-import { admitCall, type CallFigures, type CallTerms, settle } from './accounting/account.ts'
+import { admitCall, type CallTerms, inputOf } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
-import { Attempt, type AttemptDeps, type AttemptTerms } from './attempt.ts'
+import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
-import { candidateAfter, lastError, type RouteCandidate } from './routing/rank.ts'
+import {
+  askCandidates,
+  Deferred,
+  type ModelCall,
+  type ModelCallDeps,
+  type OpenedAttempt,
+} from './model-call.ts'
+import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { type DeclaredFunction, ToolCalls } from './tool-calls.ts'
 
-export interface TurnDeps extends AttemptDeps {
-  /** Opens an own key; a promise only when it is not at hand. Fails with a GatewayError. */
-  readonly openKey: (credential: Credential, endpoint: Endpoint) => OutgoingKey | Promise<OutgoingKey>
+export interface TurnDeps extends ModelCallDeps {
+  readonly formats: Readonly<Record<FormatName, Format>>
 }
 
 /** A model has answered. */
@@ -37,83 +43,113 @@ export interface TurnReply {
 /** The functions that the model sees for server tools. */
 export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
+type Declare = (
+  prompt: ResponsesRequest,
+) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>
+
 /**
- * Asks the model with `prompt`, or with the prompt of the exchange where plugins fit it to each endpoint.
- * Rejects with the last failure when no candidate is left, at once when the client has seen some of the turn. Null: the
- * limits of the caller leave nothing for it, and nobody was asked.
+ * Asks the model with the prompt of the exchange, which plugins fit to each endpoint. Rejects and returns null as
+ * `askCandidates` does.
+ * @throws (rejects with) Deferred if a batch service has taken the call
  */
 export async function askModel(
   deps: TurnDeps,
   exchange: RunningExchange,
-  declare:
-    | ((prompt: ResponsesRequest) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>)
-    | null,
+  declare: Declare | null,
 ): Promise<TurnReply | null> {
-  const { answer, attempts, bill, candidates, signal } = exchange
-  const from = attempts.length
-  let next = exchange.candidate ?? candidates[0]
+  const { answer, candidates } = exchange
   answer.openTurn(exchange.plugins?.holds === true)
-  while (next !== undefined) {
-    const candidate = next
-    const record = openRecord(candidate)
-    exchange.watch.beginAttempt(deps.clock.monotonicMs(), attempts.length > from)
-    attempts.push(record)
-    let attempt: Attempt | null = null
-    try {
-      const preparing = prepare(deps, exchange, candidate, record)
-      if (isPending(preparing)) await preparing
-      const declared = declare === null ? null : await declare(exchange.prompt)
-      const uncapped = declared?.prompt ?? exchange.prompt
-      const allowed = allowedCall(exchange, candidate, uncapped)
-      const terms = isPending(allowed) ? await allowed : allowed
-      if (terms === null) {
-        attempts.pop()
-        next =
-          exchange.fallbacks && bill.closed === null
-            ? candidates[candidates.indexOf(candidate) + 1]
-            : undefined
-        continue
-      }
-      const prompt = terms.cap === null ? uncapped : { ...uncapped, max_output_tokens: terms.cap }
-      const calls = declared === null ? null : new ToolCalls(declared.functions)
-      attempt = new Attempt(deps, exchange, record, {
-        prompt,
-        relay: relayOf(deps, exchange, candidate, calls),
-        echo: echoes(exchange) ? exchange.debug : null,
-        meter: terms.meter,
-      })
-      const finish = await attempt.run(targetOf(deps, exchange, attempt, candidate, calls))
-      if (!settle(exchange, record, attempt)) noteImplausible(deps, candidate)
-      exchange.stay?.succeeded(candidate, attempt.usage)
-      exchange.candidate = candidate
-      return { attempt: record, finish, calls, isCut: attempt.isCut }
-    } catch (thrown) {
-      const error = withProvider(asGatewayError(deps, thrown), record)
-      record.error = error
-      settle(exchange, record, attempt ?? NOTHING_SAID)
-      if (error.code === 'client_closed' || answer.turnSeen) throw error
-      answer.dropTurn()
-      // No other candidate is asked if the caller has left or the request was ended here.
-      const goesOn = exchange.fallbacks && !signal.aborted
-      const turn = { attempts: attempts.length - from, hasCharge: bill.closed !== null }
-      next = goesOn ? candidateAfter(candidates, candidate, error, turn) : undefined
-    }
+  const call = new TurnCall(deps, exchange, declare)
+  const reply = await askCandidates(deps, exchange, exchange.candidate ?? candidates[0], call)
+  if (reply === null) return null
+  const { candidate, record, attempt, finish } = reply
+  exchange.stay?.succeeded(candidate, attempt.usage)
+  exchange.candidate = candidate
+  return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
+}
+
+/** The model call of one turn. */
+class TurnCall implements ModelCall {
+  /** Of the attempt that was opened last. */
+  calls: ToolCalls | null = null
+  readonly #deps: TurnDeps
+  readonly #exchange: RunningExchange
+  readonly #declare: Declare | null
+
+  constructor(deps: TurnDeps, exchange: RunningExchange, declare: Declare | null) {
+    this.#deps = deps
+    this.#exchange = exchange
+    this.#declare = declare
   }
-  if (attempts.length === from) return null
-  throw lastError(attempts.slice(from))
+
+  open(
+    candidate: RouteCandidate,
+    record: AttemptRecord,
+  ): OpenedAttempt | null | Promise<OpenedAttempt | null> {
+    const fitting = fitPrompt(this.#exchange, candidate.endpoint)
+    if (this.#declare === null && !isPending(fitting)) {
+      return this.#admit(candidate, record, this.#exchange.prompt, null)
+    }
+    return this.#openLater(candidate, record, fitting)
+  }
+
+  isSeen(): boolean {
+    return this.#exchange.answer.turnSeen
+  }
+
+  drop(): void {
+    this.#exchange.answer.dropTurn()
+  }
+
+  async #openLater(
+    candidate: RouteCandidate,
+    record: AttemptRecord,
+    fitting: void | Promise<void>,
+  ): Promise<OpenedAttempt | null> {
+    if (isPending(fitting)) await fitting
+    const { prompt } = this.#exchange
+    if (this.#declare === null) return this.#admit(candidate, record, prompt, null)
+    const declared = await this.#declare(prompt)
+    return this.#admit(candidate, record, declared.prompt, new ToolCalls(declared.functions))
+  }
+
+  #admit(
+    candidate: RouteCandidate,
+    record: AttemptRecord,
+    prompt: ResponsesRequest,
+    calls: ToolCalls | null,
+  ): OpenedAttempt | null | Promise<OpenedAttempt | null> {
+    return whenReady(allowedCall(this.#exchange, candidate, prompt), terms =>
+      terms === null ? null : this.#opened(candidate, record, prompt, calls, terms),
+    )
+  }
+
+  #opened(
+    candidate: RouteCandidate,
+    record: AttemptRecord,
+    uncapped: ResponsesRequest,
+    calls: ToolCalls | null,
+    { cap, meter, reserved }: CallTerms | typeof UNLIMITED,
+  ): OpenedAttempt {
+    const deps = this.#deps
+    const exchange = this.#exchange
+    this.calls = calls
+    const prompt = cap === null ? uncapped : { ...uncapped, max_output_tokens: cap }
+    const format = deps.formats[textFormat(candidate.endpoint)]
+    if (isDeferred(deps, exchange, record, format, prompt, calls, reserved)) throw new Deferred()
+    const attempt = new Attempt(deps, exchange, record, {
+      encode: () => deps.requests.encode(exchange, record, format, prompt),
+      format,
+      body: null,
+      relay: relayOf(format, exchange, candidate, calls),
+      echo: echoes(exchange) ? exchange.debug : null,
+      meter,
+    })
+    return { attempt, target: targetOf(deps, exchange, attempt, candidate, calls) }
+  }
 }
 
-const NOTHING_SAID: CallFigures = {
-  usage: null,
-  finish: null,
-  outputQuarters: 0,
-  isThoughtSeen: false,
-  sentBytes: 0,
-  isCut: false,
-  isStalled: false,
-}
-
-const UNLIMITED = { cap: null, meter: null }
+const UNLIMITED = { cap: null, meter: null, reserved: 0 }
 
 /** The output that the caller's limits allow the next call; null: nothing. */
 function allowedCall(
@@ -125,55 +161,29 @@ function allowedCall(
   return allowance === null ? UNLIMITED : admitCall(exchange, allowance, prompt, candidate)
 }
 
-function noteImplausible({ log, metrics }: TurnDeps, { endpoint }: RouteCandidate): void {
-  const { slug } = endpoint.provider
-  metrics.usageImplausible.inc({ provider: slug })
-  log.notice('a provider reported implausible usage; a corrected usage was charged', {
-    provider: slug,
-    model: endpoint.modelId,
-  })
-}
-
-function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
-  return {
-    endpoint,
-    credential,
-    isByok: credential !== null,
-    ownKey: null,
-    upstreamId: null,
-    status: null,
-    error: null,
-    isRefused: false,
-  }
-}
-
-/** Failures that a provider had a part in, whoever found them. */
-const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
-  'provider_unavailable',
-  'upstream_timeout',
-  'unprocessable',
-])
-
-/** The failure with the name of the provider that it was met at, unless it has one. */
-function withProvider(error: GatewayError, { endpoint }: AttemptRecord): GatewayError {
-  if (!OF_PROVIDERS.has(error.code) || error.metadata?.['provider_name'] !== undefined) return error
-  return rewritten(error, { metadata: { ...error.metadata, provider_name: endpoint.provider.name } })
-}
-
-/** Opens the key of the candidate, and has plugins make the prompt fit it. A promise only where one has to. */
-function prepare(
-  deps: TurnDeps,
+/**
+ * True if a batch service takes the call: one that is all that the exchange asks, and that may be done in two halves.
+ */
+function isDeferred(
+  { requests }: TurnDeps,
   exchange: RunningExchange,
-  { endpoint, credential }: RouteCandidate,
   record: AttemptRecord,
-): void | Promise<void> {
-  if (credential === null) return fitPrompt(exchange, endpoint)
-  return whenReady(deps.openKey(credential, endpoint), key => {
-    record.ownKey = key
-    return fitPrompt(exchange, endpoint)
-  })
+  format: Format,
+  prompt: ResponsesRequest,
+  calls: ToolCalls | null,
+  reserved: PicoUsd,
+): boolean {
+  const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = exchange
+  const service = batch?.service
+  if (service?.kind !== 'submission' || calls !== null || request.stream === true) return false
+  if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
+  // What was found in the request is told with the reply, and would be gone by then.
+  if (withMetadata && pipeline.length > 0) return false
+  const wire = requests.encode(exchange, record, format, prompt)
+  return service.take({ exchange, attempt: record, wire, reserved })
 }
 
+/** Has plugins make the prompt fit the endpoint. A promise only where one has to. */
 function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promise<void> {
   const { answer, guarding, plugins } = exchange
   if (plugins?.fits !== true) return
@@ -182,15 +192,14 @@ function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promis
 
 /** Null unless client and provider speak alike, a relay exists for it, and the content may pass unread. */
 function relayOf(
-  { formats }: TurnDeps,
+  format: Format,
   { answer, guarding }: RunningExchange,
   { endpoint }: RouteCandidate,
   calls: ToolCalls | null,
 ): AttemptTerms['relay'] {
   const { relays } = answer
   if (guarding?.reply != null || calls !== null || relays === null) return null
-  if (formats[endpoint.format].dialect !== relays || endpoint.provider.quirks.includes('no-relay'))
-    return null
+  if (format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')) return null
   const learn = RELAYS[relays]
   return learn === undefined ? null : { to: answer, learn }
 }
@@ -219,13 +228,6 @@ function targetOf(
     calls,
     debug,
   })
-}
-
-/** The thrown value as a GatewayError; one we did not foresee is logged with its cause. */
-export function asGatewayError({ log }: Pick<AttemptDeps, 'log'>, thrown: unknown): GatewayError {
-  const error = toGatewayError(thrown)
-  if (error.code === 'internal') log.fault('exchange failed', error.cause ?? error)
-  return error
 }
 
 export interface AnswerTargetDeps {
@@ -326,6 +328,12 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     exchange.watch.enter('stream', nowMs)
     if (this.#answer.begun) return
     exchange.firstTokenMs = nowMs
-    this.#answer.begin(model, provider, exchange.request.stream === true ? debug : [])
+    const { usage } = this.#deps.attempt
+    this.#answer.begin(
+      model,
+      provider,
+      exchange.request.stream === true ? debug : [],
+      usage === null ? null : inputOf(usage),
+    )
   }
 }

@@ -19,6 +19,8 @@ export type Invalidation =
     }
   /** Guardrails of this organization, or their assignments, were changed. */
   | { readonly kind: 'guardrails'; readonly organizationId: string }
+  /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
+  | { readonly kind: 'batches' }
 
 export interface InvalidationBus {
   /** Call it after the change is in the Store. Never throws. */

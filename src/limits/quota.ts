@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
+import type { PicoUsd } from '../money.ts'
 import type { Budget, Caller, Reservation } from '../protocol/records.ts'
 import { isPending, whenReady } from '../ready.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
@@ -59,10 +60,20 @@ export interface Quota {
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
 
+/** Also counts money that somebody has allowed before. */
+export interface HoldingQuota extends Quota {
+  /**
+   * Reserves money by all limits of money, whether there is room or not: for requests that were admitted earlier and
+   * whose reply is still to come. A promise only when budgets or counters have to be loaded or asked.
+   * @throws (or rejects with) GatewayError `service_unavailable` when the spending so far is unknown
+   */
+  hold(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
+}
+
 /** The reservation of a caller without limits. */
 export const FREE: Reservation = { allowance: null, settle: () => undefined }
 
-export function createQuota(options: QuotaOptions): Quota {
+export function createQuota(options: QuotaOptions): HoldingQuota {
   const { enforceCredits, tokensPerMinute, budgets } = options
   const always = enforceCredits || tokensPerMinute !== null
   return {
@@ -84,8 +95,20 @@ export function createQuota(options: QuotaOptions): Quota {
         return new Admission(options, caller, demand, known ?? []).reserve()
       })
     },
+    hold(caller, cost, isOwn) {
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      return whenReady(budgeted, known => {
+        if (!enforceCredits && caller.limit === null && known === null) return FREE
+        const offer: Offer = { base: cost, perToken: 0, isOwn, most: 0, first: 0, cappable: true }
+        const demand: Demand = { offers: [offer], tokens: 0 }
+        return new Admission({ ...options, tokensPerMinute: null }, caller, demand, known ?? []).hold()
+      })
+    },
   }
 }
+
+/** More than any sum that fits into a counter. */
+const NO_CEILING = Number.MAX_SAFE_INTEGER
 
 /** Tokens of an offer that are reserved; negative: the offer is left out. */
 type TokensOf = (offer: Offer) => number
@@ -131,6 +154,15 @@ class Admission {
         if (second.exceeded === null) return this.#reservation(smaller, second)
         throw this.#refusal(second, second.exceeded) ?? this.#busy(second.exceeded)
       })
+    })
+  }
+
+  /** Reserves without a ceiling, and leaves no allowance for more. */
+  hold(): Reservation | Promise<Reservation> {
+    const entries = this.#entries(({ first }) => first).map(entry => ({ ...entry, ceiling: NO_CEILING }))
+    return whenReady(this.#take(entries), taking => {
+      const reservation = this.#reservation(entries, taking)
+      return { allowance: null, settle: spent => reservation.settle(spent) }
     })
   }
 

@@ -50,6 +50,7 @@ const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
 const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes']
 const CONNECTION_REFUSALS = ['limit', 'address']
+const BATCH_ITEM_OUTCOMES = ['completed', 'failed']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 /** Reasons why an opened provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
@@ -263,6 +264,19 @@ export const METRICS = {
     name: 'gateway_requests_in_flight',
     help: 'Requests that a thread is working on',
     labels: ['thread'],
+  },
+  batchItems: {
+    kind: 'counter',
+    name: 'gateway_batch_items_total',
+    help: 'Requests of batches whose results are stored, by outcome',
+    labels: ['outcome'],
+    fromZero: { outcome: BATCH_ITEM_OUTCOMES },
+  },
+  serviceJobs: {
+    kind: 'counter',
+    name: 'gateway_batch_service_jobs_total',
+    help: 'Jobs at batch services of providers, by what happened to them',
+    labels: ['provider', 'outcome'],
   },
   heapUsed: {
     kind: 'gauge',

@@ -41,6 +41,7 @@ function namesSmall(
 class ActiveCompression implements ActivePlugin {
   readonly id = 'context-compression'
   readonly skipsRescan = true
+  readonly isRepeatable = true
   readonly #deps: ContextCompressionDeps
   readonly #asked: boolean
 

@@ -101,6 +101,11 @@ export interface ActivePlugin {
   readonly holds?: boolean
   /** How often it may have the model asked for one answer, the first time included. Default 1. */
   readonly maxCalls?: number
+  /**
+   * Set if its work before the model call may be done twice, at no cost and with the same result, and if it never has
+   * the model asked again: a batch service may then run the model call. Otherwise the gateway runs it.
+   */
+  readonly isRepeatable?: boolean
   /** After each turn, before the terminal event. Without `holds` the turn has been delivered by then. */
   judge?(turn: Turn, exchange: Exchange): Promise<Verdict>
   /** Runs before a whole (not streamed) answer leaves. Returns the items that replace it. */

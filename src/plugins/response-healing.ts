@@ -31,6 +31,7 @@ export function createResponseHealing({ tasks }: ResponseHealingDeps): Plugin<'r
 
 class ActiveHealing implements ActivePlugin {
   readonly id = 'response-healing'
+  readonly isRepeatable = true
   readonly #tasks: ResponseHealingDeps['tasks']
   readonly #mode: 'json_object' | 'json_schema'
 

@@ -41,6 +41,7 @@ export function createStructuredOutput({ tasks }: StructuredOutputDeps): BuiltIn
 
 class Check {
   readonly id = 'structured-output'
+  readonly isRepeatable = true
   readonly format: Format
   readonly #tasks: StructuredOutputDeps['tasks']
 

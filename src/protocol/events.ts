@@ -124,6 +124,10 @@ export interface OutputTextDeltaEvent extends OfPart {
   type: 'response.output_text.delta'
   delta: string
   logprobs: Logprob[]
+  /**
+   * The provider began another block of text here. Only for dialects that show it; the responses dialect never does.
+   */
+  cut?: true
 }
 
 export interface OutputTextDoneEvent extends OfPart {

@@ -109,6 +109,11 @@ export const OUTPUT_WINDOW_DEFAULT_BYTES = 1024
 export const OUTPUT_OVERLAP_DEFAULT_BYTES = 256
 /** API keys or members that one operation assigns a guardrail to. */
 export const ASSIGNEES_MAX_ITEMS = 100
+/**
+ * Largest body of an inference request: 20 MiB. It has to hold a full context of text (some megabytes) and images or
+ * files in base64; more belongs behind a URL.
+ */
+export const INFERENCE_BODY_MAX_BYTES = 20 * 1024 * 1024
 /** Largest body of a guardrail: one pattern of the greatest length with every character escaped, and some more. */
 export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
 /** Largest body of a management operation: lists of 100 values, and some more. */
@@ -121,3 +126,18 @@ export const SMALL_CONTEXT_TOKENS = 8_192
  * shorter; more would refuse callers who have enough left.
  */
 export const ORDINARY_OUTPUT_TOKENS = 1_024
+
+/** Inputs of one embeddings request: as many as the widest provider takes, so that no client has to split more. */
+export const EMBEDDING_INPUTS_MAX = 2_048
+/** Numbers of one vector: several times what the widest known model makes. */
+export const EMBEDDING_DIMENSIONS_MAX = 16_384
+/** The largest token id that is taken; vocabularies have some hundred thousand words. */
+export const TOKEN_ID_MAX = 2 ** 31 - 1
+/** `input_type`: a word of a provider, without digits, so that it cannot carry a text past guardrails. */
+export const INPUT_TYPE_PATTERN = '^[A-Za-z][A-Za-z_-]{0,63}$'
+/** Bytes of one vector as a provider writes it: the most numbers with all digits of a double, and blanks. */
+export const VECTOR_MAX_BYTES = 512 * 1024
+/** Bytes of a whole reply with vectors: nearly as many as a transport reads, which would not say what to do. */
+export const EMBEDDINGS_REPLY_MAX_BYTES = 60 * 1024 * 1024
+/** Bytes of such a reply beside its vectors: some providers repeat the texts, which a request may fill. */
+export const EMBEDDINGS_REST_MAX_BYTES = 24 * 1024 * 1024

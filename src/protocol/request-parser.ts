@@ -94,7 +94,7 @@ export function createRequestParser(offered: Offered): (body: unknown) => Respon
 }
 
 const CHAT_BODY =
-  'input: is required and must be a string or an array; a body with messages goes to POST /v1/chat/completions'
+  'input: is required and must be a string or an array; a body with messages goes to POST /v1/chat/completions or POST /v1/messages'
 
 function isChat(body: unknown): boolean {
   return isObject(body) && body['input'] === undefined && Array.isArray(body['messages'])

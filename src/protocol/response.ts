@@ -63,7 +63,12 @@ export interface CostDetails {
 /** Token counts; `cost` in USD. Input tokens include cached ones, output tokens include reasoning. */
 export interface ResponseUsage {
   input_tokens: number
-  input_tokens_details: { cached_tokens: number; cache_write_tokens?: number }
+  input_tokens_details: {
+    cached_tokens: number
+    cache_write_tokens?: number
+    /** Of the cache writes, those that stay for an hour; present where there are any. */
+    cache_write_1h_tokens?: number
+  }
   output_tokens: number
   output_tokens_details: { reasoning_tokens: number }
   total_tokens: number
@@ -136,6 +141,10 @@ export interface ResponseResource {
   native_finish_reason?: string | null
   /** Display name of the provider. Only for dialects that show it; the responses dialect never writes it. */
   provider?: string | null
+  /** The stop sequence that ended the answer, where the provider says it. Only for dialects that show it, as above. */
+  stop_sequence?: string | null
+  /** Input that the provider reported before the answer began. Only for dialects that show it, as above. */
+  prompt_usage?: Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'>
 }
 
 export interface MetadataEndpoint {

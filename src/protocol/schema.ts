@@ -110,7 +110,7 @@ export function withinCharacters(text: string, limit: number): boolean {
 }
 
 /** True if every database can store the text: well-formed Unicode without NUL. */
-function isStorable(text: string): boolean {
+export function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0')
 }
 

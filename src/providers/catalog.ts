@@ -11,16 +11,23 @@ import {
   type PricingRow,
   type ProviderRow,
 } from '../config/config.ts'
-import { type PicoUsd, parseUsd } from '../money.ts'
+import { type PicoUsd, parseFactor, parseUsd } from '../money.ts'
 import { didYouMean } from '../nearest.ts'
 import {
   type AbortPolicy,
+  type AnyFormatName,
   AUTH_OF_FORMAT,
   type AuthScheme,
+  BATCH_FORMATS,
+  BATCH_PRICE_FACTOR,
   type Egress,
+  EMBEDDINGS_FORMAT_NAMES,
+  EMBEDDINGS_OF_FORMAT,
   type Endpoint,
-  type FormatName,
+  FORMAT_NAMES,
+  isEmbeddingsFormat,
   type Model,
+  makesEmbeddings,
   type Pricing,
   type Provider,
   type TlsIdentity,
@@ -107,7 +114,8 @@ function allProviders(config: CatalogConfig, faults: Faults): ReadonlyMap<string
     const provider = faults.try(() => {
       const made = providerOf(keyed, path, providers.get(row.slug), onAbort)
       const egress = egressOf(row, path, config.readTls)
-      return egress === null ? made : { ...made, egress }
+      const batch = batchOf(row, path, made.format)
+      return { ...made, ...(egress === null ? {} : { egress }), ...(batch === null ? {} : { batch }) }
     })
     providers.set(row.slug, provider ?? FAULTY)
   }
@@ -134,7 +142,7 @@ function providerOf(
       : baseUrlOf(row.baseUrl, problem => faults.add(`${path}.baseUrl`, problem))
   faults.throwIfAny()
   // Its absence is a fault.
-  const known = format as FormatName
+  const known = format as AnyFormatName
   return {
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,
@@ -167,7 +175,23 @@ function egressOf(row: ProviderRow, path: string, readTls: CatalogConfig['readTl
   return { proxy, transport, http2, tls: identity }
 }
 
-function authOf(row: ProviderRow, builtIn: Provider | undefined, format: FormatName): AuthScheme {
+/** Null for a row that does not ask for a batch service. @throws ConfigError */
+function batchOf(
+  { batch = false, batchPriceFactor }: ProviderRow,
+  path: string,
+  format: AnyFormatName,
+): NonNullable<Provider['batch']> | null {
+  if (batch && !(BATCH_FORMATS as readonly AnyFormatName[]).includes(format)) {
+    throw new ConfigError(`${path}.batch: no batch service is known for the format ${format}`)
+  }
+  if (!batch && batchPriceFactor !== undefined) {
+    throw new ConfigError(`${path}.batchPriceFactor: has no effect without batch: true`)
+  }
+  if (!batch) return null
+  return { priceFactor: batchPriceFactor === undefined ? BATCH_PRICE_FACTOR : parseFactor(batchPriceFactor) }
+}
+
+function authOf(row: ProviderRow, builtIn: Provider | undefined, format: AnyFormatName): AuthScheme {
   if (row.auth !== undefined) return row.auth
   // A server of the operator's own that was given no key is not asked for one.
   if (builtIn === undefined && row.apiKey === undefined) return 'none'
@@ -194,6 +218,10 @@ interface Place {
 }
 
 function modelOf(row: ModelRow, place: Place): Model {
+  const { outputModalities = ['text'] } = row
+  if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
+    place.faults.add(`${place.path}.outputModalities`, 'embeddings must stand alone')
+  }
   const endpoints = row.endpoints.map((endpoint, at) =>
     endpointOf(endpoint, row, { ...place, path: `${place.path}.endpoints[${at}]` }),
   )
@@ -204,7 +232,7 @@ function modelOf(row: ModelRow, place: Place): Model {
     contextLength: row.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? null,
     inputModalities: row.inputModalities ?? ['text'],
-    outputModalities: row.outputModalities ?? ['text'],
+    outputModalities,
     endpoints,
   }
 }
@@ -215,7 +243,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     modelId: model.id,
     upstreamModel: row.upstreamModel ?? model.id.slice(model.id.indexOf('/') + 1),
     provider,
-    format: row.format ?? provider.format,
+    format: formatOf(row, model, provider, problem => faults.add(`${path}.format`, problem)),
     pricing: row.pricing === undefined ? UNKNOWN : pricingOf(row.pricing, `${path}.pricing`, faults),
     contextLength: row.contextLength ?? model.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
@@ -225,6 +253,36 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     drawsImages: model.outputModalities?.includes('image') ?? false,
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
+}
+
+/** The format that the row names, or else that of the provider for what the model makes. */
+function formatOf(
+  row: EndpointRow,
+  { outputModalities = [] }: ModelRow,
+  provider: Provider,
+  fault: (problem: string) => void,
+): AnyFormatName {
+  const embeds = makesEmbeddings({ outputModalities })
+  const format = row.format ?? defaultFormat(provider, embeds)
+  if (provider !== FAULTY && isEmbeddingsFormat(format) !== embeds) fault(misfit(format, row.format))
+  return format
+}
+
+/** `named`: what the row of the endpoint says; the format of a provider goes with its address. */
+function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string {
+  const which = named ?? `the provider's format ${format}`
+  if (!isEmbeddingsFormat(format)) {
+    return `${which} makes no embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
+  }
+  const other =
+    named === undefined
+      ? 'change format and baseUrl of the provider under providers'
+      : `use one of ${FORMAT_NAMES.join(', ')}`
+  return `${which} makes embeddings only: set outputModalities: [embeddings] on the model, or ${other}`
+}
+
+function defaultFormat({ format }: Provider, embeds: boolean): AnyFormatName {
+  return embeds && !isEmbeddingsFormat(format) ? (EMBEDDINGS_OF_FORMAT[format] ?? format) : format
 }
 
 function providerFor(

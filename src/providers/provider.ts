@@ -2,7 +2,7 @@
  * Types of the catalogue's rows: providers, models and endpoints. Pure.
  * No code asks for a vendor by name: each peculiarity of a vendor is a field or a named quirk here.
  */
-import type { PicoUsd } from '../money.ts'
+import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
@@ -13,6 +13,23 @@ export const FORMAT_NAMES = [
   'google-gemini',
 ] as const
 export type FormatName = (typeof FORMAT_NAMES)[number]
+
+/** The wire formats of embeddings; `formats/embeddings/table.ts` holds one implementation for each. */
+export const EMBEDDINGS_FORMAT_NAMES = [
+  'openai-embeddings',
+  'cohere-embeddings',
+  'gemini-embeddings',
+  'vertex-embeddings',
+  'ollama-embeddings',
+] as const
+export type EmbeddingsFormatName = (typeof EMBEDDINGS_FORMAT_NAMES)[number]
+
+/** What a row of the configuration may name. */
+export type AnyFormatName = FormatName | EmbeddingsFormatName
+
+export function isEmbeddingsFormat(name: AnyFormatName): name is EmbeddingsFormatName {
+  return (EMBEDDINGS_FORMAT_NAMES as readonly AnyFormatName[]).includes(name)
+}
 
 /** Ways for a request to carry the provider's key; `upstream/auth.ts` holds one implementation for each. */
 export const AUTH_SCHEMES = ['bearer', 'x-api-key', 'x-goog-api-key', 'none'] as const
@@ -33,6 +50,13 @@ export type AuthScheme = (typeof AUTH_SCHEMES)[number]
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
+ *
+ * Of `openai-embeddings`:
+ * - `output-dimension`: takes `output_dimension` instead of `dimensions`
+ * - `input-type`: takes `input_type`; without it the field is left out
+ * - `cuts-texts`: embeds the beginning of a text that is too long, unless `truncation` is false; others refuse it
+ * - `float-vectors`: refuses `encoding_format`, so the gateway makes base64 itself
+ * - `int8-vectors`: refuses it too, and writes each vector as base64 of signed bytes
  */
 export const QUIRKS = [
   'max-tokens',
@@ -47,6 +71,11 @@ export const QUIRKS = [
   'cache-control',
   'no-user',
   'no-relay',
+  'output-dimension',
+  'input-type',
+  'cuts-texts',
+  'float-vectors',
+  'int8-vectors',
 ] as const
 export type Quirk = (typeof QUIRKS)[number]
 
@@ -55,11 +84,24 @@ export const ABORT_POLICIES = ['finish', 'cancel', 'drain'] as const
 export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
 /** The auth scheme of a format, for providers without one of their own. */
-export const AUTH_OF_FORMAT: Readonly<Record<FormatName, AuthScheme>> = {
+export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
   'openai-responses': 'bearer',
   'openai-chat': 'bearer',
   'anthropic-messages': 'x-api-key',
   'google-gemini': 'x-goog-api-key',
+  'openai-embeddings': 'bearer',
+  'cohere-embeddings': 'bearer',
+  'gemini-embeddings': 'x-goog-api-key',
+  'vertex-embeddings': 'bearer',
+  'ollama-embeddings': 'bearer',
+}
+
+/** The format of embeddings at a provider of a format; null: the same API makes none. */
+export const EMBEDDINGS_OF_FORMAT: Readonly<Record<FormatName, EmbeddingsFormatName | null>> = {
+  'openai-responses': 'openai-embeddings',
+  'openai-chat': 'openai-embeddings',
+  'anthropic-messages': null,
+  'google-gemini': 'gemini-embeddings',
 }
 
 /** Ways to send a request; `upstream/` holds one implementation for each. */
@@ -85,12 +127,24 @@ export interface Egress {
   readonly tls: TlsIdentity | null
 }
 
+/** Formats whose providers may have a batch service; `batches/services/table.ts` holds one implementation for each. */
+export const BATCH_FORMATS = [
+  'openai-responses',
+  'openai-chat',
+  'anthropic-messages',
+  'google-gemini',
+] as const satisfies readonly FormatName[]
+export type BatchFormat = (typeof BATCH_FORMATS)[number]
+
+/** All known batch services charge half. */
+export const BATCH_PRICE_FACTOR: PriceFactor = FULL_PRICE / 2
+
 export interface Provider {
   /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
   readonly slug: string
   /** Display name, as `gateway_metadata` and listings show it. */
   readonly name: string
-  readonly format: FormatName
+  readonly format: AnyFormatName
   /** Without a trailing slash; null if the operator must configure it. */
   readonly baseUrl: string | null
   readonly auth: AuthScheme
@@ -102,6 +156,8 @@ export interface Provider {
   readonly onAbort: AbortPolicy
   /** Absent: directly, unless the environment names a proxy. */
   readonly egress?: Egress
+  /** The provider's own batch service, for batches whose requests it can run; absent: the gateway runs all of them. */
+  readonly batch?: { readonly priceFactor: PriceFactor }
 }
 
 /** Prices per token (request: per request) in 1e-12 USD. */
@@ -126,7 +182,8 @@ export interface Endpoint {
   /** The provider's name of the model. */
   readonly upstreamModel: string
   readonly provider: Provider
-  readonly format: FormatName
+  /** One of embeddings for a model that makes embeddings, and only then. */
+  readonly format: AnyFormatName
   readonly pricing: Pricing
   readonly contextLength: number | null
   readonly maxOutputTokens: number | null
@@ -150,6 +207,20 @@ export interface Model {
   readonly outputModalities: readonly string[]
   /** In the order of attempts. Never empty. */
   readonly endpoints: readonly Endpoint[]
+}
+
+/**
+ * The format of an endpoint that makes text.
+ * @throws Error for one that makes embeddings, which routing keeps away from requests for text
+ */
+export function textFormat({ format }: Pick<Endpoint, 'format'>): FormatName {
+  if (isEmbeddingsFormat(format)) throw new Error('an endpoint of embeddings was asked for text')
+  return format
+}
+
+/** True for a model of POST /embeddings; any other one makes text. */
+export function makesEmbeddings({ outputModalities }: Pick<Model, 'outputModalities'>): boolean {
+  return outputModalities.includes('embeddings')
 }
 
 /** The decrypted key of a workspace's own credential for one attempt. */

@@ -29,11 +29,13 @@ export interface AdmissionOwner {
   readonly route: string
   /** Path of an unknown route, for the log line; undefined for known ones. */
   readonly path: string | undefined
-  /** Address of the client's connection. */
-  readonly client: string
+  /** Address of the client's connection; undefined where there is none. */
+  readonly client: string | undefined
   /** Null before the key was accepted, and where none is asked for. */
   readonly key: Pick<KeyRecord, 'label' | 'workspaceId' | 'organizationId'> | null
   readonly reply: AdmittedReply
+  /** True if a client waits for the answer: the times of its stages are observed. */
+  readonly isAwaited: boolean
   /** Ends the work on the request. Called once, with the first reason. */
   onAbort(reason: GatewayError): void
   /** Ends a request whose handler does not answer: reports the reason if still possible, else drops the client. */
@@ -95,6 +97,7 @@ export class AdmissionControl {
 
   #overloaded(reason: OverloadReason): GatewayError {
     this.deps.metrics.shed.inc({ reason })
+    this.load.shed++
     return new GatewayError('service_unavailable', 'The gateway is overloaded', {
       retryAfterSeconds: RETRY_AFTER_SECONDS,
     })
@@ -134,10 +137,11 @@ export class Admission {
   #left = false
   #over = false
 
-  constructor(control: AdmissionControl, owner: AdmissionOwner) {
+  /** @param id default: a new one */
+  constructor(control: AdmissionControl, owner: AdmissionOwner, id?: string) {
     const { clock } = control.deps
     this.watch = new Stopwatch(clock.monotonicMs())
-    this.id = generationId(unixSeconds(clock))
+    this.id = id ?? generationId(unixSeconds(clock))
     this.#control = control
     this.#owner = owner
   }
@@ -165,10 +169,11 @@ export class Admission {
     this.#control.add(this)
   }
 
-  /** Starts the total deadline. */
-  startDeadline(): void {
+  /** Starts the total deadline: `leastMs` from the head of the request, or as long as the setting says. */
+  startDeadline(leastMs = 0): void {
     const { clock, requestMs } = this.#control.deps
-    const leftMs = Math.max(0, requestMs - (clock.monotonicMs() - this.watch.startedMs))
+    const passedMs = clock.monotonicMs() - this.watch.startedMs
+    const leftMs = Math.max(0, Math.max(requestMs, leastMs) - passedMs)
     this.#deadline = clock.after(leftMs, this.#onDeadline)
   }
 
@@ -192,6 +197,14 @@ export class Admission {
     this.finish()
   }
 
+  /** Ends it uncounted: another one tells of the same request. */
+  drop(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#deadline?.cancel()
+    this.#control.remove(this)
+  }
+
   /** Counts and logs the request. Later calls do nothing. */
   finish(): void {
     if (this.#over) return
@@ -200,13 +213,13 @@ export class Admission {
     const { clock, log, metrics } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
-    const { method, route, path, reply, key, client } = this.#owner
+    const { method, route, path, reply, key, client, isAwaited } = this.#owner
     const { summary, error, status: sent } = reply
     const outcome = this.#outcome(reply, sent)
     const status = outcome === 'aborted' ? 499 : sent || (this.#reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
-    observeStages(metrics, this.watch, endedMs)
+    if (isAwaited) observeStages(metrics, this.watch, endedMs)
     // Field by field, because a spread looks up each field by name.
     log.exchange({
       id: this.id,

@@ -15,6 +15,7 @@ export type ByteCount = Pick<ApiRequest['held'], 'hold'>
 export interface PausableSocket {
   /** Only within the callback of a chunk: elsewhere the HTTP library sets its own timer again and cuts the client. */
   pause(): void
+  /** Only after a pause. Sets the HTTP library's own timer again. */
   resume(): void
 }
 
@@ -113,6 +114,40 @@ export class BodyBuffer implements IncomingBody {
   }
 }
 
+/** Of the memory for one chunk, so that it fits most others. The library reads no more at once. */
+const COPY_BYTES = 512 * 1024
+/** The library hands over all that the kernel has, tens of megabytes, before it looks whether the socket is paused. */
+const COPIES_MAX = 64
+
+/**
+ * Copies of chunks in memory that is used again. New memory for each would pile up: hundreds of megabytes of a large
+ * body, before the engine looks for what is free.
+ */
+class ChunkCopies {
+  readonly #free: ArrayBuffer[] = []
+
+  of(bytes: ArrayBuffer): Uint8Array {
+    const length = bytes.byteLength
+    const memory =
+      length > COPY_BYTES ? new ArrayBuffer(length) : (this.#free.pop() ?? new ArrayBuffer(COPY_BYTES))
+    const copy = new Uint8Array(memory, 0, length)
+    copy.set(new Uint8Array(bytes))
+    return copy
+  }
+
+  free({ buffer }: Uint8Array): void {
+    if (buffer.byteLength === COPY_BYTES && this.#free.length < COPIES_MAX && buffer instanceof ArrayBuffer) {
+      this.#free.push(buffer)
+    }
+  }
+}
+
+/**
+ * The HTTP library gives a client ten seconds when it is resumed, and cuts it when it has sent nothing until then: even
+ * one that has sent its whole body and waits for the answer. Resuming it again gives it ten more.
+ */
+const STAY_MS = 4_000
+
 /**
  * A body that its reader takes as it arrives. The socket is paused while a chunk waits; bytes that the kernel holds by
  * then, a few megabytes, arrive nevertheless.
@@ -123,6 +158,7 @@ export class BodyStream implements IncomingBody, RawBody {
   readonly #count: ByteCount
   readonly #socket: PausableSocket
   #waiting: Uint8Array[] = []
+  readonly #copies = new ChunkCopies()
   #bytes = 0
   #heldBytes = 0
   #paused = false
@@ -132,6 +168,10 @@ export class BodyStream implements IncomingBody, RawBody {
   #fault: GatewayError | null = null
   #wake: (() => void) | null = null
   #deadline: Timer | null = null
+  #clock: Clock | null = null
+  /** The socket was resumed at the last chunk, so that the library's own timer runs. */
+  #isTimed = false
+  #stay: Timer | null = null
 
   /** @param contentLength null: chunked. 0: there is no body, and nothing is pushed. */
   constructor(socket: PausableSocket, contentLength: number | null, limitBytes: number, count: ByteCount) {
@@ -154,7 +194,7 @@ export class BodyStream implements IncomingBody, RawBody {
       return
     }
     if (bytes.byteLength > 0) {
-      this.#waiting.push(new Uint8Array(bytes.slice(0)))
+      this.#waiting.push(isLast ? new Uint8Array(bytes.slice(0)) : this.#copies.of(bytes))
       if (!this.#hold(bytes.byteLength)) {
         this.fail(overloaded())
         return
@@ -163,7 +203,9 @@ export class BodyStream implements IncomingBody, RawBody {
     if (isLast) {
       this.#whole = true
       this.#deadline?.cancel()
+      this.#isTimed = this.#paused
       this.#resume()
+      this.#stayOpen()
     } else if (!this.#paused) {
       this.#paused = true
       this.#socket.pause()
@@ -175,18 +217,23 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#fault ??= fault
     this.#waiting = []
     this.#hold(-this.#heldBytes)
+    this.#resume()
     this.#wakeReader()
   }
 
   release(): void {
     this.#released = true
     this.#deadline?.cancel()
+    this.#stay?.cancel()
     this.#waiting = []
     this.#hold(-this.#heldBytes)
+    this.#resume()
   }
 
   /** Fails the body when its last byte is late. */
   startDeadline(clock: Clock, uploadMs: number): void {
+    this.#clock = clock
+    this.#stayOpen()
     if (!this.#whole) this.#deadline = clock.after(uploadMs, () => this.fail(late()))
   }
 
@@ -200,6 +247,7 @@ export class BodyStream implements IncomingBody, RawBody {
         const taken = take(chunk)
         if (isPending(taken)) await taken
         this.#hold(-Math.min(chunk.byteLength, this.#heldBytes))
+        this.#copies.free(chunk)
       } else if (this.#whole) return
       else {
         this.#resume()
@@ -215,6 +263,16 @@ export class BodyStream implements IncomingBody, RawBody {
     return this.#count.hold(bytes)
   }
 
+  /** Keeps a client that waits for its answer, until the request is over. */
+  #stayOpen(): void {
+    if (!this.#isTimed || this.#clock === null || this.#released) return
+    this.#stay = this.#clock.after(STAY_MS, () => {
+      this.#socket.resume()
+      this.#stayOpen()
+    })
+  }
+
+  /** Never for a socket that is not paused: the library would stop to read it. */
   #resume(): void {
     if (!this.#paused) return
     this.#paused = false

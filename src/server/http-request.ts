@@ -7,12 +7,12 @@ import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
+import { type JsonWeigher, parseJson } from '../protocol/json.ts'
 import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
-import { type JsonWeigher, parseJson } from './json.ts'
 import type { KeyPlace } from './key-shares.ts'
 import { HeldBytes } from './load.ts'
 import { noSuchOperation } from './neighbours.ts'
@@ -64,6 +64,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly generates: boolean
   readonly bodiless: boolean
   readonly reply: HttpReply
+  readonly isAwaited = true
   readonly #deps: HttpRequestDeps
   readonly #query: string
   readonly #socket: ResponseSocket
@@ -77,6 +78,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly #isLast: boolean
   /** A body was announced, or may have been. */
   readonly #hasBody: boolean
+  #isSent = false
   readonly #refusal: GatewayError | null
   readonly #body: BodyBuffer | BodyStream | null
   /** Null before the key was accepted, and where none is asked for. */
@@ -99,11 +101,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     this.generates = this.#match?.resource.generates === true
     this.bodiless = head.method === 'HEAD'
     this.#operation = this.#match?.resource.operations.get(head.method)
-    const isRaw = this.#operation?.accept === 'raw'
-    const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, isRaw)
+    const anyMedia = this.#operation?.accept === 'raw' && this.#operation.media === 'any'
+    const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, anyMedia)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
+    this.hasBody = this.#accepted?.hasBody === true
     this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict, head.path)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
@@ -117,13 +120,17 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     return this.#socket.address
   }
 
-  /** There is a body that has to be handed to `chunk`. */
-  get wantsBody(): boolean {
-    return this.#hasBody && this.#body !== null
+  /** Its body has to be handed to `chunk`, even if nobody reads it. */
+  readonly hasBody: boolean
+
+  /** The end of the body has not arrived. */
+  get isSending(): boolean {
+    return this.hasBody && !this.#isSent
   }
 
   /** Takes a chunk of the body. Runs inside the library's callback. */
   chunk(bytes: ArrayBuffer, isLast: boolean): void {
+    this.#isSent ||= isLast
     this.#body?.push(bytes, isLast)
     if (this.#accepted?.contentLength !== null || this.#body instanceof BodyStream) return
     try {
@@ -215,7 +222,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     const operation = this.#operation
     if (operation === undefined) return
     if (operation.key === 'none') {
-      this.#beginHandling()
+      this.#beginHandling(operation)
       return operation.handler(this.#request(match, accepted, null, undefined), this.reply)
     }
     const { watch } = this.#admission
@@ -234,8 +241,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     watch.enter('upload', clock.monotonicMs())
     if (operation.accept === 'raw') {
       if (this.#socket.dead || !(this.#body instanceof BodyStream)) return
-      this.#body.startDeadline(clock, this.#deps.uploadMs)
-      this.#beginHandling()
+      this.#body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
+      this.#beginHandling(operation)
       return operation.handler(this.#request(match, accepted, key, this.#body), this.reply)
     }
     if (this.#body instanceof BodyBuffer) {
@@ -277,7 +284,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     if (this.#socket.dead) return
     const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
     try {
-      this.#beginHandling()
+      this.#beginHandling(operation)
       return operation.handler(this.#request(match, accepted, key, body), this.reply)
     } finally {
       place.spend(startedMs)
@@ -291,8 +298,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     return contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
   }
 
-  #beginHandling(): void {
-    this.#admission.startDeadline()
+  #beginHandling({ times }: Operation): void {
+    this.#admission.startDeadline(times?.requestMs)
     this.#handled = true
     this.#accepted = null
   }

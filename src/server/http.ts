@@ -119,7 +119,7 @@ class UwsServer implements HttpServer {
     this.#app = uws.App()
     this.#app.filter((response, change) => this.#countConnection(response, change))
     this.#app.any('/*', (response, request) => {
-      const socket = new UwsSocket(response, options.log, this.#observer, this.#connections.begin(response))
+      const socket = new UwsSocket(response, options, this.#observer, this.#connections.begin(response))
       try {
         const taken = new HttpRequest(deps, copyHead(request), socket)
         socket.attach(taken)

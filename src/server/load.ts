@@ -91,6 +91,8 @@ export class Load {
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
   #sampledMs = 0
+  /** Requests that were refused for the load of the thread. */
+  shed = 0
 
   constructor(limits: LoadLimits, clock: Clock) {
     this.#limits = limits

@@ -10,14 +10,11 @@ import type { Router } from './router.ts'
 const OF_OTHERS: Readonly<Record<string, string>> = {
   assistants: 'Assistants',
   audio: 'Audio',
-  batches: 'Batches',
   completions: 'Text completions',
   conversations: 'Conversations',
-  embeddings: 'Embeddings',
   files: 'Files',
   fine_tuning: 'Fine-tuning',
   images: 'Images',
-  messages: 'Anthropic messages',
   moderations: 'Moderations',
   organization: 'Organization',
   presets: 'Presets',
@@ -27,6 +24,11 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
   uploads: 'Uploads',
   vector_stores: 'Vector stores',
   videos: 'Videos',
+}
+/** What there is below an operation, by the first part of its path. */
+const BELOW: Readonly<Record<string, string>> = {
+  messages: 'below POST /v1/messages there is only POST /v1/messages/count_tokens',
+  responses: 'responses are not stored, and there is nothing below POST /v1/responses',
 }
 const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
 const LONGEST_GUESSED = 64
@@ -51,10 +53,8 @@ function messageFor(path: string, router: Router): string {
   const doubled = known(below.replace(/^(?:\/api)?\/v1(?=\/)/, ''), router)
   if (doubled !== null) return `${NONE}${didYouMean(doubled)} The base URL has /v1 twice`
   const [, first = '', ...rest] = below.split('/')
-  if (first === 'responses' && rest.length > 0) {
-    return `${NONE}: responses are not stored, and there is nothing below POST /v1/responses`
-  }
   // `hasOwn`: the path is the client's.
+  if (rest.length > 0 && Object.hasOwn(BELOW, first)) return `${NONE}: ${BELOW[first]}`
   if (Object.hasOwn(OF_OTHERS, first))
     return `${NONE}: ${OF_OTHERS[first]} (/v1/${first}) is not offered by this gateway yet`
   const other = near(below, router)

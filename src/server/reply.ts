@@ -10,12 +10,12 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
   // The star covers what client libraries add of their own, but never Authorization; old browsers need the names.
-  'Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Session-Id, *',
+  'Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Session-Id, Idempotency-Key, *',
   'Access-Control-Max-Age',
   '86400',
 ]
@@ -73,8 +73,9 @@ export class HttpReply implements Reply {
   constructor(socket: ResponseSocket, owner: ReplyOwner) {
     this.#socket = socket
     this.#owner = owner
-    const { id, generates } = owner
+    const { id, generates, dialect } = owner
     this.#headers = [...CORS, 'X-Request-Id', id]
+    if (dialect?.idHeader !== undefined) this.#headers.push(dialect.idHeader, id)
     if (generates) this.#headers.push('X-Generation-Id', id)
   }
 

@@ -12,9 +12,9 @@ export interface Resource {
   readonly operations: ReadonlyMap<string, Operation>
   /** Value of the `Allow` header. */
   readonly allow: string
-  /** The dialect of the inference operation here; null where there is none. */
+  /** The dialect of the operations here; null where there is none. */
   readonly dialect: Operation['dialect']
-  /** True for inference operations: every answer has a generation id. */
+  /** True where a model is asked: every answer has a generation id. */
   readonly generates: boolean
 }
 
@@ -105,9 +105,10 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
     operations.set(method, operation)
     if (method === 'GET') operations.set('HEAD', operation)
   }
-  const dialect = [...byMethod.values()].find(operation => operation.dialect !== null)?.dialect ?? null
+  const spoken = [...byMethod.values()].find(operation => operation.dialect !== null)
+  const dialect = spoken?.dialect ?? null
   const allow = [...operations.keys(), 'OPTIONS'].join(', ')
-  return { template, operations, allow, dialect, generates: dialect !== null }
+  return { template, operations, allow, dialect, generates: dialect !== null && spoken?.generates !== false }
 }
 
 /** All methods of a path must agree, because the gate checks the path before the method. */

@@ -1,5 +1,6 @@
 /** One answer of the HTTP library, made safe: it owns the callbacks of the answer. Serve threads. Hot path: `write`. */
 import type { HttpResponse } from 'uWebSockets.js'
+import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Peer } from './connections.ts'
 import type { HttpRequest } from './http-request.ts'
@@ -43,6 +44,12 @@ class PieceQueue {
   }
 }
 
+/**
+ * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
+ * and many clients then drop the answer unread.
+ */
+const LINGER_MS = 5_000
+
 /** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
 const PROMPT_MAX_CHARS = 65_536
 
@@ -55,6 +62,7 @@ export class UwsSocket implements ResponseSocket {
   readonly address: string
   readonly #response: HttpResponse
   readonly #log: Log
+  readonly #clock: Clock
   readonly #observer: SocketObserver
   #request: HttpRequest | null = null
   /** The address at the other end, where its connections are counted. Null once the request is over. */
@@ -72,10 +80,18 @@ export class UwsSocket implements ResponseSocket {
   #pieces: PieceQueue | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
+  /** Runs after an answer whose client still sends its body. */
+  #lingering: Timer | null = null
 
-  constructor(response: HttpResponse, log: Log, observer: SocketObserver, peer: Peer | null) {
+  constructor(
+    response: HttpResponse,
+    { log, clock }: { readonly log: Log; readonly clock: Clock },
+    observer: SocketObserver,
+    peer: Peer | null,
+  ) {
     this.#response = response
     this.#log = log
+    this.#clock = clock
     this.#observer = observer
     this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.
@@ -91,14 +107,19 @@ export class UwsSocket implements ResponseSocket {
   /** Connects the request of this answer. Runs inside the library's callback. */
   attach(request: HttpRequest): void {
     this.#request = request
-    if (!request.wantsBody) return
-    this.#response.onData((chunk, isLast) => this.#guard(() => request.chunk(chunk, isLast)))
+    if (!request.hasBody) return
+    this.#response.onData((chunk, isLast) =>
+      this.#guard(() => {
+        request.chunk(chunk, isLast)
+        if (isLast && this.#lingering !== null) this.#response.close()
+      }),
+    )
   }
 
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
     if (this.dead) return
     this.#complete = true
-    if (body.length > PROMPT_MAX_CHARS) {
+    if (body.length > PROMPT_MAX_CHARS || (close && this.#request?.isSending === true)) {
       this.#sendLong(status, headers, typeof body === 'string' ? Buffer.from(body) : body, close)
       return
     }
@@ -277,11 +298,23 @@ export class UwsSocket implements ResponseSocket {
     try {
       const taken = this.#tryEnd(rest, endsAt)
       // A small rest that still waits in the library counts as taken; then even an empty piece is refused.
-      if (taken && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#response.close()
+      if (taken && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#closeAfterBody()
     } catch (thrown) {
       this.#broken(thrown)
     }
     return this.#dead
+  }
+
+  /** Closes the connection when the client has sent all, or does not end. */
+  #closeAfterBody(): void {
+    if (this.#request?.isSending !== true) {
+      this.#response.close()
+      return
+    }
+    this.#hold(0)
+    this.#lingering ??= this.#clock.after(LINGER_MS, () => {
+      if (!this.#dead) this.#guard(() => this.#response.close())
+    })
   }
 
   #tryEnd(rest: Buffer, endsAt: number): boolean {
@@ -305,6 +338,7 @@ export class UwsSocket implements ResponseSocket {
 
   #aborted(): void {
     if (this.#dead) return
+    this.#lingering?.cancel()
     this.#over(true)
     this.#countStreamOut()
     this.#hold(0)

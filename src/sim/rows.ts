@@ -1,7 +1,7 @@
 /**
  * Catalogue rows of the simulated provider and its models: plain data in the shape of the configuration file. A model's
  * id names its format: `sim/echo` (Responses), `sim/chat-echo`,
- * `sim/messages-echo`, `sim/gemini-echo`.
+ * `sim/messages-echo`, `sim/gemini-echo`. `sim/embed` makes embeddings.
  */
 import type { SimFormat } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'
@@ -13,18 +13,20 @@ export interface SimProviderRow {
   baseUrl: string
   apiKey: string
   proxy: 'none'
+  batch: boolean
 }
 
 export interface SimModelRow {
   id: string
   name: string
   contextLength: number
-  maxOutputTokens: number
+  maxOutputTokens?: number
+  outputModalities?: string[]
   endpoints: {
     provider: string
     upstreamModel: string
-    format: SimFormat
-    pricing: { prompt: string; completion: string }
+    format: SimFormat | 'openai-embeddings'
+    pricing: { prompt: string; completion?: string }
     zdr: boolean
   }[]
 }
@@ -41,8 +43,11 @@ const PREFIXES: Readonly<Record<SimFormat, string>> = {
 
 export const SIM_FORMATS = Object.keys(PREFIXES) as readonly SimFormat[]
 
-/** The provider's row for the URL of `listen`, which no proxy can reach. Its key is no secret: any is accepted. */
-export function simProvider(url: string): SimProviderRow {
+/**
+ * The provider's row for the URL of `listen`, which no proxy can reach. Its key is no secret: any is accepted. `batch`:
+ * its own batch service runs batches.
+ */
+export function simProvider(url: string, batch = false): SimProviderRow {
   return {
     slug: SIM_SLUG,
     name: 'Simulated',
@@ -50,6 +55,7 @@ export function simProvider(url: string): SimProviderRow {
     baseUrl: url,
     apiKey: 'simulated',
     proxy: 'none',
+    batch,
   }
 }
 
@@ -73,6 +79,25 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
   }
 }
 
+/** A model of embeddings, by its upstream name: `embed`, or `embed-<dimensions>`. */
+export function simEmbeddings(upstreamModel = 'embed'): SimModelRow {
+  return {
+    id: `${SIM_SLUG}/${upstreamModel}`,
+    name: `Simulated ${upstreamModel}`,
+    contextLength: 1_000_000,
+    outputModalities: ['embeddings'],
+    endpoints: [
+      {
+        provider: SIM_SLUG,
+        upstreamModel,
+        format: 'openai-embeddings',
+        pricing: { prompt: '0.0000001' },
+        zdr: true,
+      },
+    ],
+  }
+}
+
 /** The models that a gateway lists: those to try things with, and one in each format. */
 export function listedSimModels(): SimModelRow[] {
   const names = [
@@ -83,11 +108,12 @@ export function listedSimModels(): SimModelRow[] {
   return [
     ...names.map(name => simModel(name, 'openai-responses')),
     ...SIM_FORMATS.slice(1).map(format => simModel('echo', format)),
+    simEmbeddings(),
   ]
 }
 
 /** All models: every behaviour in every format, and a slow writer to watch. */
 export function simModels(): SimModelRow[] {
   const names = [...SIM_MODELS.map(model => model.name), 'write-200-20', 'call-2']
-  return SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format)))
+  return [...SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format))), simEmbeddings()]
 }

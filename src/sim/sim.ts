@@ -14,8 +14,10 @@ import type { AddressInfo, Socket } from 'node:net'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import { fieldsOf, READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
+import { SimBatches, type SimJobFault } from './batch-jobs.ts'
 import { behaviourOf, embeddingsReply } from './behaviours.ts'
 import { limitReply, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
+import { answerBatchCall } from './speak-batches.ts'
 import { chatSpeaker } from './speak-chat.ts'
 import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
@@ -36,6 +38,8 @@ export interface SimOptions {
   readonly keepRequests?: number
   /** The fault of a model; null for a model without one. Default: no faults. */
   readonly faultOf?: (model: string) => SimFault | null
+  /** The fault of jobs of a model in the batch services; null for none. Default: no faults. */
+  readonly jobFaultOf?: (model: string) => SimJobFault | null
 }
 
 /** A fault in place of a proper reply. */
@@ -51,8 +55,9 @@ export interface SimRequest {
   readonly number: number
   /** Monotonic milliseconds of the clock at the end of the body. */
   readonly atMs: number
+  readonly method: string
   readonly path: string
-  /** Null for embeddings and unknown paths. */
+  /** Null for embeddings, batch services and unknown paths. */
   readonly format: SimFormat | null
   readonly model: string
   readonly stream: boolean
@@ -84,6 +89,8 @@ export interface Sim {
   /** Ends all connections. */
   close(): Promise<void>
   readonly state: SimState
+  /** Jobs and files of the batch services. */
+  readonly batches: SimBatches
   /** The last requests, oldest first. */
   readonly requests: readonly SimRequest[]
   /** The last disconnects, oldest first, up to the number of kept requests. */
@@ -102,6 +109,7 @@ class Simulation implements Sim {
   readonly state: MutableState = { requests: 0, openConnections: 0, openReplies: 0, closedEarly: 0 }
   readonly requests: SimRequest[] = []
   readonly disconnects: Disconnect[] = []
+  readonly batches: SimBatches
   readonly #clock: Clock
   readonly #keep: number
   readonly #faultOf: (model: string) => SimFault | null
@@ -113,6 +121,12 @@ class Simulation implements Sim {
     this.#clock = options.clock ?? systemClock
     this.#keep = options.keepRequests ?? 100
     this.#faultOf = options.faultOf ?? (() => null)
+    this.batches = new SimBatches({
+      clock: this.#clock,
+      faultOf: options.jobFaultOf ?? (() => null),
+      reply: ({ path, body }) => this.#wholeReply(path, body),
+      failure: (path, status, message) => speakerOf(path).failure({ status, message }),
+    })
     this.#server = createServer((request, response) => {
       // A client may disconnect while it sends; the reply's close event counts it.
       request.on('error', () => response.destroy())
@@ -169,6 +183,7 @@ class Simulation implements Sim {
   }
 
   #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
+    if (text !== null && hasKey(request.headers) && this.#answerBatchCall(request, response, text)) return
     const path = request.url ?? '/'
     const target = targetOf(request.method ?? '', path)
     const body = text === null ? null : parseObject(text)
@@ -176,6 +191,7 @@ class Simulation implements Sim {
     const model = ask?.model ?? textOf(body?.['model'])
     const stream = ask?.stream ?? false
     const noted = this.#note({
+      method: request.method ?? '',
       path,
       format: target.format,
       model,
@@ -206,6 +222,45 @@ class Simulation implements Sim {
     }
   }
 
+  /** False: the call is none of a batch service. */
+  #answerBatchCall(request: IncomingMessage, response: ServerResponse, text: string): boolean {
+    const { method = '', url = '/', headers } = request
+    const [bare = '', query = ''] = url.split('?', 2)
+    const reply = answerBatchCall(this.batches, {
+      method,
+      path: bare.replace(VERSION, '$1'),
+      query: new URLSearchParams(query),
+      contentType: headers['content-type'] ?? '',
+      origin: `http://${headers.host}`,
+      text,
+    })
+    if (reply === null) return false
+    const body = parseObject(text) ?? {}
+    this.#note({ path: url, method, format: null, model: '', stream: false, headers, body })
+    this.#change({ requests: this.state.requests + 1 })
+    if ('lines' in reply) void sendLines(response, reply.lines, reply.breaksAfter)
+    else {
+      response.writeHead(reply.status, { 'content-type': 'application/json' })
+      response.end(JSON.stringify(reply.document))
+    }
+    return true
+  }
+
+  /** The reply to a request that a job carries. */
+  #wholeReply(path: string, body: SimFields): { readonly status: number; readonly document: unknown } {
+    const target = targetOf('POST', path)
+    const speaker = speakerOf(path)
+    const ask = target.format === null ? null : READERS[target.format](body, target)
+    const behaviour = ask === null ? null : behaviourOf(ask.model)
+    if (ask === null || behaviour === null) {
+      const vectors = target.format === null ? embeddingsReply(textOf(body['model']), body) : null
+      if (vectors !== null) return { status: 200, document: vectors }
+      return { status: 404, document: speaker.failure({ status: 404, message: 'Unknown model' }) }
+    }
+    const reply = limitReply(behaviour(ask), ask.maxTokens)
+    return { status: 200, document: speaker.whole(speechOf(ask, reply, this.#clock)) }
+  }
+
   #note(facts: Omit<SimRequest, 'number' | 'atMs'>): SimRequest {
     const noted = { number: this.state.requests + 1, atMs: this.#clock.monotonicMs(), ...facts }
     remember(this.requests, noted, this.#keep)
@@ -227,6 +282,38 @@ class Simulation implements Sim {
 
 const NO_ASK: SimAsk = READERS['openai-chat']({}, { model: '', stream: false })
 const NO_REPLY: SimReply = saying('')
+
+/** The version of a path, behind the root that some calls have. */
+const VERSION = /^(\/(?:upload|download))?\/v1(?:beta)?(?=\/)/
+
+function speakerOf(path: string): Speaker {
+  return SPEAKERS[targetOf('POST', path).format ?? 'openai-chat']
+}
+
+/** Sends lines as fast as the client reads, and breaks off after so many. */
+async function sendLines(
+  response: ServerResponse,
+  lines: Iterable<string>,
+  breaksAfter: number,
+): Promise<void> {
+  response.writeHead(200, { 'content-type': 'application/jsonl' })
+  let sent = 0
+  for (const line of lines) {
+    if (response.destroyed) return
+    if (sent++ === breaksAfter) {
+      // Only once they are on their way: what is destroyed with the connection would never arrive.
+      response.write('{"cut', () => response.destroy())
+      return
+    }
+    if (!response.write(`${line}\n`)) {
+      await new Promise<void>(done => {
+        response.once('drain', done)
+        response.once('close', done)
+      })
+    }
+  }
+  response.end()
+}
 
 function speechOf(ask: SimAsk, reply: SimReply, clock: Clock): Transmission['speech'] {
   return {

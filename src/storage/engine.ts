@@ -1,5 +1,5 @@
 /** The contract of a database engine: everything that differs between the databases behind the Store. */
-import type { Dialect, QueryExecutorProvider } from 'kysely'
+import type { Dialect, Kysely, QueryExecutorProvider, Transaction } from 'kysely'
 
 /**
  * Serializes transactions of the same name: each waits here until the earlier one has ended.
@@ -7,12 +7,25 @@ import type { Dialect, QueryExecutorProvider } from 'kysely'
  */
 export type Serialize = (transaction: QueryExecutorProvider, name: string) => Promise<void>
 
+/**
+ * Runs a transaction that need not survive a power cut: its commit does not wait for the disk. A later durable commit
+ * makes it durable as well.
+ * @throws the error of the database.
+ */
+export type Relax = <Tables, T>(
+  db: Kysely<Tables>,
+  work: (transaction: Transaction<Tables>) => Promise<T>,
+) => Promise<T>
+
 /** One open database. */
 export interface Engine {
   readonly name: 'sqlite' | 'postgres'
   /** The first use of its driver migrates the schema; later uses try again until that succeeds. */
   readonly dialect: Dialect
   readonly serialize: Serialize
+  readonly relax: Relax
+  /** True if transactions lock single rows (`for update`); false if each is the only writer anyway. */
+  readonly locksRows: boolean
   /** True if a statement failed because a unique value exists already. */
   isDuplicate(error: unknown): boolean
   /** Removes copies of deleted secrets that the engine can reach. Call after the commit. Never rejects. */

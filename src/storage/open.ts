@@ -4,6 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
 import type { Engine } from './engine.ts'
 import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
+import { createBatchStore } from './kysely-store/batches.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
 import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
 import { createKeyStore } from './kysely-store/keys.ts'
@@ -119,5 +120,6 @@ function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
     guardrails: { ...createGuardrailRecords(db, engine), ...createGuardrailAssignments(db, engine) },
     ledger: createLedgerStore(db, engine),
     audit: createAuditStore(db),
+    batches: createBatchStore(db, engine),
   }
 }

@@ -81,6 +81,12 @@ export function openPostgres(url: string): Engine {
       },
     }),
     serialize,
+    relax: async (db, work) =>
+      await db.transaction().execute(async transaction => {
+        await sql`set local synchronous_commit = off`.execute(transaction)
+        return await work(transaction)
+      }),
+    locksRows: true,
     isDuplicate: error => codeOf(error) === DUPLICATE,
     // The server overwrites old versions of rows when it vacuums; secrets in them are sealed.
     purge: async () => undefined,

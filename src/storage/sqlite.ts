@@ -56,6 +56,17 @@ export function openSqlite(path: string): Engine {
     dialect: sqliteDialect(database),
     // Each transaction begins as the only writer.
     serialize: async () => undefined,
+    relax: async (db, work) =>
+      await db.connection().execute(async connection => {
+        // Within a transaction it cannot be changed any more.
+        await sql`pragma synchronous = normal`.execute(connection)
+        try {
+          return await connection.transaction().execute(work)
+        } finally {
+          await sql`pragma synchronous = full`.execute(connection)
+        }
+      }),
+    locksRows: false,
     isDuplicate: error => SQLITE_DUPLICATES.includes(errorCode(error)),
     async purge(db) {
       if (path === ':memory:') return

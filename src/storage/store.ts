@@ -11,6 +11,7 @@ import type {
   GuardrailChange,
   GuardrailRecord,
 } from './guardrails.ts'
+import type { BatchStore } from './service-jobs.ts'
 import type {
   ActivityFilter,
   ActivityRow,
@@ -380,6 +381,7 @@ export interface StoreVerbs {
   readonly guardrails: GuardrailAdministration & GuardrailAssignments
   readonly ledger: LedgerStore
   readonly audit: AuditStore
+  readonly batches: BatchStore
 }
 
 export interface Store extends StoreVerbs {

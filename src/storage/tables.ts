@@ -1,8 +1,10 @@
 /** The tables, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
 import type { Generated } from 'kysely'
-import type { ResetInterval } from '../protocol/guardrails.ts'
+import type { BatchEndpoint, BatchStatus } from '../protocol/batches.ts'
+import type { DataRegion, ResetInterval } from '../protocol/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
+import type { LineOutcome } from './batches.ts'
 import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
@@ -191,7 +193,100 @@ export interface AuditRecordsTable {
   address: string | null
 }
 
+/** Invisible batches are `opening` while their body arrives, and `removed` until the last of their lines is. */
+export type StoredBatchStatus = BatchStatus | 'opening' | 'removed'
+
+/** What an opening batch does not know yet is '', 0 or null. */
+export interface BatchesTable {
+  id: string
+  organizationId: string
+  workspaceId: string | null
+  keyHash: string
+  /** Unique within organization and key. */
+  idempotencyKey: string | null
+  bodyHash: string
+  endpoint: BatchEndpoint
+  model: string
+  /** JSON, as `usage` and `service`. */
+  preferences: string | null
+  dataRegion: DataRegion | null
+  withMetadata: Flag
+  status: StoredBatchStatus
+  /** Lines that are stored; they have the numbers from 0. */
+  total: number
+  completed: number
+  failed: number
+  /** Null: no line has a result. */
+  usage: string | null
+  error: string | null
+  service: string | null
+  createdAt: string
+  expiresAt: string
+  startedAt: string | null
+  cancellingAt: string | null
+  finalizedAt: string | null
+  /** Lines up to this number are checked; -1: none is. */
+  checkedThrough: number
+  owner: string | null
+  fence: number
+  /** Unix milliseconds: of the claim, or of the acceptance while it is opening. */
+  leaseUntilMs: BigInteger
+  /** 1: terminal, with bodies of lines that have no result. */
+  hasBodies: Flag
+}
+
+/** Small rows that change often; their long texts have tables of their own, where rows never change. */
+export interface BatchLinesTable {
+  batchId: string
+  number: number
+  customId: string
+  bodyBytes: number
+  /** Unix milliseconds since which it may be claimed, 0 for a new line; null: it has its result. */
+  readyMs: BigInteger | null
+  /** Null: nobody has it. */
+  owner: string | null
+  fence: number
+  tries: number
+}
+
+/** Bodies of lines without a result. */
+export interface BatchBodiesTable {
+  batchId: string
+  number: number
+  body: string
+}
+
+export interface BatchResultsTable {
+  batchId: string
+  number: number
+  outcome: LineOutcome
+  resultBytes: number
+  result: string
+}
+
+/** Jobs at batch services of providers. */
+export interface ServiceJobsTable {
+  batchId: string
+  number: number
+  provider: string
+  credentialId: string | null
+  upstreamModel: string
+  format: string
+  path: string
+  mark: string
+  name: string | null
+  lines: number
+  reserved: string
+  createdAt: string
+  closed: Flag
+  owner: string | null
+  fence: number
+  /** Unix milliseconds. */
+  leaseUntilMs: BigInteger
+}
+
 export interface Tables {
+  serviceJobs: ServiceJobsTable
   apiKeys: ApiKeysTable
   removedKeys: RemovedKeysTable
   workspaces: WorkspacesTable
@@ -204,4 +299,8 @@ export interface Tables {
   usageTotals: UsageTotalsTable
   usageFill: UsageFillTable
   auditRecords: AuditRecordsTable
+  batches: BatchesTable
+  batchLines: BatchLinesTable
+  batchBodies: BatchBodiesTable
+  batchResults: BatchResultsTable
 }

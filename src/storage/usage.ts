@@ -38,6 +38,8 @@ export interface UsageRecord {
   readonly memberId?: string
   /** Generation id of the exchange for which the gateway made this request; absent for a client's request. */
   readonly parent?: string
+  /** The kind of request; absent for one for text. */
+  readonly apiType?: 'embeddings'
   /** Catalogue id of the model that answered or failed last; null if routing failed. */
   readonly model: string | null
   /** Slug of its provider. */

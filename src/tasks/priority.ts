@@ -1,4 +1,4 @@
-/** How far task workers stand back from event loops where cores are scarce. Task worker. */
+/** How far other threads stand back from event loops that serve, where cores are scarce. Task worker, batch thread. */
 import { constants, getPriority, setPriority } from 'node:os'
 import type { PoolName } from './task.ts'
 
@@ -8,11 +8,16 @@ import type { PoolName } from './task.ts'
  */
 const STEPS_DOWN: Readonly<Record<PoolName, number>> = { evaluation: 3, bulk: 10 }
 
-/** Lowers the calling thread. Linux only: elsewhere a priority is the whole process's. */
+/** Lowers a task worker. */
 export function lowerWorker(pool: PoolName): void {
+  lowerThread(STEPS_DOWN[pool])
+}
+
+/** Lowers the calling thread by steps of `nice`. Linux only: elsewhere a priority is the whole process's. */
+export function lowerThread(steps: number): void {
   if (process.platform !== 'linux') return
   try {
-    setPriority(Math.min(constants.priority.PRIORITY_LOW, getPriority() + STEPS_DOWN[pool]))
+    setPriority(Math.min(constants.priority.PRIORITY_LOW, getPriority() + steps))
   } catch {
     // It cannot be changed here, and the worker runs as it was started.
   }

@@ -1,5 +1,6 @@
 /** The worker side of a pool: runs the function of each job and answers with plain data. Task worker. */
 import {
+  JOB_PHASES,
   type TaskFunction,
   type TaskMessage,
   type TaskReply,
@@ -19,7 +20,7 @@ export async function createRunner(
   setup: WorkerSetup,
 ): Promise<(message: TaskMessage) => Promise<TaskReply>> {
   const loaded = new Map<string, AnyFunction>()
-  let begunCell: Int32Array | null = null
+  let cell: Int32Array | null = null
 
   const load = async (name: string): Promise<AnyFunction> => {
     const task = Object.hasOwn(table, name) ? table[name] : undefined
@@ -36,12 +37,22 @@ export async function createRunner(
     await Promise.allSettled(short.map(load))
   }
 
-  return async ({ task, input, begun }) => {
-    begunCell = begun ?? begunCell
-    if (begunCell !== null) Atomics.store(begunCell, 0, 1)
+  const enter = (phase: number): void => {
+    if (cell === null) return
+    Atomics.store(cell, 0, phase)
+    Atomics.notify(cell, 0)
+  }
+
+  return async ({ task, input, phase }) => {
+    cell = phase ?? cell
     const startedMs = performance.now()
     try {
-      const output = await (loaded.get(task) ?? (await load(task)))(input)
+      let work = loaded.get(task)
+      if (work === undefined) {
+        enter(JOB_PHASES.loading)
+        work = await load(task).finally(() => enter(JOB_PHASES.running))
+      } else enter(JOB_PHASES.running)
+      const output = await work(input)
       return { kind: 'done', output, ranMs: performance.now() - startedMs }
     } catch (error) {
       return { kind: 'failed', failure: toPlain(error), ranMs: performance.now() - startedMs }

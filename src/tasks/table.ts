@@ -15,4 +15,14 @@ export const TASKS = {
   'repair-json': evaluation(async () => (await import('./repair-json.ts')).repairJson),
   'check-schema': evaluation(async () => (await import('./check-schema.ts')).checkSchema),
   'pdf-text': bulk(async () => (await import('./pdf-text.ts')).pdfText),
+  'hash-file': bulk(async () => (await import('./hash-file.ts')).hashFile),
+  'check-batch': bulk(async () => (await import('./check-batch.ts')).checkBatch),
+  'store-batch': bulk(async () => {
+    const [{ createBatchStoring }, { openStore }] = await Promise.all([
+      import('./store-batch.ts'),
+      import('../storage/open.ts'),
+    ])
+    return createBatchStoring(openStore)
+  }),
+  'check-batch-bodies': bulk(async () => (await import('./check-batch-bodies.ts')).checkBatchBodies),
 }

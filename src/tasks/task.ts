@@ -26,9 +26,12 @@ export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : nev
 export interface TaskMessage {
   readonly task: string
   readonly input: unknown
-  /** Shared memory in which the worker marks that it has begun a job. Sent until its first answer, null after it. */
-  readonly begun: Int32Array | null
+  /** Shared memory in which the worker tells the phase of a job. Sent until its first answer, null after it. */
+  readonly phase: Int32Array | null
 }
+
+/** Phases of a job in its worker. A worker may be ended in the last one only: see WorkerSlot.end. */
+export const JOB_PHASES = { none: 0, posted: 1, loading: 2, running: 3 } as const
 
 export type TaskReply =
   | { readonly kind: 'done'; readonly output: unknown; readonly ranMs: number }

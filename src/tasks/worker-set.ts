@@ -2,10 +2,12 @@
  * The workers of one pool, one slot each; a slot takes one job at a time. The only importer of Piscina, which starts,
  * limits and replaces the workers. Serve threads.
  */
+import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
 import type { Clock } from '../clock.ts'
-import type { PoolName, TaskMessage, TaskReply, WorkerSetup } from './task.ts'
+import { JOB_PHASES, type PoolName, type TaskMessage, type TaskReply, type WorkerSetup } from './task.ts'
 
 /** The place of one worker. */
 export interface WorkerSlot {
@@ -14,7 +16,10 @@ export interface WorkerSlot {
   readonly begun: boolean
   /** Rejects if the worker dies or the input cannot be copied. Call only when ready, for one job at a time. */
   post(task: string, input: unknown): Promise<TaskReply>
-  /** Terminates the worker at once. */
+  /**
+   * Terminates the worker, at once unless it loads code: the engine aborts the whole process when a thread is ended
+   * while its modules are linked.
+   */
   end(): void
 }
 
@@ -39,10 +44,13 @@ export interface WorkerSetOptions {
 
 /** Least time between two starts of a pool whose workers fail to start. */
 const RESTART_MS = 500
-/** A worker that is not ready after this long is replaced. Starting takes 0.1 s on an idle machine. */
+/**
+ * A worker that is not ready after twice this long is replaced; starting takes 0.1 s on an idle machine. Two timers,
+ * because one may be over at once on a machine that was paused.
+ */
 const START_MAX_MS = 30_000
-/** How long closing waits for workers that start. */
-const CLOSE_START_MS = 5_000
+/** How long a worker that loads code is left alone when it is to be ended. */
+const LOAD_MAX_MS = 5_000
 /** The longest delay of a timer. */
 const LONG_MS = 2 ** 31 - 1
 
@@ -77,11 +85,10 @@ export class PiscinaWorkers implements WorkerSet {
   async close(): Promise<void> {
     this.#closed = true
     if (this.#awake !== null) clearInterval(this.#awake)
-    // A worker that is ended while the engine links its modules takes the process along.
-    const started = Promise.all(Array.from(this.#slots, slot => slot.started))
-    let tooLong: NodeJS.Timeout | undefined
-    await Promise.race([started, new Promise(resolve => (tooLong = setTimeout(resolve, CLOSE_START_MS)))])
-    clearTimeout(tooLong)
+    const late = new AbortController()
+    const tooLong = delay(LOAD_MAX_MS, undefined, { signal: late.signal }).catch(() => undefined)
+    await Promise.race([tooLong, Promise.all(Array.from(this.#slots, slot => slot.loaded()))])
+    late.abort()
     await this.#piscina?.destroy()
   }
 
@@ -128,11 +135,13 @@ export class PiscinaWorkers implements WorkerSet {
     const { clock, onReady } = this.#options
     const id = worker.threadId
     const { promise: started, resolve: onStarted } = Promise.withResolvers<void>()
-    const slot = new PiscinaSlot(worker, started, message => {
+    const slot = new PiscinaSlot(worker, started, clock, message => {
       this.#chosen = id
       return piscina.run(message)
     })
-    const starting = clock.after(START_MAX_MS, () => slot.end())
+    let starting = clock.after(START_MAX_MS, () => {
+      starting = clock.after(START_MAX_MS, () => slot.terminate())
+    })
     const remove = () => {
       starting.cancel()
       onStarted()
@@ -155,36 +164,69 @@ export class PiscinaWorkers implements WorkerSet {
 }
 
 class PiscinaSlot implements WorkerSlot {
-  /** Resolves when the worker has loaded its code, or has died. */
-  readonly started: Promise<void>
   state: WorkerSlot['state'] = 'starting'
-  readonly #begun = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
-  /** True after the first answer: the worker has `#begun` then. */
+  readonly #phase = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+  /** True after the first answer: the worker has `#phase` then. */
   #answered = false
   readonly #worker: Worker
+  /** Resolves when the worker has loaded its own code, or has died. */
+  readonly #started: Promise<void>
+  readonly #clock: Clock
   readonly #run: (message: TaskMessage) => Promise<TaskReply>
 
-  constructor(worker: Worker, started: Promise<void>, run: (message: TaskMessage) => Promise<TaskReply>) {
+  constructor(
+    worker: Worker,
+    started: Promise<void>,
+    clock: Clock,
+    run: (message: TaskMessage) => Promise<TaskReply>,
+  ) {
     this.#worker = worker
-    this.started = started
+    this.#started = started
+    this.#clock = clock
     this.#run = run
   }
 
   get begun(): boolean {
-    return Atomics.load(this.#begun, 0) === 1
+    return Atomics.load(this.#phase, 0) > JOB_PHASES.posted
   }
 
   async post(task: string, input: unknown): Promise<TaskReply> {
-    Atomics.store(this.#begun, 0, 0)
-    const reply = await this.#run({ task, input, begun: this.#answered ? null : this.#begun })
+    Atomics.store(this.#phase, 0, JOB_PHASES.posted)
+    const reply = await this.#run({ task, input, phase: this.#answered ? null : this.#phase })
     this.#answered = true
     return reply
   }
 
+  /** Resolves when the worker loads nothing, or has died. */
+  async loaded(): Promise<void> {
+    const over = new AbortController()
+    const exited = once(this.#worker, 'exit', { signal: over.signal }).catch(() => undefined)
+    await Promise.race([this.#idle(), exited])
+    over.abort()
+  }
+
   end(): void {
+    this.state = 'dead'
+    const { promise: tooLong, resolve } = Promise.withResolvers<void>()
+    const timer = this.#clock.after(LOAD_MAX_MS, resolve)
+    void Promise.race([this.loaded(), tooLong]).then(() => {
+      timer.cancel()
+      this.terminate()
+    })
+  }
+
+  terminate(): void {
     this.state = 'dead'
     // Piscina replaces a worker that has ended. A task's AbortSignal would end it too, but Piscina does not count
     // tasks that have one towards `maxQueue`.
     void this.#worker.terminate()
+  }
+
+  async #idle(): Promise<void> {
+    await this.#started
+    for (const phase of [JOB_PHASES.posted, JOB_PHASES.loading]) {
+      const waiting = Atomics.waitAsync(this.#phase, 0, phase)
+      if (waiting.async) await waiting.value
+    }
   }
 }

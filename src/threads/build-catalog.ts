@@ -5,7 +5,7 @@ import { didYouMean } from '../nearest.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import { type Catalog, createCatalog } from '../providers/catalog.ts'
-import type { Model, Provider } from '../providers/provider.ts'
+import { type Model, makesEmbeddings, type Provider } from '../providers/provider.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../sim/rows.ts'
 import { readTls } from '../upstream/tls-files.ts'
 
@@ -19,7 +19,10 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
   const catalog = faults.try(() =>
     createCatalog({
       // Configured rows first: the paths of errors count from there.
-      providers: simUrl === null ? config.providers : [...config.providers, simProvider(simUrl)],
+      providers:
+        simUrl === null
+          ? config.providers
+          : [...config.providers, simProvider(simUrl, config.simulator.batch)],
       models: listsSim(config)
         ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
         : config.models,
@@ -38,7 +41,12 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
 /** Checks what other settings say about the catalogue. */
 function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   const checkModel = (path: string, id: string | undefined): void => {
-    if (id === undefined || catalog.model(id) !== undefined) return
+    if (id === undefined) return
+    const model = catalog.model(id)
+    if (model !== undefined) {
+      if (makesEmbeddings(model)) faults.add(path, 'this model makes embeddings, not text')
+      return
+    }
     const ids = catalog.models().map(model => model.id)
     faults.add(path, `there is no such model${didYouMean(id, ids)}`)
   }

@@ -18,11 +18,11 @@ import { createAsk, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
-import { createGateway, type Gateway } from '../gateway/respond.ts'
+import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { createPins, Stickiness } from '../gateway/routing/rank.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
-import { createQuota } from '../limits/quota.ts'
+import { createQuota, type HoldingQuota } from '../limits/quota.ts'
 import { RequestRate } from '../limits/request-rate.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
@@ -32,10 +32,11 @@ import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import { textFormat } from '../providers/provider.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
-import { createTaskPool } from '../tasks/pool.ts'
+import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
 import { createProxyOf, createTransports, type ProxySettings } from '../upstream/egress.ts'
@@ -58,6 +59,8 @@ export interface GatewayOptions {
   readonly spoolFolder: string
   /** Names the files there; default: a random name. */
   readonly spoolWriter?: string
+  /** Closed with the gateway. Default: opened as the configuration says. */
+  readonly store?: Store
   /** Quota counters; default: counters of this instance alone. */
   readonly counters?: Counters
   readonly clock?: Clock
@@ -66,6 +69,7 @@ export interface GatewayOptions {
 /** A gateway with the parts that fronts need beside it. */
 export interface BuiltGateway {
   readonly gateway: Gateway
+  readonly requestCheck: RequestCheck
   readonly guard: Guard
   readonly offered: Offered
   readonly config: Config
@@ -75,9 +79,14 @@ export interface BuiltGateway {
   /** Requests per minute; the front asks before it reads a body. */
   readonly rate: RequestRate
   readonly vault: Vault
+  readonly credentials: CredentialCatalog
+  /** Opens an own key. Fails with a GatewayError. */
+  readonly openKey: SharedDeps['openKey']
+  readonly quota: HoldingQuota
   readonly metrics: Metrics
   readonly clock: Clock
   readonly log: Log
+  readonly tasks: GatewayTasks
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -95,7 +104,7 @@ interface Base {
   readonly store: Store
   readonly vault: Vault
   readonly client: Transport
-  readonly tasks: ReturnType<typeof createTaskPool>
+  readonly tasks: GatewayTasks
 }
 
 export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
@@ -112,16 +121,18 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
   const tools = createTools(base)
-  const gateway = createGateway({
+  const quota = quotaOf(base, counting.counters, guardrails)
+  const parts = {
     ...shared,
     credentials,
-    quota: quotaOf(base, counting.counters, guardrails),
+    quota,
     plugins: createPluginChains(plugins),
     tools,
     guard,
-  })
+  }
   return {
-    gateway,
+    gateway: createGateway(parts),
+    requestCheck: createRequestCheck(parts),
     guard,
     offered: offeredBy(plugins, tools),
     config,
@@ -130,9 +141,13 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     ledger,
     rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
     vault,
+    credentials,
+    openKey: shared.openKey,
+    quota,
     metrics,
     clock,
     log,
+    tasks: base.tasks,
     changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
     async close() {
       abandoned.endAll()
@@ -162,7 +177,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     log,
     catalog,
     metrics,
-    store: await openStore(config.storage.url, { wait: false }),
+    store: options.store ?? (await openStore(config.storage.url, { wait: false })),
     vault: createVault(options.vaultKeys),
     client: createTransports({
       clock,
@@ -175,7 +190,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   }
 }
 
-function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
+export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
   return { https: httpsProxy, http: httpProxy, except: noProxy }
 }
 
@@ -257,7 +272,7 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     modelFacts: modelFacts(catalog),
-    filesByLink: format => FORMATS[format].filesByLink,
+    filesByLink: format => FORMATS[textFormat({ format })].filesByLink,
   })
 }
 

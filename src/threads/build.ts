@@ -4,6 +4,8 @@ import { createDataRegions } from '../api/inference.ts'
 import { createListing } from '../api/models.ts'
 import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
+import { BatchAcceptances } from '../batches/accept.ts'
+import { Uploads, uploadsFolder } from '../batches/uploads.ts'
 import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -11,6 +13,9 @@ import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
 import { connectionCap, descriptorLimit } from './operating-system.ts'
+
+/** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
+const UPLOADS_AT_ONCE = 8
 
 export type ServeOptions = GatewayOptions & FrontOptions
 
@@ -105,7 +110,7 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
 }
 
 function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
-  const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics } = built
+  const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics, tasks } = built
   const { heartbeatMs, stallMs } = config.timeouts
   const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
   return createOperations({
@@ -123,5 +128,16 @@ function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => vo
     changes: { publish },
     providerName: slug => providerNames.get(slug) ?? null,
     patternProblem,
+    acceptances: new BatchAcceptances({
+      uploads: new Uploads({
+        folder: uploadsFolder(config.storage.url),
+        maxBytes: UPLOADS_AT_ONCE * config.batches.maxBytes,
+      }),
+      tasks,
+      admit: built.requestCheck,
+      storageUrl: config.storage.url,
+      clock,
+    }),
+    batchMaxBytes: config.batches.maxBytes,
   })
 }

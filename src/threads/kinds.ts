@@ -1,7 +1,7 @@
 /** The kinds of threads that the supervisor starts and keeps running. A new kind is one row and its entry file. */
 import type { Config } from '../config/config.ts'
 
-export type ThreadKindName = 'serve'
+export type ThreadKindName = 'serve' | 'batch'
 
 export interface ThreadKind {
   readonly name: ThreadKindName
@@ -11,6 +11,8 @@ export interface ThreadKind {
   readonly count: (config: Config) => number
   /** It takes traffic: the gateway is ready only while at least one is up. */
   readonly takesTraffic: boolean
+  /** It is told the load of threads that take traffic, and stands back. */
+  readonly yields: boolean
   readonly restart: RestartRule
 }
 
@@ -36,6 +38,15 @@ export const THREAD_KINDS: readonly ThreadKind[] = [
     entry: entryOf('serve'),
     count: config => config.threads.serve,
     takesTraffic: true,
+    yields: false,
+    restart: RESTART,
+  },
+  {
+    name: 'batch',
+    entry: entryOf('batch'),
+    count: () => 1,
+    takesTraffic: false,
+    yields: true,
     restart: RESTART,
   },
 ]

@@ -17,6 +17,7 @@ import type { Log, LogForm } from '../log/log.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
+import { type BatchCounts, startBatchCounts } from './batch-counts.ts'
 import { needsSim } from './build-catalog.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
@@ -78,6 +79,7 @@ interface Services {
   store: Store
   watch: StoreWatch<FirstKeys | null>
   keyUsage: KeyUsageGauge
+  batchCounts: BatchCounts
   /** The simulated provider, where none is configured. */
   sim: { readonly server: Sim; readonly url: string } | null
   shipper: LedgerShipper
@@ -117,6 +119,8 @@ async function startServices(
   started.watch = watch
   const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
   started.keyUsage = keyUsage
+  const batchCounts = startBatchCounts({ store, clock })
+  started.batchCounts = batchCounts
   const sim = needsSim(config) ? await startSim() : null
   started.sim = sim
   const shipper = await startShipper({ storageUrl, clock, log })
@@ -135,7 +139,7 @@ async function startServices(
   started.disk = disk
   const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
   started.feed = feed
-  return { store, watch, keyUsage, sim, shipper, counting, retention, disk, feed }
+  return { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed }
 }
 
 async function startSim() {
@@ -146,13 +150,14 @@ async function startSim() {
 
 /** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
-  const { store, watch, keyUsage, sim, shipper, counting, retention, disk, feed } = services
+  const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed } = services
   watch?.close()
   disk?.close()
   await retention?.close()
   await feed?.close()
   await counting?.close()
   await keyUsage?.close()
+  await batchCounts?.close()
   await store?.close()
   if (stopped) await shipper?.close()
   else await shipper?.ship()
@@ -163,7 +168,7 @@ function supervisorOptions(
   config: Config,
   { keys }: VaultRing,
   log: Log,
-  { watch, keyUsage, sim, shipper, counting: { counters }, disk, feed }: Services,
+  { watch, keyUsage, batchCounts, sim, shipper, counting: { counters }, disk, feed }: Services,
 ): SupervisorOptions {
   return {
     config,
@@ -186,6 +191,7 @@ function supervisorOptions(
     // A preparation that failed for another reason has reached the store.
     storageUp: () => watch.state === 'there' || watch.wrong !== null,
     sealedCounts: () => keyUsage.current(),
+    batchCounts: () => batchCounts.current(),
   }
 }
 

@@ -5,6 +5,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import type { MetricObjectWithValues, MetricValue } from 'prom-client'
+import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
@@ -47,6 +48,8 @@ export type ToThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
+  /** The load of a serve thread: for threads whose work can wait. */
+  | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   | CounterReply
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
@@ -61,7 +64,8 @@ export type FromThread =
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
-  | { readonly type: 'pulse' }
+  /** `load`: of a serve thread; null for others. */
+  | { readonly type: 'pulse'; readonly load: LiveLoad | null }
   /** The thread changed a record: tell all others. */
   | { readonly type: 'changed'; readonly change: Invalidation }
   | CounterRequest
@@ -76,6 +80,10 @@ export interface ThreadWork {
   changed(change: Invalidation): void
   /** The store is ready for use. */
   prepared(): void
+  /** The load to tell others; absent where no client waits. */
+  load?(): LiveLoad
+  /** Notes the load of a serve thread; absent where nothing depends on it. */
+  live?(thread: string, load: LiveLoad): void
   /** Takes no more work, and lets running work finish within the grace time. Called again with less, it hurries. */
   drain(graceMs: number): Promise<void>
   /** Closes what the work stands on, after the drain. */
@@ -120,7 +128,7 @@ export class ThreadLoop {
       void this.stop(0)
     })
     this.#port.on('message', (message: ToThread) => this.#receive(work, message))
-    this.#pulse = setInterval(() => this.send({ type: 'pulse' }), PULSE_MS)
+    this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)
   }
 
   /** Ends the thread. Called again it hurries the stop that is under way. */
@@ -140,6 +148,9 @@ export class ThreadLoop {
         break
       case 'prepared':
         work.prepared()
+        break
+      case 'live':
+        work.live?.(message.thread, message.load)
         break
       case 'counted':
         this.counters.receive(message.answers)

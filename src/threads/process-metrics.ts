@@ -6,7 +6,7 @@ import type { MetricSnapshot } from './messages.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
 
-/** The states of a serve thread, as the label of `gateway_threads`. */
+/** The states of a thread, as the label of `gateway_threads`. */
 export const THREAD_STATES = ['up', 'silent', 'down'] as const
 
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
@@ -18,14 +18,14 @@ export function createProcessMetrics() {
   const { version } = JSON.parse(readFileSync(OWN_PACKAGE, 'utf8')) as { version: string }
   const threads = new Gauge({
     name: 'gateway_threads',
-    help: 'Serve threads: answering, not answering in time, or waiting for their restart',
+    help: 'Threads: answering, not answering in time, or waiting for their restart',
     labelNames: ['state'] as const,
     registers,
   })
   for (const state of THREAD_STATES) threads.set({ state }, 0)
   const restarts = new Counter({
     name: 'gateway_thread_restarts_total',
-    help: 'Serve threads that died and were started again',
+    help: 'Threads that died and were started again',
     registers,
   })
   const quotaDegraded = new Gauge({
@@ -79,7 +79,13 @@ export function createProcessMetrics() {
     labelNames: ['key_id'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials }
+  const batches = new Gauge({
+    name: 'gateway_batches',
+    help: 'Batches by state, of all instances on the database',
+    labelNames: ['status'] as const,
+    registers,
+  })
+  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials, batches }
 }
 
 function fileDescriptors(registers: Registry[]): void {

@@ -11,8 +11,9 @@ export interface RetentionOptions {
   readonly store: {
     readonly ledger: Pick<Store['ledger'], 'prune'>
     readonly audit: Pick<Store['audit'], 'prune'>
+    readonly batches: { readonly work: Pick<Store['batches']['work'], 'prune'> }
   }
-  readonly retention: Pick<Config['retention'], 'usageDays' | 'auditDays'>
+  readonly retention: Pick<Config['retention'], 'usageDays' | 'auditDays' | 'batchDays'>
   /**
    * Resolves with true when no record that was stored already waits to be shipped again. A removed record that comes
    * again would count twice.
@@ -41,6 +42,10 @@ export function startRetention(options: RetentionOptions): Retention {
   const lists = [
     { days: retention.usageDays, prune: store.ledger.prune },
     { days: retention.auditDays, prune: store.audit.prune },
+    {
+      days: retention.batchDays,
+      prune: (before: string, limit: number) => store.batches.work.prune(before, clock.nowMs(), limit),
+    },
   ]
   let running: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_MS, run)

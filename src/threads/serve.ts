@@ -24,6 +24,7 @@ loop.follow({
   },
   changed: change => serving.changed(change),
   prepared: () => serving.prepared(),
+  load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   drain: graceMs => server.drain(graceMs),
   close: () => serving.close(),
   abort: () => server.close(),

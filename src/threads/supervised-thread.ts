@@ -1,5 +1,6 @@
 /** A thread as its supervisor controls it: starts a worker, receives its messages, ends it. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
+import type { LiveLoad } from '../batches/pressure.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { ThreadKind } from './kinds.ts'
@@ -23,6 +24,8 @@ const SCRAPE_MS = 2_000
 export interface ThreadListener {
   /** It changed a record. */
   onChange(change: Invalidation): void
+  /** It serves, and tells its load. */
+  onLoad(load: LiveLoad): void
   /** It has something to count. */
   onCount(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
 }
@@ -100,6 +103,11 @@ export class SupervisedThread {
     this.#send({ type: 'prepared' })
   }
 
+  /** Tells the thread the load of a serve thread. */
+  live(thread: string, load: LiveLoad): void {
+    this.#send({ type: 'live', thread, load })
+  }
+
   counted(answers: readonly CounterAnswer[]): void {
     this.#send({ type: 'counted', answers })
   }
@@ -136,6 +144,7 @@ export class SupervisedThread {
         this.#lastWord = message.metrics
         break
       case 'pulse':
+        if (message.load !== null) this.#listener.onLoad(message.load)
         break
     }
   }

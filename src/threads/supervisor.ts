@@ -2,6 +2,7 @@
 import type { KeyObject } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import type { LiveLoad } from '../batches/pressure.ts'
 import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
 import { randomText } from '../ids.ts'
@@ -9,6 +10,7 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log, LogForm } from '../log/log.ts'
+import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
@@ -58,6 +60,8 @@ export interface SupervisorOptions {
   readonly spoolBytes?: () => number
   /** How many credentials each master key wraps; null when it is not known. */
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
+  /** How many batches are in each state; null when it is not known. */
+  readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
   /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
@@ -150,6 +154,7 @@ class ThreadSupervisor {
           this.#process.storageUp.set(this.#options.storageUp?.() === false ? 0 : 1)
           this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
           this.#showSealedCounts()
+          this.#showBatchCounts()
           return this.#scraper.page()
         },
         unreadyReason: () => this.#unreadyReason(),
@@ -211,7 +216,11 @@ class ThreadSupervisor {
     const thread: SupervisedThread = new SupervisedThread(
       kind,
       this.#settings(name, spoolWriter),
-      { onChange: this.#publish, onCount: (takes, gives) => counting.receive(takes, gives) },
+      {
+        onChange: this.#publish,
+        onLoad: load => this.#tellLoad(name, load),
+        onCount: (takes, gives) => counting.receive(takes, gives),
+      },
       entries?.[kind.name],
     )
     this.#alive.add(thread)
@@ -232,6 +241,10 @@ class ThreadSupervisor {
     })
     // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
+  }
+
+  #tellLoad(name: string, load: LiveLoad): void {
+    for (const thread of this.#alive) if (thread.kind.yields) thread.live(name, load)
   }
 
   #settings(thread: string, spoolWriter: string): ThreadSettings {
@@ -299,6 +312,14 @@ class ThreadSupervisor {
     const { credentials } = this.#process
     credentials.reset()
     for (const [key_id, count] of this.#options.sealedCounts?.() ?? []) credentials.set({ key_id }, count)
+  }
+
+  #showBatchCounts(): void {
+    const { batches } = this.#process
+    batches.reset()
+    const counts = this.#options.batchCounts?.() ?? null
+    if (counts === null) return
+    for (const status of BATCH_STATUSES) batches.set({ status }, counts.get(status) ?? 0)
   }
 
   #unreadyReason(): string | null {

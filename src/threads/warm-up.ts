@@ -122,6 +122,7 @@ function asks(): readonly Ask[] {
       return [
         { path: '/v1/responses', body: JSON.stringify({ model, stream, input: text }) },
         { path: '/v1/chat/completions', body: JSON.stringify({ model, stream, messages }) },
+        { path: '/v1/messages', body: JSON.stringify({ model, stream, messages, max_tokens: 1000 }) },
       ]
     }),
   )

@@ -7,8 +7,21 @@ import { GatewayError } from '../errors.ts'
 /** First buffer size. Most replies fit, and Node allocates this size from its pool. */
 const START_BYTES = 2 * 1024
 
-/** The body of one reply. */
-export class TextBody {
+/** Collects the body of one reply. */
+export interface ReplyBody {
+  /** Bytes that are kept. */
+  readonly lengthBytes: number
+  /** Copies the chunk. @throws GatewayError if the body exceeds its bounds */
+  push(chunk: Buffer): void
+  /** Copies the part that fits under `limitBytes`, as of an error page. Returns false if the body is larger. */
+  tryPush(chunk: Buffer, limitBytes: number): boolean
+  /** The document, or the error page. Valid until the next push. */
+  bytes(): Buffer
+  text(): string
+}
+
+/** The body of one reply as it is. */
+export class TextBody implements ReplyBody {
   readonly #limitBytes: number
   /** Grows by doubling, so that a body in single bytes does not cost an object for each. */
   #bytes: Buffer = Buffer.alloc(0)

@@ -2,11 +2,11 @@
  * Optical character recognition (OCR) by a provider: POST /ocr as Mistral defines it. Only text and pictures of the
  * reply are used; clients never see the provider's error text. Serve threads.
  */
-import { GatewayError } from '../errors.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
-import { TextBody } from './body.ts'
 import type { Transport } from './transport.ts'
+import { wholeReply } from './whole-reply.ts'
 
 /** One page of a document. */
 export interface OcrPage {
@@ -40,49 +40,28 @@ const NOT_THE_DOCUMENT: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 
 /** Creates the OCR function for one provider and model. */
 export function createOcr({ client, provider, model, timeoutMs }: OcrDeps): Ocr {
   return async (document, signal) => {
-    signal.throwIfAborted()
-    const { status, text } = await new Promise<{ status: number; text: string }>((resolve, reject) => {
-      const body = new TextBody(ANSWER_MAX_BYTES)
-      let status = 0
-      const leave = (): void => {
-        call.abort()
-        reject(signal.reason as Error)
-      }
-      const over = (): void => signal.removeEventListener('abort', leave)
-      const call = client.start(
-        {
-          url: new URL(`${provider.baseUrl}/ocr`),
-          headers: {
-            ...provider.headers,
-            'content-type': 'application/json',
-            ...authHeaders(provider.auth, provider.apiKey),
-          },
-          body: JSON.stringify({
-            model,
-            document: { type: 'document_url', document_url: document },
-            include_image_base64: true,
-            image_limit: IMAGES_MAX,
-          }),
-          headersTimeoutMs: timeoutMs,
-          idleTimeoutMs: timeoutMs,
-          egress: provider.egress,
+    const { status, text } = await wholeReply(
+      client,
+      {
+        url: new URL(`${provider.baseUrl}/ocr`),
+        headers: {
+          ...provider.headers,
+          'content-type': 'application/json',
+          ...authHeaders(provider.auth, provider.apiKey),
         },
-        {
-          onHead(head) {
-            status = head.status
-          },
-          onData: chunk => body.push(chunk),
-          onEnd() {
-            over()
-            resolve({ status, text: body.text() })
-          },
-          onError(error) {
-            over()
-            reject(ocrFailure(provider, error))
-          },
-        },
-      )
-      signal.addEventListener('abort', leave, { once: true })
+        body: JSON.stringify({
+          model,
+          document: { type: 'document_url', document_url: document },
+          include_image_base64: true,
+          image_limit: IMAGES_MAX,
+        }),
+        headersTimeoutMs: timeoutMs,
+        idleTimeoutMs: timeoutMs,
+        egress: provider.egress,
+      },
+      { maxBytes: ANSWER_MAX_BYTES, signal },
+    ).catch(error => {
+      throw signal.aborted ? error : ocrFailure(provider, toGatewayError(error))
     })
     if (status >= 200 && status <= 299) return pagesIn(provider, text)
     if (status < 400 || status > 499 || NOT_THE_DOCUMENT.has(status)) {

@@ -28,7 +28,7 @@ const RESERVED = new Set([
 /** The part of a URL that a request line has. */
 interface Target {
   readonly path: string
-  /** Request line and the headers that belong to it, with their line ends. */
+  /** The request line behind its method, and the headers that belong to it, with their line ends. */
   readonly lines: string
 }
 
@@ -51,9 +51,11 @@ export class RequestHeads {
    * The whole request as HTTP/1.1 writes it.
    * @throws GatewayError `provider_unavailable` if the provider's row gives a request that cannot be sent
    */
-  request({ url, headers, body }: UpstreamRequest): string {
+  request({ method, url, headers, body }: UpstreamRequest): string {
     const { lines } = this.#headersOf(headers)
-    return `${this.#targetOf(url).lines}${lines}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+    const head = `${this.#targetOf(url).lines}${lines}`
+    if (method !== undefined) return `${method} ${head}\r\n`
+    return `POST ${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
   }
 
   /**
@@ -88,7 +90,7 @@ function makeTarget(url: URL): Target {
     throw unavailable('The provider is configured with a URL that is not HTTP')
   }
   const path = `${url.pathname}${url.search}`
-  return { path, lines: `POST ${path} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n` }
+  return { path, lines: `${path} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n` }
 }
 
 /**

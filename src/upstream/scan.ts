@@ -15,9 +15,9 @@ const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => l
 
 /**
  * A part that may change from frame to frame: the event number, the piece of text, the same bytes as that piece once
- * more, or padding that says nothing.
+ * more, padding that says nothing, or blanks between two members, of which there may be none.
  */
-export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding'
+export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding' | 'blank'
 
 /** A string (its quotes left out) or a literal in a JSON text. */
 export interface Place {
@@ -175,6 +175,7 @@ export class FramePattern {
       if (slot === undefined) break
       const start = end
       if (slot === 'copy') end = this.#copyEnd(bytes, start)
+      else if (slot === 'blank') end = blanksEnd(bytes, start)
       else end = slot === 'number' ? numberEnd(bytes, start, sequence) : stringEnd(bytes, start)
       if (end === -1) return -1
       if (slot === 'delta') {
@@ -210,6 +211,13 @@ export function piecesOf(frame: string, slots: readonly Place[], from: number): 
 /** A frame up to its data. */
 function headOf(event: string): string {
   return event === '' ? 'data: ' : `event: ${event}\ndata: `
+}
+
+/** The end of the blanks at `at`. */
+function blanksEnd(bytes: Buffer, at: number): number {
+  let end = at
+  while (bytes[end] === SPACE) end++
+  return end
 }
 
 /** The end of the digits at `at`, if they are the expected number; else -1. */

@@ -10,9 +10,12 @@ import type { Egress } from '../providers/provider.ts'
 
 /** Do not change URL and headers after the call. Reusing the same objects makes later requests cheaper. */
 export interface UpstreamRequest {
+  /** Absent: POST. GET and DELETE have no body. */
+  readonly method?: 'GET' | 'DELETE' | undefined
   /** Absolute URL. Host and scheme come only from the configuration. */
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
+  /** Empty: none. */
   readonly body: string
   /** Limit until the response headers, connecting included. */
   readonly headersTimeoutMs: number

@@ -79,7 +79,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
 
   start(): void {
     const { pools, heads } = this.#shared
-    const { url, body, isolation } = this.#request
+    const { method = 'POST', url, body, isolation } = this.#request
     this.begin()
     try {
       const { path, headers } = heads.parts(this.#request)
@@ -87,9 +87,9 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
       this.#options = {
         origin: url.origin,
         path,
-        method: 'POST',
+        method,
         headers: [...headers],
-        body,
+        body: method === 'POST' ? body : null,
         headersTimeout: 0,
         bodyTimeout: 0,
       }

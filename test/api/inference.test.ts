@@ -14,6 +14,7 @@ import type { ServerOptions } from '../../src/server/http.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
 import { OFFERED } from '../support/dialects.ts'
+import { NO_BATCHES } from '../support/no-batches.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -43,6 +44,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
       calls.push(call)
       return script(call, sink)
     },
+    embed: () => Promise.reject(new Error('not asked for')),
   }
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())
@@ -61,6 +63,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     providerName: () => null,
     dataRegionOf: () => null,
     byokFeePercent: 0,
+    ...NO_BATCHES,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { unlike } from '../../bench/parity/dialects.ts'
 import { chatStreamFlaws, saidInChat, saidInResponses } from '../../bench/parity/said.ts'
+import { asMessagesSay, messagesStreamFlaws, saidInMessages } from '../../bench/parity/said-messages.ts'
 
 const sse = (...events: readonly unknown[]) =>
   `${events.map(event => `data: ${JSON.stringify(event)}\n\n`).join('')}data: [DONE]\n\n`
@@ -163,4 +164,111 @@ t.test('a chat stream out of order is told', async t => {
   t.match(flaws(first, { ...end, usage }), [/usage/])
   t.match(chatStreamFlaws(stream(sse(first, end, last).replace('data: [DONE]', ''))), [/DONE/])
   t.same(chatStreamFlaws(whole(chat)), [])
+})
+
+const begun = { type: 'message_start', message: { type: 'message', content: [], usage: { input_tokens: 1 } } }
+const open = (index: number, content_block: object) => ({ type: 'content_block_start', index, content_block })
+const piece = (index: number, delta: object) => ({ type: 'content_block_delta', index, delta })
+const close = (index: number) => ({ type: 'content_block_stop', index })
+const ended = {
+  type: 'message_delta',
+  delta: { stop_reason: 'tool_use' },
+  usage: {
+    input_tokens: 2,
+    cache_creation_input_tokens: 1,
+    cache_read_input_tokens: 4,
+    output_tokens: 5,
+  },
+}
+const stopped = { type: 'message_stop' }
+const named = (...events: readonly { readonly type: string }[]) =>
+  stream(events.map(event => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join(''))
+const events = [
+  begun,
+  { type: 'ping' },
+  open(0, { type: 'thinking', thinking: '', signature: '' }),
+  piece(0, { type: 'thinking_delta', thinking: 'They ask.\n\nA question' }),
+  piece(0, { type: 'signature_delta', signature: 's' }),
+  close(0),
+  open(1, { type: 'text', text: '' }),
+  piece(1, { type: 'text_delta', text: 'Hello ' }),
+  close(1),
+  open(2, { type: 'text', text: '' }),
+  piece(2, { type: 'text_delta', text: 'you' }),
+  close(2),
+  open(3, { type: 'tool_use', id: 'call_1', name: 'look', input: {} }),
+  piece(3, { type: 'input_json_delta', partial_json: '{"a"' }),
+  piece(3, { type: 'input_json_delta', partial_json: ':1}' }),
+  close(3),
+  open(4, { type: 'tool_use', id: 'call_2', name: 'run', input: {} }),
+  piece(4, { type: 'input_json_delta', partial_json: '{"input":"ls"}' }),
+  close(4),
+  ended,
+  stopped,
+]
+const message = {
+  type: 'message',
+  content: [
+    { type: 'thinking', thinking: 'They ask.\n\nA question', signature: 's' },
+    { type: 'text', text: 'Hello ' },
+    { type: 'text', text: 'you' },
+    { type: 'tool_use', id: 'call_1', name: 'look', input: { a: 1 } },
+    { type: 'tool_use', id: 'call_2', name: 'run', input: { input: 'ls' } },
+  ],
+  ...ended.delta,
+  usage: ended.usage,
+}
+
+t.test('a message is understood like the response, whole and streamed', async t => {
+  const expected = asMessagesSay(saidInResponses(whole(response)))
+  t.same(unlike(expected, expected), [])
+  t.same(unlike(expected, asMessagesSay(saidInMessages(whole(message)))), [])
+  t.same(unlike(expected, asMessagesSay(saidInMessages(named(...events)))), [])
+  const other = { ...message, content: message.content.slice(0, -1) }
+  t.match(unlike(expected, asMessagesSay(saidInMessages(whole(other)))), [/^calls: /])
+  const more = { ...message, usage: { ...message.usage, output_tokens: 6 } }
+  t.same(unlike(expected, asMessagesSay(saidInMessages(whole(more)))), ['usage: [7,5,12] became [7,6,13]'])
+})
+
+t.test('messages say the same in words of their own', async t => {
+  const finish = (stop_reason: string) => saidInMessages(whole({ content: [], stop_reason })).finish
+  t.equal(finish('end_turn'), 'stop')
+  t.equal(finish('stop_sequence'), 'stop')
+  t.equal(finish('max_tokens'), 'length')
+  t.equal(finish('refusal'), 'content_filter')
+  t.equal(finish('other'), 'none')
+  const refused = {
+    status: 'completed',
+    output: [{ type: 'message', content: [{ type: 'refusal', refusal: 'No' }] }],
+  }
+  const stop_details = { type: 'refusal', explanation: 'No' }
+  const inMessages = saidInMessages(whole({ content: [], stop_reason: 'refusal', stop_details }))
+  t.same(unlike(asMessagesSay(saidInResponses(whole(refused))), inMessages), [])
+  const envelope = { error: { type: 'api_error', message: 'gone' } }
+  t.same(saidInMessages(whole(envelope, 502)), saidInResponses(whole(envelope, 502)))
+  const failed = { type: 'error', error: { message: 'gone' } }
+  t.match(saidInMessages(named(...events.slice(0, 8), failed)), {
+    text: 'Hello ',
+    finish: 'error',
+    error: 'gone',
+  })
+})
+
+t.test('a message stream out of order is told', async t => {
+  const flaws = (...told: readonly { readonly type: string }[]) => messagesStreamFlaws(named(...told))
+  const failed = { type: 'error', error: { message: 'gone' } }
+  t.same(flaws(...events), [])
+  t.same(flaws(...events.slice(0, 8), failed), [], 'a failure ends it anywhere')
+  t.same(flaws(failed), [])
+  t.same(messagesStreamFlaws(whole(message)), [])
+  t.match(flaws(...events.slice(1)), [/begin/])
+  t.match(flaws(begun, ...events), [/twice/])
+  t.match(flaws(...events.slice(0, -1)), [/end/])
+  t.match(flaws(begun, open(1, {}), close(1), ended, stopped), [/begins out of turn/, /ends out of turn/])
+  t.match(flaws(begun, open(0, {}), open(0, {}), close(0), ended, stopped), [/begins out of turn/])
+  t.match(flaws(begun, piece(0, {}), ended, stopped), [/no open block/])
+  t.match(flaws(begun, open(0, {}), ended, stopped), [/does not end/])
+  const { body } = named(...events)
+  t.match(messagesStreamFlaws(stream(`${body}data: [DONE]\n\n`)), [/DONE/])
+  t.match(messagesStreamFlaws(stream(body.replace('event: ping', 'event: pong'))), [/another name/])
 })

@@ -132,6 +132,19 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
       ...body,
     },
   })
+  const embed = (name: string, body: object): Ask => ({
+    name: `embeddings: ${name}`,
+    method: 'POST',
+    path: '/v1/embeddings',
+    key: secrets.apiKey,
+    headers: { 'x-gateway-metadata': 'enabled' },
+    body: {
+      input: [secrets.prompt],
+      user: secrets.endUser,
+      safety_identifier: secrets.safetyIdentifier,
+      ...body,
+    },
+  })
   const manage = (method: string, path: string, body?: unknown, key = secrets.managementKey): Ask => ({
     name: `${method} ${path}`,
     method,
@@ -260,6 +273,12 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
               const input = `${secrets.prompt} ${order(place, writing)}`
               asks.push(respond(name, { model: `${kind}/${format}`, input, stream }))
             }
+    for (const kind of ['shared', 'own'])
+      for (const place of Object.keys(PLACES) as Place[])
+        for (const writing of Object.keys(WRITINGS) as Writing[]) {
+          const input = `${secrets.prompt} ${order(place, writing)}`
+          asks.push(embed(`${kind} key as ${writing} in ${place}`, { model: `${kind}/vectors`, input }))
+        }
     await client.sendAll(running.url, asks)
   })
 

@@ -352,7 +352,7 @@ t.test('a PDF that unfolds without end is refused, and the next one is read', as
   t.equal(told.status, 400)
   t.match(
     told.body.error?.message,
-    /^input\[0\]\.content\[1\]\.file_url: the document expands to too many bytes$/,
+    /^input\[0\]\.content\[1\]\.file_url: the document (expands to too many bytes|takes too long to read)$/,
   )
   world.provider.script('model', [{ text: 'heron' }])
   t.equal((await ask(world, { model: 'acme/model', input: [user(PDF)], ...PARSE })).status, 200)
@@ -466,9 +466,12 @@ t.test('an OCR provider that the table does not have is a mistake of the configu
   const config = loadConfig([], {})
   const models: Config['models'] = []
   const files = { ...config.files, ocr: { provider: 'nobody', model: 'ocr-1', timeoutMs: 1 } }
-  t.throws(() => buildCatalog({ ...config, files, models, simulator: { enabled: false } }, null), {
-    message: /^files\.ocr\.provider: /,
-  })
+  t.throws(
+    () => buildCatalog({ ...config, files, models, simulator: { enabled: false, batch: false } }, null),
+    {
+      message: /^files\.ocr\.provider: /,
+    },
+  )
 })
 
 t.test('a reply that is judged before it leaves has the annotation once, and its refusal too', async t => {

@@ -7,7 +7,11 @@ const gateway = await startGateway({
   providers: [{ slug: 'down', format: 'openai-chat', baseUrl: 'http://127.0.0.1:9/v1', apiKey: 'k' }],
   models: [
     { id: 'x/second', endpoints: [{ provider: 'down' }, { provider: 'sim', upstreamModel: 'echo' }] },
-    { id: 'x/vectors', outputModalities: ['embeddings'], endpoints: [{ provider: 'sim' }] },
+    {
+      id: 'x/vectors',
+      outputModalities: ['embeddings'],
+      endpoints: [{ provider: 'sim', upstreamModel: 'embed' }],
+    },
   ],
 })
 t.teardown(() => gateway.close())
@@ -50,4 +54,27 @@ t.test('models are listed, counted and read', async t => {
   for await (const page of await caller.models.list({ limit: 7 })) listed += page.result.data.length
   t.equal(listed, count)
   t.ok((await caller.endpoints.listZdrEndpoints()).data.length > 0)
+})
+
+t.test('embeddings are generated, and their models listed', async t => {
+  const texts = await caller.embeddings.generate({
+    requestBody: { model: 'sim/embed', input: ['one', 'two'], inputType: 'search_query', sessionId: 's' },
+  })
+  t.match(texts, {
+    model: 'sim/embed',
+    data: [{ index: 0 }, { index: 1 }],
+    usage: { promptTokens: 2, isByok: false },
+  })
+  const ids = await caller.embeddings.generate({
+    requestBody: { model: 'x/vectors', input: [1, 2, 3], encodingFormat: 'base64' },
+  })
+  t.match(ids, { data: [{ embedding: String }] })
+  const listed: string[] = []
+  for await (const page of await caller.embeddings.listModels()) {
+    listed.push(...page.result.data.map(({ id }) => id))
+  }
+  t.same(listed.sort(), ['sim/embed', 'x/vectors'])
+  await t.rejects(caller.embeddings.generate({ requestBody: { model: 'sim/echo', input: 'x' } }), {
+    message: /sim\/echo makes text/,
+  })
 })

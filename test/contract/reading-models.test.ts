@@ -62,7 +62,10 @@ t.test('the relatives of the listing', async t => {
   const all = await read('/models')
   t.same(await read('/models/count'), { data: { count: all.total_count } })
   t.same((await read('/models/user')).total_count, all.total_count)
-  t.match(await read('/embeddings/models'), { data: [{ id: 'x/vectors' }], total_count: 1 })
+  t.match(await read('/embeddings/models'), {
+    data: [{ id: 'sim/embed' }, { id: 'x/vectors' }],
+    total_count: 2,
+  })
   const zdr = (await read('/endpoints/zdr')).data as { model_id: string }[]
   t.ok(zdr.some(endpoint => endpoint.model_id === 'x/european'))
   t.notOk(

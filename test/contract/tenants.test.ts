@@ -9,6 +9,7 @@ import { hashKey } from '../../src/access/api-key.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
+import { batchBody, batchCaller, endBatch } from '../support/batch-calls.ts'
 import { startGateway } from '../support/gateway.ts'
 import { type Answered, addOrganization, caller, type Organization } from '../support/management.ts'
 import { allOperations } from '../support/operations.ts'
@@ -27,6 +28,8 @@ interface Ids {
   /** Guardrail of the workspace's own. */
   readonly defaultGuardrailId: string
   readonly member: string
+  /** That has ended. */
+  readonly batchId: string
 }
 
 interface Asking {
@@ -63,6 +66,14 @@ const endUserQuery = (body?: object): readonly Naming[] => [
 const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'POST /responses': TAKES_NO_IDS,
   'POST /chat/completions': TAKES_NO_IDS,
+  'POST /embeddings': TAKES_NO_IDS,
+  'POST /messages': TAKES_NO_IDS,
+  'POST /messages/count_tokens': TAKES_NO_IDS,
+  'POST /batches': TAKES_NO_IDS,
+  'GET /batches': [ids => ({ path: `/batches?after=${ids.batchId}` })],
+  'GET /batches/{id}': byId('/batches', ids => ids.batchId),
+  'DELETE /batches/{id}': byId('/batches', ids => ids.batchId),
+  'POST /batches/{id}/cancel': [ids => ({ path: `/batches/${ids.batchId}/cancel`, body: {} })],
   'GET /models': TAKES_NO_IDS,
   'GET /models/count': TAKES_NO_IDS,
   'GET /models/user': TAKES_NO_IDS,
@@ -181,7 +192,11 @@ async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization):
   })
   if (reply.status !== 200) throw new Error(await reply.text())
   await reply.text()
+  const batch = await batchCaller(gateway.url, apiKey)('POST', '/batches', batchBody())
+  const batchId = String(batch.document['id'])
+  await endBatch(gateway.storageUrl, batchId)
   return {
+    batchId,
     workspaceId,
     workspaceSlug,
     keyHash: apiKeyHash,
@@ -198,6 +213,7 @@ async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization):
 /** Ids in the form of real ones that nobody has. */
 function nobody(): Ids {
   return {
+    batchId: `batch_${randomBytes(12).toString('hex')}`,
     workspaceId: randomUUID(),
     workspaceSlug: `w-${randomBytes(6).toString('hex')}`,
     keyHash: randomBytes(32).toString('hex'),
@@ -212,9 +228,13 @@ function nobody(): Ids {
 }
 
 /** All that an organization can see of itself. */
-async function inventory({ managementKey }: Organization, ids: Ids): Promise<string> {
+async function inventory({ managementKey, apiKey }: Organization, ids: Ids): Promise<string> {
   const manage = caller(gateway.url, managementKey)
-  const seen: string[] = []
+  const own = batchCaller(gateway.url, apiKey)
+  const seen: string[] = [
+    (await own('GET', '/batches')).text,
+    (await own('GET', `/batches/${ids.batchId}`)).text,
+  ]
   for (const path of [
     '/keys?include_disabled=true',
     '/workspaces',
@@ -294,6 +314,7 @@ for (const [direction, asker, own, foreign, owner] of [
     t.equal(await inventory(owner, foreign), before, 'nothing of the owner was touched')
     const visible = await inventory(asker, own)
     for (const id of [
+      foreign.batchId,
       foreign.keyHash,
       foreign.credentialId,
       foreign.generationId,

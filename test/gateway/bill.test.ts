@@ -103,3 +103,18 @@ t.test('calls of tools are counted, and only those that ran cost their fee', asy
   bill.closeTurn()
   t.same(bill.tools, { requested: 4, executed: 3, cost: 12 }, 'turns do not reset them')
 })
+
+t.test('a factor of prices holds for model calls and not for tools', async t => {
+  const bill = new Bill(500_000)
+  t.same([bill.cost, bill.closedCost], [null, 0])
+  bill.charge(chargeOf(1))
+  t.equal(bill.cost, 15)
+  t.equal(bill.closedCost, 0, 'the turn runs')
+  bill.closeTurn()
+  bill.charge(chargeOf(2))
+  t.equal(bill.cost, 46, 'of the sum, so that roundings do not add up')
+  t.equal(bill.closedCost, 15)
+  bill.addToolCall(true, 12)
+  t.same([bill.cost, bill.closedCost], [58, 27])
+  t.same(bill.total, chargeOf(3), 'charges keep the prices of the endpoints')
+})

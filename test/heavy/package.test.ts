@@ -81,7 +81,7 @@ t.test('the packed gateway streams its first token in an empty folder', async t 
   t.match(await reply.text(), /response\.output_text\.delta[\s\S]*response\.completed/)
   process.kill(-(gateway.pid ?? 0), 'SIGTERM')
   await closed
-  t.notMatch(stdout + stderr, 'sk-gw-')
+  t.notMatch(stdout + stderr, /sk-gw-(v1|mgmt)-[0-9a-f]{6}/, 'only masked keys')
   t.match(stdout, '"msg":"stopped"')
   t.notMatch(stderr, 'ExperimentalWarning')
 })

@@ -69,6 +69,7 @@ async function start(t: Test, options: Options = {}) {
       const ownCost = more.ownUsd === undefined ? cost : Math.round(more.ownUsd * USD)
       return quota.admit(caller, demand(cost, ownCost, more.tokens ?? 10))
     },
+    hold: (caller: Caller, usd: number, isOwn = false) => quota.hold(caller, Math.round(usd * USD), isOwn),
     /** Null when it was admitted. */
     async refusal(caller: Caller, usd: number, more: { ownUsd?: number; tokens?: number } = {}) {
       try {
@@ -166,6 +167,48 @@ t.test('a request that came to more than was set aside counts with what it came 
   running.settle(spent(3))
   t.match((await s.refusal(caller, 0.000001))?.message, '0 USD of 1 USD remains')
   t.match((await s.refusal(caller, 0))?.code, 'payment_required', 'a free one neither')
+})
+
+t.test('what was admitted before is held whether there is room or not, until it is settled', async t => {
+  const s = await start(t)
+  const caller = callerWith({ usd: 1 })
+  t.equal(s.hold(UNLIMITED, 100), FREE, 'nobody counts for a caller without limits')
+  const held = await s.hold(caller, 3)
+  t.equal(held.allowance, null, 'nobody may take more on it')
+  t.equal((await s.refusal(caller, 0.1))?.code, 'rate_limit_exceeded', 'it stands in the way of others')
+  const second = await s.hold(caller, 0.5)
+  held.settle(spent(0.25))
+  t.equal((await s.refusal(caller, 0.75))?.code, 'rate_limit_exceeded', 'the second one does still')
+  second.settle(spent(0.5))
+  t.equal((await s.refusal(caller, 0.26))?.code, 'payment_required', 'what they came to is spent')
+  t.equal(await s.refusal(caller, 0.25), null)
+})
+
+t.test('money on own credentials is held by the limits that count it', async t => {
+  const s = await start(t)
+  const mine = await s.hold(callerWith({ usd: 1 }), 3, true)
+  t.equal(await s.refusal(callerWith({ usd: 1 }), 0.5), null, 'this limit does not count it')
+  mine.settle(spent(3, { isByok: true }))
+  const all = callerWith({ usd: 1, includeByok: true })
+  const held = await s.hold(all, 3, true)
+  t.equal((await s.refusal(all, 0.5))?.code, 'rate_limit_exceeded')
+  held.settle(spent(3, { isByok: true }))
+  t.equal((await s.refusal(all, 0.5))?.code, 'payment_required')
+})
+
+t.test('credits and a limit of tokens: only money is held', async t => {
+  const s = await start(t, { enforceCredits: true, tokensPerMinute: 100 })
+  const held = await s.hold(UNLIMITED, 1)
+  held.settle(spent(1, { tokens: 1_000_000 }))
+  await s.store.credits.add({ id: 'c', organizationId: 'o', amount: 2 * MICROS, note: null, createdAt: 'x' })
+  t.equal(await s.refusal(UNLIMITED, 1, { tokens: 100 }), null, 'no token was counted, and 1 USD is left')
+  t.equal((await s.refusal(UNLIMITED, 0.5, { tokens: 0 }))?.code, 'rate_limit_exceeded')
+})
+
+t.test('nothing is held while nobody knows what was spent', async t => {
+  const s = await start(t)
+  s.fail(true)
+  await t.rejects(async () => s.hold(callerWith({ usd: 1 }), 1), { code: 'service_unavailable' })
 })
 
 t.test('the smallest amounts are not lost', async t => {

@@ -4,7 +4,7 @@ import { sealCompaction } from '../../src/formats/anthropic-messages/blocks.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { mapTexts } from '../../src/guardrails/texts/request-texts.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
+import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { ANNOTATIONS, type Fields, ITEMS, PARTS, SCHEMA, TOOLS } from '../support/request-items.ts'
@@ -235,7 +235,9 @@ function attempt<Value>(work: () => Value): Value | null {
 
 const bodyFor = (request: ResponsesRequest, endpoint: Endpoint) =>
   attempt(() =>
-    JSON.stringify(FORMATS[endpoint.format].encode({ request, stream: false, endUser: null }, endpoint).body),
+    JSON.stringify(
+      FORMATS[textFormat(endpoint)].encode({ request, stream: false, endUser: null }, endpoint).body,
+    ),
   )
 
 interface Escape {

@@ -152,6 +152,20 @@ t.test('a row with a known slug changes only what it says', async t => {
   t.equal(catalog.providers().length, PROVIDERS.length)
 })
 
+t.test(
+  'a batch service is used where the row says so, at half of the prices unless it says more',
+  async t => {
+    const batchOf = (row: Partial<ProviderRow>) =>
+      createCatalog({ providers: [{ ...ACME, ...row }], models: [] }).provider('acme')?.batch
+    t.equal(batchOf({}), undefined)
+    t.equal(batchOf({ batch: false }), undefined)
+    t.same(batchOf({ batch: true }), { priceFactor: 500_000 })
+    t.same(batchOf({ batch: true, batchPriceFactor: '0.375' }), { priceFactor: 375_000 })
+    const providers = [{ ...ACME, batchPriceFactor: '1' }]
+    fails({ providers }, 'providers[0].batchPriceFactor', /has no effect without batch: true/)
+  },
+)
+
 t.test('errors name the field', async () => {
   const model = (fields: Partial<ModelRow>): readonly ModelRow[] => [
     { id: 'a/a', endpoints: [{ provider: 'acme' }] },
@@ -303,4 +317,52 @@ t.test('a provider that was probably meant is named', async t => {
   t.match(said('acmee'), /did you mean acme\?$/)
   t.match(said('zzzzzzzz'), /; there are .*openai.*acme$/)
   t.match(faultsOf({ providers: [{ slug: 'mistrall' }] })[0], /did you mean mistral\?$/)
+})
+
+const VECTORS = { id: 'acme/vectors', outputModalities: ['embeddings'] }
+
+t.test('a model of embeddings has the format of the same API for them, or the one it names', async t => {
+  const formatOf = (provider: string, row: Partial<ModelRow['endpoints'][number]> = {}) =>
+    createCatalog({
+      providers: [ACME, { ...ACME, slug: 'own', format: 'ollama-embeddings' }],
+      models: [{ ...VECTORS, endpoints: [{ provider, ...row }] }],
+    }).model('acme/vectors')?.endpoints[0]?.format
+  t.equal(formatOf('acme'), 'openai-embeddings')
+  t.equal(formatOf('openai'), 'openai-embeddings')
+  t.equal(formatOf('google-ai-studio'), 'gemini-embeddings')
+  t.equal(formatOf('own'), 'ollama-embeddings')
+  t.equal(formatOf('cohere'), 'cohere-embeddings')
+  t.equal(formatOf('voyageai'), 'openai-embeddings')
+  t.equal(formatOf('anthropic', { format: 'openai-embeddings' }), 'openai-embeddings')
+  t.equal(formatOf('acme', { format: 'vertex-embeddings' }), 'vertex-embeddings')
+})
+
+t.test('a format that does not make what the model makes is a fault that says what to do', async () => {
+  const model = (row: object) => ({ models: [{ id: 'acme/x', endpoints: [{ provider: 'acme' }], ...row }] })
+  const path = 'models[0].endpoints[0].format'
+  fails(
+    model({ endpoints: [{ provider: 'acme', format: 'openai-embeddings' }] }),
+    path,
+    /openai-embeddings makes embeddings only: set outputModalities: \[embeddings\] on the model, or use one of openai-responses, /,
+  )
+  fails(
+    model({ endpoints: [{ provider: 'cohere' }] }),
+    path,
+    /the provider's format cohere-embeddings makes embeddings only: .* or change format and baseUrl of the provider/,
+  )
+  fails(
+    model({ ...VECTORS, endpoints: [{ provider: 'acme', format: 'openai-chat' }] }),
+    path,
+    /openai-chat makes no embeddings: use one of openai-embeddings, cohere-embeddings, /,
+  )
+  fails(
+    model({ ...VECTORS, endpoints: [{ provider: 'anthropic' }] }),
+    path,
+    /the provider's format anthropic-messages makes no embeddings/,
+  )
+  fails(
+    { models: [{ ...VECTORS, outputModalities: ['text', 'embeddings'], endpoints: [{ provider: 'acme' }] }] },
+    'models[0].outputModalities',
+    /embeddings must stand alone/,
+  )
 })

@@ -20,11 +20,13 @@ function counted() {
       return this.held <= this.room
     },
     paused: false,
+    resumed: 0,
     pause() {
       this.paused = true
     },
     resume() {
       this.paused = false
+      this.resumed++
     },
   }
 }
@@ -101,6 +103,42 @@ t.test('a stream hands chunks over in order, and holds the client back meanwhile
   t.same(seen, ['ab', 'cd', 'ef'])
   t.equal(count.held, 0)
 })
+
+t.test(
+  'a client that was held back until its last chunk is not cut while it waits for its answer',
+  async t => {
+    for (const isEarly of [true, false]) {
+      const clock = new TestClock()
+      const socket = counted()
+      const stream = new BodyStream(socket, 4, 10, counted())
+      const arrive = () => {
+        stream.push(bytes('ab'), false)
+        stream.push(bytes('cd'), true)
+      }
+      // A short body has arrived with its head.
+      if (isEarly) arrive()
+      stream.startDeadline(clock, UPLOAD_MS)
+      if (!isEarly) arrive()
+      await stream.read(() => undefined)
+      t.equal(socket.resumed, 1)
+      // The library's own timer has ten seconds, and may fire four earlier.
+      clock.advance(5_000)
+      t.equal(socket.resumed, 2)
+      clock.advance(5_000)
+      t.equal(socket.resumed, 3)
+      stream.release()
+      clock.advance(60_000)
+      t.equal(socket.resumed, 3, 'after its answer')
+    }
+    const clock = new TestClock()
+    const socket = counted()
+    const stream = new BodyStream(socket, 2, 10, counted())
+    stream.startDeadline(clock, UPLOAD_MS)
+    stream.push(bytes('ab'), true)
+    clock.advance(60_000)
+    t.equal(socket.resumed, 0, 'a client that was never held back has no timer')
+  },
+)
 
 t.test('a stream ends with its first fault', async t => {
   const reason = new GatewayError('client_closed', 'gone')

@@ -77,6 +77,7 @@ export function rawOperation(path: string, bodyLimitBytes: number, handler: RawH
     bodyLimitBytes,
     key: 'inference',
     accept: 'raw',
+    media: 'any',
     dialect: null,
     handler,
   }

@@ -159,7 +159,7 @@ t.test('routes and methods', async t => {
       t.equal(reply?.headers.get('access-control-allow-origin'), '*')
       t.match(
         reply?.headers.get('access-control-expose-headers'),
-        'X-Generation-Id, X-Request-Id, Retry-After',
+        'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After',
       )
       t.notOk(reply?.headers.has('uwebsockets'), 'the library does not name itself')
     }

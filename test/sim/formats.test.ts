@@ -3,7 +3,7 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
-import type { Endpoint } from '../../src/providers/provider.ts'
+import { type Endpoint, textFormat } from '../../src/providers/provider.ts'
 import { SIM_FORMATS, simModel, simProvider } from '../../src/sim/rows.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
@@ -24,7 +24,7 @@ interface Said {
 
 /** Asks the simulated provider as the gateway would: encoded and decoded by the format itself. */
 async function ask(endpoint: Endpoint, body: Record<string, unknown>, stream: boolean): Promise<Said> {
-  const format = FORMATS[endpoint.format]
+  const format = FORMATS[textFormat(endpoint)]
   const request = parseResponsesRequest({ model: endpoint.modelId, ...body })
   const wire = format.encode({ request, stream, endUser: null }, endpoint)
   const response = await fetch(endpoint.provider.baseUrl + wire.path, {

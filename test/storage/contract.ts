@@ -2,6 +2,12 @@
 import type { Test } from 'tap'
 import type { Store } from '../../src/storage/store.ts'
 import { auditContract } from './contract/audit.ts'
+import { batchAcceptanceContract } from './contract/batch-acceptance.ts'
+import { batchInterleavingsContract } from './contract/batch-interleavings.ts'
+import { batchLinesContract } from './contract/batch-lines.ts'
+import { batchPruningContract } from './contract/batch-pruning.ts'
+import { batchReadingContract } from './contract/batch-reading.ts'
+import { batchWorkContract } from './contract/batch-work.ts'
 import { credentialContract } from './contract/credentials.ts'
 import { creditContract } from './contract/credits.ts'
 import { endUserContract } from './contract/end-users.ts'
@@ -9,15 +15,16 @@ import { guardrailAssignmentContract } from './contract/guardrail-assignments.ts
 import { guardrailContract } from './contract/guardrails.ts'
 import { keyContract } from './contract/keys.ts'
 import { ledgerContract } from './contract/ledger.ts'
+import { serviceJobsContract } from './contract/service-jobs.ts'
 import { workspaceContract } from './contract/workspaces.ts'
 
-/** An empty Store, closed at the end of the test. */
+/** An empty Store. */
 export type Opened = (test: Test) => Promise<Store>
 
-/** Runs the contract. `open` gives an empty Store; `close` is called by the contract. */
-export async function storeContract(t: Test, open: () => Promise<Store>): Promise<void> {
+/** Runs the contract. `open` gives an empty Store for the test; `close` is called by the contract. */
+export async function storeContract(t: Test, open: Opened): Promise<void> {
   const opened: Opened = async test => {
-    const store = await open()
+    const store = await open(test)
     test.teardown(() => store.close())
     return store
   }
@@ -30,9 +37,16 @@ export async function storeContract(t: Test, open: () => Promise<Store>): Promis
   await guardrailAssignmentContract(t, opened)
   await ledgerContract(t, opened)
   await auditContract(t, opened)
+  await batchAcceptanceContract(t, opened)
+  await batchReadingContract(t, opened)
+  await batchWorkContract(t, opened)
+  await batchLinesContract(t, opened)
+  await batchPruningContract(t, opened)
+  await serviceJobsContract(t, opened)
+  await batchInterleavingsContract(t, opened)
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {
-    const store = await open()
+    const store = await open(t)
     await store.close()
     await store.close()
     await t.rejects(store.keys.count())

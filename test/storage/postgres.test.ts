@@ -3,27 +3,24 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
+import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { openStore, StoreError } from '../../src/storage/open.ts'
+import { openPostgres } from '../../src/storage/postgres.ts'
 import { spoolRoot } from '../../src/storage/spool-folder.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../src/storage/store.ts'
-import { PostgresLink, type PostgresSchema, postgresSchema, withoutPostgres } from '../support/postgres.ts'
+import {
+  PostgresLink,
+  type PostgresSchema,
+  postgresSchema,
+  untilBlocked,
+  withoutPostgres,
+} from '../support/postgres.ts'
 import { storeContract } from './contract.ts'
 import { migrationNames, someCredential, someKey, someWorkspace } from './records.ts'
 import { someUsage } from './usage.ts'
 
 const skip = await withoutPostgres()
-
-/** Resolves when a connection of the schema waits for a lock. */
-async function untilBlocked({ client, application }: PostgresSchema, statements: number): Promise<void> {
-  for (;;) {
-    const { rows } = await client.query(
-      `select 1 from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
-      [application],
-    )
-    if (rows.length >= statements) return
-  }
-}
 
 /** Ends all connections of the schema from the server's side. */
 async function terminate({ client, application }: PostgresSchema): Promise<number> {
@@ -55,7 +52,7 @@ async function openHurried(t: Test, url: string, parameter: 'query_timeout' | 's
 }
 
 t.test('the contract holds on PostgreSQL', { skip }, async t => {
-  await storeContract(t, async () => await openStore((await postgresSchema(t)).url))
+  await storeContract(t, async test => await openStore((await postgresSchema(test)).url))
 })
 
 t.test('what was added is there after reopening, and for others at once', { skip }, async t => {
@@ -116,6 +113,19 @@ t.test('a migration that fails leaves nothing behind and is tried again', { skip
   t.same(rows, [{ table_name: 'credits' }])
   await client.query('drop table credits')
   t.equal(await store.keys.count(), 0)
+})
+
+t.test('only a relaxed transaction does not wait for the disk', { skip }, async t => {
+  const engine = openPostgres((await postgresSchema(t)).url)
+  t.teardown(() => engine.close())
+  const db = new Kysely<unknown>({ dialect: engine.dialect })
+  const commit = async (on: Kysely<unknown>) =>
+    (await sql<{ synchronous_commit: string }>`show synchronous_commit`.execute(on)).rows[0]
+      ?.synchronous_commit
+  t.equal(await engine.relax(db, commit), 'off')
+  // All connections of the pool, the one that was used among them.
+  const others = await Promise.all(Array.from({ length: 8 }, () => db.transaction().execute(commit)))
+  t.same(new Set(others), new Set(['on']))
 })
 
 t.test('connections are few, however much is asked at once', { skip }, async t => {

@@ -80,6 +80,24 @@ t.test('the database is durable: write-ahead log, full sync', async t => {
   t.match(rows, [{ synchronous: 2 }], 'FULL')
 })
 
+t.test('only a relaxed transaction does not wait for the disk, also if it fails', async t => {
+  const engine = openSqlite(pathFor(t))
+  t.teardown(() => engine.close())
+  const db = new Kysely<unknown>({ dialect: engine.dialect })
+  const synchronous = async (on: Kysely<unknown>) =>
+    (await sql<{ synchronous: number }>`pragma synchronous`.execute(on)).rows[0]?.synchronous
+  t.equal(await engine.relax(db, synchronous), 1, 'NORMAL')
+  t.equal(await synchronous(db), 2, 'FULL')
+  await t.rejects(
+    engine.relax(db, async () => {
+      throw new Error('on purpose')
+    }),
+    { message: 'on purpose' },
+  )
+  t.equal(await synchronous(db), 2)
+  t.equal(await db.transaction().execute(synchronous), 2)
+})
+
 t.test('a writer waits for another one without blocking its thread', async t => {
   const path = pathFor(t)
   const store = await openStore(`sqlite:${path}`)
@@ -279,6 +297,7 @@ function takeBack(path: string, migration: string, undo: string): void {
 }
 
 const WITHOUT_TOTALS = `
+  drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
   create index usage_by_member on usage (member_id, created_at) where member_id is not null;

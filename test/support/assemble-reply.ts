@@ -1,16 +1,27 @@
 /** A provider's reply through decoder and answer: what a client of the gateway sees of it. */
 import { toGatewayError } from '../../src/errors.ts'
-import type { Delta } from '../../src/formats/format.ts'
+import type { Delta, Usage } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Answer } from '../../src/gateway/answer/answer.ts'
+import { chargeOf, inputOf, toResponseUsage } from '../../src/gateway/accounting/cost.ts'
+import { Answer, type Ending } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
+import { Bill } from '../../src/gateway/bill.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
 import { parseResponsesRequest } from './dialects.ts'
+import { endpointOf } from './endpoint.ts'
 import { EventCollector } from './event-collector.ts'
 
-const ENDING = { completedAt: 2, usage: null, serviceTier: null, metadata: null }
+/** Where a provider tells no usage, it is estimated. */
+const ESTIMATED: Usage = {
+  inputTokens: 1,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  outputTokens: 1,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+}
 
 /** The events of a reply as a client gets them; one that fails ends with response.failed, as committed streams do. */
 export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
@@ -18,13 +29,22 @@ export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): 
   const sink = new EventCollector()
   const answer = new Answer(sink, echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: '' }))
   answer.openTurn(false)
-  answer.begin('acme/recorded', null, [])
   let over = false
+  let usage: Usage | null = null
+  const begin = () => {
+    if (!answer.begun) answer.begin('acme/recorded', null, [], usage === null ? null : inputOf(usage))
+  }
   const take = (delta: Delta) => {
-    if (delta.kind === 'start' || delta.kind === 'usage' || over) return
+    if (over) return
+    if (delta.kind === 'usage') {
+      usage = delta.usage
+      return
+    }
+    if (delta.kind === 'start') return
+    begin()
     if (delta.kind === 'finish') {
       over = true
-      answer.finish(delta.reason, ENDING)
+      answer.finish(delta.reason, endingOf(format, usage ?? ESTIMATED, delta))
     } else {
       answer.take(delta)
     }
@@ -40,7 +60,24 @@ export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): 
     }
     decoder.end()
   } catch (error) {
-    if (!over) answer.fail(toGatewayError(error), ENDING)
+    begin()
+    if (!over) answer.fail(toGatewayError(error), endingOf(format, usage))
   }
   return sink.events
+}
+
+type Finish = Extract<Delta, { kind: 'finish' }>
+
+function endingOf(format: FormatName, usage: Usage | null, finish: Partial<Finish> = {}): Ending {
+  const bill = new Bill()
+  if (usage !== null) bill.charge(chargeOf(usage, endpointOf(format).pricing, true))
+  const { native = null, serviceTier = null, stopSequence = null } = finish
+  return {
+    completedAt: 2,
+    usage: toResponseUsage(bill, false, 0),
+    serviceTier,
+    metadata: null,
+    nativeFinish: native,
+    stopSequence,
+  }
 }

@@ -2,6 +2,8 @@
 import type { TSchema } from '@sinclair/typebox'
 import type { Operation } from '../../src/api/operation.ts'
 import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'
+import { EmbeddingsBody } from '../../src/dialects/embeddings/body-schema.ts'
+import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
 import {
   GuardrailCreation,
@@ -22,6 +24,12 @@ import { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { Ask } from './canary-client.ts'
 import type { Secrets } from './canary-secrets.ts'
 
+const MESSAGE = {
+  model: 'shared/anthropic-messages',
+  max_tokens: 99,
+  messages: [{ role: 'user', content: 'hi' }],
+}
+
 /** Bodies by operation: the schema whose fields are spoilt one by one, and a body that is good but for them. */
 const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string, unknown>>]>> = {
   'POST /responses': [ResponsesRequest, { model: 'shared/openai-chat', input: 'hi' }],
@@ -29,6 +37,9 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
     ChatBody,
     { model: 'shared/openai-chat', messages: [{ role: 'user', content: 'hi' }] },
   ],
+  'POST /embeddings': [EmbeddingsBody, { model: 'shared/vectors', input: 'hi' }],
+  'POST /messages': [MessagesBody, MESSAGE],
+  'POST /messages/count_tokens': [MessagesBody, MESSAGE],
   'POST /keys': [KeyCreation, { name: 'made' }],
   'PATCH /keys/{hash}': [KeyUpdate, {}],
   'POST /workspaces': [WorkspaceCreation, { name: 'made', slug: 'made' }],

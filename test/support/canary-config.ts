@@ -49,6 +49,10 @@ export function gatewaySettings(
       ...FORMATS.flatMap(format =>
         ['shared', 'own', 'faulty'].map(kind => model(`${kind}/${format}`, `${kind}-${format}`)),
       ),
+      ...['shared', 'own'].map(kind => ({
+        ...model(`${kind}/vectors`, `${kind}-openai-chat`),
+        outputModalities: ['embeddings'],
+      })),
       ...secrets.ownKeys.map(own => model(`own/${own.provider}`, own.provider)),
     ],
   }

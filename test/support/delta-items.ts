@@ -24,6 +24,7 @@ export interface Collected {
     readonly reason: string
     readonly native: string | null
     readonly serviceTier: string | null
+    readonly stopSequence?: string
   } | null
 }
 
@@ -130,9 +131,11 @@ export function collect(deltas: readonly Delta[]): Collected {
       case 'usage':
         usage = delta.usage
         break
-      case 'finish':
-        finish = { reason: delta.reason, native: delta.native, serviceTier: delta.serviceTier }
+      case 'finish': {
+        const { reason, native, serviceTier, stopSequence } = delta
+        finish = { reason, native, serviceTier, ...(stopSequence == null ? {} : { stopSequence }) }
         break
+      }
     }
   }
 

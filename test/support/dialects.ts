@@ -1,5 +1,6 @@
 /** The parser and the dialects of a gateway that offers every plugin and server tool. */
 import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
+import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
 import type { PluginDeps } from '../../src/plugins/plugin.ts'
 import { createPlugins } from '../../src/plugins/table.ts'
@@ -16,3 +17,4 @@ export const OFFERED: Offered = {
 export const parseResponsesRequest = createRequestParser(OFFERED)
 export const responsesDialect = createResponsesDialect(OFFERED)
 export const chatCompletions = createChatCompletions(OFFERED)
+export const messages = createMessages(OFFERED)

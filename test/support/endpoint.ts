@@ -1,5 +1,5 @@
 /** Endpoints for tests that encode: a plain one of a format, and what differs in a case. */
-import type { Endpoint, FormatName, Provider } from '../../src/providers/provider.ts'
+import type { AnyFormatName, Endpoint, Provider } from '../../src/providers/provider.ts'
 
 export interface Differences extends Partial<Omit<Endpoint, 'provider' | 'format'>> {
   readonly slug?: string
@@ -7,7 +7,7 @@ export interface Differences extends Partial<Omit<Endpoint, 'provider' | 'format
 }
 
 /** An endpoint of the provider `acme`, unless `slug` says otherwise. Nothing listens at its address. */
-export function endpointOf(format: FormatName, differences: Differences = {}): Endpoint {
+export function endpointOf(format: AnyFormatName, differences: Differences = {}): Endpoint {
   const { slug = 'acme', quirks = [], ...fields } = differences
   return {
     modelId: `${slug}/fast-1`,

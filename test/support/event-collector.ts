@@ -9,7 +9,7 @@ export class EventCollector implements Sink {
   ended = 0
 
   write(event: StreamEvent): boolean {
-    this.events.push(structuredClone(event))
+    this.events.push(copied(event))
     return true
   }
   relay(): boolean {
@@ -27,4 +27,15 @@ export class EventCollector implements Sink {
   end(): void {
     this.ended++
   }
+}
+
+/** A deep copy: later changes of an item do not reach it. What lies under symbols, no client sees, but dialects do. */
+function copied<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value
+  const copy: object = Array.isArray(value) ? [] : {}
+  for (const key of Reflect.ownKeys(value)) {
+    if (Array.isArray(value) && key === 'length') continue
+    Reflect.set(copy, key, copied(Reflect.get(value, key)))
+  }
+  return copy as T
 }

@@ -1,5 +1,5 @@
 /** Tasks that misbehave in every way a worker can; the table and the worker entry of the pool's tests. */
-import { workerData } from 'node:worker_threads'
+import { BroadcastChannel, workerData } from 'node:worker_threads'
 import { createRunner } from '../../src/tasks/runner.ts'
 import { type Task, TaskFailure, type TaskFunction, type WorkerSetup } from '../../src/tasks/task.ts'
 
@@ -39,6 +39,20 @@ function bug(): never {
   throw new TypeError(`cannot read ${text}`)
 }
 
+/** Its code loads until the channel of this name says so; the worker reports there that it has come to it. */
+export const SLOW_LOAD_CHANNEL = 'slow-load'
+
+async function slowLoad(): Promise<TaskFunction<null, string>> {
+  const channel = new BroadcastChannel(SLOW_LOAD_CHANNEL)
+  const loaded = new Promise<void>(resolve => {
+    channel.onmessage = () => resolve()
+  })
+  channel.postMessage('loading')
+  await loaded
+  channel.close()
+  return () => 'loaded'
+}
+
 export const FAULTY = {
   echo: task((input: unknown) => input),
   busy: task(({ ms }: { ms: number }) => {
@@ -70,6 +84,7 @@ export const FAULTY = {
   load: bulkTask(gate),
   'bulk-hang': bulkTask(hang),
   'bulk-echo': bulkTask((input: unknown) => input),
+  'bulk-slow-load': { pool: 'bulk', load: slowLoad } satisfies Task<null, string>,
 }
 
 export const FAULTY_ENTRY = new URL(import.meta.url)

@@ -47,6 +47,7 @@ export interface TestGatewayOptions {
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
+  readonly batches?: Partial<Config['batches']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
   readonly httpProxy?: string
@@ -79,6 +80,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
+    batches: { ...defaults.batches, ...options.batches },
     httpProxy: options.httpProxy ?? null,
     providers: [
       { ...simProvider(simUrl), transport: options.transport ?? 'direct' },

@@ -9,6 +9,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
+import { NO_BATCHES } from './no-batches.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -18,6 +19,9 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
   return createOperations({
     gateway: {
       respond() {
+        throw new Error('not run')
+      },
+      embed() {
         throw new Error('not run')
       },
     },
@@ -34,5 +38,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     offered: OFFERED,
     dataRegionOf: () => null,
     byokFeePercent: 0,
+    ...NO_BATCHES,
   })
 }

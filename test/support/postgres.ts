@@ -75,6 +75,20 @@ export async function postgresSchema(t: Test): Promise<PostgresSchema> {
   }
 }
 
+/** Resolves when so many statements of the schema wait for a lock. */
+export async function untilBlocked(
+  { client, application }: PostgresSchema,
+  statements: number,
+): Promise<void> {
+  for (;;) {
+    const { rows } = await client.query(
+      `select 1 from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
+      [application],
+    )
+    if (rows.length >= statements) return
+  }
+}
+
 /** A network link to the server that can be cut, go silent and come back. */
 export class PostgresLink {
   readonly #sockets = new Set<Socket>()

@@ -8,12 +8,16 @@ import type { Sink } from '../../src/gateway/answer/sink.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { DialectName, ResponsesRequest } from '../../src/protocol/request.ts'
 import type { Quirk } from '../../src/providers/provider.ts'
-import { chatCompletions, responsesDialect } from './dialects.ts'
+import { chatCompletions, messages, responsesDialect } from './dialects.ts'
 import { arrivals } from './recordings.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from './scripted-attempt.ts'
 
 /** The formats whose frames are relayed, and the dialect that speaks alike. */
-export const DIALECTS = { 'openai-responses': responsesDialect, 'openai-chat': chatCompletions } as const
+export const DIALECTS = {
+  'openai-responses': responsesDialect,
+  'openai-chat': chatCompletions,
+  'anthropic-messages': messages,
+} as const
 export type Relayed = keyof typeof DIALECTS
 
 const FORMAT: Relayed = 'openai-responses'
@@ -194,7 +198,7 @@ export async function compare(t: Test, format: Relayed, name: string, bytes: Buf
 }
 
 export function isDelta({ type, choices }: Record<string, unknown>): boolean {
-  if (typeof type === 'string') return type.endsWith('.delta')
+  if (typeof type === 'string') return type.endsWith('.delta') || type === 'content_block_delta'
   const [choice] = choices as readonly { readonly delta?: object }[]
   const delta = choice?.delta ?? {}
   return 'content' in delta || 'reasoning' in delta || 'tool_calls' in delta

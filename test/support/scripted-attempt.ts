@@ -14,7 +14,7 @@ import { AnswerTarget } from '../../src/gateway/turn.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
-import type { Endpoint, FormatName, Quirk } from '../../src/providers/provider.ts'
+import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/providers/provider.ts'
 import type { Transport, UpstreamCall, UpstreamHandler } from '../../src/upstream/transport.ts'
 import { parseResponsesRequest } from './dialects.ts'
 
@@ -80,6 +80,7 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
     status: 200,
     error: null,
     isRefused: false,
+    isStarted: true,
     ...more,
   }
 }
@@ -137,7 +138,6 @@ export function startScripted(
   const abandoned = new AbandonedReplies()
   const deps: AttemptDeps = {
     client,
-    formats: FORMATS,
     clock: systemClock,
     abandoned,
     log,
@@ -152,15 +152,16 @@ export function startScripted(
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), exchange.held)
   answer.openTurn(false)
   const { relays } = answer
+  const format = FORMATS[textFormat(endpoint)]
   const learn =
-    relays === null ||
-    FORMATS[endpoint.format].dialect !== relays ||
-    endpoint.provider.quirks.includes('no-relay')
+    relays === null || format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')
       ? undefined
       : RELAYS[relays]
   const debug: Readonly<Record<string, unknown>>[] = []
   const run = new Attempt(deps, exchange, record, {
-    prompt,
+    encode: () => deps.requests.encode(exchange, record, format, prompt),
+    format,
+    body: null,
     relay: learn === undefined ? null : { to: answer, learn },
     echo: request.debug?.echo_upstream_body === true ? debug : null,
     meter,

@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { createLog } from '../../src/log/log.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { startRetention } from '../../src/threads/retention.ts'
+import { acceptDone } from '../storage/batches.ts'
 import { someUsage } from '../storage/usage.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -36,8 +37,13 @@ t.test('older usage records go in batches, their sums stay, and younger ones are
     batches.push(count)
     return count
   }
-  const options = { retention: { usageDays: 30, auditDays: 30 }, clock, log, shipped: async () => true }
-  const retention = startRetention({ ...options, store: { ledger: { prune }, audit: store.audit } })
+  const options = {
+    retention: { usageDays: 30, auditDays: 30, batchDays: 30 },
+    clock,
+    log,
+    shipped: async () => true,
+  }
+  const retention = startRetention({ ...options, store: { ...store, ledger: { prune } } })
   await go(60_000)
   for (let batch = 1; batch < 3; batch++) await go(100)
   t.same(batches, [200, 200, 50], 'no batch is large')
@@ -59,13 +65,13 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
   let [whole, fails] = [false, false]
   const retention = startRetention({
     store: {
+      ...store,
       ledger: {
         prune: (before, limit) =>
           fails ? Promise.reject(new Error('no')) : store.ledger.prune(before, limit),
       },
-      audit: store.audit,
     },
-    retention: { usageDays: 30, auditDays: 30 },
+    retention: { usageDays: 30, auditDays: 30, batchDays: 30 },
     shipped: async () => whole,
     clock,
     log,
@@ -82,4 +88,29 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
   await go(3_600_000)
   t.same(await store.ledger.latest(filter, 10), [])
   await retention.close()
+})
+
+t.test('finished batches go after their days with all their lines, and younger ones are left', async t => {
+  const { store, log, clock, go } = await setUp(t)
+  // It was finalized three seconds after the first of May.
+  const old = await acceptDone(store.batches, { lines: 450 })
+  const left = async () => (await store.batches.find(old.organizationId, old.workspaceId, old.id)) !== null
+  const keep = (batchDays: number) =>
+    startRetention({
+      store,
+      retention: { usageDays: 400, auditDays: 400, batchDays },
+      shipped: async () => true,
+      clock,
+      log,
+    })
+  const longer = keep(32)
+  await go(60_000)
+  t.equal(await left(), true)
+  await longer.close()
+  const shorter = keep(31)
+  await go(60_000)
+  t.equal(await left(), false, 'nobody sees it once it has begun')
+  for (let more = 0; more < 10; more++) await go(100)
+  t.equal(await store.batches.work.prune('', clock.nowMs(), 1), 0, 'nothing is left of it')
+  await shorter.close()
 })

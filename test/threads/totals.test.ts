@@ -69,7 +69,7 @@ t.test('totals over two threads are exactly what was sent', async t => {
   const told = async () => {
     samples = await scrape()
     return (
-      sum(samples, 'gateway_requests_total') >= sent && sum(samples, 'gateway_threads', { state: 'up' }) === 2
+      sum(samples, 'gateway_requests_total') >= sent && sum(samples, 'gateway_threads', { state: 'up' }) === 3
     )
   }
   t.ok(await eventually(told, 60_000), 'both threads tell what they served')
@@ -85,7 +85,7 @@ t.test('totals over two threads are exactly what was sent', async t => {
   t.equal(sum(samples, 'gateway_tokens_total', { direction: 'output', model: 'sim/echo' }), outputTokens)
   t.equal(sum(samples, 'gateway_stream_chunks_total'), events)
   t.equal(sum(samples, 'gateway_open_streams'), 0)
-  t.equal(sum(samples, 'gateway_threads', { state: 'up' }), 2)
+  t.equal(sum(samples, 'gateway_threads', { state: 'up' }), 3, 'the batch thread too')
   const threads = samples.filter(sample => sample.name === 'gateway_heap_used_bytes')
   t.same(threads.map(sample => sample.labels['thread']).toSorted(), ['serve-0', 'serve-1'])
   const priced = sum(samples, 'gateway_cost_usd_total')

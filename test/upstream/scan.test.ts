@@ -196,6 +196,26 @@ t.test('a text that has to stand twice matches only where both are the same', as
   t.equal(pattern.tell('q'), model.replaceAll('"ab"', '"q"'))
 })
 
+t.test('blanks in their place match, however many there are, and nothing else does', async t => {
+  const model = '{"type":"a","text":"ab"   }'
+  const [place] = slotted(model, new Map([['text', 'delta' as const]]))
+  if (place === undefined) throw new Error('there is no text')
+  const end = model.length - 1
+  const blank = { start: end - 3, end, isString: false, slot: 'blank' as const }
+  const pattern = new FramePattern('', model, [place, blank], false)
+  const match = (data: string) => {
+    const bytes = Buffer.from(`data: ${data}\n\n`)
+    return pattern.match(bytes, 0, 0) === bytes.length
+  }
+  for (const blanks of ['', ' ', ' '.repeat(500)]) t.ok(match(`{"type":"a","text":"xyz"${blanks}}`))
+  for (const other of ['\t', ' \t', 'x', ',"b":1', ' ,', '}'])
+    t.notOk(match(`{"type":"a","text":"xyz"${other}}`))
+  t.notOk(match('{"type":"a", "text":"xyz"}'), 'elsewhere they do not')
+  const cut = Buffer.from('data: {"type":"a","text":"xyz"    ')
+  t.equal(pattern.match(cut, 0, 0), -1, 'a frame that is cut within them is not complete')
+  t.equal(pattern.tell('q'), '{"type":"a","text":"q"}')
+})
+
 t.test('the pattern tells several texts as one frame', async t => {
   const pattern = learned()
   const told = JSON.parse(pattern.tell('a\\n"'.replace('"', '\\"'))) as Record<string, unknown>

@@ -41,6 +41,17 @@ for (const by of TRANSPORTS) {
           'content-length': String(Buffer.byteLength('{"text":"für 😀"}')),
         })
       })
+      t.test('a request that only reads or deletes has no body', async t => {
+        for (const method of ['GET', 'DELETE'] as const) {
+          const notes = await ask(server.url(`/v1/batches/one?by=${method}`), { method, body: '' })
+          t.same(notes.seen, ['head 200', 'data', 'end'])
+          const sent = server.requests.at(-1)
+          t.equal(sent?.head.split('\r\n')[0], `${method} /v1/batches/one?by=${method} HTTP/1.1`)
+          t.equal(sent?.body, '')
+          t.equal(sent?.headers.get('content-length'), undefined)
+          t.equal(sent?.headers.get('transfer-encoding'), undefined)
+        }
+      })
       t.test('a header that cannot be sent is our error, not an exception', async t => {
         const before = server.requests.length
         const bad: Record<string, string>[] = [

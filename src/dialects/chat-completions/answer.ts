@@ -1,5 +1,4 @@
 /** Pieces of an answer in the chat form, the same in a chunk and in a whole completion. Pure. */
-import { FAILURES } from '../../errors.ts'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import type {
   Annotation,
@@ -12,6 +11,7 @@ import type {
 } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
+import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'
 
 export type ChatFields = Record<string, unknown>
 
@@ -112,59 +112,19 @@ export function callSignature(item: CallItem): ChatFields | null {
 
 const RAN_AT_PROVIDER: ReadonlySet<string> = new Set(DONE_BY_PROVIDER)
 const NOT_TOLD: ReadonlySet<string> = new Set(['mcp_list_tools', 'image_generation_call'])
-const OURS = /^(?:gateway|openrouter):(.*)$/s
-
-/** Fields of an item that say what the tool was asked; all others say what came of it. */
-const ASKED: ReadonlySet<string> = new Set([
-  'action',
-  'query',
-  'queries',
-  'url',
-  'timezone',
-  'prompt',
-  'task_name',
-  'task_description',
-  'operation',
-  'command',
-  'code',
-  'language',
-  'filePath',
-  'filename',
-  'file_id',
-  'key',
-  'value',
-  'serverLabel',
-  'server_label',
-  'toolName',
-])
-const NEITHER: ReadonlySet<string> = new Set([
-  'type',
-  'id',
-  'status',
-  'call_id',
-  'arguments',
-  'name',
-  'signature',
-])
 
 /** A tool that the gateway or the provider ran, as an entry of `reasoning_details`; null where there is none. */
 export function serverToolCall(item: HostedItem): ChatFields | null {
-  const ours = OURS.exec(item.type)
+  const ours = gatewayToolOf(item.type)
   if (ours === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
-  if (ours?.[1] === 'image_generation') return null
-  const asked: ChatFields = {}
-  const gave: ChatFields = {}
-  for (const [name, value] of Object.entries(item)) {
-    if (NEITHER.has(name) || value === undefined || value === null) continue
-    if (ASKED.has(name)) asked[name] = value
-    else gave[name] = value
-  }
+  if (ours?.name === 'image_generation') return null
+  const { asked, gave } = askedAndGave(item)
   const told = item['arguments']
   const id = item['call_id']
   const mcp = item.type === 'mcp_call' ? item['name'] : null
   return {
     type: 'reasoning.server_tool_call',
-    tool_name: typeof mcp === 'string' ? mcp : (ours?.[1] ?? item.type.replace(/_call$/, '')),
+    tool_name: typeof mcp === 'string' ? mcp : (ours?.name ?? item.type.replace(/_call$/, '')),
     arguments: typeof told === 'string' ? told : JSON.stringify(asked),
     result: JSON.stringify(typeof told === 'string' ? { ...asked, ...gave } : gave),
     tool_call_id: typeof id === 'string' ? id : item.id,
@@ -173,30 +133,12 @@ export function serverToolCall(item: HostedItem): ChatFields | null {
 
 // Images
 
-/** First letters of an image in base64, by its kind. */
-const KINDS: readonly (readonly [string, string])[] = [
-  ['/9j/', 'image/jpeg'],
-  ['UklGR', 'image/webp'],
-  ['R0lGOD', 'image/gif'],
-]
-const DRAWN: ReadonlySet<string> = new Set([
-  'image_generation_call',
-  'gateway:image_generation',
-  'openrouter:image_generation',
-])
-
 /** The image that an item holds; null where it holds none. */
 export function chatImage(item: OutputItem): ChatFields | null {
-  if (!DRAWN.has(item.type)) return null
-  const { imageUrl, imageB64, result } = item as { imageUrl?: unknown; imageB64?: unknown; result?: unknown }
-  const image = [result, imageB64, imageUrl].find(each => typeof each === 'string' && each !== '')
-  if (typeof image !== 'string') return null
-  return { type: 'image_url', image_url: { url: /^(?:https?|data):/.test(image) ? image : dataUrl(image) } }
-}
-
-function dataUrl(base64: string): string {
-  const kind = KINDS.find(([letters]) => base64.startsWith(letters))?.[1] ?? 'image/png'
-  return `data:${kind};base64,${base64}`
+  const image = drawnImage(item)
+  if (image === null) return null
+  const url = 'url' in image ? image.url : `data:${image.mediaType};base64,${image.base64}`
+  return { type: 'image_url', image_url: { url } }
 }
 
 // Usage
@@ -244,17 +186,4 @@ function chatCost(details: NonNullable<ResponseUsage['cost_details']>): ChatFiel
     upstream_inference_completions_cost: completions,
     ...others,
   }
-}
-
-// Failures
-
-/** Status of an error type: the first of the table that has it. */
-const STATUS_OF: ReadonlyMap<string, number> = new Map(
-  Object.values(FAILURES)
-    .map(({ errorType, status }): [string, number] => [errorType, status])
-    .toReversed(),
-)
-
-export function statusOf(errorType: string | undefined | null): number {
-  return STATUS_OF.get(errorType ?? '') ?? 500
 }

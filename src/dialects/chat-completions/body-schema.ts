@@ -1,21 +1,12 @@
-/**
- * The body of POST /chat/completions as a schema. Fields that the Responses body has under the same name are checked
- * by its own schemas; all of them may be null, because clients of this format send null for what is unset. Pure.
- */
-import { type Static, type TSchema, Type } from '@sinclair/typebox'
+/** The body of POST /chat/completions as a schema. Pure. */
+import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { NAME_PATTERN } from '../../protocol/limits.ts'
-import { ReasoningConfig, ResponsesRequest } from '../../protocol/request.ts'
+import { ReasoningConfig } from '../../protocol/request.ts'
 import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
+import { hub, SAME_NAME } from '../hub-fields.ts'
 import { ChatMessage } from './message-schema.ts'
-
-const { properties: hub } = ResponsesRequest
-
-/** The schema of a field of the Responses body, null allowed. */
-function orNull<Schema extends TSchema>(schema: Schema) {
-  return maybe(Type.Optional(schema, false))
-}
 
 // Tools
 
@@ -119,48 +110,12 @@ export type ResponseFormat = Static<typeof ResponseFormat>
 
 const ChatReasoning = Type.Object({ ...ReasoningConfig.properties, exclude: maybe(Type.Boolean()) })
 
-/** Fields that the Responses body has under the same name. */
-const SAME_NAME = {
-  model: hub.model,
-  models: orNull(hub.models),
-  route: hub.route,
-  provider: hub.provider,
-  plugins: orNull(hub.plugins),
-  preset: hub.preset,
-  temperature: hub.temperature,
-  top_p: hub.top_p,
-  top_k: orNull(hub.top_k),
-  frequency_penalty: hub.frequency_penalty,
-  presence_penalty: hub.presence_penalty,
-  stop: hub.stop,
-  seed: hub.seed,
-  logit_bias: hub.logit_bias,
-  min_p: hub.min_p,
-  top_a: hub.top_a,
-  repetition_penalty: hub.repetition_penalty,
-  prediction: hub.prediction,
-  top_logprobs: hub.top_logprobs,
-  parallel_tool_calls: hub.parallel_tool_calls,
-  max_tool_calls: hub.max_tool_calls,
-  stop_server_tools_when: orNull(hub.stop_server_tools_when),
-  metadata: hub.metadata,
-  user: orNull(hub.user),
-  session_id: orNull(hub.session_id),
-  safety_identifier: hub.safety_identifier,
-  service_tier: hub.service_tier,
-  prompt_cache_key: hub.prompt_cache_key,
-  prompt_cache_options: hub.prompt_cache_options,
-  cache_control: orNull(hub.cache_control),
-  image_config: orNull(hub.image_config),
-  trace: orNull(hub.trace),
-  debug: orNull(hub.debug),
-  store: hub.store,
-  stream: hub.stream,
-  background: hub.background,
-}
-
 export const ChatBody = Type.Object({
   ...SAME_NAME,
+  stop: hub.stop,
+  top_logprobs: hub.top_logprobs,
+  metadata: hub.metadata,
+  service_tier: hub.service_tier,
   messages: Type.Array(ChatMessage, { minItems: 1 }),
   max_tokens: hub.max_output_tokens,
   max_completion_tokens: hub.max_output_tokens,

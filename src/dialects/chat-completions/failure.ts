@@ -1,12 +1,12 @@
 /** Failures in the chat form: the envelope, and the `error` of a chunk. Pure. */
-import { fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
 import { errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { isObject } from '../../protocol/schema.ts'
 import type { FailureDetails } from '../dialect.ts'
-import { type ChatFields, chatUsage, statusOf } from './answer.ts'
+import { type ChatFields, chatUsage } from './answer.ts'
 import { Message } from './body.ts'
 import { inChatNames } from './paths.ts'
 

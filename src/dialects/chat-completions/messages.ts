@@ -2,8 +2,9 @@
  * `messages` as input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
  * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
  */
-import { GatewayError } from '../../errors.ts'
 import { elementPath } from '../../protocol/schema.ts'
+import { drawnItem } from '../hosted-items.ts'
+import { invalid } from '../translation.ts'
 import type {
   ChatAnnotation,
   ChatAssistantMessage,
@@ -55,7 +56,7 @@ export class ChatConversation {
     if (found.length > 0) items.push(...found)
     const said = assistantContent(message, index)
     if (said !== null) items.push({ type: 'message', role: 'assistant', content: said })
-    for (const image of message.images ?? []) items.push(imageItem(image.image_url.url, items.length))
+    for (const image of message.images ?? []) items.push(drawnItem(image.image_url.url, items.length))
     for (const call of calls) {
       const item = this.#call(call)
       const signature = signatures?.get(call.id) ?? signatureOf(call)
@@ -169,13 +170,6 @@ function filePart(file: Extract<ChatPart, { type: 'file' }>['file'], path: strin
   return item
 }
 
-/** An image that a model drew, as the item kind that made it. */
-function imageItem(url: string, at: number): Item {
-  const data = /^data:[^,]*;base64,/.exec(url)
-  const result = data === null ? url : url.slice(data[0].length)
-  return { type: 'image_generation_call', id: `st_image_${at}`, status: 'completed', result }
-}
-
 function hubAnnotation(annotation: ChatAnnotation): Item {
   return annotation.type === 'url_citation'
     ? { type: 'url_citation', ...annotation.url_citation }
@@ -188,8 +182,4 @@ function signatureOf(call: ChatToolCall): string | null {
   if (typeof google !== 'object' || google === null) return null
   const { thought_signature: signature } = google as { thought_signature?: unknown }
   return typeof signature === 'string' ? signature : null
-}
-
-export function invalid(path: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${problem}`)
 }

@@ -9,8 +9,9 @@ import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '
 import { type Offered, refusal } from '../../protocol/request-parser.ts'
 import { elementPath } from '../../protocol/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
-import { ChatConversation, invalid } from './messages.ts'
+import { ChatConversation } from './messages.ts'
 import { inChatNames } from './paths.ts'
 
 /** Fields that have another name or form in a request, or mean nothing there. */
@@ -37,7 +38,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
 ])
 
 /** Fields of POST /responses alone, with what says the same here: taking one for unknown would lose it in silence. */
-const OF_RESPONSES: readonly (readonly [string, string])[] = [
+const OF_RESPONSES: readonly ForeignField[] = [
   ['input', 'use messages'],
   ['prompt', 'use messages'],
   ['instructions', 'use a system message'],
@@ -57,10 +58,7 @@ export function createChatParser(offered: Offered): (value: unknown) => Response
 function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   const body = check(value)
   refuse(body)
-  const fields: Record<string, unknown> = {}
-  for (const [name, field] of Object.entries(body)) {
-    if (field !== null && field !== undefined && !TRANSLATED.has(name)) fields[name] = field
-  }
+  const fields = fieldsBut(body, TRANSLATED)
   const conversation = new ChatConversation()
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
@@ -73,9 +71,7 @@ function parseChat(value: unknown, offered: Offered): ResponsesRequest {
 
 function refuse(body: ChatBody): void {
   const other = body as unknown as Readonly<Record<string, unknown>>
-  for (const [name, instead] of OF_RESPONSES) {
-    if (other[name] != null) throw invalid(name, `is not a field of chat completions: ${instead}`)
-  }
+  refuseForeign(body, OF_RESPONSES, 'chat completions')
   for (const name of ['n', 'best_of']) {
     if (other[name] != null && other[name] !== 1) throw invalid(name, 'must be 1: one answer is given')
   }

@@ -5,9 +5,7 @@
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { elementPath } from '../../protocol/schema.ts'
-
-/** A message of ours that begins with the path of a field. */
-const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /
+import { renamed } from '../translation.ts'
 
 /** Fields of a tool that a chat body has inside `function` or `custom`. */
 const TOOL_FIELDS = /^\.(?:name|description|parameters|strict|format)\b/
@@ -25,11 +23,7 @@ const PART_FIELDS: Readonly<Record<string, readonly (readonly [RegExp, string])[
 
 /** The message with its path in the names of the chat body. `request`: as `parse` made it. */
 export function inChatNames(message: string, request: ResponsesRequest): string {
-  const match = PATH.exec(message)
-  if (match === null) return message
-  const [whole, field = '', index, rest = ''] = match
-  const path = chatPath(request, field, index === undefined ? null : Number(index), rest)
-  return path === null ? message : `${path}: ${message.slice(whole.length)}`
+  return renamed(message, (field, index, rest) => chatPath(request, field, index, rest))
 }
 
 /** Null where both bodies have the same name. */

@@ -5,6 +5,7 @@
  * API cuts a paragraph at every citation. Pure. Hot path.
  */
 import type { Annotation } from '../../protocol/items.ts'
+import { withNative } from '../../protocol/native.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, ItemStart } from '../format.ts'
 import {
@@ -24,6 +25,8 @@ export class Output {
   #message: number | null = null
   #length = 0
   #said = false
+  /** The next text begins a block of its own. */
+  #cut = false
   /** The container in which code of this reply runs; null while unknown. */
   containerId: string | null = null
   /** The id of the reply, for items that need an id and have none. */
@@ -64,8 +67,16 @@ export class Output {
   text(piece: string): void {
     if (piece === '') return
     const item = this.#openMessage()
+    const cut = this.#cut && this.#length > 0
+    this.#cut = false
     this.#length += piece.length
-    this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null })
+    if (cut) this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null, cut })
+    else this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null })
+  }
+
+  /** Divides the text here: what follows has other citations than what was before. */
+  cut(): void {
+    this.#cut = true
   }
 
   annotate(item: number, annotation: Annotation): void {
@@ -168,13 +179,16 @@ class TextBlock implements Block {
     const from = this.#message === null || this.#message === item ? this.#from : 0
     for (const citation of this.#citations) {
       const annotation = annotationOf(citation, from, this.#output.textLength)
-      if (annotation !== null) this.#output.annotate(item, annotation)
+      if (annotation !== null) this.#output.annotate(item, withNative(annotation, citation))
     }
+    this.#output.cut()
   }
 
   #cite(citation: unknown): void {
     const found = record(citation)
-    if (found !== null) this.#citations.push(found)
+    if (found === null) return
+    if (this.#citations.length === 0) this.#output.cut()
+    this.#citations.push(found)
   }
 }
 
@@ -304,7 +318,8 @@ class CompactionBlock implements Block {
   }
 
   stop(): void {
-    const fields = { encrypted_content: sealCompaction(Object.fromEntries(this.#fields)) }
+    const block = Object.fromEntries(this.#fields)
+    const fields = withNative({ encrypted_content: sealCompaction(block) }, { blocks: [block] })
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
 }

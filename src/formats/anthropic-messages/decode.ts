@@ -34,6 +34,7 @@ export class MessageDecoder implements Decoder {
   #started = false
   #stopReason: string | null = null
   #stopDetails: Json | null = null
+  #stopSequence: string | null = null
   #finished = false
 
   constructor(emit: (delta: Delta) => void) {
@@ -130,6 +131,7 @@ export class MessageDecoder implements Decoder {
   #stop(fields: Json): void {
     this.#stopReason = filled(fields['stop_reason']) ?? this.#stopReason
     this.#stopDetails = record(fields['stop_details']) ?? this.#stopDetails
+    this.#stopSequence = filled(fields['stop_sequence']) ?? this.#stopSequence
   }
 
   #count(usage: unknown): void {
@@ -192,7 +194,13 @@ export class MessageDecoder implements Decoder {
     this.#output.endMessage()
     this.#finished = true
     const reason = finishReason(native)
-    this.#emit({ kind: 'finish', reason, native, serviceTier: serviceTierOf(this.#usage.raw) })
+    this.#emit({
+      kind: 'finish',
+      reason,
+      native,
+      serviceTier: serviceTierOf(this.#usage.raw),
+      ...(this.#stopSequence === null ? undefined : { stopSequence: this.#stopSequence }),
+    })
   }
 
   /** A refusal without output means a blocked prompt; after output, the reply ends with the reason. */

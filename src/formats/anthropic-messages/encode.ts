@@ -7,14 +7,20 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { type Json, record, strings, wholeNumber } from '../json.ts'
+import { isUnknownField } from '../outgoing.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 import { cacheControl, conversation, type MessagesBlock, type MessagesTurn } from './input.ts'
 import { type LocatedTool, toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */
-const API_VERSION = '2023-06-01'
+export const API_VERSION = '2023-06-01'
 /** The API accepts compaction blocks in the input only with this flag. */
 const COMPACTION_BETA = 'compact-2026-01-12'
+
+/** The field with flags for features that are not out yet; they travel in a header. */
+const BETAS = 'betas'
+const BETA = /^[a-zA-Z0-9._-]{1,100}$/
 
 /** Service tiers by the caller's name. The API uses its default for others. */
 const TIERS: ReadonlyMap<string, string> = new Map([
@@ -53,7 +59,13 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   const messages =
     last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimEnd(last.content) }] : turns
 
-  const body: MessagesBlock = { model: endpoint.upstreamModel, max_tokens, messages, ...sampling }
+  const body: MessagesBlock = {
+    ...unknownFields(request),
+    model: endpoint.upstreamModel,
+    max_tokens,
+    messages,
+    ...sampling,
+  }
   const put = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
@@ -71,8 +83,36 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   put('metadata', named ? { user_id: endUser } : null)
 
   const headers: Record<string, string> = { 'anthropic-version': API_VERSION }
-  if (compacted) headers['anthropic-beta'] = COMPACTION_BETA
+  const betas = new Set(betasOf(request))
+  if (compacted) betas.add(COMPACTION_BETA)
+  if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
   return { path: '/messages', headers, body }
+}
+
+/** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
+const OWN_NAMES: ReadonlySet<string> = new Set([
+  'messages',
+  'max_tokens',
+  'system',
+  'thinking',
+  'output_config',
+  'output_format',
+  'stop_sequences',
+  BETAS,
+])
+
+/** Fields that neither a request nor the gateway knows: only a client of this API's own dialect has them here. */
+function unknownFields(request: ResponsesRequest): MessagesBlock {
+  return Object.fromEntries(
+    Object.entries(request).filter(
+      ([name, value]) => value != null && isUnknownField(name) && !OWN_NAMES.has(name),
+    ),
+  )
+}
+
+/** The features of the API that a client of its dialect asks for. */
+function betasOf(request: ResponsesRequest): readonly string[] {
+  return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
 }
 
 function refuseUnknownModes(request: ResponsesRequest): void {
@@ -135,6 +175,8 @@ const TEMPERATURE_MAX = 1
 
 /** From this version on: an effort instead of a budget, and no sampling parameters. */
 const EFFORT_SINCE = 4.07
+/** From this version on, the model may decide by itself how much it thinks. */
+const ADAPTIVE_SINCE = 4.06
 /** From this version on, temperature and top_p exclude each other. */
 const ONE_SAMPLING_SINCE = 4.01
 
@@ -163,6 +205,8 @@ function generation(wishes: GenerationWishes): Generation {
   const { request } = wishes
   const version = claudeVersion(wishes.upstreamModel)
   const asked = request.max_output_tokens ?? wishes.maxOutputTokens
+  const own = ownThinking(request, version)
+  if (own !== undefined) return ownGeneration(wishes, own, version, asked ?? DEFAULT_MAX_TOKENS)
   const wanted = wishes.toolForced ? null : wantedThinking(wishes)
   if (version !== null && version >= EFFORT_SINCE) {
     const max_tokens = asked ?? DEFAULT_MAX_TOKENS
@@ -177,6 +221,48 @@ function generation(wishes: GenerationWishes): Generation {
     thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
     effort: null,
     sampling: sampling(request, budgeted !== null, version),
+  }
+}
+
+/**
+ * The setting as a client of this API's dialect sent it; null: it sent none. Undefined: the client speaks another
+ * dialect, or the model is of a generation without this setting.
+ */
+function ownThinking({ reasoning }: ResponsesRequest, version: number | null): Json | null | undefined {
+  if (reasoning == null || !Object.hasOwn(reasoning, 'thinking')) return undefined
+  const own = record((reasoning as { readonly thinking?: unknown }).thinking)
+  if (own === null) return reasoning.enabled === true ? undefined : null
+  if (version === null || own['type'] === 'disabled') return own
+  const isKnown = own['type'] === 'enabled' ? version < EFFORT_SINCE : version >= ADAPTIVE_SINCE
+  return isKnown ? own : undefined
+}
+
+/** Passes on the client's own setting, except what its output limit or the conversation no longer allows. */
+function ownGeneration(
+  { request, effort, turns }: GenerationWishes,
+  own: Json | null,
+  version: number | null,
+  max_tokens: number,
+): Generation {
+  const level = effort ?? request.reasoning?.effort ?? null
+  const budget = wholeNumber(own?.['budget_tokens'])
+  const isOff = own === null || own['type'] === 'disabled'
+  if (budget === null) {
+    const hasSampling = version === null || version < EFFORT_SINCE
+    return {
+      max_tokens,
+      thinking: own,
+      effort: level,
+      sampling: hasSampling ? sampling(request, !isOff, version) : {},
+    }
+  }
+  const isPossible = max_tokens > BUDGET_MIN && !thinkingImpossible(turns)
+  return {
+    max_tokens,
+    // The limit may be lower than what the client asked for.
+    thinking: isPossible ? { ...own, budget_tokens: Math.min(budget, max_tokens - 1) } : null,
+    effort: level,
+    sampling: sampling(request, isPossible, version),
   }
 }
 

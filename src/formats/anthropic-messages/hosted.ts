@@ -3,6 +3,7 @@
  * `*_tool_result` block with the same id. Both together are one item; the table KINDS maps tools to items. Pure.
  */
 import type { HostedItem } from '../../protocol/items.ts'
+import { withNative } from '../../protocol/native.ts'
 import {
   filled,
   type Json,
@@ -207,7 +208,10 @@ class HostedCall implements Block {
     if (result !== null && !wrong) this.#progress(this.#kind.done, {})
     const status = result === null ? this.#kind.pending : wrong ? this.#kind.wrong : 'completed'
     const fields = { status, ...this.#kind.fields(this.#call(result)) }
-    this.#output.emit({ kind: 'close', item: this.#item, fields })
+    // Both blocks are sealed in parts, and go back as they are.
+    const use = this.#use['type'] === undefined ? [] : [{ ...this.#use, input: this.#input }]
+    const blocks = result === null ? use : [...use, result]
+    this.#output.emit({ kind: 'close', item: this.#item, fields: withNative(fields, { blocks }) })
   }
 
   #call(result: Json | null): Call {

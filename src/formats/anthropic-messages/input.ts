@@ -13,6 +13,7 @@ import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from 
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
+import { recordOrEmpty, records } from '../json.ts'
 import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 import { openCompaction } from './blocks.ts'
 
@@ -74,6 +75,13 @@ class Writer {
       case 'reasoning':
         this.add('assistant', thinkingBlocks(item))
         return
+      case 'web_search_call':
+      case 'code_interpreter_call':
+      case 'mcp_call':
+      case 'gateway:tool_search':
+      case 'gateway:advisor':
+        this.add('assistant', ownBlocks(item))
+        return
       case 'function_call':
         this.#functionCall(item, `${path}.arguments`)
         return
@@ -91,10 +99,14 @@ class Writer {
         return
       case 'function_call_output':
       case 'custom_tool_call_output':
-        this.#result(item.call_id, toolOutput(item.output, `${path}.output`))
+        this.#result(item.call_id, toolOutput(item.output, `${path}.output`), nativeFields(item))
         return
       case 'apply_patch_call_output':
-        this.#result(item.call_id, item.output ?? item.status, item.status === 'failed')
+        this.#result(
+          item.call_id,
+          item.output ?? item.status,
+          item.status === 'failed' ? { is_error: true } : {},
+        )
         return
       case 'shell_call_output':
         this.#result(item.call_id, JSON.stringify(item.output))
@@ -133,22 +145,22 @@ class Writer {
   }
 
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>, path: string): void {
-    this.#call(item.call_id, item.name, parseArguments(item.arguments, path), callerOf(item))
+    const more = { ...callerOf(item), ...nativeFields(item) }
+    this.#call(item.call_id, item.name, parseArguments(item.arguments, path), more)
   }
 
   #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {
     this.add('assistant', [{ type: 'tool_use', id: toolUseId(callId), name, input, ...more }])
   }
 
-  #result(callId: string, content: string | MessagesBlock[], failed = false): void {
+  #result(callId: string, content: string | MessagesBlock[], more: MessagesBlock = {}): void {
     const block: MessagesBlock = { type: 'tool_result', tool_use_id: toolUseId(callId) }
     if (content.length > 0) block['content'] = content
-    if (failed) block['is_error'] = true
-    this.add('user', [block])
+    this.add('user', [{ ...block, ...more }])
   }
 
   #compaction(item: Extract<InputItem, { type: 'compaction' | 'context_compaction' }>, path: string): void {
-    const block = openCompaction(item.encrypted_content)
+    const block = openCompaction(item.encrypted_content) ?? nativeBlock(item)
     if (block === null)
       throw inexpressible(path, 'was made by another provider and cannot be read by this one')
     this.compacted = true
@@ -169,6 +181,22 @@ function resultsFirst(turn: MessagesTurn): MessagesTurn {
 /** Replaces characters that this API refuses in ids; a call and its result change alike. */
 function toolUseId(callId: string): string {
   return callId.replace(/[^a-zA-Z0-9_-]/g, '_')
+}
+
+/** Fields that only this API knows, of an item that came from a client of the same. */
+function nativeFields(item: object): MessagesBlock {
+  return recordOrEmpty((item as { readonly native?: unknown }).native)
+}
+
+/** The whole block where the client sent one that a part cannot say; null: the part says it. */
+function nativeBlock(item: object): MessagesBlock | null {
+  const native = nativeFields(item)
+  return typeof native['type'] === 'string' ? native : null
+}
+
+/** The blocks of a tool that Anthropic ran, where they came back as it made them; else the item is left out. */
+function ownBlocks(item: object): readonly MessagesBlock[] {
+  return [...records(nativeFields(item)['blocks'])]
 }
 
 function parseArguments(json: string, path: string): unknown {
@@ -239,16 +267,25 @@ function contentBlocks(
 }
 
 function partBlocks(part: InputPart | AssistantPart, path: string): MessagesBlock[] {
+  const native = nativeBlock(part)
+  if (native !== null) return [native]
+  return plainBlocks(part, path).map(block => ({
+    ...markBlock(block, part as CacheMarks),
+    ...nativeFields(part),
+  }))
+}
+
+function plainBlocks(part: InputPart | AssistantPart, path: string): MessagesBlock[] {
   switch (part.type) {
     case 'input_text':
     case 'output_text':
-      return textBlocks(part.text).map(block => markBlock(block, part))
+      return textBlocks(part.text)
     case 'refusal':
       return textBlocks(part.refusal)
     case 'input_image':
-      return [markBlock(imageBlock(part, path), part)]
+      return [imageBlock(part, path)]
     case 'input_file':
-      return [markBlock(fileBlock(part, path), part)]
+      return [fileBlock(part, path)]
     case 'input_audio':
       throw inexpressible(path, 'this provider takes no audio')
     case 'input_video':

@@ -66,7 +66,10 @@ export function toolbox(request: ResponsesRequest, given: readonly LocatedTool[]
 }
 
 function translate(tool: Tool, path: string, strict: boolean): Translated {
-  if (tool.type === 'function') return { wire: functionTool(tool as FunctionTool, strict) }
+  // Of a client of this API: a tool of the API itself as it came, or what only the API knows of a function.
+  const native = recordOrEmpty((tool as { readonly native?: unknown }).native)
+  if (typeof native['type'] === 'string') return { wire: native }
+  if (tool.type === 'function') return { wire: { ...functionTool(tool as FunctionTool, strict), ...native } }
   const name = tool.type.replace(/^(gateway|openrouter):/, '')
   const translator = HOSTED.get(name)
   if (translator === undefined) throw inexpressible(path, 'this provider has no tool of this type')
@@ -165,6 +168,8 @@ function wireChoice(choice: ToolChoice | undefined): MessagesBlock | null {
   if (typeof choice === 'string') return { type: WORDS[choice] }
   if (choice.type === 'allowed_tools') return { type: WORDS[choice.mode] }
   if (choice.type === 'function') return { type: 'tool', name: choice.name }
+  const native = record((choice as { readonly native?: unknown }).native)
+  if (native !== null) return native
   const name = HOSTED.get(choice.type)?.({}, 'tool_choice').wire['name']
   if (name === undefined) throw inexpressible('tool_choice', 'this provider has no tool of this type')
   return { type: 'tool', name }

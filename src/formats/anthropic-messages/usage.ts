@@ -47,7 +47,7 @@ export class UsageCount {
     const told = Object.entries(usage).filter(([, value]) => value !== null)
     this.raw = { ...this.raw, ...Object.fromEntries(told) }
     const total = step(this.raw)
-    let { fresh, cachedTokens, cacheWriteTokens, outputTokens } = total
+    let { fresh, cachedTokens, cacheWriteTokens, cacheWrite1hTokens, outputTokens } = total
     for (const iteration of listOrEmpty(this.raw['iterations'])) {
       const fields = record(iteration)
       if (fields === null || fields['type'] !== 'compaction') continue
@@ -55,12 +55,16 @@ export class UsageCount {
       fresh += one.fresh
       cachedTokens += one.cachedTokens
       cacheWriteTokens += one.cacheWriteTokens
+      cacheWrite1hTokens += one.cacheWrite1hTokens
       outputTokens += one.outputTokens
     }
     return {
       inputTokens: fresh + cachedTokens + cacheWriteTokens,
       cachedTokens,
       cacheWriteTokens,
+      ...(cacheWrite1hTokens === 0
+        ? undefined
+        : { cacheWrite1hTokens: Math.min(cacheWrite1hTokens, cacheWriteTokens) }),
       outputTokens,
       reasoningTokens: count(record(this.raw['output_tokens_details'])?.['thinking_tokens']) ?? 0,
       webSearchRequests: count(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
@@ -72,22 +76,21 @@ interface Step {
   readonly fresh: number
   readonly cachedTokens: number
   readonly cacheWriteTokens: number
+  readonly cacheWrite1hTokens: number
   readonly outputTokens: number
 }
 
 function step(usage: Json): Step {
+  const split = record(usage['cache_creation'])
+  const hour = count(split?.['ephemeral_1h_input_tokens']) ?? 0
   return {
     fresh: count(usage['input_tokens']) ?? 0,
     cachedTokens: count(usage['cache_read_input_tokens']) ?? 0,
-    cacheWriteTokens: count(usage['cache_creation_input_tokens']) ?? writesByLifetime(usage),
+    // Some intermediaries send only the split by lifetime.
+    cacheWriteTokens:
+      count(usage['cache_creation_input_tokens']) ??
+      (count(split?.['ephemeral_5m_input_tokens']) ?? 0) + hour,
+    cacheWrite1hTokens: hour,
     outputTokens: count(usage['output_tokens']) ?? 0,
   }
-}
-
-/** Cache writes from the split by lifetime: some intermediaries send only that. */
-function writesByLifetime(usage: Json): number {
-  const split = record(usage['cache_creation'])
-  return (
-    (count(split?.['ephemeral_5m_input_tokens']) ?? 0) + (count(split?.['ephemeral_1h_input_tokens']) ?? 0)
-  )
 }

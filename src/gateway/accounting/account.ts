@@ -1,33 +1,33 @@
 /** Accounting of an exchange: reservation, charge, usage record and metrics. The door of this room. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
-import type { Quota } from '../../limits/quota.ts'
+import type { Demand, Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { toUsd } from '../../money.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
-import { demandOf } from './allowance.ts'
 import { chargeOf } from './cost.ts'
-import { estimateUsage, type Said } from './estimate.ts'
+import type { Said } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
-import { plausibleUsage } from './plausible.ts'
+import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
-export { admitCall, type CallTerms, type Meter } from './allowance.ts'
-export { byokFee, toResponseUsage } from './cost.ts'
-export { estimateInput } from './estimate.ts'
+export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
+export { byokFee, inputOf, toResponseUsage } from './cost.ts'
+export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand, embeddingTokens } from './embeddings.ts'
+export { estimateInput, inputTokensOf } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
+export type { UsageEstimates } from './plausible.ts'
 export { summarize } from './summary.ts'
 export { quartersIn } from './weigh.ts'
 
 /**
- * Reserves what the request may come to. `calls`: how often a model may be asked for one answer.
+ * Reserves what the request may come to.
  * @throws GatewayError of Quota.admit; the exchange leaves no usage record then.
  */
-export async function reserve(quota: Quota, exchange: Exchange, calls: number): Promise<void> {
-  const { caller, prompt, candidates } = exchange
+export async function reserve(quota: Quota, exchange: Exchange, demand: Demand): Promise<void> {
   try {
-    const reserved = quota.admit(caller, demandOf(prompt, candidates, calls))
+    const reserved = quota.admit(exchange.caller, demand)
     exchange.reservation = isPending(reserved) ? await reserved : reserved
   } catch (refused) {
     exchange.overLimit = true
@@ -50,7 +50,12 @@ export interface CallFigures extends Said {
  * Writes the last model call into the exchange and the running turn of its bill. False: the provider reported usage
  * that cannot be, so another one was charged.
  */
-export function settle(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
+export function settle(
+  exchange: Exchange,
+  attempt: AttemptRecord,
+  figures: CallFigures,
+  estimates: UsageEstimates = TEXT_ESTIMATES,
+): boolean {
   const { usage, finish, isCut } = figures
   const { prompt, bill } = exchange
   exchange.finish = finish
@@ -60,10 +65,10 @@ export function settle(exchange: Exchange, attempt: AttemptRecord, figures: Call
   }
   const { endpoint } = attempt
   if (usage === null || finish === null || isCut) {
-    bill.charge(chargeOf(estimateUsage(prompt, figures, endpoint), endpoint.pricing, false))
+    bill.charge(chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false))
     return true
   }
-  const plausible = plausibleUsage(usage, prompt, figures, endpoint)
+  const plausible = estimates.plausible(usage, prompt, figures, endpoint)
   bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage))
   return plausible === usage
 }
@@ -90,18 +95,19 @@ export function account(
 ): void {
   if (exchange.overLimit) return
   const { metrics } = deps
+  if (exchange.batch?.accounts(exchange, error) === false) {
+    exchange.reservation?.settle(NOTHING_SPENT)
+    countAttempts(metrics, exchange)
+    return
+  }
   const record = usageRecord(exchange, error, deps.clock.monotonicMs())
   deps.ledger.append(record)
   const { cost, isByok, inputTokens, outputTokens } = record
   exchange.reservation?.settle({ cost, isByok, tokens: inputTokens + outputTokens })
   metrics.usageRecords.of(record.accounting).inc()
-  for (const attempt of exchange.attempts) {
-    const provider = metrics.ofProvider(attempt.endpoint.provider.slug)
-    const counted = attempt.error === null ? provider.answered : provider.failed(attempt.error.code)
-    counted.inc()
-  }
-  // What the gateway asked for itself has no client who waits for a first token.
-  if (exchange.firstTokenMs !== null && exchange.parent === undefined) {
+  countAttempts(metrics, exchange)
+  // What the gateway asked for itself has no client who waits for a first token, nor has a batch.
+  if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
   }
   const modelId = exchange.attempts.at(-1)?.endpoint.modelId
@@ -111,6 +117,16 @@ export function account(
     model.inputTokens.inc(usage.inputTokens)
     model.outputTokens.inc(usage.outputTokens)
     model.cost.inc(toUsd(cost))
+  }
+}
+
+const NOTHING_SPENT = { cost: 0, isByok: false, tokens: 0 } as const
+
+function countAttempts(metrics: Metrics, exchange: Exchange): void {
+  for (const attempt of exchange.attempts) {
+    const provider = metrics.ofProvider(attempt.endpoint.provider.slug)
+    const counted = attempt.error === null ? provider.answered : provider.failed(attempt.error.code)
+    counted.inc()
   }
 }
 
@@ -134,6 +150,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     keyHash: caller.keyHash,
     ...(caller.memberId === null ? {} : { memberId: caller.memberId }),
     ...(exchange.parent === undefined ? {} : { parent: exchange.parent }),
+    ...(exchange.dialect === 'embeddings' ? { apiType: 'embeddings' as const } : {}),
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,

@@ -3,10 +3,11 @@
  * runs. Pure, except for the counters behind a reservation.
  */
 import { affordable, type Demand, type Offer, priceOf } from '../../limits/demand.ts'
+import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { FormatName } from '../../providers/provider.ts'
+import type { AnyFormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 import type { Candidate, Exchange } from '../exchange.ts'
 import { honours } from '../routing/rank.ts'
@@ -21,17 +22,22 @@ const QUARTERS = 4
 const SAFE_CAP_TOKENS = 4_096
 
 /** Formats in which a model thinks unseen only where it was asked to. */
-const SILENT_UNLESS_ASKED: ReadonlySet<FormatName> = new Set(['anthropic-messages'])
+const SILENT_UNLESS_ASKED: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
 
 /**
  * The demand of a request on limits at these candidates. Reading is charged without help of a cache. `calls`: how often
  * a model may be asked for one answer; who is asked again is shown what was withheld before.
  */
-export function demandOf(request: ResponsesRequest, candidates: readonly Candidate[], calls = 1): Demand {
+export function demandOf(
+  request: ResponsesRequest,
+  candidates: readonly Candidate[],
+  calls = 1,
+  factor: PriceFactor = FULL_PRICE,
+): Demand {
   const inputTokens = inputTokensOf(request)
   let tokens = inputTokens
   const offers = candidates.map(candidate => {
-    const offer = offerOf(request, candidate, inputTokens)
+    const offer = offerOf(request, candidate, inputTokens, factor)
     const said = ordinaryOutput(request, candidate.endpoint)
     const again = (calls * (calls - 1)) / 2
     tokens = Math.max(tokens, calls * (inputTokens + said) + again * said)
@@ -39,14 +45,19 @@ export function demandOf(request: ResponsesRequest, candidates: readonly Candida
     return {
       ...offer,
       base: calls * offer.base,
-      perToken: calls * offer.perToken + again * candidate.endpoint.pricing.prompt,
+      perToken: calls * offer.perToken + again * shareOf(candidate.endpoint.pricing.prompt, factor),
       first: offer.most,
     }
   })
   return { offers, tokens }
 }
 
-function offerOf(request: ResponsesRequest, { endpoint, credential }: Candidate, inputTokens: number): Offer {
+function offerOf(
+  request: ResponsesRequest,
+  { endpoint, credential }: Candidate,
+  inputTokens: number,
+  factor: PriceFactor,
+): Offer {
   const { prompt, completion, request: fee } = endpoint.pricing
   const cappable = honours(endpoint, 'max_tokens')
   const asked = cappable ? (request.max_output_tokens ?? null) : null
@@ -56,13 +67,18 @@ function offerOf(request: ResponsesRequest, { endpoint, credential }: Candidate,
   )
   const grows = cappable && request.stream === true && isVisible(request, { endpoint })
   return {
-    base: inputTokens * prompt + fee,
-    perToken: completion,
+    base: shareOf(inputTokens * prompt + fee, factor),
+    perToken: shareOf(completion, factor),
     isOwn: credential !== null,
     most,
     first: grows ? Math.min(PIECE_TOKENS, most) : most,
     cappable,
   }
+}
+
+/** As `atFactor`, but with fractions: a reservation is about right, and its parts are many. */
+function shareOf(amount: PicoUsd, factor: PriceFactor): PicoUsd {
+  return factor === FULL_PRICE ? amount : (amount * factor) / FULL_PRICE
 }
 
 /** True if all that the model writes is seen while it comes. */
@@ -77,6 +93,8 @@ export interface CallTerms {
   /** The cap to send; null: what the caller asked for stays. */
   readonly cap: number | null
   readonly meter: Meter
+  /** What is reserved for the exchange at its beginning. */
+  readonly reserved: PicoUsd
 }
 
 /**
@@ -90,14 +108,16 @@ export function admitCall(
   candidate: Candidate,
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
-  const spent = (bill.closed?.cost ?? 0) + bill.tools.cost
-  const offer = offerOf(prompt, candidate, inputTokensOf(prompt))
+  const spent = bill.closedCost
+  const offer = offerOf(prompt, candidate, inputTokensOf(prompt), bill.priceFactor)
   const rest = allowance.rest(offer.isOwn) - spent
   const most = affordable(offer, rest)
   if (most === 0) return null
   const cap = capOf(prompt, candidate, offer, most)
-  const terms: CallTerms = { cap, meter: new Meter(allowance, offer, spent, cap ?? most, cap !== null) }
-  const covered = allowance.cover(spent + priceOf(offer, Math.min(offer.first, most)), offer.isOwn)
+  const reserved = spent + priceOf(offer, Math.min(offer.first, most))
+  const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)
+  const terms: CallTerms = { cap, meter, reserved }
+  const covered = allowance.cover(reserved, offer.isOwn)
   if (isPending(covered)) return covered.then(is => (is ? terms : null))
   return covered ? terms : null
 }

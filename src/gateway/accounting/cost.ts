@@ -1,7 +1,7 @@
 /** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
 
 import type { Usage } from '../../formats/format.ts'
-import { type PicoUsd, toUsd } from '../../money.ts'
+import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import type { Pricing } from '../../providers/provider.ts'
 import type { Bill, Charge } from '../bill.ts'
@@ -38,22 +38,35 @@ export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge
   return { usage, inputCost: input, outputCost: output, cost: total, exact, isUnpriced }
 }
 
+/** The input of a call in the words of a response. */
+export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'> {
+  const { inputTokens, cachedTokens, cacheWriteTokens, cacheWrite1hTokens = 0 } = usage
+  return {
+    input_tokens: inputTokens,
+    input_tokens_details: {
+      cached_tokens: cachedTokens,
+      cache_write_tokens: cacheWriteTokens,
+      ...(cacheWrite1hTokens === 0 ? undefined : { cache_write_1h_tokens: cacheWrite1hTokens }),
+    },
+  }
+}
+
 /**
  * The `usage` object of a response; null where nothing is charged. `cost` is what the caller is charged: on an own
- * credential the fee alone, since the provider bills the rest itself.
+ * credential the fee alone, since the provider bills the rest itself. `cost_details` have the prices of the endpoint.
  */
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { total, tools } = bill
   if (total === null) return null
   const { usage, inputCost, outputCost, cost, isUnpriced } = total
+  const charged = atFactor(cost, bill.priceFactor)
   const toolsUsed = tools.requested + usage.webSearchRequests > 0
   return {
-    input_tokens: usage.inputTokens,
-    input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: usage.cacheWriteTokens },
+    ...inputOf(usage),
     output_tokens: usage.outputTokens,
     output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
     total_tokens: usage.inputTokens + usage.outputTokens,
-    cost: toUsd((isByok ? byokFee(cost, byokFeePercent) : cost) + tools.cost),
+    cost: toUsd((isByok ? byokFee(charged, byokFeePercent) : charged) + tools.cost),
     cost_details: {
       upstream_inference_cost: isByok ? toUsd(cost) : null,
       upstream_inference_input_cost: toUsd(inputCost),

@@ -5,7 +5,7 @@
 import type { Usage } from '../../formats/format.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import { estimateUsage, inputTokensOf, reasoningBudget } from './estimate.ts'
+import { estimateUsage, inputTokensOf, reasoningBudget, type Said } from './estimate.ts'
 
 /** Allowance for text that providers add: templates, their own instructions, and those of tools. */
 const TEMPLATE_TOKENS = 4_096
@@ -62,6 +62,16 @@ export function plausibleUsage(
     webSearchRequests: Math.min(usage.webSearchRequests, SEARCHES),
   }
 }
+
+/** Usage that a provider did not report, or not rightly. */
+export interface UsageEstimates {
+  /** The best known usage of a call. */
+  estimate(prompt: ResponsesRequest, said: Said, endpoint: Endpoint): Usage
+  /** The usage itself where it can be, or else the nearest that can. */
+  plausible(usage: Usage, prompt: ResponsesRequest, observed: Observed, endpoint: Endpoint): Usage
+}
+
+export const TEXT_ESTIMATES: UsageEstimates = { estimate: estimateUsage, plausible: plausibleUsage }
 
 /** Tokens beside the bytes of the request that its provider may have read. */
 function fetched({ webSearchRequests }: Usage, request: ResponsesRequest): number {

@@ -39,6 +39,8 @@ export interface Ending {
   readonly provider?: string
   /** The provider's own word for the end. */
   readonly nativeFinish?: string | null
+  /** The stop sequence that the provider found. */
+  readonly stopSequence?: string | null
   /** Fields of plugins. */
   readonly fields?: Partial<ResponseResource>
 }
@@ -155,9 +157,14 @@ export class Answer {
 
   /**
    * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its
-   * provider; `debug`: upstream bodies to echo, one for each attempt so far.
+   * provider; `debug`: upstream bodies to echo, one for each attempt so far; `read`: input that it reported already.
    */
-  begin(model: string, provider: string | null, debug: readonly Readonly<Record<string, unknown>>[]): void {
+  begin(
+    model: string,
+    provider: string | null,
+    debug: readonly Readonly<Record<string, unknown>>[],
+    read: ResponseResource['prompt_usage'] | null = null,
+  ): void {
     this.#begun = true
     this.#response.model = model
     if (provider !== null) this.#response.provider = provider
@@ -168,7 +175,8 @@ export class Answer {
         sequence_number: 0,
         debug: { echo_upstream_body: { ...body } },
       })
-    this.#deliver({ type: 'response.created', sequence_number: 0, response: { ...this.#response } })
+    const created = read === null ? { ...this.#response } : { ...this.#response, prompt_usage: read }
+    this.#deliver({ type: 'response.created', sequence_number: 0, response: created })
     this.#deliver({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
   }
 
@@ -318,6 +326,7 @@ export class Answer {
       model: ending.model ?? this.#response.model,
       ...(ending.provider === undefined ? {} : { provider: ending.provider }),
       ...(ending.nativeFinish == null ? {} : { native_finish_reason: ending.nativeFinish }),
+      ...(ending.stopSequence == null ? {} : { stop_sequence: ending.stopSequence }),
       completed_at: ending.completedAt,
       output: this.#assembler.output,
       service_tier: ending.serviceTier ?? 'default',

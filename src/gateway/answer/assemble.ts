@@ -73,7 +73,7 @@ export class Assembler {
   take(delta: Content): void {
     switch (delta.kind) {
       case 'text':
-        this.#item(delta.item).text(delta.part, delta.text, delta.logprobs)
+        this.#item(delta.item).text(delta.part, delta.text, delta.logprobs, delta.cut === true)
         if (!this.#noted && this.#notes.length > 0) this.#note(this.#item(delta.item), delta.part)
         break
       case 'arguments':

@@ -11,6 +11,7 @@ import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from '
 export const RELAYS: Partial<Record<DialectName, LearnFrame>> = {
   responses: learnResponses,
   'chat-completions': learnChat,
+  messages: learnMessages,
 }
 
 type Members = Readonly<Record<string, unknown>>
@@ -130,6 +131,61 @@ function confirms({ event, data, events, written }: DecodedFrame, delta: string,
   const text = events === 1 ? lesson.pattern.deltaOf(event, data, 0) : null
   if (text === null || JSON.parse(`"${text}"`) !== delta) return false
   return lesson.template?.frame(JSON.stringify(delta).slice(1, -1)) === written
+}
+
+/** Members of a delta with its text, by the type of the delta. */
+const MESSAGES_TEXTS: ReadonlyMap<unknown, string> = new Map([
+  ['text_delta', 'text'],
+  ['thinking_delta', 'thinking'],
+  ['input_json_delta', 'partial_json'],
+])
+
+/**
+ * One frame is proof enough: all its members are those of our frame, and the block that it belongs to stays open as
+ * long as frames of this kind follow one another. The frame that begins a block makes more than one of ours and teaches
+ * nothing. The provider hides the length of its texts by blanks before the last brace.
+ */
+function learnMessages({ event, data, events, last, written }: DecodedFrame): Lesson | null {
+  const delta = 'delta' in last ? last.delta : null
+  if (events !== 1 || typeof delta !== 'string' || !written.startsWith(`event: ${event}\n${DATA}`))
+    return null
+  const json = written.slice(written.indexOf(DATA) + DATA.length, -2)
+  const places = json.includes('\n') ? null : placesIn(data)
+  if (places === null) return null
+  const frame = JSON.parse(data) as Members
+  const ours = JSON.parse(json) as Members
+  const member = MESSAGES_TEXTS.get((frame['delta'] as Members | null | undefined)?.['type'])
+  if (member === undefined || !isSameDelta(frame, ours, member, delta)) return null
+  const path = `delta.${member}`
+  const text = slotsIn(places, each => (each === path ? 'delta' : null))
+  const slots = [...text, { ...blanksAtEnd(data), isString: false, slot: 'blank' as const }]
+  const pattern = new FramePattern(event, data, slots, false)
+  if (frame['index'] === ours['index']) return { pattern, template: null, ahead: 0, isProven: true }
+  const template = templateOf(written, each => (each === path ? 'delta' : null))
+  return template === null ? null : { pattern, template, ahead: 0, isProven: true }
+}
+
+/** Both frames say the text, and nothing else but the number of the block. */
+function isSameDelta(frame: Members, ours: Members, member: string, text: string): boolean {
+  const told = frame['delta'] as Members
+  const say = ours['delta'] as Members | undefined
+  return (
+    text !== '' &&
+    Object.keys(frame).length === 3 &&
+    Object.keys(told).length === 2 &&
+    told[member] === text &&
+    say?.[member] === text &&
+    say['type'] === told['type'] &&
+    frame['type'] === ours['type'] &&
+    typeof frame['index'] === 'number'
+  )
+}
+
+/** The blanks before the last brace; there may be none. */
+function blanksAtEnd(data: string): { start: number; end: number } {
+  const end = data.lastIndexOf('}')
+  const start = data.slice(0, end).trimEnd().length
+  return { start, end }
 }
 
 function holds(json: string, { start, end, isString }: Place, text: string): boolean {

@@ -56,6 +56,8 @@ export interface Guard {
    * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` if it cannot be checked.
    */
   request(exchange: Exchange): Guarding | null | Promise<Guarding | null>
+  /** As `request`, for one that was checked before its provider got it; only its reply is still to be checked. */
+  storedReply(exchange: Exchange): Guarding | null | Promise<Guarding | null>
   /** The restrictions on every request of the caller; null: none. */
   restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
 }
@@ -85,6 +87,11 @@ export function createGuard(deps: GuardDeps): Guard {
         guardrail === null ? null : guardRequest(deps, guardrail, exchange),
       )
     },
+    storedReply(exchange) {
+      return whenReady(deps.guardrails.of(exchange.caller), guardrail =>
+        guardrail === null ? null : guardReply(deps, guardrail, exchange),
+      )
+    },
     restrictions(caller) {
       return whenReady(deps.guardrails.of(caller), guardrail => guardrail?.restrictions ?? null)
     },
@@ -92,13 +99,15 @@ export function createGuard(deps: GuardDeps): Guard {
 }
 
 /** For exchanges of the gateway itself. */
-export const NO_GUARD: Guard = { request: () => null, restrictions: () => null }
+export const NO_GUARD: Guard = { request: () => null, storedReply: () => null, restrictions: () => null }
 
 function guardRequest(
-  { tasks, metrics }: GuardDeps,
-  { restrictions, input, output }: Guardrail,
+  deps: GuardDeps,
+  guardrail: Guardrail,
   exchange: Exchange,
 ): Guarding | Promise<Guarding> {
+  const { metrics } = deps
+  const { restrictions } = guardrail
   if (restrictions !== null && !restrictions.allowsRegion(exchange.dataRegion)) {
     metrics.guardrailDecisions.inc({ guardrail: 'restriction', action: 'blocked' })
     throw new GatewayError(
@@ -106,11 +115,22 @@ function guardRequest(
       'A guardrail on this API key does not allow this regional host',
     )
   }
+  const guarding = guardReply(deps, guardrail, exchange)
+  const { input } = guarding
+  return input === null ? guarding : whenReady(input.wholePrompt(exchange), () => guarding)
+}
+
+function guardReply(
+  { tasks, metrics }: GuardDeps,
+  { restrictions, input, output }: Guardrail,
+  exchange: Exchange,
+): Guarding & { readonly input: RequestGuard | null } {
   const own = onBehalfOf(exchange.caller, tasks)
-  const reply = output === null ? null : { rules: output, tasks: own, metrics }
-  if (input === null) return { restrictions, input: null, reply }
-  const guard = new RequestGuard(input, own, metrics)
-  return whenReady(guard.wholePrompt(exchange), () => ({ restrictions, input: guard, reply }))
+  return {
+    restrictions,
+    input: input === null ? null : new RequestGuard(input, own, metrics),
+    reply: output === null ? null : { rules: output, tasks: own, metrics },
+  }
 }
 
 /** The task pool for the texts of one key: keys take turns, and a full pool slows their callers down. */

@@ -54,9 +54,14 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   const restrictions = guarding?.restrictions ?? null
   return whenReady(deps.quota.limitsMoney(caller), isLimited =>
     whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
-      const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited }
+      const embeds = exchange.dialect === 'embeddings'
+      const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited, embeds }
       const routed = route(prompt, deps.catalog, scope)
-      return whenReady(deps.stickiness.order(exchange, routed.candidates), ({ candidates, stay }) => ({
+      const found =
+        exchange.batch === undefined
+          ? deps.stickiness.order(exchange, routed.candidates)
+          : { candidates: routed.candidates, stay: null }
+      return whenReady(found, ({ candidates, stay }) => ({
         candidates: exchange.plugins?.order(candidates, exchange) ?? candidates,
         fallbacks: routed.fallbacks,
         skipped: routed.skipped,
@@ -77,13 +82,14 @@ export interface ExplainRefusedDeps {
 /** The candidates that could have served the request, in order; empty if there are none. Never rejects. */
 export async function explainRefused(
   { catalog, credentials, guard }: ExplainRefusedDeps,
-  { prompt, dataRegion, caller }: Exchange,
+  { prompt, dataRegion, caller, dialect }: Exchange,
 ): Promise<readonly RouteCandidate[]> {
   const { organizationId, workspaceId, keyHash } = caller
   try {
     const ownKeys = await credentials.of(organizationId, workspaceId)
     const restrictions = await guard.restrictions(caller)
-    return route(prompt, catalog, { ownKeys, keyHash, dataRegion, restrictions }).candidates
+    const scope = { ownKeys, keyHash, dataRegion, restrictions, embeds: dialect === 'embeddings' }
+    return route(prompt, catalog, scope).candidates
   } catch {
     // The error that the caller gets is the refusal of the request, not this one.
     return []

@@ -9,7 +9,7 @@ import { type FailureCode, GatewayError } from '../../errors.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { Endpoint, Model, Provider } from '../../providers/provider.ts'
+import { type Endpoint, type Model, makesEmbeddings, type Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import {
   type Filter,
@@ -42,6 +42,8 @@ export interface RouteScope {
   readonly restrictions?: Restrictions | null
   /** True: limits of money hold for the caller. */
   readonly isLimited?: boolean
+  /** True: the caller asks for embeddings, otherwise for text. Default false. */
+  readonly embeds?: boolean
 }
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
@@ -54,11 +56,14 @@ const NO_SHARED_KEY = 'no_shared_key'
 const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_format', 'verbosity'])
 
 /**
- * @throws GatewayError `model_not_found` for a model that the catalogue does not have; `permission_denied` when
- * guardrails leave nothing, `constraint_filtered` when preferences or data region do, `no_endpoints` when keys do.
+ * @throws GatewayError `model_not_found` for a model that the catalogue does not have, `wrong_endpoint` for one that
+ * makes something else; `permission_denied` when guardrails leave nothing, `constraint_filtered` when preferences or
+ * data region do, `no_endpoints` when keys do.
  */
 export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteScope = SHARED_ONLY): Route {
   const { models, skipped } = knownModels(request, catalog)
+  const embeds = scope.embeds === true
+  for (const model of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const preferences: Preferences = request.provider ?? {}
   const wish: Wish = {
     request,
@@ -92,6 +97,13 @@ function knownModels(request: ResponsesRequest, catalog: Catalog): { models: Mod
   const [first = ''] = skipped
   if (models.length === 0) throw unknownModel(first, catalog)
   return { models, skipped }
+}
+
+function wrongEndpoint(model: Model): GatewayError {
+  const message = makesEmbeddings(model)
+    ? `${model.id} makes embeddings: use POST /v1/embeddings`
+    : `${model.id} makes text: use POST /v1/responses, /v1/chat/completions or /v1/messages; GET /v1/embeddings/models lists models that make embeddings`
+  return unavailable('wrong_endpoint', message, [model.id], [])
 }
 
 /** Suffixes that a gateway of this kind may give to any model. */

@@ -37,6 +37,7 @@ import {
   GATEWAY_ITEM_FIELDS,
   ITEM_FIELDS,
   type Leaf,
+  NATIVE_FIELDS,
   REQUEST_FIELDS,
   type RequestField,
   UNKNOWN_FIELDS,
@@ -55,8 +56,8 @@ interface Plan {
   readonly rest: Plan | null
   /** Of objects of several kinds: the field that tells the kind, and the plan of each. */
   readonly kinds: { readonly tag: string; readonly table: ReadonlyMap<unknown, Plan> } | null
-  /** A JSON schema, or a value without texts. */
-  readonly special: 'schema' | 'nothing' | null
+  /** A JSON schema, a value in the words of the client's own API, or one without texts. */
+  readonly special: 'schema' | 'native' | 'nothing' | null
 }
 
 const BARE: Plan = { leaf: null, each: null, fields: null, rest: null, kinds: null, special: null }
@@ -64,6 +65,7 @@ const BARE: Plan = { leaf: null, each: null, fields: null, rest: null, kinds: nu
 const EVERYTHING: Plan = BARE
 const NOTHING: Plan = { ...BARE, special: 'nothing' }
 const JSON_SCHEMA: Plan = { ...BARE, special: 'schema' }
+const NATIVE: Plan = { ...BARE, special: 'native' }
 const NAME: Plan = { ...BARE, leaf: 'name' }
 const CHOICES: Plan = {
   ...BARE,
@@ -243,15 +245,31 @@ function mapValue(value: unknown, key: string, plan: Plan, replace: Replace): un
   }
   if (typeof value !== 'object' || value === null || plan.special === 'nothing') return value
   if (plan.special === 'schema') return mapSchema(value, replace)
+  if (plan.special === 'native') return mapNative(value, key, replace)
   if (Array.isArray(value)) {
     const each = plan.each ?? EVERYTHING
     return mapList(value, inner => mapValue(inner, key, each, replace))
   }
   const { fields, rest } = planOfKind(value as Fields, plan)
   const mapped = mapFields(value as Fields, (inner, name) =>
-    mapValue(inner, name, fields?.get(name) ?? rest ?? EVERYTHING, replace),
+    mapValue(inner, name, fields?.get(name) ?? rest ?? planOfUnknown(name), replace),
   )
   return renameFields(mapped, fields, replace)
+}
+
+/** Of a field that the schema does not know. */
+function planOfUnknown(name: string): Plan {
+  return name === 'native' ? NATIVE : EVERYTHING
+}
+
+function mapNative(value: unknown, key: string, replace: Replace): unknown {
+  if (typeof value === 'string') return mapLeaf(NATIVE_FIELDS.get(key) ?? 'text', value, replace)
+  if (Array.isArray(value)) return mapList(value, inner => mapNative(inner, key, replace))
+  if (!isObject(value)) return value
+  const mapped = mapFields(value, (inner, name) =>
+    name === 'input_schema' ? mapSchema(inner, replace) : mapNative(inner, name, replace),
+  )
+  return renameFields(mapped, null, replace)
 }
 
 /** Replaces the names of unknown fields. A field whose new name is taken is left out. */

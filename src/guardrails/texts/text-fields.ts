@@ -105,6 +105,29 @@ export const ITEM_FIELDS: ReadonlyMap<string, FieldRules> = new Map([
   ['openrouter:browser_use', BROWSER_ITEM],
 ])
 
+/**
+ * Fields of `native` (protocol/native.ts), at any depth: what only the API of the client has words for. Its names and
+ * sealed parts have to stay as they are; everything else is a text.
+ */
+export const NATIVE_FIELDS: ReadonlyMap<string, Leaf> = new Map([
+  ['type', 'name'],
+  ['name', 'name'],
+  ['tool_name', 'name'],
+  ['server_name', 'name'],
+  ['toolset_name', 'name'],
+  ['media_type', 'name'],
+  ['id', 'id'],
+  ['tool_use_id', 'id'],
+  ['tool_id', 'id'],
+  ['file_id', 'id'],
+  ['encrypted_content', 'id'],
+  ['encrypted_stdout', 'id'],
+  ['encrypted_index', 'id'],
+  ['signature', 'id'],
+  ['url', 'url'],
+  ['ttl', 'name'],
+])
+
 /** Fields unknown to the schema, by common names: these may hold bytes or JSON. */
 export const UNKNOWN_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['url', 'url'],

@@ -1,5 +1,6 @@
 /** Parts that all groups of verbs share: transactions, pages of a list, and booleans as 0 and 1. */
 import { type Kysely, sql, Transaction } from 'kysely'
+import type { Engine } from '../engine.ts'
 import type { Page, PageRequest } from '../store.ts'
 import type { Tables } from '../tables.ts'
 
@@ -45,4 +46,13 @@ export function inTransaction<T>(
   work: (transaction: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
   return db instanceof Transaction ? work(db) : db.transaction().execute(work)
+}
+
+/** The same for work whose loss in a power cut harms nobody: its commit does not wait for the disk. */
+export function inRelaxedTransaction<T>(
+  db: Kysely<Tables>,
+  engine: Engine,
+  work: (transaction: Transaction<Tables>) => Promise<T>,
+): Promise<T> {
+  return db instanceof Transaction ? work(db) : engine.relax(db, work)
 }

@@ -8,10 +8,12 @@ import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { audit } from './audit.ts'
+import { batches } from './batches.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
+import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
 import { usage, usageMembers, usageSums } from './usage.ts'
 import { endUsers, workspaces } from './workspaces.ts'
@@ -32,6 +34,8 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0012-usage-totals': usageTotals,
   '0013-audit': audit,
   '0014-key-revisions': keyRevisions,
+  '0015-batches': batches,
+  '0016-service-jobs': serviceJobs,
 }
 
 /**

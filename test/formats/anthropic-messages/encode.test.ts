@@ -839,7 +839,6 @@ t.test('nothing of the gateway or of other providers leaves', async t => {
     top_a: 0.1,
     repetition_penalty: 1.1,
     prediction: { type: 'content', content: 'x' },
-    unheard_of: 'x',
   }
   t.same(body(request), { model: 'claude-sonnet-4-5', max_tokens: 64_000, messages: [user(text('Hi'))] })
 })

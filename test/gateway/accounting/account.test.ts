@@ -118,6 +118,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
         input: null,
         reply: { rules, tasks: failing('overloaded'), metrics },
       }),
+      storedReply: () => null,
       restrictions: () => null,
     },
   })

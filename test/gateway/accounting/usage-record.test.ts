@@ -1,13 +1,21 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { usageRecord } from '../../../src/gateway/accounting/account.ts'
+import { account, toResponseUsage, usageRecord } from '../../../src/gateway/accounting/account.ts'
 import { chargeOf } from '../../../src/gateway/accounting/cost.ts'
-import type { AttemptRecord } from '../../../src/gateway/exchange.ts'
+import { type AttemptRecord, type BatchTerms, Exchange } from '../../../src/gateway/exchange.ts'
+import { createMetrics } from '../../../src/metrics/metrics.ts'
+import type { Spent } from '../../../src/protocol/records.ts'
+import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
+import { TestClock } from '../../support/test-clock.ts'
 
 /** An exchange with one attempt that was answered. */
-function answered(fields: Record<string, unknown> = {}, record: Partial<AttemptRecord> = {}) {
-  const exchange = scriptedExchange(fields)
+function answered(
+  fields: Record<string, unknown> = {},
+  record: Partial<AttemptRecord> = {},
+  batch?: BatchTerms,
+) {
+  const exchange = new Exchange({ ...scriptedExchange(fields), batch }, 1)
   exchange.attempts.push(scriptedRecord(record))
   exchange.bill.charge(chargeOf(used(1), scriptedEndpoint('openai-chat').pricing, true))
   exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
@@ -97,4 +105,52 @@ t.test('whose credential counts is that of the attempt that answered', async t =
   const exchange = answered({}, { isByok: true, error: new GatewayError('provider_unavailable', 'x') })
   exchange.attempts.push(scriptedRecord({ isByok: false }))
   t.equal(usageRecord(exchange, null, 5).isByok, false)
+})
+
+t.test('an item of a batch is charged its share, and nothing where it is not to be accounted', async t => {
+  const asked: [string, string | null][] = []
+  let accounts = true
+  const batch: BatchTerms = {
+    priceFactor: 500_000,
+    accounts(exchange, error) {
+      asked.push([exchange.id, error?.code ?? null])
+      return accounts
+    },
+  }
+  const run = async (error: GatewayError | null) => {
+    const exchange = answered({}, {}, batch)
+    exchange.firstTokenMs = 1
+    const settled: Spent[] = []
+    exchange.reservation = { allowance: null, settle: spent => void settled.push(spent) }
+    const records: UsageRecord[] = []
+    const metrics = createMetrics({ thread: 'batch-0', models: [], providers: ['acme'] })
+    const ledger = { append: (record: UsageRecord) => void records.push(record), find: async () => null }
+    account({ metrics, ledger, clock: new TestClock() }, exchange, error)
+    const count = async (name: string) =>
+      (await metrics.registry.getSingleMetric(name)?.get())?.values.reduce((sum, { value }) => sum + value, 0)
+    return { exchange, settled, records, count }
+  }
+  const whole = await run(null)
+  // One token read and one written, at a price of 1 each.
+  t.match(whole.records, [{ cost: 1, accounting: 'exact' }])
+  t.match(whole.settled, [{ cost: 1 }])
+  t.match(toResponseUsage(whole.exchange.bill, false, 0), {
+    cost: 1e-12,
+    cost_details: { upstream_inference_input_cost: 1e-12, upstream_inference_output_cost: 1e-12 },
+  })
+  t.match(toResponseUsage(whole.exchange.bill, true, 100), {
+    cost: 1e-12,
+    cost_details: { upstream_inference_cost: 2e-12 },
+  })
+  t.equal(await whole.count('gateway_time_to_first_token_seconds'), 0, 'nobody waits for it')
+  accounts = false
+  const again = await run(new GatewayError('upstream_timeout', 'x'))
+  t.same(again.records, [])
+  t.match(again.settled, [{ cost: 0, tokens: 0 }])
+  t.equal(await again.count('gateway_upstream_requests_total'), 1, 'the attempt was made all the same')
+  t.equal(await again.count('gateway_usage_records_total'), 0)
+  t.same(asked, [
+    ['gen-1-x', null],
+    ['gen-1-x', 'upstream_timeout'],
+  ])
 })

@@ -236,6 +236,61 @@ t.test('names of fields that nobody knows are seen unless programs have such nam
   t.equal(taken['model'], 'a/b', 'no field of the interface is written over')
 })
 
+t.test(
+  "what only the client's own API has words for is seen, except its names and what is sealed",
+  async t => {
+    const document = {
+      type: 'document',
+      source: { type: 'text', media_type: 'text/plain', data: `${T}data` },
+      title: `${T}title`,
+      context: `${T}context`,
+      citations: { enabled: true },
+    }
+    const citation = {
+      type: 'web_search_result_location',
+      url: `${T}url`,
+      encrypted_index: X,
+      cited_text: `${T}cited`,
+    }
+    const blocks = [
+      { type: 'server_tool_use', id: X, name: X, input: { query: `${T}query` } },
+      {
+        type: 'web_search_tool_result',
+        tool_use_id: X,
+        content: [{ type: 'web_search_result', encrypted_content: X, title: `${T}found` }],
+      },
+    ]
+    seesAll(
+      t,
+      {
+        input: [
+          {
+            role: 'user',
+            content: [
+              { type: 'input_text', text: `${T}text`, native: document },
+              { type: 'output_text', text: `${T}said`, annotations: [], native: { citations: [citation] } },
+            ],
+          },
+          { type: 'web_search_call', id: X, status: 'completed', native: { blocks } },
+          { type: 'function_call_output', call_id: X, output: `${T}output`, native: { is_error: true } },
+        ],
+        tools: [
+          { type: 'function', name: X, parameters: SCHEMA, native: { input_examples: [{ to: `${T}to` }] } },
+          { type: `${T}type`, native: { type: 'bash_20250124', name: 'bash' } },
+        ],
+      },
+      'all',
+    )
+    const hidden = { type: 'a secret', id: 'b secret', '078-05-1120': 1 }
+    const input = [{ role: 'user', content: [{ type: 'input_text', text: 'x', native: hidden }] }]
+    t.same(
+      seen(requestOf({ input })).filter(text => text.length > 1),
+      ['a secret', 'b secret', '078-05-1120'],
+      'what has not the form of a name is a text',
+    )
+  },
+)
+
 t.test('a schema stays one that a tool can work by', async t => {
   const parameters = {
     type: 'object',

@@ -5,7 +5,7 @@ import type { StoreVerbs } from '../../../src/storage/store.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, someCredential, someGuardrail, someKey, someSeal, someWorkspace } from '../records.ts'
 
-function someEntry(fields: Partial<AuditEntry> = {}): AuditEntry {
+export function someEntry(fields: Partial<AuditEntry> = {}): AuditEntry {
   return {
     organizationId: 'org_1',
     createdAt: '2026-01-01T00:00:00.000Z',

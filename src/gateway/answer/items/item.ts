@@ -27,7 +27,7 @@ export abstract class ItemBuilder {
     this.emit = emit
   }
 
-  text(_part: number, _text: string, _logprobs: readonly Logprob[] | null): void {
+  text(_part: number, _text: string, _logprobs: readonly Logprob[] | null, _cut?: boolean): void {
     throw misplacedError('text')
   }
   refusal(_part: number, _text: string): void {

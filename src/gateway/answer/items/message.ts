@@ -1,5 +1,6 @@
 /** Builder of a message: text parts, refusals and their annotations. Hot path. */
 import { LongText } from '../../../formats/long-text.ts'
+import type { OutputTextDeltaEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
@@ -30,7 +31,7 @@ export class MessageBuilder extends ItemBuilder {
     return this.#item('in_progress', [])
   }
 
-  override text(key: number, text: string, logprobs: readonly Logprob[] | null): void {
+  override text(key: number, text: string, logprobs: readonly Logprob[] | null, cut = false): void {
     const part = this.#part(key, 'output_text')
     part.text.add(text)
     if (logprobs !== null && logprobs.length > 0) {
@@ -38,7 +39,8 @@ export class MessageBuilder extends ItemBuilder {
       // One by one: a list of any length may come, and arguments of a call are limited.
       for (const logprob of logprobs) part.logprobs.push(logprob)
     }
-    this.emit?.({
+    if (this.emit === null) return
+    const event: OutputTextDeltaEvent = {
       type: 'response.output_text.delta',
       sequence_number: 0,
       item_id: this.id,
@@ -46,7 +48,9 @@ export class MessageBuilder extends ItemBuilder {
       content_index: part.index,
       delta: text,
       logprobs: logprobs === null ? [] : [...logprobs],
-    })
+    }
+    if (cut) event.cut = true
+    this.emit(event)
   }
 
   override refusal(key: number, text: string): void {

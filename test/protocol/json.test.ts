@@ -1,6 +1,6 @@
 import t from 'tap'
+import { parseJson } from '../../src/protocol/json.ts'
 import { excessOf } from '../../src/protocol/json-bounds.ts'
-import { parseJson } from '../../src/server/json.ts'
 
 /** Objects, arrays and fields of a value. */
 function partsOf(value: unknown): number {

@@ -1,7 +1,7 @@
 /** JSON of request bodies, bounded before it is parsed. Error messages never repeat the body. Pure. */
 import { GatewayError } from '../errors.ts'
-import { countJson, type JsonBounds, structureBytes, textBytes } from '../protocol/json-bounds.ts'
-import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../protocol/limits.ts'
+import { countJson, type JsonBounds, structureBytes, textBytes } from './json-bounds.ts'
+import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from './limits.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
 

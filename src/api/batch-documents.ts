@@ -1,0 +1,98 @@
+/** Batches as clients see them. Pure. */
+import { isTerminal } from '../batches/states.ts'
+import { sumToUsd } from '../money.ts'
+import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
+import type { BatchRecord, StoredResult } from '../storage/batches.ts'
+
+/** A batch without its results. */
+export function batchDocument(batch: BatchRecord) {
+  const { id, endpoint, model, status, total, completed, failed, error } = batch
+  const hasUsage = isTerminal(status) || completed + failed > 0
+  return {
+    id,
+    object: 'batch',
+    endpoint,
+    model,
+    completion_window: '24h',
+    status,
+    created_at: secondsOf(batch.createdAt),
+    finalized_at: batch.finalizedAt === null ? null : secondsOf(batch.finalizedAt),
+    expires_at: secondsOf(batch.expiresAt),
+    provider: batch.service?.provider ?? null,
+    request_counts: { total, completed, failed },
+    usage: hasUsage ? usageDocument(batch.usage) : null,
+    error: error === null ? null : { message: error },
+    results: null,
+  }
+}
+
+/** A batch as it was when it was accepted, whatever has become of it: the reply to a repeated request is the same. */
+export function newBatchDocument(batch: BatchRecord) {
+  return batchDocument({
+    ...batch,
+    status: 'validating',
+    completed: 0,
+    failed: 0,
+    usage: NO_USAGE,
+    error: null,
+    service: null,
+    finalizedAt: null,
+  })
+}
+
+/** One result as JSON. */
+export function resultJson({ customId, result }: StoredResult): string {
+  return `{"custom_id":${JSON.stringify(customId)},${result.slice(1)}`
+}
+
+/** What is not known apart is 0: tokens of sound and pictures, and the lifetime of cached tokens. */
+function usageDocument(usage: BatchUsage) {
+  const { inputTokens, cachedTokens, cacheWriteTokens, outputTokens, upstream } = usage
+  return {
+    prompt_tokens: inputTokens,
+    completion_tokens: outputTokens,
+    total_tokens: inputTokens + outputTokens,
+    prompt_tokens_details: {
+      audio_tokens: 0,
+      cache_write_tokens: cacheWriteTokens,
+      cached_tokens: cachedTokens,
+      file_tokens: 0,
+      video_tokens: 0,
+    },
+    completion_tokens_details: { audio_tokens: 0, image_tokens: 0, reasoning_tokens: usage.reasoningTokens },
+    cache_creation: { ephemeral_1h_input_tokens: 0, ephemeral_5m_input_tokens: cacheWriteTokens },
+    server_tool_use: {
+      tool_calls_executed: usage.toolCallsExecuted,
+      tool_calls_requested: usage.toolCallsRequested,
+      web_search_requests: usage.webSearchRequests,
+    },
+    cost: usdOf(usage.cost),
+    cost_details: {
+      upstream_inference_prompt_cost: usdOf(upstream.prompt),
+      upstream_inference_completions_cost: usdOf(upstream.completions),
+      upstream_inference_cost: usdOf(String(BigInt(upstream.prompt) + BigInt(upstream.completions))),
+    },
+    is_byok: usage.isByok,
+    iterations: [
+      {
+        type: 'message',
+        input_tokens: inputTokens - cachedTokens - cacheWriteTokens,
+        output_tokens: outputTokens,
+        cache_creation: null,
+        cache_creation_input_tokens: cacheWriteTokens,
+        cache_read_input_tokens: cachedTokens,
+      },
+    ],
+    service_tier: usage.serviceTier,
+    speed: 'standard',
+  }
+}
+
+/** The share of units as the public number. */
+function usdOf(units: string): number {
+  return sumToUsd(BigInt(units))
+}
+
+function secondsOf(instant: string): number {
+  return Math.floor(Date.parse(instant) / 1000)
+}

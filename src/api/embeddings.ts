@@ -1,0 +1,33 @@
+/** The operation POST /embeddings: one document, which the dialect writes. */
+import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
+import type { EmbeddingsCall } from '../gateway/embed.ts'
+import { serverTiming } from '../metrics/stages.ts'
+import { factsOf, failureDetails, type InferenceDeps, parseBody } from './inference.ts'
+import type { Handler, Reply } from './operation.ts'
+
+export function createEmbeddingsHandler(
+  dialect: EmbeddingsDialect,
+  deps: Pick<InferenceDeps, 'gateway' | 'dataRegionOf'>,
+): Handler {
+  return (request, reply) => {
+    const facts = factsOf(request, deps.dataRegionOf)
+    const call = { ...facts, ...parseBody(dialect, request, reply), dialect: dialect.name }
+    return answer(dialect, deps, call, reply)
+  }
+}
+
+async function answer(
+  dialect: EmbeddingsDialect,
+  { gateway }: Pick<InferenceDeps, 'gateway'>,
+  call: EmbeddingsCall,
+  reply: Reply,
+): Promise<void> {
+  const outcome = await gateway.embed(call)
+  reply.summary = outcome.summary
+  if (outcome.answered) {
+    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
+    reply.written(dialect.document(outcome.result))
+  } else if (outcome.error.code !== 'client_closed') {
+    reply.failure(outcome.error, failureDetails(call, outcome))
+  }
+}

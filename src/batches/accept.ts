@@ -1,0 +1,287 @@
+/**
+ * Acceptance of a batch: upload to a file, check of its form, admission, lines into the Store, and only then a batch.
+ * Whatever fails on the way, nothing is left that anybody sees. Serve threads; the work is done by task workers.
+ */
+import { type Clock, isoInstant } from '../clock.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
+import { batchId } from '../ids.ts'
+import type { BatchCreation } from '../protocol/batch-creation.ts'
+import type { BatchEndpoint, BatchPreferences } from '../protocol/batches.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import type { AcceptedBatch, BatchRecord, OpeningBatch } from '../storage/batches.ts'
+import { StoreError } from '../storage/store.ts'
+import { BATCH_START, type BatchProgress } from '../tasks/batches/batch-reader.ts'
+import type { CheckedBatch } from '../tasks/check-batch.ts'
+import type { GatewayTasks, RunOptions } from '../tasks/pool.ts'
+import { STORE_FAILED, type StoreBatchOutput, type StoreVerb } from '../tasks/store-batch.ts'
+import type { TASKS } from '../tasks/table.ts'
+import { type InputOf, type OutputOf, TaskError } from '../tasks/task.ts'
+import { AcceptancePlaces, keyTaken } from './acceptance-places.ts'
+import type { ReadBody, Upload, Uploads } from './uploads.ts'
+
+/** A request to make a batch, before its body is read. */
+export interface IncomingBatch
+  extends Pick<ClientRequest, 'id' | 'caller' | 'withMetadata' | 'dataRegion' | 'watch' | 'held' | 'signal'> {
+  readonly workspaceId: string
+  /** Null: the caller gave none. */
+  readonly idempotencyKey: string | null
+  readonly read: ReadBody
+}
+
+type Table = typeof TASKS
+type AcceptanceTask = 'hash-file' | 'check-batch' | 'store-batch'
+
+export interface MadeBatch {
+  readonly batch: BatchRecord
+  /** An earlier request with this idempotency key has made it. */
+  readonly isReplayed: boolean
+}
+
+export interface AcceptDeps {
+  readonly uploads: Uploads
+  readonly tasks: Pick<GatewayTasks, 'run'>
+  /** Rejects with the error that a live request would get whose model cannot be served to its caller. */
+  readonly admit: (request: ClientRequest) => Promise<void>
+  readonly storageUrl: string
+  readonly clock: Clock
+}
+
+/** `completion_window`. */
+const WINDOW_MS = 24 * 3_600_000
+/** Jobs are short, so that the files of all keys get their turn; one giant request takes longer. */
+const BUDGET_MS = 300
+/** Of one job: a database may be busy for ten seconds. */
+const RUN_MS = 25_000
+/** How long a job may wait for a worker. */
+const WAIT_MS = 25_000
+/** How long a batch that is being accepted is not taken for abandoned: each job extends it when it begins. */
+const LEASE_MS = 2 * (WAIT_MS + RUN_MS)
+const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
+  '/v1/responses': 'responses',
+  '/v1/chat/completions': 'chat-completions',
+  '/v1/messages': 'messages',
+  '/v1/embeddings': 'embeddings',
+}
+
+export class BatchAcceptances {
+  readonly #deps: AcceptDeps
+  readonly #places = new AcceptancePlaces()
+
+  constructor(deps: AcceptDeps) {
+    this.#deps = deps
+  }
+
+  /**
+   * Reads the body and makes a batch of it, or finds the batch that was made of it before.
+   * @throws GatewayError of the statuses 400, 402, 403, 404, 409, 413, 422, 429 and 503; the reason of the abort
+   */
+  async accept(incoming: IncomingBatch): Promise<MadeBatch> {
+    const leave = this.#places.enter(incoming.caller.keyHash, incoming.idempotencyKey)
+    try {
+      const upload = await this.#deps.uploads.receive(incoming.read)
+      try {
+        return await new Acceptance(this.#deps, incoming, upload).run()
+      } finally {
+        await upload.close()
+      }
+    } finally {
+      leave()
+    }
+  }
+}
+
+/** One batch from its whole body to its record. */
+class Acceptance {
+  readonly #deps: AcceptDeps
+  readonly #incoming: IncomingBatch
+  readonly #upload: Upload
+  readonly #id = batchId()
+  /** Of the body; empty where no idempotency key asks for it. */
+  #bodyHash = ''
+  /** It may be in the Store. */
+  #isOpen = false
+
+  constructor(deps: AcceptDeps, incoming: IncomingBatch, upload: Upload) {
+    this.#deps = deps
+    this.#incoming = incoming
+    this.#upload = upload
+  }
+
+  async run(): Promise<MadeBatch> {
+    try {
+      if (this.#incoming.idempotencyKey !== null) {
+        this.#bodyHash = await this.#run('hash-file', this.#upload.file)
+        const known = await this.#open()
+        if (known !== null) return { batch: known, isReplayed: true }
+      }
+      const checked = await this.#check()
+      await this.#admit(checked)
+      if (!this.#isOpen) await this.#open()
+      await this.#addLines(checked)
+      return { batch: await this.#accept(checked), isReplayed: false }
+    } catch (thrown) {
+      if (this.#isOpen) await this.#abandon()
+      throw thrown
+    }
+  }
+
+  /** Null: the batch is open now. Otherwise the one that has its idempotency key. @throws GatewayError */
+  async #open(): Promise<BatchRecord | null> {
+    const { caller, idempotencyKey } = this.#incoming
+    const nowMs = this.#deps.clock.nowMs()
+    const batch: OpeningBatch = {
+      id: this.#id,
+      organizationId: caller.organizationId,
+      keyHash: caller.keyHash,
+      idempotencyKey,
+      leaseUntilMs: nowMs + LEASE_MS,
+    }
+    // Also where no answer comes.
+    this.#isOpen = true
+    const { opening } = only('opening', await this.#store({ verb: 'open', batch, nowMs }))
+    if (opening.outcome === 'opened') return null
+    this.#isOpen = false
+    if (opening.outcome === 'taken') throw keyTaken()
+    if (opening.bodyHash === this.#bodyHash) return opening.batch
+    throw new GatewayError(
+      'unprocessable',
+      'Idempotency-Key: was used for another body: send the same body, or another key',
+    )
+  }
+
+  /** @throws GatewayError `invalid_request`, `unprocessable` */
+  async #check(): Promise<CheckedBatch> {
+    const { file } = this.#upload
+    let progress: BatchProgress = BATCH_START
+    for (;;) {
+      const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS })
+      if (checked.outcome === 'fault') throw new GatewayError(checked.code, checked.message)
+      if (checked.outcome === 'whole') return checked
+      progress = checked.progress
+    }
+  }
+
+  /** @throws GatewayError of a live request that cannot be served */
+  async #admit({ fields: { endpoint, provider }, model }: CheckedBatch): Promise<void> {
+    const { id, caller, dataRegion, watch, held, signal } = this.#incoming
+    const request: ResponsesRequest = { model, input: '', ...(provider == null ? {} : { provider }) }
+    try {
+      await this.#deps.admit({
+        id,
+        caller,
+        dialect: DIALECTS[endpoint],
+        request,
+        withMetadata: false,
+        dataRegion,
+        watch,
+        held,
+        signal,
+      })
+    } catch (refused) {
+      // Its requests wait for their turn; only money that is spent never comes back.
+      if (!(refused instanceof GatewayError) || refused.code !== 'rate_limit_exceeded') throw refused
+    }
+  }
+
+  /** @throws GatewayError `invalid_request`, `service_unavailable` */
+  async #addLines({ firstRequest }: CheckedBatch): Promise<void> {
+    const { file } = this.#upload
+    let from = { place: firstRequest, number: 0 }
+    for (;;) {
+      const leaseUntilMs = this.#deps.clock.nowMs() + LEASE_MS
+      const added = await this.#store({
+        verb: 'add',
+        id: this.#id,
+        file,
+        from,
+        leaseUntilMs,
+        budgetMs: BUDGET_MS,
+      })
+      if (added.outcome === 'repeated') {
+        throw new GatewayError(
+          'invalid_request',
+          `requests[${added.number}].custom_id: must be unique, but an earlier request of the batch has it`,
+        )
+      }
+      const { next } = only('added', added)
+      if (next === null) return
+      from = next
+    }
+  }
+
+  async #accept({ fields, model, requests }: CheckedBatch): Promise<BatchRecord> {
+    const { caller, workspaceId, dataRegion, withMetadata } = this.#incoming
+    const nowMs = this.#deps.clock.nowMs()
+    const batch: AcceptedBatch = {
+      id: this.#id,
+      organizationId: caller.organizationId,
+      workspaceId,
+      keyHash: caller.keyHash,
+      endpoint: fields.endpoint,
+      model,
+      preferences: preferencesOf(fields),
+      dataRegion,
+      withMetadata,
+      total: requests,
+      createdAt: isoInstant(nowMs),
+      expiresAt: isoInstant(nowMs + WINDOW_MS),
+      bodyHash: this.#bodyHash,
+    }
+    const accepted = only('accepted', await this.#store({ verb: 'accept', batch }))
+    this.#isOpen = false
+    return accepted.batch
+  }
+
+  /** Where it fails, the lease ends the batch. */
+  async #abandon(): Promise<void> {
+    const verb = { verb: 'abandon', id: this.#id, storageUrl: this.#deps.storageUrl } as const
+    await this.#deps.tasks.run('store-batch', verb, this.#terms()).catch(() => undefined)
+  }
+
+  #store(verb: StoreVerb): Promise<StoreBatchOutput> {
+    return this.#run('store-batch', { ...verb, storageUrl: this.#deps.storageUrl })
+  }
+
+  /** Runs a job, unless the caller has gone. @throws GatewayError */
+  async #run<Name extends AcceptanceTask>(
+    name: Name,
+    input: InputOf<Table[Name]>,
+  ): Promise<OutputOf<Table[Name]>> {
+    this.#incoming.signal.throwIfAborted()
+    try {
+      return await this.#deps.tasks.run(name, input, this.#terms())
+    } catch (thrown) {
+      throw failureOfTask(thrown)
+    }
+  }
+
+  /** Without the signal, which would end the worker: jobs are short. */
+  #terms(): RunOptions {
+    return { deadlineMs: RUN_MS, waitMs: WAIT_MS, key: this.#incoming.caller.keyHash, long: true }
+  }
+}
+
+function preferencesOf({ provider }: BatchCreation): BatchPreferences | null {
+  if (provider == null) return null
+  return { only: provider.only ?? null, allowFallbacks: provider.allow_fallbacks ?? true }
+}
+
+/** A job that could not do its work may find a worker and a Store later; other failures are faults of ours. */
+function failureOfTask(thrown: unknown): unknown {
+  if (!(thrown instanceof TaskError)) return thrown
+  const { outcome, failure } = thrown
+  if (outcome !== 'failed') return serviceUnavailable(thrown)
+  if (failure?.code !== STORE_FAILED) return thrown
+  const code = failure.message === '' ? null : failure.message
+  return serviceUnavailable(new StoreError('storage: a batch could not be stored', code))
+}
+
+/** @throws GatewayError `service_unavailable` for another outcome: the batch was taken for abandoned */
+function only<Outcome extends StoreBatchOutput['outcome']>(
+  outcome: Outcome,
+  output: StoreBatchOutput,
+): Extract<StoreBatchOutput, { outcome: Outcome }> {
+  if (output.outcome === outcome) return output as Extract<StoreBatchOutput, { outcome: Outcome }>
+  throw serviceUnavailable()
+}

@@ -1,0 +1,46 @@
+/** How many batches of one key are accepted at once, and which idempotency keys they hold. One for each thread. */
+import { GatewayError } from '../errors.ts'
+
+/** Bodies may be large and arrive slowly; clients that send one after the other never notice. */
+const PER_KEY = 4
+const RETRY_AFTER_SECONDS = 1
+
+export class AcceptancePlaces {
+  /** By hash of the key. */
+  readonly #counts = new Map<string, number>()
+  readonly #idempotencyKeys = new Set<string>()
+
+  /**
+   * Takes a place; call the result to give it back.
+   * @throws GatewayError `conflict` when the idempotency key is held, `rate_limit_exceeded` when there is no place
+   */
+  enter(keyHash: string, idempotencyKey: string | null): () => void {
+    const name = `${keyHash}\n${idempotencyKey}`
+    if (idempotencyKey !== null && this.#idempotencyKeys.has(name)) throw keyTaken()
+    const count = this.#counts.get(keyHash) ?? 0
+    if (count >= PER_KEY) {
+      throw new GatewayError('rate_limit_exceeded', `This API key has ${PER_KEY} batches arriving already`, {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      })
+    }
+    this.#counts.set(keyHash, count + 1)
+    if (idempotencyKey !== null) this.#idempotencyKeys.add(name)
+    return () => {
+      if (idempotencyKey !== null) this.#idempotencyKeys.delete(name)
+      const left = (this.#counts.get(keyHash) ?? 1) - 1
+      if (left === 0) this.#counts.delete(keyHash)
+      else this.#counts.set(keyHash, left)
+    }
+  }
+}
+
+/** Another request with the same idempotency key is on its way. */
+export function keyTaken(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    'Idempotency-Key: a request with this key is being accepted right now',
+    {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    },
+  )
+}

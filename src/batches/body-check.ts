@@ -1,0 +1,85 @@
+/**
+ * The step `validating`: checks the bodies of a batch page by page. One runner does it alone, under a claim of the
+ * batch; another goes on where it ended. Batch thread; the check itself runs in the task pool.
+ */
+import type { FailureCode } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
+import { NO_USAGE } from '../protocol/batches.ts'
+import type { BatchRecord, BatchWork, Claim, LineResult, NewLine } from '../storage/batches.ts'
+import { TaskError } from '../tasks/task.ts'
+import { failedItem } from './result-item.ts'
+
+/** The fault of one body. */
+export interface BodyFault {
+  readonly number: number
+  readonly code: FailureCode
+  /** In the names of the endpoint's dialect, without anything of the body. */
+  readonly message: string
+}
+
+/** Finds the faults of some bodies. @throws TaskError */
+export type CheckBodies = (batch: BatchRecord, lines: readonly NewLine[]) => Promise<readonly BodyFault[]>
+
+export interface BodyCheckDeps {
+  readonly work: Pick<BatchWork, 'unchecked' | 'checked'>
+  readonly check: CheckBodies
+}
+
+/** A page takes its worker for some tens of milliseconds. */
+const PAGE = { limit: 500, maxBytes: 2 * 1024 * 1024 } as const
+
+/**
+ * Checks what is not checked yet, as long as `goesOn` says so. True: every body is checked.
+ * Rejects with the error of the Store, or with TaskError while the pool has no room.
+ */
+export async function checkBatch(
+  { work, check }: BodyCheckDeps,
+  batch: BatchRecord,
+  claim: Claim,
+  goesOn: () => boolean,
+): Promise<boolean> {
+  while (goesOn()) {
+    const page = await work.unchecked(batch.id, PAGE)
+    const last = page.at(-1)
+    if (last === undefined) return true
+    const faults = await faultsOf(check, batch, page)
+    const results = faults.map(fault => resultOf(batch.id, fault))
+    if (!goesOn() || !(await work.checked(batch.id, claim, last.number, results))) return false
+  }
+  return false
+}
+
+/** A body that ends its worker, or takes too long, fails alone. */
+async function faultsOf(
+  check: CheckBodies,
+  batch: BatchRecord,
+  lines: readonly NewLine[],
+): Promise<readonly BodyFault[]> {
+  try {
+    return await check(batch, lines)
+  } catch (error) {
+    if (!(error instanceof TaskError) || !ENDED.has(error.outcome)) throw error
+    const [first] = lines
+    if (lines.length > 1) {
+      const middle = Math.ceil(lines.length / 2)
+      const head = await faultsOf(check, batch, lines.slice(0, middle))
+      return [...head, ...(await faultsOf(check, batch, lines.slice(middle)))]
+    }
+    const message = 'body: cannot be checked'
+    return first === undefined ? [] : [{ number: first.number, code: 'invalid_request', message }]
+  }
+}
+
+const ENDED: ReadonlySet<TaskError['outcome']> = new Set<TaskError['outcome']>([
+  'timeout',
+  'crashed',
+  'failed',
+])
+
+function resultOf(
+  batchId: string,
+  { number, code, message }: BodyFault,
+): Omit<LineResult, 'batchId' | 'fence'> {
+  const result = failedItem(batchId, number, new GatewayError(code, message))
+  return { number, outcome: 'failed', result, usage: NO_USAGE }
+}

@@ -1,0 +1,77 @@
+/**
+ * How the items of each endpoint run: the door of an item into the gateway. A new endpoint is one row of the table.
+ */
+import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
+import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
+import type { GatewayError } from '../errors.ts'
+import { type ExchangeSummary, FinalSink } from '../gateway/answer/answer.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
+import type { Gateway } from '../gateway/respond.ts'
+import type { BatchEndpoint, BatchPreferences } from '../protocol/batches.ts'
+import { withPreferences } from './item-request.ts'
+
+/** An item as its endpoint runs it. */
+export interface ItemCall extends Omit<ClientRequest, 'request' | 'dialect'> {
+  /** With its model. */
+  readonly body: Readonly<Record<string, unknown>>
+  readonly preferences: BatchPreferences | null
+}
+
+/** The reply to an item: a body, or an error with its message in the names of the dialect. */
+export type ItemReply = { readonly summary: ExchangeSummary | undefined } & (
+  | { readonly error: null; readonly body: unknown }
+  | { readonly error: GatewayError; readonly message: string }
+)
+
+/** Runs one item to its end. Rejects with a GatewayError for a body that the endpoint does not take. */
+export type RunItem = (call: ItemCall) => Promise<ItemReply>
+
+export type ItemEndpoints = Readonly<Record<BatchEndpoint, RunItem>>
+
+/** An item has none of its own. */
+const NO_HEADERS: ReadonlyMap<string, string> = new Map()
+
+/** Items of an endpoint that has a dialect. */
+export function runByDialect(dialect: Dialect, gateway: Gateway): RunItem {
+  return async ({ body, preferences, ...call }) => {
+    const request = withPreferences(dialect.parse(body, NO_HEADERS), preferences)
+    const asked: ClientRequest = { ...call, dialect: dialect.name, request }
+    const sink = new FinalSink()
+    const outcome = await gateway.respond(asked, sink)
+    const { summary } = outcome
+    if (outcome.answered) {
+      if (sink.response !== null) return { summary, error: null, body: dialect.body(sink.response, request) }
+      const error = outcome.refused ?? (call.signal.reason as GatewayError)
+      return { summary, error, message: error.message }
+    }
+    const details: FailureDetails = { id: call.id, metadata: null, usage: null, request }
+    return { summary, error: outcome.error, message: messageOf(dialect, outcome.error, details) }
+  }
+}
+
+/** Items of embeddings, which have no turns. */
+export function runEmbeddings(dialect: EmbeddingsDialect, gateway: Gateway): RunItem {
+  return async ({ body, preferences, ...call }) => {
+    const parsed = dialect.parse(body)
+    const request = withPreferences(parsed.request, preferences)
+    const outcome = await gateway.embed({
+      ...call,
+      dialect: dialect.name,
+      request,
+      settings: parsed.settings,
+    })
+    const { summary } = outcome
+    if (outcome.answered) {
+      return { summary, error: null, body: JSON.parse(dialect.document(outcome.result).toString()) }
+    }
+    const details: FailureDetails = { id: call.id, metadata: null, usage: null, request }
+    return { summary, error: outcome.error, message: messageOf(dialect, outcome.error, details) }
+  }
+}
+
+/** The message as the dialect words it: paths of fields have the names that its clients know. */
+function messageOf(dialect: Pick<Dialect, 'failure'>, error: GatewayError, details: FailureDetails): string {
+  const envelope = dialect.failure(error, details) as { readonly error?: { readonly message?: unknown } }
+  const message = envelope.error?.message
+  return typeof message === 'string' ? message : error.message
+}

@@ -1,0 +1,69 @@
+/**
+ * Divides free places among batches: keys alike, then the batches of each key alike. One large batch does not hold up a
+ * small one, nor one customer another. Pure.
+ */
+
+/** A batch with items that may be run. */
+export interface Sharer {
+  /** Of the batch. */
+  readonly id: string
+  /** Of its API key. */
+  readonly keyHash: string
+  /** The provider that it uses; see `roomOf`. */
+  readonly lane: string
+  /** Places that it has. */
+  readonly held: number
+  /** The most that it can use beside them. */
+  readonly most: number
+}
+
+interface Share {
+  readonly sharer: Sharer
+  given: number
+}
+
+/**
+ * Gives place by place to the key with the fewest, and within it to the batch with the fewest; earlier ones come first
+ * among equals. `roomOf`: places that a lane has left. Returns the places by batch, without those that get none.
+ */
+export function shareOut(
+  sharers: readonly Sharer[],
+  free: number,
+  roomOf: (lane: string) => number,
+): ReadonlyMap<string, number> {
+  const keys = new Map<string, { held: number; shares: Share[] }>()
+  const rooms = new Map<string, number>()
+  for (const sharer of sharers) {
+    const key = keys.get(sharer.keyHash) ?? { held: 0, shares: [] }
+    key.held += sharer.held
+    key.shares.push({ sharer, given: 0 })
+    keys.set(sharer.keyHash, key)
+    if (!rooms.has(sharer.lane)) rooms.set(sharer.lane, roomOf(sharer.lane))
+  }
+  const canTake = ({ sharer, given }: Share): boolean =>
+    given < sharer.most && (rooms.get(sharer.lane) ?? 0) > 0
+  const given = new Map<string, number>()
+  for (let left = free; left > 0; left--) {
+    let chosen: { held: number; shares: Share[] } | null = null
+    for (const [hash, key] of keys) {
+      if (chosen !== null && chosen.held <= key.held) continue
+      if (key.shares.some(canTake)) chosen = key
+      // Its items are all given out, or its lanes are full: neither changes for the better.
+      else keys.delete(hash)
+    }
+    if (chosen === null) break
+    const share = chosen.shares
+      .filter(canTake)
+      .reduce((least, each) => (total(each) < total(least) ? each : least))
+    const { id, lane } = share.sharer
+    share.given++
+    chosen.held++
+    rooms.set(lane, (rooms.get(lane) ?? 0) - 1)
+    given.set(id, share.given)
+  }
+  return given
+}
+
+function total({ sharer, given }: Share): number {
+  return sharer.held + given
+}

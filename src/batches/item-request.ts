@@ -1,0 +1,47 @@
+/** The request of an item with what the batch says for all: the model, and preferences of providers. Pure. */
+import { GatewayError } from '../errors.ts'
+import type { BatchPreferences } from '../protocol/batches.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+
+/** The body with the model of the batch where it names none. */
+export function withModel(body: Readonly<Record<string, unknown>>, model: string): Record<string, unknown> {
+  return { ...body, model: body['model'] ?? model }
+}
+
+/**
+ * The request with the preferences of the batch. Both hold: a provider must be allowed by the batch and by the body.
+ * @throws GatewayError `constraint_filtered` if the two leave no provider.
+ */
+export function withPreferences<Request extends ResponsesRequest>(
+  request: Request,
+  preferences: BatchPreferences | null,
+): Request {
+  if (preferences === null) return request
+  const own = request.provider ?? {}
+  const only = common(preferences.only ?? [], own.only ?? [])
+  return {
+    ...request,
+    provider: {
+      ...own,
+      ...(only.length === 0 ? {} : { only }),
+      ...(preferences.allowFallbacks ? {} : { allow_fallbacks: false }),
+    },
+  }
+}
+
+/** Names that both lists allow; an empty list allows all. */
+function common(one: readonly string[], other: readonly string[]): string[] {
+  if (one.length === 0 || other.length === 0) return [...one, ...other]
+  const both = [...one.filter(name => isNamed(name, other)), ...other.filter(name => isNamed(name, one))]
+  if (both.length > 0) return [...new Set(both)]
+  throw new GatewayError(
+    'constraint_filtered',
+    'provider.only: names none of the providers that provider.only of the batch permits',
+  )
+}
+
+/** A base slug stands for all its regions and variants. */
+function isNamed(name: string, list: readonly string[]): boolean {
+  const asked = name.toLowerCase()
+  return list.some(each => asked === each.toLowerCase() || asked.startsWith(`${each.toLowerCase()}/`))
+}

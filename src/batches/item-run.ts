@@ -1,0 +1,341 @@
+/**
+ * One run of one item of a batch: an exchange without a socket. It asks who may run it, as things are now, passes it to
+ * its endpoint, and ends with a result, or with the word that the item goes back to the queue. Batch thread.
+ */
+import { callerOf } from '../access/keys.ts'
+import type { Clock } from '../clock.ts'
+import { type FailureCode, GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
+import type { Ledger } from '../gateway/accounting/account.ts'
+import type { ExchangeSummary } from '../gateway/answer/answer.ts'
+import type {
+  AttemptRecord,
+  BatchTerms,
+  ClientRequest,
+  Exchange,
+  ServiceCollection,
+  ServiceSubmission,
+} from '../gateway/exchange.ts'
+import type { Log } from '../log/log.ts'
+import type { PriceFactor } from '../money.ts'
+import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
+import type { Caller } from '../protocol/records.ts'
+import { isObject } from '../protocol/schema.ts'
+import type { BatchRecord, ClaimedLine, LineOutcome } from '../storage/batches.ts'
+import type { KeyRecord } from '../storage/store.ts'
+import type { UsageRecord } from '../storage/usage.ts'
+import type { ItemCall, ItemEndpoints, ItemReply } from './endpoints.ts'
+import { itemGenerationId } from './ids.ts'
+import { withModel } from './item-request.ts'
+import { answeredItem, failedItem, usageOf, usageOfRecord } from './result-item.ts'
+import { backoffMs, type Fate, fateOf } from './retry.ts'
+
+/** The end of one run, for its log line. */
+export interface EndedRun {
+  readonly status: number
+  readonly error: GatewayError | null
+  readonly summary: ExchangeSummary | undefined
+}
+
+/** An item that was admitted: what bounds it, and what tells of it. */
+export interface AdmittedItem extends Pick<ClientRequest, 'id' | 'watch' | 'held' | 'signal'> {
+  /** Names the key in the log line. */
+  owned(key: KeyRecord): void
+  /** Starts the total deadline. */
+  begin(): void
+  /** Ends the work for this reason. */
+  abort(reason: GatewayError): void
+  /** Ends it as for a caller who left. */
+  leave(): void
+  /** Rejects when the work does not react to the end that it was given. */
+  readonly givenUp: Promise<never>
+  /** Counts and logs the run. */
+  finish(run: EndedRun): void
+  /** Ends it without a word: another run of the item tells. */
+  drop(): void
+}
+
+/** The part that a batch service has in a run. */
+export type ServicePart = ServiceSubmission | CollectedItem
+
+/** The reply to an item that a batch service has run. Nobody asks whether it may run: that was decided before. */
+export interface CollectedItem extends ServiceCollection {
+  /** Null: it is gone. */
+  readonly key: KeyRecord | null
+  readonly caller: Caller
+  readonly priceFactor: PriceFactor
+  /** An earlier collection may have got to the usage record. */
+  readonly mayBeRecorded: boolean
+}
+
+export interface ItemRunDeps {
+  readonly endpoints: ItemEndpoints
+  /** `batch`: its endpoint is the label of metrics. */
+  readonly admit: (generationId: string, batch: BatchRecord) => AdmittedItem
+  /** The key as it is now. @throws (or rejects with) GatewayError `authentication`, `service_unavailable` */
+  readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
+  /** Counts a request of the caller in this minute. @throws (or rejects with) GatewayError */
+  readonly countRequest: (caller: Caller) => void | Promise<void>
+  readonly ledger: Pick<Ledger, 'find'>
+  readonly priceFactor: PriceFactor
+  readonly byokFeePercent: number
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault'>
+  /** 0 to 1. */
+  readonly random: () => number
+}
+
+/** Why a run is ended from outside. After `returned` and `lost` the item has no result of this run. */
+export type RunStop = 'cancelled' | 'expired' | 'returned' | 'lost'
+
+/** How a run ended. */
+export type RunEnd = { readonly attempts: readonly AttemptRecord[]; readonly error: GatewayError | null } & (
+  | {
+      readonly kind: 'result'
+      readonly outcome: LineOutcome
+      readonly result: string
+      readonly usage: BatchUsage
+    }
+  /** It goes back to the queue; `tries` are those that count. */
+  | { readonly kind: 'again'; readonly tries: number; readonly delayMs: number }
+  /** It was ended from outside. */
+  | { readonly kind: 'stopped' }
+  /** A batch service has its model call; the item goes on with the reply. */
+  | { readonly kind: 'deferred' }
+)
+
+const STOP_ERRORS: Readonly<
+  Record<Exclude<RunStop, 'cancelled'>, { readonly code: FailureCode; readonly message: string }>
+> = {
+  expired: { code: 'deadline_exceeded', message: 'The batch has expired' },
+  returned: { code: 'service_unavailable', message: 'The gateway is shutting down' },
+  lost: { code: 'service_unavailable', message: 'Another runner has taken the request over' },
+}
+
+/** Claims are numbered from 1, so a later number tells of an earlier claim. */
+const FIRST_FENCE = 1
+/** Memory of a body: its text, its value, and its texts once more for the provider. */
+const HELD_PER_CHAR = 3
+
+export class ItemRun {
+  readonly batch: BatchRecord
+  readonly line: ClaimedLine
+  /** Never rejects. */
+  readonly ended: Promise<RunEnd>
+  readonly #deps: ItemRunDeps
+  readonly #part: ServicePart | null
+  /** Null before it is known which try this is. */
+  #admitted: AdmittedItem | null = null
+  #stop: RunStop | null = null
+  /** Tries that count, before this one. */
+  #tries: number
+  /** As the gateway had it when it accounted for the exchange. */
+  #exchange: Exchange | null = null
+  /** Usage record of an earlier run that was charged, and which a crash kept from its result. */
+  #recorded: UsageRecord | null = null
+  /** It is decided with the account: a run with a record has a result. */
+  #fate: Fate | 'stopped' | null = null
+  #isDeferred = false
+
+  /** @param part null: the gateway asks the provider itself */
+  constructor(deps: ItemRunDeps, batch: BatchRecord, line: ClaimedLine, part: ServicePart | null = null) {
+    this.#deps = deps
+    this.#part = part
+    this.batch = batch
+    this.line = line
+    this.#tries = line.tries
+    this.ended = this.#run()
+  }
+
+  /** Why it was ended from outside; null: it was not. */
+  get stopped(): RunStop | null {
+    return this.#stop
+  }
+
+  /** Ends the run: its calls to providers are closed. The first reason counts. */
+  stop(why: RunStop): void {
+    if (this.#stop !== null) return
+    this.#stop = why
+    if (this.#admitted !== null) end(this.#admitted, why)
+  }
+
+  async #run(): Promise<RunEnd> {
+    const { batch, line } = this
+    try {
+      if (this.#mayBeRecorded) await this.#findRecord()
+    } catch (cause) {
+      const error = serviceUnavailable(cause)
+      return this.#stop === null ? this.#again(error) : { kind: 'stopped', attempts: [], error }
+    }
+    const admitted = this.#deps.admit(itemGenerationId(batch, line.number, this.#tries), batch)
+    this.#admitted = admitted
+    if (this.#stop !== null) end(admitted, this.#stop)
+    let error: GatewayError
+    let message: string
+    let summary: ExchangeSummary | undefined
+    try {
+      const reply = await Promise.race([this.#answer(admitted), admitted.givenUp])
+      summary = reply.summary
+      if (reply.error === null) {
+        admitted.finish({ status: 200, error: null, summary })
+        return this.#result('completed', null, answeredItem(batch.id, line.number, admitted.id, reply.body))
+      }
+      error = reply.error
+      message = reply.message
+    } catch (thrown) {
+      error = toGatewayError(thrown)
+      message = error.message
+      if (error.code === 'internal') this.#deps.log.fault('item of a batch failed', error.cause ?? error)
+    }
+    if (this.#isDeferred) {
+      admitted.drop()
+      return { kind: 'deferred', attempts: [], error: null }
+    }
+    admitted.finish({ status: error.status, error, summary })
+    const fate = this.#fate ?? this.#fateOf(error, this.#exchange)
+    if (fate === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
+    if (fate === 'failed') {
+      return this.#result('failed', error, failedItem(batch.id, line.number, error, message))
+    }
+    if (fate === 'again') this.#tries++
+    return this.#again(error)
+  }
+
+  #again(error: GatewayError): RunEnd {
+    const tries = this.#tries
+    const delayMs = backoffMs(Math.max(0, tries - 1), error.retryAfterSeconds, this.#deps.random())
+    return { kind: 'again', attempts: this.#exchange?.attempts ?? [], error, tries, delayMs }
+  }
+
+  async #answer(admitted: AdmittedItem): Promise<ItemReply> {
+    const { batch, line } = this
+    const { endpoints } = this.#deps
+    admitted.begin()
+    const caller = await this.#callerOf(admitted)
+    admitted.signal.throwIfAborted()
+    const run = endpoints[batch.endpoint]
+    if (!admitted.held.hold(HELD_PER_CHAR * line.body.length)) throw overloaded()
+    const { id, watch, held, signal } = admitted
+    const call: ItemCall = {
+      id,
+      watch,
+      held,
+      signal,
+      caller,
+      withMetadata: batch.withMetadata,
+      dataRegion: batch.dataRegion,
+      batch: this.#terms(),
+      body: withModel(bodyOf(line), batch.model),
+      preferences: batch.preferences,
+    }
+    return await run(call)
+  }
+
+  /** @throws GatewayError if the item may not run now */
+  async #callerOf(admitted: AdmittedItem): Promise<Caller> {
+    const { keyOf, countRequest } = this.#deps
+    if (this.#part?.kind === 'collection') {
+      if (this.#part.key !== null) admitted.owned(this.#part.key)
+      return this.#part.caller
+    }
+    const { keyHash, organizationId } = this.batch
+    const key = await keyOf(keyHash)
+    if (key.organizationId !== organizationId || key.kind !== 'inference') {
+      throw new GatewayError('authentication', 'Invalid API key')
+    }
+    admitted.owned(key)
+    const caller = callerOf(key)
+    await countRequest(caller)
+    return caller
+  }
+
+  get #mayBeRecorded(): boolean {
+    if (this.#part?.kind === 'collection') return this.#part.mayBeRecorded || this.line.tries > 0
+    return this.line.fence > FIRST_FENCE
+  }
+
+  /**
+   * Finds what earlier runs left in the ledger, so that the item is charged once. A try that has failed without a
+   * charge is over, although the crash of its runner kept that from the queue: the next one has an id of its own.
+   */
+  async #findRecord(): Promise<void> {
+    const { batch, line } = this
+    for (let tries = 0; tries <= this.#tries; tries++) {
+      const id = itemGenerationId(batch, line.number, tries)
+      const record = await this.#deps.ledger.find(id, batch.organizationId)
+      if (record === null) continue
+      if (record.cost > 0 || record.outcome === 'completed' || record.outcome === 'incomplete') {
+        this.#recorded = record
+        return
+      }
+      this.#tries = Math.max(this.#tries, tries + 1)
+    }
+  }
+
+  #terms(): BatchTerms {
+    const part = this.#part
+    return {
+      ...(part?.kind === 'collection'
+        ? { priceFactor: part.priceFactor, service: part }
+        : {
+            priceFactor: this.#deps.priceFactor,
+            service: part === null ? undefined : this.#submission(part),
+          }),
+      accounts: (exchange, error) => {
+        this.#exchange = exchange
+        this.#fate = error === null ? null : this.#fateOf(error, exchange)
+        // What waits, or is ended without a result, runs again under the same id.
+        return this.#recorded === null && this.#fate !== 'waits' && !this.#isHandedOver(error)
+      },
+    }
+  }
+
+  #submission({ take }: ServiceSubmission): ServiceSubmission {
+    return {
+      kind: 'submission',
+      take: call => {
+        // What was charged before and lost its reply is run by the gateway: its caller has waited long enough.
+        this.#isDeferred = this.#stop === null && this.#recorded === null && take(call)
+        return this.#isDeferred
+      },
+    }
+  }
+
+  /** True if another run of this try is to have the result and the record. */
+  #isHandedOver(error: GatewayError | null): boolean {
+    return error !== null && (this.#stop === 'returned' || this.#stop === 'lost')
+  }
+
+  #fateOf(error: GatewayError, exchange: Exchange | null): Fate | 'stopped' {
+    if (this.#stop !== null) return 'stopped'
+    return fateOf(error, exchange?.attempts ?? [], this.#tries)
+  }
+
+  #result(outcome: LineOutcome, error: GatewayError | null, result: string): RunEnd {
+    const { byokFeePercent } = this.#deps
+    const exchange = this.#exchange
+    const run = exchange === null ? NO_USAGE : usageOf(exchange, byokFeePercent)
+    const usage = this.#recorded === null ? run : usageOfRecord(this.#recorded, run, byokFeePercent)
+    return { kind: 'result', attempts: exchange?.attempts ?? [], error, outcome, result, usage }
+  }
+}
+
+function end(admitted: AdmittedItem, why: RunStop): void {
+  if (why === 'cancelled') {
+    admitted.leave()
+    return
+  }
+  const { code, message } = STOP_ERRORS[why]
+  admitted.abort(new GatewayError(code, message))
+}
+
+/** @throws GatewayError for what the check of bodies has let through */
+function bodyOf({ body }: ClaimedLine): Readonly<Record<string, unknown>> {
+  let value: unknown
+  try {
+    value = JSON.parse(body)
+  } catch {
+    throw new GatewayError('invalid_request', 'body: is not valid JSON')
+  }
+  if (!isObject(value)) throw new GatewayError('invalid_request', 'body: must be an object')
+  return value
+}

@@ -1,0 +1,67 @@
+/** The lanes of one runner, by provider and own credential, and what ended items say about them. Batch thread. */
+import type { Clock } from '../clock.ts'
+import type { FailureCode } from '../errors.ts'
+import type { AttemptRecord } from '../gateway/exchange.ts'
+import { ProviderLane } from './provider-lane.ts'
+import { wasSent } from './retry.ts'
+
+/** Failures by which a provider says that it has too much to do. */
+const OVERLOADED: ReadonlySet<FailureCode> = new Set<FailureCode>([
+  'rate_limit_exceeded',
+  'service_unavailable',
+  'upstream_overloaded',
+])
+/** A lane that is unused for so long begins anew. */
+const IDLE_MS = 600_000
+
+/** Names the lane of an attempt: limits of own keys are those of their owner. */
+export function laneNameOf({ endpoint, credential }: Pick<AttemptRecord, 'endpoint' | 'credential'>): string {
+  const { slug } = endpoint.provider
+  return credential === null ? slug : `${slug}/${credential.id}`
+}
+
+export class Lanes {
+  readonly #clock: Clock
+  readonly #max: number
+  readonly #lanes = new Map<string, ProviderLane>()
+
+  constructor(max: number, clock: Clock) {
+    this.#max = max
+    this.#clock = clock
+  }
+
+  get size(): number {
+    return this.#lanes.size
+  }
+
+  of(name: string): ProviderLane {
+    let lane = this.#lanes.get(name)
+    if (lane === undefined) {
+      lane = new ProviderLane({ clock: this.#clock, max: this.#max })
+      this.#lanes.set(name, lane)
+    }
+    return lane
+  }
+
+  /** Learns from the attempts of an item that began then. Returns milliseconds that the item has to wait at least. */
+  learn(attempts: readonly AttemptRecord[], enteredMs: number): number {
+    let waitMs = 0
+    for (const attempt of attempts) {
+      const lane = this.of(laneNameOf(attempt))
+      const { error } = attempt
+      if (error === null) lane.succeeded()
+      else if (OVERLOADED.has(error.code) && wasSent(attempt)) {
+        const { retryAfterSeconds } = error
+        lane.overloaded(enteredMs, retryAfterSeconds === undefined ? null : retryAfterSeconds * 1_000)
+        waitMs = Math.max(waitMs, lane.pausedMs)
+      } else if (attempt.isStarted && !wasSent(attempt))
+        waitMs = Math.max(waitMs, lane.unreachable(enteredMs))
+    }
+    return waitMs
+  }
+
+  /** Forgets lanes that nobody uses. */
+  sweep(): void {
+    for (const [name, lane] of this.#lanes) if (lane.idleMs > IDLE_MS) this.#lanes.delete(name)
+  }
+}

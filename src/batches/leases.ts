@@ -1,0 +1,98 @@
+/**
+ * Leases of the items and batches that this runner has claimed. They are renewed long before they end. Times are those
+ * of a clock that goes on evenly, so that a jump of the system's time ends no lease. Batch thread.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+import type { BatchWork, HeldLine } from '../storage/batches.ts'
+
+export interface LeasesOptions {
+  readonly work: Pick<BatchWork, 'renew'>
+  readonly owner: string
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  /** The items that it has now. */
+  readonly lines: () => readonly HeldLine[]
+  /** True while it has claimed a batch. */
+  readonly hasBatch: () => boolean
+  /** Called with items that are still its own, and the monotonic time until which they are. */
+  readonly onRenewed: (lines: readonly HeldLine[], untilMs: number) => void
+  /** Called with items that are no longer its own. */
+  readonly onLost: (lines: readonly HeldLine[]) => void
+}
+
+/**
+ * How long a claim lasts without a word of its owner: the items of a dead runner wait for so long. A thread or a
+ * database that is busy may be silent for some seconds.
+ */
+export const LEASE_MS = 20_000
+const RENEW_MS = 4_000
+/** An owner stops before others may begin. */
+const MARGIN_MS = 2_000
+
+export class Leases {
+  readonly #options: LeasesOptions
+  readonly #startWallMs: number
+  readonly #startMs: number
+  #timer: Timer | null = null
+  #renewing: Promise<void> | null = null
+  #failing = false
+  #closed = false
+
+  constructor(options: LeasesOptions) {
+    this.#options = options
+    this.#startWallMs = options.clock.nowMs()
+    this.#startMs = options.clock.monotonicMs()
+    this.#schedule()
+  }
+
+  /** Unix milliseconds by the even clock: for leases, and for the times of items in the queue. */
+  nowMs(): number {
+    return Math.floor(this.#startWallMs + this.#options.clock.monotonicMs() - this.#startMs)
+  }
+
+  /** The end of a lease that begins now: for the Store, and until when its owner may rely on it. */
+  begin(): { readonly leaseUntilMs: number; readonly untilMs: number } {
+    return {
+      leaseUntilMs: this.nowMs() + LEASE_MS,
+      untilMs: this.#options.clock.monotonicMs() + LEASE_MS - MARGIN_MS,
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#renewing
+  }
+
+  #schedule(): void {
+    this.#timer = this.#options.clock.after(RENEW_MS, () => {
+      this.#renewing = this.#renew().finally(() => {
+        this.#renewing = null
+        if (!this.#closed) this.#schedule()
+      })
+    })
+  }
+
+  async #renew(): Promise<void> {
+    const { work, owner, log, lines, hasBatch, onRenewed, onLost } = this.#options
+    const held = lines()
+    if (held.length === 0 && !hasBatch()) return
+    const { leaseUntilMs, untilMs } = this.begin()
+    try {
+      const kept = await work.renew(owner, held, leaseUntilMs)
+      if (this.#failing) log.notice('leases of batches are renewed again')
+      this.#failing = false
+      const names = new Set(kept.map(nameOf))
+      onRenewed(kept, untilMs)
+      onLost(held.filter(line => !names.has(nameOf(line))))
+    } catch (error) {
+      if (!this.#failing) log.fault('leases of batches cannot be renewed', error)
+      this.#failing = true
+    }
+  }
+}
+
+function nameOf({ batchId, number, fence }: HeldLine): string {
+  return `${batchId}/${number}/${fence}`
+}

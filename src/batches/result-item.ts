@@ -1,0 +1,98 @@
+/** Result items: what a client reads of each request of a batch, and what the request came to. Pure. */
+import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { byokFee } from '../gateway/accounting/account.ts'
+import type { Exchange } from '../gateway/exchange.ts'
+import type { PicoUsd } from '../money.ts'
+import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
+import type { UsageRecord } from '../storage/usage.ts'
+import { resultItemId } from './ids.ts'
+
+/** Families of errors by status, under the names that clients of batches know. */
+const TYPES: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  402: 'billing_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  408: 'timeout_error',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  524: 'timeout_error',
+  529: 'overloaded_error',
+}
+
+/** The result of an item that was answered, as JSON without `custom_id`. `requestId`: its generation id. */
+export function answeredItem(batchId: string, number: number, requestId: string, body: unknown): string {
+  return JSON.stringify({
+    id: resultItemId(batchId, number),
+    response: { status_code: 200, request_id: requestId, body },
+    error: null,
+  })
+}
+
+/** The result of an item that failed, as JSON without `custom_id`. `message`: in the names of the dialect. */
+export function failedItem(
+  batchId: string,
+  number: number,
+  { code, message: own }: Pick<GatewayError, 'code' | 'message'>,
+  message: string = own,
+): string {
+  const { status, errorType } = FAILURES[code]
+  return JSON.stringify({
+    id: resultItemId(batchId, number),
+    response: null,
+    error: {
+      message: status === 500 ? INTERNAL_MESSAGE : message,
+      type: TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error'),
+      param: status === 400 || status === 422 ? (fieldIn(message) ?? null) : null,
+      error_type: errorType,
+    },
+  })
+}
+
+/** What an exchange came to. */
+export function usageOf({ attempts, bill, finish }: Exchange, byokFeePercent: number): BatchUsage {
+  const { total, tools } = bill
+  if (total === null && tools.requested === 0) return NO_USAGE
+  const isByok = attempts.at(-1)?.isByok === true
+  const { usage } = total ?? {}
+  return {
+    inputTokens: usage?.inputTokens ?? 0,
+    cachedTokens: usage?.cachedTokens ?? 0,
+    cacheWriteTokens: usage?.cacheWriteTokens ?? 0,
+    outputTokens: usage?.outputTokens ?? 0,
+    reasoningTokens: usage?.reasoningTokens ?? 0,
+    toolCallsExecuted: tools.executed,
+    toolCallsRequested: tools.requested,
+    webSearchRequests: usage?.webSearchRequests ?? 0,
+    cost: String(chargedOf((bill.cost ?? 0) - tools.cost, isByok, byokFeePercent) + tools.cost),
+    upstream: { prompt: String(total?.inputCost ?? 0), completions: String(total?.outputCost ?? 0) },
+    isByok,
+    serviceTier: finish?.serviceTier ?? null,
+  }
+}
+
+/**
+ * What an earlier run of the item came to, by its usage record. The prices of the endpoint and the calls of tools are
+ * not in it, and are those of the later run.
+ */
+export function usageOfRecord(record: UsageRecord, later: BatchUsage, byokFeePercent: number): BatchUsage {
+  const { inputTokens, cachedTokens, cacheWriteTokens, outputTokens, reasoningTokens } = record
+  const { webSearchRequests, isByok, serviceTier } = record
+  return {
+    ...later,
+    inputTokens,
+    cachedTokens,
+    cacheWriteTokens,
+    outputTokens,
+    reasoningTokens,
+    webSearchRequests,
+    cost: String(chargedOf(record.cost, isByok, byokFeePercent)),
+    isByok,
+    serviceTier,
+  }
+}
+
+/** On an own credential the fee alone is charged. */
+function chargedOf(cost: PicoUsd, isByok: boolean, byokFeePercent: number): PicoUsd {
+  return isByok ? byokFee(cost, byokFeePercent) : cost
+}

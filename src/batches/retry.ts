@@ -1,0 +1,74 @@
+/**
+ * Decides what becomes of an item whose request failed: it has failed, it is tried again, or it waits, which does not
+ * count as a try. Pure.
+ */
+import type { FailureCode, GatewayError } from '../errors.ts'
+import type { AttemptRecord } from '../gateway/exchange.ts'
+
+/** Requests that are sent for one item, when they fail in a way that may pass. */
+export const TRIES_MAX = 3
+
+/** `again`: a try that counts. `waits`: nobody was asked, so nothing counts. */
+export type Fate = 'failed' | 'again' | 'waits'
+
+/** Failures of ours that pass, although no other endpoint would help a live request. */
+const PASSING: ReadonlySet<FailureCode> = new Set<FailureCode>(['overloaded'])
+/** Failures that one item may meet each time, so that it must not wait for ever. */
+const COUNTED_UNSENT: ReadonlySet<FailureCode> = new Set<FailureCode>(['internal', 'guardrail_unavailable'])
+/** Statuses by which a provider refuses the key or has no such model: waiting does not help. */
+const LASTING_STATUSES: ReadonlySet<unknown> = new Set([401, 402, 403, 404])
+
+/** `tries`: those that count, before this one. */
+export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], tries: number): Fate {
+  const sent = attempts.some(wasSent)
+  if (COUNTED_UNSENT.has(error.code)) return tryAgain(tries)
+  if (PASSING.has(error.code)) return 'waits'
+  if (error.retry !== 'endpoint') return 'failed'
+  if (!sent) return error.code === 'rate_limit_exceeded' && fitsNoMinute(error) ? 'failed' : 'waits'
+  if (LASTING_STATUSES.has(error.metadata?.['provider_status'])) return 'failed'
+  return tryAgain(tries)
+}
+
+function tryAgain(tries: number): Fate {
+  return tries + 1 < TRIES_MAX ? 'again' : 'failed'
+}
+
+/** True for a request that is larger than the whole limit of a minute: nothing of it was used, and it was refused. */
+function fitsNoMinute({ headers }: GatewayError): boolean {
+  const limit = headers?.['X-RateLimit-Limit']
+  return limit !== undefined && limit === headers?.['X-RateLimit-Remaining']
+}
+
+/** Why a connection did not come about: nothing was sent then. */
+const UNCONNECTED: ReadonlySet<unknown> = new Set([
+  'connection_refused',
+  'dns_failure',
+  'network_unreachable',
+  'proxy_failure',
+  'tls_failure',
+])
+
+/** True if the request of an attempt was sent to its provider. */
+export function wasSent({ isStarted, status, error }: AttemptRecord): boolean {
+  if (status !== null) return true
+  if (!isStarted) return false
+  return !UNCONNECTED.has(error?.metadata?.['reason']) && !isConnectTimeout(error)
+}
+
+function isConnectTimeout(error: GatewayError | null): boolean {
+  const { cause } = error ?? {}
+  return cause instanceof Error && Reflect.get(cause, 'code') === 'CONNECT_TIMEOUT'
+}
+
+const FIRST_MS = 1_000
+const MAX_MS = 60_000
+
+/**
+ * Milliseconds until the next try: doubled with each try, half of it at random so that items do not come back together,
+ * and never earlier than asked for. `random`: 0 to 1.
+ */
+export function backoffMs(tries: number, retryAfterSeconds: number | undefined, random: number): number {
+  const most = Math.min(MAX_MS, FIRST_MS * 2 ** tries)
+  const ms = most / 2 + (random * most) / 2
+  return Math.ceil(retryAfterSeconds === undefined ? ms : Math.max(ms, retryAfterSeconds * 1000 + ms / 2))
+}

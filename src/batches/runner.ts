@@ -1,0 +1,409 @@
+/**
+ * The runner of batches: takes each open batch through its states and runs its items. Any number of runners may share
+ * the batches; claims with leases and fences divide the work, and a batch changes its state only by compare-and-set.
+ * Batch thread.
+ */
+import { type Clock, isoInstant, type Timer } from '../clock.ts'
+import { randomText } from '../ids.ts'
+import type { Log } from '../log/log.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import type { BatchStatus } from '../protocol/batches.ts'
+import type { BatchRecord, BatchWork, Claim, HeldLine, LineOutcome } from '../storage/batches.ts'
+import { type CheckBodies, checkBatch } from './body-check.ts'
+import { ItemRun, type ItemRunDeps } from './item-run.ts'
+import { LEASE_MS, Leases } from './leases.ts'
+import { OpenBatch } from './open-batch.ts'
+import { type LiveLoad, Pressure } from './pressure.ts'
+import { ResultBuffer } from './result-buffer.ts'
+import { Scheduler } from './scheduler.ts'
+import { ServiceRunner, type ServiceRunnerDeps } from './services/service-runner.ts'
+import { isTerminal } from './states.ts'
+
+export interface RunnerDeps extends ItemRunDeps {
+  readonly services: Pick<ServiceRunnerDeps, 'jobs' | 'access' | 'quota' | 'catalog'>
+  readonly work: BatchWork
+  readonly check: CheckBodies
+  /** The lane that the items of a batch take until the first of them tells. */
+  readonly firstLane: (batch: BatchRecord) => string
+  /** The most items that run at once. */
+  readonly concurrency: number
+  /** False while memory is short. */
+  readonly hasRoom: () => boolean
+  /** Counts memory; negative when it is free again. */
+  readonly hold: (bytes: number) => void
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  readonly metrics: Pick<Metrics, 'batchItems' | 'serviceJobs'>
+  /** Names the runner: unique for each that ever ran. Default: a random name. */
+  readonly owner?: string
+}
+
+/** How often the batches are looked at when nobody says that there are new ones: other instances may have some. */
+const IDLE_MS = 2_000
+const BUSY_MS = 500
+const RETRY_MS = 1_000
+/** Batches whose bodies are checked at the same time: the pool of long tasks has two workers. */
+const CHECKS_MAX = 2
+/** An owner who has not said that it ended its items by then is dead. */
+const OTHERS_MS = LEASE_MS + BUSY_MS
+/** Aborted items have this long to end. */
+const LAST_WORDS_MS = 1_500
+/** How long a stop waits for jobs that are being submitted, so that nobody has to look for them. */
+const SUBMISSION_MS = 5_000
+/** How long a stop waits for the Store to take the last results. */
+const FLUSH_MS = 2_000
+const NO_VALID_BODY = 'The bodies of all requests are invalid: each result tells what is wrong'
+
+type Step = (batch: OpenBatch) => Promise<void> | null
+
+export class BatchRunner {
+  readonly #deps: RunnerDeps
+  readonly #owner: string
+  readonly #batches = new Map<string, OpenBatch>()
+  readonly #pressure: Pressure
+  readonly #leases: Leases
+  readonly #results: ResultBuffer
+  readonly #scheduler: Scheduler
+  readonly #services: ServiceRunner
+  #looking: Promise<void> | null = null
+  #again = false
+  #timer: Timer | null = null
+  #checks = 0
+  #claims = 0
+  #failing = false
+  #closing: Promise<void> | null = null
+  #graceEndsMs = Number.POSITIVE_INFINITY
+  #hurry: (() => void) | null = null
+
+  /** What a runner does for a batch in each state, unless another one does it. */
+  readonly #steps: Readonly<Record<BatchStatus, Step>> = {
+    validating: batch => this.#validate(batch),
+    in_progress: batch => this.#progress(batch),
+    finalizing: batch => this.#finalize(batch),
+    cancelling: batch => this.#end(batch, 'cancelled'),
+    completed: () => null,
+    failed: () => null,
+    expired: () => null,
+    cancelled: () => null,
+  }
+
+  constructor(deps: RunnerDeps) {
+    const { work, clock, log, hold } = deps
+    this.#deps = deps
+    this.#owner = deps.owner ?? randomText(16)
+    this.#pressure = new Pressure(deps.concurrency, clock)
+    this.#results = new ResultBuffer({
+      work,
+      owner: this.#owner,
+      clock,
+      log,
+      hold,
+      onStored: results => {
+        for (const { batchId, outcome } of results) this.#stored(batchId, outcome)
+      },
+      onReturned: lines => {
+        this.#scheduler.returned(lines)
+        if (lines.some(({ batchId }) => this.#batches.get(batchId)?.endingSinceMs !== null)) this.wake()
+      },
+    })
+    this.#leases = new Leases({
+      work,
+      owner: this.#owner,
+      clock,
+      log,
+      lines: () => this.#lines(),
+      hasBatch: () => this.#claims > 0,
+      onRenewed: (lines, untilMs) => this.#scheduler.renewed(lines, untilMs),
+      onLost: lines => {
+        this.#scheduler.lost(lines)
+        this.#services.lost(lines)
+      },
+    })
+    this.#services = new ServiceRunner({
+      ...deps,
+      ...deps.services,
+      owner: this.#owner,
+      nowMs: () => this.#leases.nowMs(),
+      run: (batch, line, part) => new ItemRun(deps, batch, line, part),
+      giveBack: lines => {
+        for (const line of lines) this.#results.giveBack({ ...line, notBeforeMs: this.#leases.nowMs() })
+      },
+      onStored: results => {
+        for (const { batchId, outcome } of results) this.#stored(batchId, outcome)
+      },
+      onOver: () => this.wake(),
+    })
+    this.#scheduler = new Scheduler(
+      {
+        ...deps,
+        owner: this.#owner,
+        leases: this.#leases,
+        results: this.#results,
+        pressure: this.#pressure,
+        run: (batch, line) => new ItemRun(deps, batch, line, this.#services.partOf(batch, line)),
+        isHeldBack: ({ record }) => this.#services.isHeldBack(record),
+        onIdle: batch => {
+          if (batch.endingSinceMs !== null) this.wake()
+        },
+      },
+      this.#batches,
+    )
+  }
+
+  /** Items that run. */
+  get running(): number {
+    return this.#scheduler.running
+  }
+
+  /** Open batches that it knows. */
+  get openBatches(): number {
+    return this.#batches.size
+  }
+
+  /** Looks at the batches now: one was accepted, or cancelled. */
+  wake(): void {
+    if (this.#closing !== null) return
+    if (this.#looking !== null) {
+      this.#again = true
+      return
+    }
+    this.#timer?.cancel()
+    this.#timer = null
+    this.#looking = this.#look().finally(() => {
+      this.#looking = null
+      if (this.#again) {
+        this.#again = false
+        this.wake()
+      } else this.#schedule()
+    })
+  }
+
+  /** Notes the load of a serve thread. */
+  pressed(thread: string, load: LiveLoad): void {
+    this.#pressure.note(thread, load)
+  }
+
+  /**
+   * Claims nothing more, lets items end within the grace time, and puts the rest back into the queue. Called again with
+   * less, it hurries.
+   */
+  drain(graceMs: number): Promise<void> {
+    this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#deps.clock.monotonicMs() + graceMs)
+    this.#hurry?.()
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    this.#timer?.cancel()
+    const quiet = this.#scheduler.close()
+    while (!(await this.#within(quiet, this.#graceEndsMs - this.#deps.clock.monotonicMs()))) {
+      if (this.#deps.clock.monotonicMs() >= this.#graceEndsMs) break
+    }
+    this.#scheduler.stopAll()
+    await this.#within(quiet, LAST_WORDS_MS)
+    await this.#within(this.#services.settle(), SUBMISSION_MS)
+    await this.#within(this.#services.close(), FLUSH_MS)
+    await this.#looking
+    await this.#within(Promise.all([...this.#batches.values()].map(({ step }) => step)), FLUSH_MS)
+    await this.#within(this.#results.flush(), FLUSH_MS)
+    this.#results.close()
+    await this.#within(this.#leases.close(), FLUSH_MS)
+  }
+
+  /** True if it ends within the time, or before a hurry. */
+  #within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
+    return new Promise(resolve => {
+      const end = (inTime: boolean) => () => {
+        timer.cancel()
+        this.#hurry = null
+        resolve(inTime)
+      }
+      const timer = this.#deps.clock.after(Math.max(0, limitMs), end(false))
+      this.#hurry = end(false)
+      void work.then(end(true), end(true))
+    })
+  }
+
+  #schedule(): void {
+    if (this.#closing !== null) return
+    const ms = this.#failing ? RETRY_MS : this.#batches.size === 0 ? IDLE_MS : BUSY_MS
+    this.#timer = this.#deps.clock.after(ms, () => {
+      this.#timer = null
+      this.wake()
+    })
+  }
+
+  /** Never rejects. */
+  async #look(): Promise<void> {
+    const { work, log } = this.#deps
+    let records: readonly BatchRecord[]
+    try {
+      records = await work.open()
+    } catch (error) {
+      if (!this.#failing) log.fault('batches cannot be read', error)
+      this.#failing = true
+      return
+    }
+    if (this.#failing) log.notice('batches are read again')
+    this.#failing = false
+    this.#take(records)
+    this.#scheduler.reached()
+    this.#scheduler.sweep()
+    for (const batch of this.#batches.values()) this.#begin(batch)
+    this.#lookAtServices()
+    this.#scheduler.pump()
+  }
+
+  #lookAtServices(): void {
+    const nowMs = this.#deps.clock.nowMs()
+    const open = new Map([...this.#batches].map(([id, { record }]) => [id, record]))
+    this.#services.look(
+      open,
+      ({ status, expiresAt }) => status !== 'in_progress' || nowMs >= Date.parse(expiresAt),
+    )
+  }
+
+  #take(records: readonly BatchRecord[]): void {
+    const open = new Set<string>()
+    for (const record of records) {
+      open.add(record.id)
+      const known = this.#batches.get(record.id)
+      if (known === undefined)
+        this.#batches.set(record.id, new OpenBatch(record, this.#deps.firstLane(record)))
+      else known.renew(record)
+    }
+    for (const [id, batch] of this.#batches) {
+      if (open.has(id)) continue
+      // Another runner has ended it: no result of it would be taken any more.
+      this.#scheduler.stop(batch, 'lost')
+      if (batch.running.size === 0 && batch.step === null) this.#batches.delete(id)
+    }
+  }
+
+  /** Begins the step of the batch's state, unless one is under way. */
+  #begin(batch: OpenBatch): void {
+    if (batch.step !== null || this.#closing !== null) return
+    const step = this.#steps[batch.record.status](batch)
+    if (step === null) return
+    batch.step = step
+      .catch(error => {
+        if (!this.#failing) this.#deps.log.fault('batch cannot go on', error)
+        this.#failing = true
+      })
+      .finally(() => {
+        batch.step = null
+      })
+  }
+
+  #validate(batch: OpenBatch): Promise<void> | null {
+    if (this.#checks >= CHECKS_MAX) return null
+    this.#checks++
+    return this.#claimed(batch, claim => this.#check(batch, claim)).finally(() => {
+      this.#checks--
+    })
+  }
+
+  async #check(batch: OpenBatch, claim: Claim): Promise<void> {
+    const { clock, check, work } = this.#deps
+    if (batch.expired(clock.nowMs())) {
+      await this.#move(batch, 'expired')
+      return
+    }
+    const counting: typeof work.checked = async (id, claimed, through, failures) => {
+      const kept = await work.checked(id, claimed, through, failures)
+      if (kept) for (const { outcome } of failures) this.#stored(id, outcome)
+      return kept
+    }
+    const goesOn = () =>
+      this.#closing === null && batch.record.status === 'validating' && !batch.expired(clock.nowMs())
+    const verbs = { unchecked: work.unchecked, checked: counting }
+    if (!(await checkBatch({ work: verbs, check }, batch.record, claim, goesOn))) return
+    const { done } = await work.counts(batch.record.id)
+    if (done < batch.record.total) {
+      const provider = this.#services.providerOf(batch.record)
+      await this.#move(batch, 'in_progress', provider === null ? {} : { service: { provider } })
+    } else await this.#move(batch, 'failed', { error: NO_VALID_BODY })
+  }
+
+  #progress(batch: OpenBatch): Promise<void> | null {
+    if (batch.isDone) return this.#complete(batch)
+    return batch.expired(this.#deps.clock.nowMs()) ? this.#end(batch, 'expired') : null
+  }
+
+  async #complete(batch: OpenBatch): Promise<void> {
+    await this.#move(batch, 'finalizing')
+    if (batch.record.status === 'finalizing') await this.#finalize(batch)
+  }
+
+  async #finalize(batch: OpenBatch): Promise<void> {
+    await this.#move(batch, 'completed')
+  }
+
+  /** Ends what runs of the batch, here and elsewhere, and then the batch. */
+  async #end(batch: OpenBatch, to: 'cancelled' | 'expired'): Promise<void> {
+    const { clock, work } = this.#deps
+    batch.endingSinceMs ??= clock.monotonicMs()
+    this.#scheduler.stop(batch, to)
+    // Results of items that had finished come first.
+    if (batch.held > 0 || this.#results.holds(batch.record.id)) return
+    if (batch.record.service !== null && !(await this.#services.isOver(batch.record))) return
+    const sinceMs = batch.endingSinceMs
+    await this.#claimed(batch, async () => {
+      const { claimed } = await work.counts(batch.record.id)
+      if (claimed === 0 || clock.monotonicMs() - sinceMs >= OTHERS_MS) await this.#move(batch, to)
+    })
+  }
+
+  /** Does work that one runner does alone; nothing if another one does. */
+  async #claimed(batch: OpenBatch, work: (claim: Claim) => Promise<void>): Promise<void> {
+    const verbs = this.#deps.work
+    const { id } = batch.record
+    this.#claims++
+    try {
+      const { leaseUntilMs } = this.#leases.begin()
+      const claim = await verbs.claimBatch(id, this.#owner, this.#leases.nowMs(), leaseUntilMs)
+      if (claim === null) return
+      try {
+        await work(claim)
+      } finally {
+        // Otherwise the lease ends by itself.
+        await verbs.releaseBatch(id, claim).catch(() => undefined)
+      }
+    } finally {
+      this.#claims--
+    }
+  }
+
+  /** Moves the batch on from the state that this runner knows. */
+  async #move(
+    batch: OpenBatch,
+    to: BatchStatus,
+    change: Partial<Pick<BatchRecord, 'error' | 'service'>> = {},
+  ): Promise<void> {
+    const { clock, work, log } = this.#deps
+    const { id, status } = batch.record
+    const at = isoInstant(clock.nowMs())
+    const moved = await work.move(id, [status], to, at, change)
+    if (moved !== null) {
+      batch.renew(moved)
+      if (isTerminal(to)) {
+        const { completed, failed, total } = moved
+        log.notice('batch ended', { batch: id, status: to, completed, failed, total })
+      }
+    }
+    // If it did not move, it is in a state that is not known here yet.
+    this.wake()
+  }
+
+  #stored(batchId: string, outcome: LineOutcome): void {
+    this.#deps.metrics.batchItems.inc({ outcome })
+    const batch = this.#batches.get(batchId)
+    batch?.stored(1)
+    if (batch?.isDone === true || batch?.endingSinceMs != null) this.wake()
+  }
+
+  #lines(): readonly HeldLine[] {
+    return [...this.#scheduler.lines, ...this.#services.lines, ...this.#results.lines]
+  }
+}

@@ -1,0 +1,359 @@
+/**
+ * Claims items of open batches and runs them: as many as the provider, live traffic and memory allow, in turn between
+ * keys and batches. Batch thread.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+import type { BatchRecord, BatchWork, ClaimedLine, HeldLine, ReturnedLine } from '../storage/batches.ts'
+import { type Sharer, shareOut } from './fair-shares.ts'
+import type { ItemRun, RunEnd, RunStop } from './item-run.ts'
+import { Lanes, laneNameOf } from './lanes.ts'
+import type { Leases } from './leases.ts'
+import type { OpenBatch, ReadyItem, RunningItem } from './open-batch.ts'
+import type { Pressure } from './pressure.ts'
+import type { ResultBuffer } from './result-buffer.ts'
+import { wasSent } from './retry.ts'
+
+export interface SchedulerOptions {
+  readonly work: Pick<BatchWork, 'claimLines' | 'nextLineAt'>
+  readonly owner: string
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault'>
+  readonly leases: Leases
+  readonly results: ResultBuffer
+  readonly pressure: Pressure
+  /** Begins to run an item. */
+  readonly run: (batch: BatchRecord, line: ClaimedLine) => ItemRun
+  /** True while a batch service takes no more of the batch. */
+  readonly isHeldBack: (batch: OpenBatch) => boolean
+  /** The most items that run at once. */
+  readonly concurrency: number
+  /** False while memory is short. */
+  readonly hasRoom: () => boolean
+  /** Counts memory; negative when it is free again. */
+  readonly hold: (bytes: number) => void
+  /** Called when an item has ended without a result to store, or nothing of a batch runs any more. */
+  readonly onIdle: (batch: OpenBatch) => void
+}
+
+/** Beside the items that run, so many of them are claimed ahead, so that none waits for the Store. */
+const AHEAD_SHARE = 0.25
+/** Of one claim. Larger bodies come one by one. */
+const CLAIM_BYTES = 8 * 1024 * 1024
+/** How soon a batch without claimable items is asked again: items of a dead runner become free. */
+const DRY_MS = 2_000
+/** The least between two questions. */
+const DRY_MIN_MS = 20
+/** Bytes of a character in memory. */
+const CHAR_BYTES = 2
+
+export class Scheduler {
+  readonly #options: SchedulerOptions
+  readonly #lanes: Lanes
+  /** Open batches, by id. */
+  readonly #batches: ReadonlyMap<string, OpenBatch>
+  /** Monotonic; until then a key is over its own limits. By hash. */
+  readonly #pausedKeys = new Map<string, number>()
+  #running = 0
+  #ready = 0
+  #pumping: Promise<void> | null = null
+  #again = false
+  #scheduled = false
+  #timer: Timer | null = null
+  #closing = false
+  #refused = false
+  /** Called when nothing runs any more. */
+  #onQuiet: (() => void) | null = null
+
+  /** @param batches read again each time */
+  constructor(options: SchedulerOptions, batches: ReadonlyMap<string, OpenBatch>) {
+    this.#options = options
+    this.#batches = batches
+    this.#lanes = new Lanes(options.concurrency, options.clock)
+  }
+
+  /** Items that run. */
+  get running(): number {
+    return this.#running
+  }
+
+  /** All items that this runner has claimed, but those whose end is on its way to the Store. */
+  get lines(): readonly HeldLine[] {
+    return [...this.#batches.values()].flatMap(({ ready, running }) => [
+      ...ready.map(({ line }) => line),
+      ...[...running.values()].map(({ run }) => run.line),
+    ])
+  }
+
+  /** Claims and starts what may run, in a later turn of the event loop. */
+  pump(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(() => {
+      this.#scheduled = false
+      if (this.#pumping !== null) this.#again = true
+      else this.#pumping = this.#pump()
+    })
+  }
+
+  /** Ends all items of a batch; those that have not begun go back to the queue. */
+  stop(batch: OpenBatch, why: RunStop): void {
+    for (const { run } of batch.running.values()) run.stop(why)
+    if (why === 'lost') this.#drop(batch.ready)
+    else this.#returnReady(batch)
+  }
+
+  /** The leases of these items go on until then. */
+  renewed(lines: readonly HeldLine[], untilMs: number): void {
+    const kept = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
+    for (const batch of this.#batches.values()) {
+      for (const item of batch.ready) {
+        if (kept.has(`${item.line.batchId}/${item.line.number}`)) item.untilMs = untilMs
+      }
+    }
+    this.pump()
+  }
+
+  /** Others have these items now. */
+  lost(lines: readonly HeldLine[]): void {
+    for (const { batchId, number, fence } of lines) {
+      const batch = this.#batches.get(batchId)
+      const running = batch?.running.get(number)
+      if (running?.run.line.fence === fence) running.run.stop('lost')
+      const at = batch?.ready.findIndex(({ line }) => line.number === number && line.fence === fence) ?? -1
+      if (batch !== undefined && at !== -1) this.#drop(batch.ready, at, 1)
+    }
+  }
+
+  /** Items are back in the queue. */
+  returned(lines: readonly ReturnedLine[]): void {
+    const { clock, leases } = this.#options
+    for (const { batchId, notBeforeMs } of lines) {
+      const batch = this.#batches.get(batchId)
+      if (batch === undefined) continue
+      const dueMs = clock.monotonicMs() + Math.max(0, notBeforeMs - leases.nowMs())
+      batch.dryUntilMs = Math.min(batch.dryUntilMs, dueMs)
+    }
+    this.pump()
+  }
+
+  /** Claims no more, and puts back what has not begun. Resolves when nothing runs. */
+  close(): Promise<void> {
+    this.#closing = true
+    this.#timer?.cancel()
+    for (const batch of this.#batches.values()) this.#returnReady(batch)
+    return new Promise(resolve => {
+      this.#onQuiet = resolve
+      this.#noticeQuiet()
+    })
+  }
+
+  /** Puts back what still runs. */
+  stopAll(): void {
+    for (const batch of this.#batches.values()) this.stop(batch, 'returned')
+  }
+
+  sweep(): void {
+    this.#lanes.sweep()
+    const nowMs = this.#options.clock.monotonicMs()
+    for (const [hash, untilMs] of this.#pausedKeys) if (untilMs <= nowMs) this.#pausedKeys.delete(hash)
+  }
+
+  /** Never rejects. */
+  async #pump(): Promise<void> {
+    do {
+      this.#again = false
+      this.#startReady()
+      const claimed = await this.#claimSome()
+      if (claimed > 0) this.#again = true
+    } while (this.#again && !this.#closing)
+    this.#pumping = null
+    this.#setTimer()
+    this.#noticeQuiet()
+  }
+
+  /** Starts what was claimed, one of each batch after the other. */
+  #startReady(): void {
+    const { clock } = this.#options
+    const waiting = [...this.#batches.values()].filter(({ ready }) => ready.length > 0)
+    for (let progress = true; progress && this.#running < this.#limit; ) {
+      progress = false
+      for (const batch of waiting) {
+        const [next] = batch.ready
+        if (next === undefined || this.#running >= this.#limit) continue
+        if (this.#isPaused(batch)) {
+          this.#returnReady(batch, this.#pausedKeys.get(batch.record.keyHash) ?? 0)
+          continue
+        }
+        if (this.#lanes.of(batch.lane).room === 0 || clock.monotonicMs() >= next.untilMs) continue
+        this.#drop(batch.ready, 0, 1)
+        this.#start(batch, next)
+        progress = true
+      }
+    }
+  }
+
+  #start(batch: OpenBatch, { line }: ReadyItem): void {
+    const lane = this.#lanes.of(batch.lane)
+    const running: RunningItem = {
+      run: this.#options.run(batch.record, line),
+      lane: batch.lane,
+      enteredMs: lane.enter(),
+    }
+    batch.running.set(line.number, running)
+    this.#running++
+    void running.run.ended.then(end => this.#ended(batch, running, end))
+  }
+
+  #ended(batch: OpenBatch, { run, lane, enteredMs }: RunningItem, end: RunEnd): void {
+    const { clock, leases, results } = this.#options
+    const { line, stopped } = run
+    batch.running.delete(line.number)
+    this.#running--
+    this.#lanes.of(lane).leave()
+    const waitMs = this.#lanes.learn(end.attempts, enteredMs)
+    const last = end.attempts.at(-1)
+    if (last !== undefined) batch.lane = laneNameOf(last)
+    const { batchId, number, fence } = line
+    if (end.kind === 'deferred') this.#deferred(batch, lane)
+    else if (end.kind === 'result') {
+      const { outcome, result, usage } = end
+      results.add({ batchId, number, fence, outcome, result, usage })
+    } else if (end.kind === 'again') {
+      const delayMs = Math.max(waitMs, end.delayMs)
+      if (end.error?.code === 'rate_limit_exceeded' && !end.attempts.some(wasSent)) {
+        this.#pausedKeys.set(batch.record.keyHash, clock.monotonicMs() + delayMs)
+      }
+      results.giveBack({ batchId, number, fence, tries: end.tries, notBeforeMs: leases.nowMs() + delayMs })
+    } else if (stopped !== 'lost') {
+      results.giveBack({ batchId, number, fence, tries: line.tries, notBeforeMs: leases.nowMs() })
+    }
+    if (batch.running.size === 0) this.#options.onIdle(batch)
+    this.pump()
+    this.#noticeQuiet()
+  }
+
+  /** Nobody was asked, so such items have a lane of their own, which knows no overload. */
+  #deferred(batch: OpenBatch, lane: string): void {
+    batch.lane = `${batch.record.service?.provider} (batch service)`
+    if (lane === batch.lane) this.#lanes.of(lane).succeeded()
+  }
+
+  /** Returns the number of claimed items. */
+  async #claimSome(): Promise<number> {
+    const { clock, results, hasRoom } = this.#options
+    if (this.#closing || this.#refused || results.isStuck || !hasRoom()) return 0
+    const most = this.#limit + this.#ahead
+    const free = most - this.#running - this.#ready
+    // Some at a time: each claim is a transaction.
+    if (free < Math.max(1, this.#ahead / 2) && this.#ready > 0) return 0
+    const nowMs = clock.monotonicMs()
+    const sharers: Sharer[] = []
+    for (const batch of this.#batches.values()) {
+      const { record, lane, held } = batch
+      if (record.status !== 'in_progress' || this.#options.isHeldBack(batch)) continue
+      if (batch.endingSinceMs !== null || batch.expired(clock.nowMs())) continue
+      if (batch.dryUntilMs > nowMs || this.#isPaused(batch)) continue
+      const left = record.total - batch.done - held
+      if (left > 0) sharers.push({ id: record.id, keyHash: record.keyHash, lane, held, most: left })
+    }
+    const shares = shareOut(sharers, free, lane => this.#roomOf(lane))
+    const counts = await Promise.all([...shares].map(([id, count]) => this.#claim(id, count)))
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+
+  async #claim(id: string, limit: number): Promise<number> {
+    const { work, owner, leases, log, hold } = this.#options
+    const batch = this.#batches.get(id)
+    if (batch === undefined) return 0
+    try {
+      const { leaseUntilMs, untilMs } = leases.begin()
+      const terms = { limit, maxBytes: CLAIM_BYTES, nowMs: leases.nowMs(), leaseUntilMs }
+      const lines = await work.claimLines(id, owner, terms)
+      for (const line of lines) {
+        hold(CHAR_BYTES * line.body.length)
+        batch.ready.push({ line, untilMs })
+      }
+      this.#ready += lines.length
+      // Ended meanwhile.
+      if (this.#closing || batch.endingSinceMs !== null || !this.#batches.has(id)) this.#returnReady(batch)
+      else if (lines.length < limit) await this.#noteDry(batch, lines.length)
+      return lines.length
+    } catch (error) {
+      if (!this.#refused) log.fault('items of batches cannot be claimed', error)
+      this.#refused = true
+      return 0
+    }
+  }
+
+  /** Fewer items than asked for: because of their bytes, or because no more can be claimed now. */
+  async #noteDry(batch: OpenBatch, claimed: number): Promise<void> {
+    const { work, clock, leases } = this.#options
+    const nextMs = await work.nextLineAt(batch.record.id)
+    const waitMs = nextMs === null ? DRY_MS : Math.min(DRY_MS, nextMs - leases.nowMs())
+    if (claimed > 0 && waitMs <= 0) return
+    batch.dryUntilMs = clock.monotonicMs() + Math.max(DRY_MIN_MS, waitMs)
+  }
+
+  /** The Store was reached again. */
+  reached(): void {
+    this.#refused = false
+  }
+
+  #returnReady({ ready }: OpenBatch, untilMs = 0): void {
+    const { clock, leases, results } = this.#options
+    const notBeforeMs = leases.nowMs() + Math.max(0, untilMs - clock.monotonicMs())
+    for (const { line } of this.#drop(ready)) {
+      const { batchId, number, fence, tries } = line
+      results.giveBack({ batchId, number, fence, tries, notBeforeMs })
+    }
+  }
+
+  #drop(ready: ReadyItem[], from = 0, count = ready.length): readonly ReadyItem[] {
+    const dropped = ready.splice(from, count)
+    this.#ready -= dropped.length
+    for (const { line } of dropped) this.#options.hold(-CHAR_BYTES * line.body.length)
+    return dropped
+  }
+
+  get #limit(): number {
+    return Math.min(this.#options.concurrency, this.#options.pressure.limit)
+  }
+
+  get #ahead(): number {
+    return Math.ceil(this.#limit * AHEAD_SHARE)
+  }
+
+  /** Items that may be claimed for a lane: one that is paused, or full, needs none. */
+  #roomOf(name: string): number {
+    const lane = this.#lanes.of(name)
+    if (lane.pausedMs > 0) return 0
+    let ready = 0
+    for (const batch of this.#batches.values()) if (batch.lane === name) ready += batch.ready.length
+    return Math.max(0, lane.limit + Math.ceil(lane.limit * AHEAD_SHARE) - lane.running - ready)
+  }
+
+  #isPaused({ record }: OpenBatch): boolean {
+    return (this.#pausedKeys.get(record.keyHash) ?? 0) > this.#options.clock.monotonicMs()
+  }
+
+  /** Wakes when the next thing that was waited for is due. */
+  #setTimer(): void {
+    this.#timer?.cancel()
+    this.#timer = null
+    if (this.#closing) return
+    const { clock } = this.#options
+    const nowMs = clock.monotonicMs()
+    let dueMs = Number.POSITIVE_INFINITY
+    for (const batch of this.#batches.values()) {
+      const pausedMs = nowMs + this.#lanes.of(batch.lane).pausedMs
+      const due = Math.max(batch.dryUntilMs, this.#pausedKeys.get(batch.record.keyHash) ?? 0, pausedMs)
+      if (due > nowMs) dueMs = Math.min(dueMs, due)
+    }
+    if (dueMs < Number.POSITIVE_INFINITY) this.#timer = clock.after(dueMs - nowMs, () => this.pump())
+  }
+
+  #noticeQuiet(): void {
+    if (this.#closing && this.#running === 0 && this.#pumping === null) this.#onQuiet?.()
+  }
+}

@@ -1,0 +1,149 @@
+/**
+ * The batch service of Anthropic: Message Batches. The requests are part of the call; the results are a reply of JSON
+ * lines. Source: the Message Batches API, as the official SDK types it. Pure, but for its calls.
+ */
+import { GatewayError } from '../../errors.ts'
+import { API_VERSION } from '../../formats/anthropic-messages/encode.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
+import type { BatchService, EndedLine, FoundJob, JobState, LostJob } from './service.ts'
+import type { ServiceCalls } from './service-calls.ts'
+
+const PATH = '/messages/batches'
+const PAGE_SIZE = 100
+const PAGES_MAX = 20
+/** Clocks differ. */
+const CLOCKS_MS = 600_000
+
+const ID = /^[A-Za-z0-9_-]{1,128}$/
+
+export const anthropic: BatchService = {
+  // The service takes 256 MB; the lines of a job are in memory at once.
+  limits: { lines: 100_000, bytes: 16 * 1024 * 1024 },
+  // A header holds for all requests of a job, so those with a beta flag of their own do not fit.
+  takes: ({ headers = {} }) =>
+    Object.entries(headers).every(([name, value]) => VERSION[name.toLowerCase()] === value),
+  line: (id, { body }) => {
+    const { stream: _, ...params } = body
+    return JSON.stringify({ custom_id: id, params })
+  },
+  async submit(calls, { lines }) {
+    const batch = await calls.upload(
+      { path: PATH },
+      'application/json',
+      `{"requests":[${lines.join(',')}]}`,
+      VERSION,
+    )
+    return idOf(batch['id'])
+  },
+  async find(calls, job) {
+    let isUnsure = false
+    for await (const batch of recent(calls, job)) {
+      const found = await mayBe(calls, batch, job)
+      if (found === 'unsure') isUnsure = true
+      else if (found !== 'none') return found
+    }
+    return isUnsure ? 'unsure' : 'none'
+  },
+  state: async (calls, name) => stateOf(await calls.get({ path: `${PATH}/${idOf(name)}` }, VERSION)),
+  async cancel(calls, name) {
+    await calls.post({ path: `${PATH}/${idOf(name)}/cancel` }, null, VERSION)
+  },
+  async *lines(calls, name) {
+    // `results_url` of the batch is not used: our key would go wherever a reply points to.
+    for await (const page of calls.lines({ path: `${PATH}/${idOf(name)}/results` }, VERSION)) {
+      yield page.map(lineOf).filter(line => line !== null)
+    }
+  },
+  remove: async (calls, name) => calls.remove({ path: `${PATH}/${idOf(name)}` }, VERSION),
+}
+
+const VERSION: Readonly<Record<string, string>> = { 'anthropic-version': API_VERSION }
+
+/** Jobs that were made since then, newest first. */
+async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerator<Json, void, void> {
+  let after: string | null = null
+  for (let pages = 0; pages < PAGES_MAX; pages++) {
+    const query = { limit: String(PAGE_SIZE), ...(after === null ? {} : { after_id: after }) }
+    const page = await calls.get({ path: PATH, query }, VERSION)
+    const batches = records(page['data'])
+    for (const batch of batches) {
+      const createdMs = Date.parse(filled(batch['created_at']) ?? '')
+      if (createdMs < sinceMs - CLOCKS_MS) return
+      yield batch
+    }
+    const last = batches.at(-1)
+    if (last === undefined || page['has_more'] !== true) return
+    after = idOf(last['id'])
+  }
+}
+
+/** A job has no name of ours: only the ids in its results tell that it is one of ours, once it has ended. */
+async function mayBe(calls: ServiceCalls, batch: Json, { mark, lines, known }: LostJob): Promise<FoundJob> {
+  const name = idOf(batch['id'])
+  if (known.has(name) || countOf(batch) !== lines) return 'none'
+  if (batch['processing_status'] !== 'ended') return 'unsure'
+  for await (const page of anthropic.lines(calls, name)) {
+    const [first] = page
+    if (first !== undefined) return isOf(mark, first.id) ? { name } : 'none'
+  }
+  return 'none'
+}
+
+/** True for the id of a line of the job with this mark. */
+function isOf(mark: string, id: string): boolean {
+  return id.startsWith(`${mark}-`) && /^\d+$/.test(id.slice(mark.length + 1))
+}
+
+function countOf(batch: Json): number {
+  const counts = Object.values(recordOrEmpty(batch['request_counts']))
+  return counts.reduce((sum: number, count) => sum + (wholeNumber(count) ?? 0), 0)
+}
+
+/** @throws GatewayError if it is no id that may stand in a path */
+function idOf(value: unknown): string {
+  if (typeof value === 'string' && ID.test(value)) return value
+  throw new GatewayError('provider_unavailable', 'The batch service sent an id that cannot be used')
+}
+
+function stateOf(batch: Json): JobState {
+  return batch['processing_status'] === 'ended'
+    ? { kind: 'ended', error: null, unrun: null, isBusy: false }
+    : { kind: 'running' }
+}
+
+/** The statuses that a live request would have got, by the type of the error. */
+const STATUSES: Readonly<Record<string, number>> = {
+  invalid_request_error: 400,
+  authentication_error: 401,
+  billing_error: 402,
+  permission_error: 403,
+  not_found_error: 404,
+  request_too_large: 413,
+  rate_limit_error: 429,
+  api_error: 500,
+  timeout_error: 504,
+  overloaded_error: 529,
+}
+const NO_STATUS = 500
+
+function lineOf(line: Json): EndedLine | null {
+  const id = filled(line['custom_id'])
+  const result = record(line['result'])
+  if (id === null || result === null) return null
+  switch (result['type']) {
+    case 'succeeded':
+      return { id, end: { kind: 'reply', status: 200, body: JSON.stringify(result['message'] ?? null) } }
+    case 'errored': {
+      const reply = recordOrEmpty(result['error'])
+      const type = filled(recordOrEmpty(reply['error'])['type']) ?? ''
+      const status = Object.hasOwn(STATUSES, type) ? (STATUSES[type] ?? NO_STATUS) : NO_STATUS
+      return { id, end: { kind: 'reply', status, body: JSON.stringify(reply) } }
+    }
+    case 'canceled':
+      return { id, end: { kind: 'cancelled' } }
+    case 'expired':
+      return { id, end: { kind: 'expired' } }
+    default:
+      return null
+  }
+}

@@ -1,0 +1,185 @@
+/**
+ * The batch service of the Gemini API: a file of lines is uploaded, and a job is made of it; another file has the
+ * replies. Jobs are operations. Source: the reference of the Gemini API (Batch API, Files). Pure, but for its calls.
+ */
+import { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../../formats/failure.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
+import { randomText } from '../../ids.ts'
+import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
+import type { ServiceCalls } from './service-calls.ts'
+
+const PAGE_SIZE = 100
+const PAGES_MAX = 20
+/** Clocks differ. */
+const CLOCKS_MS = 600_000
+
+const BOUNDARY_CHARS = 32
+
+const JOB = /^batches\/[A-Za-z0-9_-]{1,128}$/
+const FILE = /^files\/[A-Za-z0-9_-]{1,128}$/
+/** Of a list; it has no other bound. */
+const TOKEN_MAX_CHARS = 4_096
+
+export const gemini: BatchService = {
+  // A file may have 2 GB and any number of lines; those of a job are in memory at once.
+  limits: { lines: 50_000, bytes: 16 * 1024 * 1024 },
+  takes: ({ headers }) => headers === undefined,
+  line: (id, { body }) => JSON.stringify({ key: id, request: body }),
+  async submit(calls, { mark, model, lines }) {
+    const { type, body } = related(mark, lines)
+    const uploaded = await calls.upload({ root: '/upload', path: '/files' }, type, body, {
+      'x-goog-upload-protocol': 'multipart',
+    })
+    const fileName = fileOf(recordOrEmpty(uploaded['file'])['name'])
+    const job = await calls.post(
+      { path: `/models/${encodeURIComponent(model)}:batchGenerateContent` },
+      { batch: { displayName: mark, inputConfig: { fileName } } },
+    )
+    return jobOf(job['name'])
+  },
+  async find(calls, job) {
+    let token: string | null = null
+    for (let pages = 0; pages < PAGES_MAX; pages++) {
+      const query = { pageSize: String(PAGE_SIZE), ...(token === null ? {} : { pageToken: token }) }
+      const page = await calls.get({ path: '/batches', query })
+      const jobs = records(page['operations'])
+      const found = jobs.find(each => recordOrEmpty(each['metadata'])['displayName'] === job.mark)
+      if (found !== undefined) return { name: jobOf(found['name']) }
+      token = filled(page['nextPageToken'])
+      if (token === null || token.length > TOKEN_MAX_CHARS || isBefore(jobs.at(-1), job)) return 'none'
+    }
+    return 'none'
+  },
+  state: async (calls, name) => stateOf(await calls.get({ path: `/${jobOf(name)}` })),
+  async cancel(calls, name) {
+    await calls.post({ path: `/${jobOf(name)}:cancel` }, {})
+  },
+  async *lines(calls, name) {
+    const job = await calls.get({ path: `/${jobOf(name)}` })
+    const file = responsesFileOf(job)
+    if (file === null) return
+    const place = { root: '/download', path: `/${file}:download`, query: { alt: 'media' } }
+    for await (const page of calls.lines(place)) yield page.map(lineOf).filter(line => line !== null)
+  },
+  async remove(calls, name) {
+    const job = await jobOrNull(calls, name)
+    if (job === null) return
+    const input = recordOrEmpty(recordOrEmpty(job['metadata'])['inputConfig'])['fileName']
+    for (const file of [input, responsesFileOf(job)]) {
+      if (file != null) await calls.remove({ path: `/${fileOf(file)}` })
+    }
+    await calls.remove({ path: `/${jobOf(name)}` })
+  },
+}
+
+async function jobOrNull(calls: ServiceCalls, name: string): Promise<Json | null> {
+  try {
+    return await calls.get({ path: `/${jobOf(name)}` })
+  } catch (error) {
+    if (error instanceof GatewayError && error.metadata?.['provider_status'] === 404) return null
+    throw error
+  }
+}
+
+/** Metadata and file in one body. Nobody can guess the boundary, and no line of JSON begins as it does. */
+function related(mark: string, lines: readonly string[]): { readonly type: string; readonly body: string } {
+  const boundary = randomText(BOUNDARY_CHARS)
+  const metadata = JSON.stringify({ file: { displayName: mark } })
+  const part = (type: string, text: string) => `--${boundary}\r\ncontent-type: ${type}\r\n\r\n${text}\r\n`
+  return {
+    type: `multipart/related; boundary=${boundary}`,
+    body: `${part('application/json; charset=utf-8', metadata)}${part('application/jsonl', `${lines.join('\n')}\n`)}--${boundary}--\r\n`,
+  }
+}
+
+/** @throws GatewayError if it is no name that may stand in a path */
+function nameOf(value: unknown, form: RegExp): string {
+  if (typeof value === 'string' && form.test(value)) return value
+  throw new GatewayError('provider_unavailable', 'The batch service sent a name that cannot be used')
+}
+
+function jobOf(value: unknown): string {
+  return nameOf(value, JOB)
+}
+
+function fileOf(value: unknown): string {
+  return nameOf(value, FILE)
+}
+
+function isBefore(job: Json | undefined, { sinceMs }: LostJob): boolean {
+  const createdMs = Date.parse(filled(recordOrEmpty(job?.['metadata'])['createTime']) ?? '')
+  return createdMs < sinceMs - CLOCKS_MS
+}
+
+/** Null: the job has none. It stands in the reply of the operation, or in the output of the batch. */
+function responsesFileOf(job: Json): string | null {
+  const response = recordOrEmpty(job['response'])
+  const output = recordOrEmpty(recordOrEmpty(job['metadata'])['output'])
+  const file = response['responsesFile'] ?? output['responsesFile']
+  return file == null ? null : fileOf(file)
+}
+
+/** Under either prefix that the service uses. */
+const ENDED = /^(?:BATCH|JOB)_STATE_(?:SUCCEEDED|FAILED|CANCELLED|EXPIRED)$/
+const FAILED = /_FAILED$/
+const UNRUN: ReadonlyMap<string, 'cancelled' | 'expired'> = new Map(
+  ['BATCH', 'JOB'].flatMap((prefix): [string, 'cancelled' | 'expired'][] => [
+    [`${prefix}_STATE_CANCELLED`, 'cancelled'],
+    [`${prefix}_STATE_EXPIRED`, 'expired'],
+  ]),
+)
+/** Codes of google.rpc. */
+const CANCELLED = 1
+
+function stateOf(job: Json): JobState {
+  const state = filled(recordOrEmpty(job['metadata'])['state']) ?? ''
+  if (job['done'] !== true && !ENDED.test(state)) return { kind: 'running' }
+  const error = record(job['error'])
+  const hasFailed =
+    FAILED.test(state) || (error !== null && error['code'] !== CANCELLED && !ENDED.test(state))
+  return {
+    kind: 'ended',
+    error: hasFailed ? failureOf(error) : null,
+    unrun: UNRUN.get(state) ?? (error?.['code'] === CANCELLED ? 'cancelled' : null),
+    isBusy: hasFailed && error?.['code'] === RESOURCE_EXHAUSTED,
+  }
+}
+
+const RESOURCE_EXHAUSTED = 8
+
+/** HTTP statuses and names of the codes of google.rpc, as the API itself answers them. */
+const RPC: Readonly<Record<number, { readonly status: number; readonly name: string }>> = {
+  1: { status: 499, name: 'CANCELLED' },
+  3: { status: 400, name: 'INVALID_ARGUMENT' },
+  4: { status: 504, name: 'DEADLINE_EXCEEDED' },
+  5: { status: 404, name: 'NOT_FOUND' },
+  7: { status: 403, name: 'PERMISSION_DENIED' },
+  8: { status: 429, name: 'RESOURCE_EXHAUSTED' },
+  9: { status: 400, name: 'FAILED_PRECONDITION' },
+  14: { status: 503, name: 'UNAVAILABLE' },
+  16: { status: 401, name: 'UNAUTHENTICATED' },
+}
+const UNKNOWN = { status: 500, name: 'UNKNOWN' } as const
+
+function rpcOf(error: Json | null) {
+  return RPC[wholeNumber(error?.['code']) ?? -1] ?? UNKNOWN
+}
+
+function failureOf(error: Json | null): GatewayError {
+  const { status, name } = rpcOf(error)
+  return providerFailure({ status, code: name, message: filled(error?.['message']) })
+}
+
+function lineOf(line: Json): EndedLine | null {
+  const id = filled(line['key']) ?? filled(recordOrEmpty(line['metadata'])['key'])
+  if (id === null) return null
+  const response = record(line['response'])
+  if (response !== null) return { id, end: { kind: 'reply', status: 200, body: JSON.stringify(response) } }
+  const error = record(line['error']) ?? record(line['status'])
+  if (error === null) return null
+  const { status, name } = rpcOf(error)
+  if (status === 499) return { id, end: { kind: 'cancelled' } }
+  const body = { error: { code: status, message: filled(error['message']) ?? '', status: name } }
+  return { id, end: { kind: 'reply', status, body: JSON.stringify(body) } }
+}

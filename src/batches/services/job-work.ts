@@ -1,0 +1,485 @@
+/**
+ * Work on one job at a batch service, from its submission to its last line: one visit after the other, each under the
+ * claim of the job. What has to survive a crash is in the Store; the rest is found out again. Batch thread.
+ */
+import { callerOf } from '../../access/keys.ts'
+import type { Clock } from '../../clock.ts'
+import { GatewayError, toGatewayError } from '../../errors.ts'
+import type { StoredReply } from '../../gateway/exchange.ts'
+import { FREE, type HoldingQuota } from '../../limits/quota.ts'
+import type { Log } from '../../log/log.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
+import type { Caller, Reservation, Spent } from '../../protocol/records.ts'
+import type { BatchRecord, BatchWork, Claim, ClaimedLine, LineResult } from '../../storage/batches.ts'
+import { jobOwner, type ServiceJob, type ServiceJobStore } from '../../storage/service-jobs.ts'
+import type { KeyRecord } from '../../storage/store.ts'
+import type { CollectedItem, ItemRun, RunEnd } from '../item-run.ts'
+import { lineNumber } from './job-drafts.ts'
+import type { EndedLine, JobState } from './service.ts'
+import type { ServiceAccess } from './service-access.ts'
+import { isLasting } from './service-calls.ts'
+
+export interface JobWorkDeps {
+  readonly jobs: ServiceJobStore
+  readonly work: Pick<BatchWork, 'finish' | 'giveBack'>
+  /** Rejects with GatewayError. */
+  readonly access: (batch: BatchRecord, job: ServiceJob, signal: AbortSignal) => Promise<ServiceAccess>
+  /** The key as it is now. @throws (or rejects with) GatewayError */
+  readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
+  readonly quota: Pick<HoldingQuota, 'hold'>
+  /** Runs an item with the reply that was collected. */
+  readonly run: (batch: BatchRecord, line: ClaimedLine, part: CollectedItem) => ItemRun
+  readonly owner: string
+  /** Unix milliseconds by a clock that goes on evenly: for leases and the queue. */
+  readonly nowMs: () => number
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  readonly metrics: Pick<Metrics, 'serviceJobs'>
+  /** Called with results that were stored. */
+  readonly onStored: (results: readonly LineResult[]) => void
+  /** The batch waits so long before it makes another job. */
+  readonly onBusy: (batchId: string, delayMs: number) => void
+  /** Ends all work. */
+  readonly signal: AbortSignal
+}
+
+/** How long a claim lasts without a visit: longer than the longest pause between two, and a slow visit. */
+export const JOB_LEASE_MS = 180_000
+/** The first question for the state; each later one waits half as long again. */
+const POLL_FIRST_MS = 2_000
+const POLL_MAX_MS = 30_000
+const POLL_GROWTH = 1.5
+/** After a failed call. */
+const RETRY_FIRST_MS = 2_000
+const RETRY_MAX_MS = 60_000
+/** What its batch waits when the service has too much in the queue of the account. */
+const BUSY_MS = 300_000
+/** A service that says nothing, or does not cancel, is not waited for any longer after the end of the batch. */
+const GRACE_MS = 900_000
+/** One that may have a job of ours, but does not say so before it has ended, is waited for so long. */
+const UNSURE_MS = 3_600_000
+/** Lines of which the service said nothing are read page by page. */
+const REST = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
+const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
+const GONE = 404
+
+export class JobWork {
+  readonly job: ServiceJob
+  /** As the Store had it last. */
+  batch: BatchRecord
+  /** Monotonic: the next visit. */
+  dueMs: number
+  /** Nothing is left to do, or another runner has it. */
+  isOver = false
+  readonly #deps: JobWorkDeps
+  #claim: Claim
+  #name: string | null
+  /** The Store has the name. */
+  #isNamed: boolean
+  #access: ServiceAccess | null = null
+  /** What the job reserves of its caller's limits; null: not reserved yet. */
+  #held: Reservation | null
+  #isCancelled = false
+  #polls = 0
+  #failures = 0
+  readonly #running = new Set<ItemRun>()
+
+  constructor(
+    deps: JobWorkDeps,
+    batch: BatchRecord,
+    {
+      job,
+      claim,
+      held,
+    }: { readonly job: ServiceJob; readonly claim: Claim; readonly held: Reservation | null },
+  ) {
+    this.#deps = deps
+    this.batch = batch
+    this.job = job
+    this.#claim = claim
+    this.#name = job.name
+    this.#isNamed = job.name !== null
+    this.#held = held
+    this.dueMs = deps.clock.monotonicMs()
+  }
+
+  /** Submits the job. Never rejects: what is not known then is found out by the next visits. */
+  async submit(lines: readonly string[]): Promise<void> {
+    const { mark, upstreamModel: model, path } = this.job
+    try {
+      const { service, calls } = await this.#open()
+      const name = await service.submit(calls, { mark, model, path, lines })
+      await this.#named(name)
+      this.#count('submitted')
+      this.#wait(POLL_FIRST_MS)
+    } catch (thrown) {
+      await this.#guard(async () => {
+        const error = this.#noteFailure(thrown)
+        if (error === null) return
+        // The service has read it, and takes none of it.
+        if (isLasting(error)) await this.#failAll(error)
+        else this.#wait(this.#backoffMs(error))
+      })
+    }
+  }
+
+  /** Does what can be done now, and says when to come again. Never rejects. */
+  async visit(): Promise<void> {
+    await this.#guard(async () => {
+      const { jobs, owner, nowMs } = this.#deps
+      const claim = await jobs.claim(this.job, owner, nowMs(), nowMs() + JOB_LEASE_MS)
+      if (claim === null) {
+        this.#leave()
+        return
+      }
+      this.#claim = claim
+      this.#held ??= await this.#hold()
+      try {
+        await this.#advance(await this.#open())
+        this.#failures = 0
+      } catch (thrown) {
+        const error = this.#noteFailure(thrown)
+        if (error === null) return
+        if (this.#isPastGrace()) await this.#giveUp()
+        else this.#wait(this.#backoffMs(error))
+      }
+    })
+  }
+
+  /** Lets another runner go on at once. Never rejects. */
+  async release(): Promise<void> {
+    for (const run of this.#running) run.stop('returned')
+    if (!this.isOver) await this.#deps.jobs.release(this.job, this.#claim).catch(() => undefined)
+    this.#leave()
+  }
+
+  async #advance(access: ServiceAccess): Promise<void> {
+    const name = this.#name ?? (await this.#find(access))
+    if (name === null) return
+    if (!this.#isNamed) await this.#named(name)
+    const { service, calls } = access
+    if (this.#isEnding() && !this.#isCancelled) await this.#cancel(access, name)
+    let state: JobState
+    try {
+      state = await service.state(calls, name)
+    } catch (thrown) {
+      const error = toGatewayError(thrown)
+      if (error.metadata?.['provider_status'] !== GONE) throw thrown
+      state = { kind: 'ended', error, unrun: null, isBusy: false }
+    }
+    if (state.kind === 'running') {
+      if (this.#isPastGrace()) await this.#giveUp()
+      else this.#wait(Math.min(POLL_MAX_MS, POLL_FIRST_MS * POLL_GROWTH ** this.#polls++))
+      return
+    }
+    if (state.isBusy && !this.#isEnding()) {
+      this.#deps.onBusy(this.batch.id, BUSY_MS)
+      await this.#close('busy')
+      return
+    }
+    await this.#collect(access, name, state)
+  }
+
+  /** The name of a job that may have been submitted; null: the visit is over. */
+  async #find({ service, calls }: ServiceAccess): Promise<string | null> {
+    const { jobs, clock, onBusy } = this.#deps
+    const { batchId, mark, lines, createdAt } = this.job
+    const others = await jobs.ofBatch(batchId)
+    const known = new Set(others.flatMap(({ name }) => (name === null ? [] : [name])))
+    const sinceMs = Date.parse(createdAt)
+    const found = await service.find(calls, { mark, lines, sinceMs, known })
+    if (found !== 'none' && found !== 'unsure') {
+      await this.#named(found.name)
+      return found.name
+    }
+    if (found === 'unsure' && clock.nowMs() - sinceMs < UNSURE_MS && !this.#isPastGrace()) {
+      this.#wait(POLL_MAX_MS)
+      return null
+    }
+    // The service has not got it: its lines make another job.
+    onBusy(batchId, RETRY_FIRST_MS)
+    await this.#close('lost')
+    return null
+  }
+
+  async #cancel({ service, calls }: ServiceAccess, name: string): Promise<void> {
+    try {
+      await service.cancel(calls, name)
+    } catch (thrown) {
+      // One that has ended meanwhile cannot be cancelled.
+      if (!isLasting(toGatewayError(thrown))) throw thrown
+    }
+    this.#isCancelled = true
+    this.#polls = 0
+  }
+
+  /** Takes what the service has of each line. Lines that have a result already are left out. */
+  async #collect(
+    access: ServiceAccess,
+    name: string,
+    state: Extract<JobState, { kind: 'ended' }>,
+  ): Promise<void> {
+    const { service, calls } = access
+    const seen = new Set<number>()
+    const told = state.error === null ? null : calls.told(state.error)
+    if (told === null || told.metadata?.['provider_status'] !== GONE) {
+      for await (const page of service.lines(calls, name)) {
+        const ends = new Map<number, EndedLine['end']>()
+        for (const { id, end } of page) {
+          const number = lineNumber(this.job.mark, id)
+          if (number === null || number >= this.batch.total || seen.has(number)) continue
+          seen.add(number)
+          ends.set(number, end)
+        }
+        await this.#take(access, await this.#deps.jobs.lines(this.job, { numbers: [...ends.keys()] }), ends)
+        if (!(await this.#goesOn())) return
+      }
+    }
+    await this.#takeRest(
+      access,
+      told === null ? { kind: state.unrun ?? 'missing' } : { kind: 'error', error: told },
+    )
+    if (this.#deps.signal.aborted || this.isOver) return
+    await this.#close(told === null ? 'ended' : 'failed')
+  }
+
+  /** Fails all lines because the service does not take the job. */
+  async #failAll(error: GatewayError): Promise<void> {
+    await this.#takeRest(await this.#open(), { kind: 'error', error })
+    if (this.#deps.signal.aborted || this.isOver) return
+    await this.#close('refused')
+  }
+
+  async #takeRest(access: ServiceAccess, end: LineEnd): Promise<void> {
+    for (let after = -1; ; ) {
+      const lines = await this.#deps.jobs.lines(this.job, { after, ...REST })
+      const last = lines.at(-1)
+      if (last === undefined) return
+      after = last.number
+      await this.#take(access, lines, new Map(lines.map(({ number }) => [number, end])))
+      if (!(await this.#goesOn())) return
+    }
+  }
+
+  /** Runs lines with their ends, and stores what they come to. */
+  async #take(
+    access: ServiceAccess,
+    lines: readonly ClaimedLine[],
+    ends: ReadonlyMap<number, LineEnd>,
+  ): Promise<void> {
+    const { work, nowMs, onStored } = this.#deps
+    const { key, caller } = await this.#caller()
+    const spent = { ...NOTHING, isByok: access.ownKey !== null }
+    const collected: CollectedItem = {
+      kind: 'collection',
+      candidate: access.candidate,
+      ownKey: access.ownKey,
+      priceFactor: access.priceFactor,
+      key,
+      caller,
+      mayBeRecorded: this.#claim.fence > 1,
+      reservation: {
+        allowance: null,
+        settle(one) {
+          spent.cost += one.cost
+        },
+      },
+      reply: { error: unrunError('missing') },
+    }
+    const owner = jobOwner(this.job)
+    const ended = await Promise.all(
+      lines.map(async line => {
+        const reply = this.#replyOf(ends.get(line.number))
+        return reply === null ? null : { line, end: await this.#run(line, { ...collected, reply }) }
+      }),
+    )
+    const results = ended.flatMap(each =>
+      each?.end.kind === 'result' ? [resultOf(each.line, each.end)] : [],
+    )
+    const returned = ended.flatMap(each =>
+      each?.end.kind === 'again'
+        ? [{ ...each.line, tries: each.end.tries, notBeforeMs: nowMs() + each.end.delayMs }]
+        : [],
+    )
+    await this.#charge(caller, spent)
+    if (results.length > 0) onStored(await work.finish(owner, results))
+    if (returned.length > 0) await work.giveBack(owner, returned)
+  }
+
+  async #run(line: ClaimedLine, part: CollectedItem): Promise<RunEnd> {
+    const run = this.#deps.run(this.batch, line, part)
+    this.#running.add(run)
+    if (this.#deps.signal.aborted) run.stop('returned')
+    try {
+      return await run.ended
+    } finally {
+      this.#running.delete(run)
+    }
+  }
+
+  /** Null: the line stays without a result, as others of a batch that is cancelled or has expired. */
+  #replyOf(end: LineEnd | undefined): StoredReply | null {
+    if (end === undefined) return null
+    if (end.kind === 'reply') return end
+    if (this.#isEnding()) return null
+    return { error: end.kind === 'error' ? end.error : unrunError(end.kind) }
+  }
+
+  /** The caller of the batch. Nobody asks again whether the key may be used: it was paid for with it. */
+  async #caller(): Promise<{ readonly key: KeyRecord | null; readonly caller: Caller }> {
+    const { keyHash, organizationId, workspaceId } = this.batch
+    try {
+      const key = await this.#deps.keyOf(keyHash)
+      if (key.organizationId === organizationId) return { key, caller: callerOf(key) }
+    } catch (thrown) {
+      if (toGatewayError(thrown).code !== 'authentication') throw thrown
+    }
+    return { key: null, caller: { keyHash, organizationId, workspaceId, memberId: null, limit: null } }
+  }
+
+  /** Counts by the limits of now, so that what was reserved in an earlier period is spent in this one. */
+  async #charge(caller: Caller, spent: Spent): Promise<void> {
+    if (spent.cost === 0) return
+    try {
+      const reservation = await this.#deps.quota.hold(caller, spent.cost, spent.isByok)
+      reservation.settle(spent)
+    } catch (error) {
+      // The ledger has it, and the counters are compared with it.
+      this.#deps.log.fault('cost of a batch service not counted by limits', error)
+    }
+  }
+
+  /** Reserves again what the job may cost, after a restart. */
+  async #hold(): Promise<Reservation> {
+    const { reserved, credentialId } = this.job
+    if (reserved === '0') return FREE
+    const { caller } = await this.#caller()
+    return await this.#deps.quota.hold(caller, Number(reserved), credentialId !== null)
+  }
+
+  async #open(): Promise<ServiceAccess> {
+    this.#access ??= await this.#deps.access(this.batch, this.job, this.#deps.signal)
+    return this.#access
+  }
+
+  async #named(name: string): Promise<void> {
+    this.#name = name
+    const { jobs, log } = this.#deps
+    if (await jobs.name(this.job, this.#claim, name)) {
+      this.#isNamed = true
+      const { batchId: batch, number: job, provider } = this.job
+      log.notice('a batch service has a job', { batch, job, provider, name })
+    } else this.#leave()
+  }
+
+  /** Extends the claim. False: the work is over here. */
+  async #goesOn(): Promise<boolean> {
+    const { jobs, owner, nowMs, signal } = this.#deps
+    if (signal.aborted) return false
+    const claim = await jobs.claim(this.job, owner, nowMs(), nowMs() + JOB_LEASE_MS)
+    if (claim === null || claim.fence !== this.#claim.fence) {
+      this.#leave()
+      return false
+    }
+    return true
+  }
+
+  async #close(outcome: JobOutcome): Promise<void> {
+    if (await this.#deps.jobs.close(this.job, this.#claim)) {
+      const { batchId: batch, number: job, provider, lines } = this.job
+      this.#deps.log.notice('a job at a batch service is over', { batch, job, provider, lines, outcome })
+      this.#count(outcome)
+    }
+    this.#leave()
+  }
+
+  async #giveUp(): Promise<void> {
+    await this.#close('given_up')
+  }
+
+  #leave(): void {
+    this.isOver = true
+    this.#held?.settle(NOTHING)
+    this.#held = null
+  }
+
+  #count(outcome: 'submitted' | JobOutcome): void {
+    this.#deps.metrics.serviceJobs.inc({ provider: this.job.provider, outcome })
+  }
+
+  /** True once the batch is cancelled or has expired. */
+  #isEnding(): boolean {
+    return this.#endsMs() <= this.#deps.clock.nowMs()
+  }
+
+  #isPastGrace(): boolean {
+    return this.#endsMs() + GRACE_MS <= this.#deps.clock.nowMs()
+  }
+
+  #endsMs(): number {
+    const { cancellingAt, expiresAt } = this.batch
+    return Math.min(
+      Date.parse(expiresAt),
+      cancellingAt === null ? Number.POSITIVE_INFINITY : Date.parse(cancellingAt),
+    )
+  }
+
+  #wait(delayMs: number): void {
+    this.dueMs = this.#deps.clock.monotonicMs() + delayMs
+  }
+
+  #backoffMs(error: GatewayError): number {
+    const ms = Math.min(RETRY_MAX_MS, RETRY_FIRST_MS * 2 ** (this.#failures - 1))
+    return Math.max(ms, (error.retryAfterSeconds ?? 0) * 1_000)
+  }
+
+  /** Null: it ended because all work ends. */
+  #noteFailure(thrown: unknown): GatewayError | null {
+    if (this.#deps.signal.aborted) return null
+    const error = toGatewayError(thrown)
+    const { batchId: batch, number: job, provider } = this.job
+    if (this.#failures++ === 0) {
+      this.#deps.log.notice('a batch service does not answer', { batch, job, provider, error: error.code })
+      if (error.code === 'internal')
+        this.#deps.log.fault('job of a batch service failed', error.cause ?? error)
+    }
+    return error
+  }
+
+  /** Work on the Store, which may be away for a while. */
+  async #guard(work: () => Promise<void>): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      if (this.#deps.signal.aborted) return
+      this.#deps.log.fault('job of a batch service cannot go on', error)
+      this.#wait(RETRY_FIRST_MS)
+    }
+  }
+}
+
+/** How a job ended; `lost`: the service never got it. */
+type JobOutcome = 'ended' | 'failed' | 'refused' | 'busy' | 'lost' | 'given_up'
+
+/** The end of a line, as far as its service says. */
+type LineEnd =
+  | EndedLine['end']
+  | { readonly kind: 'missing' }
+  | { readonly kind: 'error'; readonly error: GatewayError }
+
+const UNRUN = {
+  expired: { code: 'deadline_exceeded', message: 'The batch service did not run this request in time' },
+  cancelled: { code: 'provider_unavailable', message: 'The batch service cancelled this request' },
+  missing: { code: 'provider_unavailable', message: 'The batch service gave no result for this request' },
+} as const
+
+function unrunError(kind: keyof typeof UNRUN): GatewayError {
+  return new GatewayError(UNRUN[kind].code, UNRUN[kind].message)
+}
+
+function resultOf(
+  { batchId, number, fence }: ClaimedLine,
+  { outcome, result, usage }: Extract<RunEnd, { kind: 'result' }>,
+): LineResult {
+  return { batchId, number, fence, outcome, result, usage }
+}

@@ -1,0 +1,174 @@
+/**
+ * The batch service of OpenAI, and of providers that offer the same: a file of lines is uploaded, and a batch is made
+ * of it; two files have the replies and the errors. Source: the Batch and Files APIs, as the official SDK types them.
+ * Pure, but for its calls.
+ */
+import { GatewayError } from '../../errors.ts'
+import { tidyMessage } from '../../formats/failure.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
+import { randomText } from '../../ids.ts'
+import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
+import type { ServiceCalls } from './service-calls.ts'
+
+/** The key of the batch's metadata that has our mark. */
+const MARK_KEY = 'sluice_job'
+/** The only window that there is. */
+const WINDOW = '24h'
+/** Version of the paths in lines, whatever the base URL of the provider is. */
+const VERSION = '/v1'
+const PAGE_SIZE = 100
+/** More jobs than anybody submits within the minutes that matter. */
+const PAGES_MAX = 20
+/** Clocks differ. */
+const CLOCKS_MS = 600_000
+
+const BOUNDARY_CHARS = 32
+
+const ID = /^[A-Za-z0-9_-]{1,128}$/
+
+export const openai: BatchService = {
+  // Half of the limit of the service: the lines of a job are in memory at once.
+  limits: { lines: 50_000, bytes: 16 * 1024 * 1024 },
+  takes: ({ headers }) => headers === undefined,
+  line: (id, { path, body }) =>
+    JSON.stringify({ custom_id: id, method: 'POST', url: `${VERSION}${path}`, body }),
+  async submit(calls, { mark, path, lines }) {
+    const { type, body } = multipart(mark, lines)
+    const file = idOf((await calls.upload({ path: '/files' }, type, body))['id'])
+    const batch = await calls.post(
+      { path: '/batches' },
+      {
+        input_file_id: file,
+        endpoint: `${VERSION}${path}`,
+        completion_window: WINDOW,
+        metadata: { [MARK_KEY]: mark },
+      },
+    )
+    return idOf(batch['id'])
+  },
+  async find(calls, job) {
+    let after: string | null = null
+    for (let pages = 0; pages < PAGES_MAX; pages++) {
+      const query = { limit: String(PAGE_SIZE), ...(after === null ? {} : { after }) }
+      const page = await calls.get({ path: '/batches', query })
+      const batches = records(page['data'])
+      const found = batches.find(batch => recordOrEmpty(batch['metadata'])[MARK_KEY] === job.mark)
+      if (found !== undefined) return { name: idOf(found['id']) }
+      const last = batches.at(-1)
+      if (last === undefined || page['has_more'] !== true || isBefore(last, job)) return 'none'
+      after = idOf(last['id'])
+    }
+    return 'none'
+  },
+  state: async (calls, name) => stateOf(await calls.get({ path: `/batches/${idOf(name)}` })),
+  async cancel(calls, name) {
+    await calls.post({ path: `/batches/${idOf(name)}/cancel` }, null)
+  },
+  async *lines(calls, name) {
+    const batch = await calls.get({ path: `/batches/${idOf(name)}` })
+    for (const id of [batch['output_file_id'], batch['error_file_id']]) {
+      if (id == null) continue
+      for await (const page of calls.lines({ path: `/files/${idOf(id)}/content` })) {
+        yield page.map(lineOf).filter(line => line !== null)
+      }
+    }
+  },
+  async remove(calls, name) {
+    const batch = await batchOrNull(calls, name)
+    if (batch === null) return
+    // The batch itself stays, without a text of anybody.
+    for (const key of ['input_file_id', 'output_file_id', 'error_file_id']) {
+      if (batch[key] != null) await calls.remove({ path: `/files/${idOf(batch[key])}` })
+    }
+  },
+}
+
+async function batchOrNull(calls: ServiceCalls, name: string): Promise<Json | null> {
+  try {
+    return await calls.get({ path: `/batches/${idOf(name)}` })
+  } catch (error) {
+    if (error instanceof GatewayError && error.metadata?.['provider_status'] === 404) return null
+    throw error
+  }
+}
+
+/** A form with the file and its purpose. Nobody can guess the boundary, and no line of JSON begins as it does. */
+function multipart(mark: string, lines: readonly string[]): { readonly type: string; readonly body: string } {
+  const boundary = randomText(BOUNDARY_CHARS)
+  const part = (disposition: string, text: string) =>
+    `--${boundary}\r\ncontent-disposition: form-data; ${disposition}\r\n\r\n${text}\r\n`
+  const file = `name="file"; filename="${mark}.jsonl"\r\ncontent-type: application/jsonl`
+  return {
+    type: `multipart/form-data; boundary=${boundary}`,
+    body: `${part('name="purpose"', 'batch')}${part(file, `${lines.join('\n')}\n`)}--${boundary}--\r\n`,
+  }
+}
+
+/** @throws GatewayError if it is no id that may stand in a path */
+function idOf(value: unknown): string {
+  if (typeof value === 'string' && ID.test(value)) return value
+  throw new GatewayError('provider_unavailable', 'The batch service sent an id that cannot be used')
+}
+
+function isBefore(batch: Json, { sinceMs }: LostJob): boolean {
+  const createdAt = wholeNumber(batch['created_at'])
+  return createdAt !== null && createdAt * 1000 < sinceMs - CLOCKS_MS
+}
+
+const ENDED: ReadonlySet<unknown> = new Set(['completed', 'failed', 'expired', 'cancelled'])
+
+function stateOf(batch: Json): JobState {
+  const { status } = batch
+  if (!ENDED.has(status)) return { kind: 'running' }
+  const error = status === 'failed' ? failureOf(batch) : null
+  return {
+    kind: 'ended',
+    error,
+    unrun: status === 'cancelled' || status === 'expired' ? status : null,
+    isBusy: error?.metadata?.['provider_code'] === QUEUE_FULL,
+  }
+}
+
+/** The code of a job for which the account has too many tokens in its queue. */
+const QUEUE_FULL = 'token_limit_exceeded'
+
+/** Why the service did not take the file. */
+function failureOf(batch: Json): GatewayError {
+  const [first] = records(recordOrEmpty(batch['errors'])['data'])
+  const code = filled(first?.['code'])
+  const message = filled(first?.['message'])
+  return new GatewayError(
+    'invalid_request',
+    message === null ? 'The batch service refused the batch' : tidyMessage(message),
+    { metadata: code === null ? {} : { provider_code: tidyMessage(code) } },
+  )
+}
+
+/** Codes of lines that never ran. */
+const UNRUN: ReadonlyMap<unknown, EndedLine['end']> = new Map([
+  ['batch_expired', { kind: 'expired' }],
+  ['batch_cancelled', { kind: 'cancelled' }],
+])
+/** An error without a status is one of the service, unless it says otherwise. */
+const NO_STATUS = 500
+
+function lineOf(line: Json): EndedLine | null {
+  const id = filled(line['custom_id'])
+  if (id === null) return null
+  const error = record(line['error'])
+  const unrun = UNRUN.get(error?.['code'])
+  if (unrun !== undefined) return { id, end: unrun }
+  const response = record(line['response'])
+  const status = wholeNumber(response?.['status_code']) ?? NO_STATUS
+  if (response !== null) {
+    const body = response['body'] ?? (error === null ? null : { error })
+    return { id, end: { kind: 'reply', status: httpStatus(status), body: JSON.stringify(body) } }
+  }
+  return error === null
+    ? null
+    : { id, end: { kind: 'reply', status: NO_STATUS, body: JSON.stringify({ error }) } }
+}
+
+function httpStatus(status: number): number {
+  return status >= 200 && status <= 599 ? status : NO_STATUS
+}

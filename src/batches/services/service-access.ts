@@ -1,0 +1,119 @@
+/**
+ * Access to the batch service of a job: its endpoint as the catalogue has it now, and the key with which the job was
+ * submitted. Batch threads; serve threads to remove what a provider keeps.
+ */
+import type { Clock } from '../../clock.ts'
+import type { Credential, CredentialCatalog } from '../../credentials/catalog.ts'
+import { GatewayError } from '../../errors.ts'
+import { FORMATS } from '../../formats/table.ts'
+import type { Candidate } from '../../gateway/exchange.ts'
+import type { Log } from '../../log/log.ts'
+import type { PriceFactor } from '../../money.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import {
+  BATCH_PRICE_FACTOR,
+  type Endpoint,
+  type OutgoingKey,
+  ownKeyScheme,
+  textFormat,
+} from '../../providers/provider.ts'
+import type { BatchRecord } from '../../storage/batches.ts'
+import type { ServiceJob } from '../../storage/service-jobs.ts'
+import { authHeaders } from '../../upstream/auth.ts'
+import type { Transport } from '../../upstream/transport.ts'
+import type { BatchService } from './service.ts'
+import { ServiceCalls, type ServiceKey } from './service-calls.ts'
+import { batchServiceOf } from './table.ts'
+
+export interface ServiceAccessDeps {
+  readonly catalog: Pick<Catalog, 'model'>
+  readonly credentials: Pick<CredentialCatalog, 'of'>
+  /** Opens an own key. Fails with a GatewayError. */
+  readonly openKey: (credential: Credential, endpoint: Endpoint) => OutgoingKey | Promise<OutgoingKey>
+  /** Results are as large as all replies of a job together. */
+  readonly client: Transport
+  readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
+}
+
+/** A batch service, ready to be called for one job. */
+export interface ServiceAccess {
+  readonly service: BatchService
+  readonly calls: ServiceCalls
+  readonly candidate: Candidate
+  /** Null: the shared key. */
+  readonly ownKey: OutgoingKey | null
+  readonly priceFactor: PriceFactor
+}
+
+export type JobOwner = Pick<BatchRecord, 'organizationId' | 'workspaceId' | 'model'>
+export type JobAddress = Pick<ServiceJob, 'provider' | 'credentialId' | 'upstreamModel' | 'format'>
+
+/** Rejects with GatewayError if the endpoint or the credential is gone, or cannot be used now. */
+export async function accessService(
+  deps: ServiceAccessDeps,
+  owner: JobOwner,
+  job: JobAddress,
+  signal: AbortSignal,
+): Promise<ServiceAccess> {
+  const endpoint = deps.catalog
+    .model(owner.model)
+    ?.endpoints.find(
+      ({ provider, upstreamModel, format }) =>
+        provider.slug === job.provider && upstreamModel === job.upstreamModel && format === job.format,
+    )
+  const service = batchServiceOf(job.format)
+  if (endpoint === undefined || service === null) {
+    throw new GatewayError('provider_unavailable', 'The catalogue has no longer the endpoint of this batch')
+  }
+  const { provider } = endpoint
+  const credential = await credentialOf(deps, owner, job)
+  const ownKey = credential === null ? null : await deps.openKey(credential, endpoint)
+  const { client, timeouts, clock, log } = deps
+  const calls = new ServiceCalls({
+    client,
+    provider,
+    format: FORMATS[textFormat(endpoint)],
+    key: keyOf(endpoint, credential, ownKey),
+    timeouts,
+    clock,
+    log,
+    signal,
+  })
+  const priceFactor = provider.batch?.priceFactor ?? BATCH_PRICE_FACTOR
+  return { service, calls, candidate: { endpoint, credential }, ownKey, priceFactor }
+}
+
+async function credentialOf(
+  { credentials }: ServiceAccessDeps,
+  { organizationId, workspaceId }: JobOwner,
+  { provider, credentialId }: JobAddress,
+): Promise<Credential | null> {
+  if (credentialId === null) return null
+  const credential = (await credentials.of(organizationId, workspaceId)).find(provider, credentialId)
+  if (credential !== null) return credential
+  // Another key of the workspace would be another account.
+  throw new GatewayError(
+    'provider_unavailable',
+    'The own credential that submitted this batch is disabled or gone',
+  )
+}
+
+function keyOf(endpoint: Endpoint, credential: Credential | null, ownKey: OutgoingKey | null): ServiceKey {
+  const { provider } = endpoint
+  if (credential !== null && ownKey !== null) {
+    return {
+      headers: authHeaders(ownKeyScheme(endpoint), ownKey.text),
+      credentialId: credential.id,
+      secrets: ownKey.secrets,
+      owner: `the workspace's own key ${credential.name ?? credential.label}`,
+    }
+  }
+  return {
+    headers: authHeaders(provider.auth, provider.apiKey),
+    credentialId: null,
+    secrets: provider.apiKey === null ? [] : [provider.apiKey],
+    owner: "the gateway's key",
+  }
+}

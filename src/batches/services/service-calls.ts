@@ -1,0 +1,201 @@
+/**
+ * Calls to a batch service with one key: JSON documents, uploads, and replies of JSON lines. Failures are scrubbed as
+ * those of live requests. Batch threads; serve threads to remove what a provider keeps.
+ */
+import type { Clock } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { Format } from '../../formats/format.ts'
+import { type Json, parseJson, record } from '../../formats/json.ts'
+import type { Log } from '../../log/log.ts'
+import { excessOf, type JsonBounds } from '../../protocol/json-bounds.ts'
+import { LOGPROBS_MAX_COMMAS, LOGPROBS_MAX_PARTS, REPLY_MAX_DEPTH } from '../../protocol/limits.ts'
+import type { Provider } from '../../providers/provider.ts'
+import { failureInReply, upstreamFailure } from '../../upstream/failure.ts'
+import { jsonLines, RefusedLines } from '../../upstream/json-lines.ts'
+import type { Transport, UpstreamRequest } from '../../upstream/transport.ts'
+import { type WholeReply, wholeReply } from '../../upstream/whole-reply.ts'
+
+/** The key with which a service is called. */
+export interface ServiceKey {
+  /** Headers that carry it. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Id of the own credential; null: the shared key. */
+  readonly credentialId: string | null
+  readonly secrets: readonly string[]
+  /** Its owner, in words for the caller. */
+  readonly owner: string
+}
+
+export interface ServiceCallsDeps {
+  readonly client: Transport
+  readonly provider: Provider
+  readonly format: Pick<Format, 'failure'>
+  readonly key: ServiceKey
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
+  readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
+  readonly signal: AbortSignal
+}
+
+type CallHeaders = Readonly<Record<string, string>>
+
+/** The place of a call below the provider's base URL. */
+export interface CallPlace {
+  readonly path: string
+  /** Stands before the path of the base URL, for services that have several roots. */
+  readonly root?: string
+  readonly query?: Readonly<Record<string, string>>
+}
+
+/** A list of a hundred jobs has some hundred kilobytes. */
+const DOCUMENT_MAX_BYTES = 8 * 1024 * 1024
+/** A reply with drawn images, as long as a live one may be, and what the service writes around it. */
+const LINE_MAX_BYTES = 65 * 1024 * 1024
+/** A page is in memory at once, and its lines are decoded next to each other. */
+const PAGE_LINES = 64
+const PAGE_BYTES = 4 * 1024 * 1024
+const DOCUMENT_BOUNDS: JsonBounds = {
+  depth: REPLY_MAX_DEPTH,
+  parts: LOGPROBS_MAX_PARTS,
+  commas: LOGPROBS_MAX_COMMAS,
+}
+
+export class ServiceCalls {
+  readonly #deps: ServiceCallsDeps
+
+  constructor(deps: ServiceCallsDeps) {
+    this.#deps = deps
+  }
+
+  /** A failure that was told in a reply, without secrets and with the name of its provider. */
+  told(error: GatewayError): GatewayError {
+    const { provider, key } = this.#deps
+    return failureInReply(error, { secrets: key.secrets, providerName: provider.name })
+  }
+
+  get(place: CallPlace, headers: CallHeaders = {}): Promise<Json> {
+    return this.#document(this.#request(place, '', headers, 'GET'))
+  }
+
+  post(place: CallPlace, body: Json | null, headers: CallHeaders = {}): Promise<Json> {
+    return this.#document(this.#request(place, body === null ? '' : JSON.stringify(body), headers))
+  }
+
+  /** Sends a text as it is. */
+  upload(place: CallPlace, contentType: string, body: string, headers: CallHeaders = {}): Promise<Json> {
+    return this.#document(this.#request(place, body, { 'content-type': contentType, ...headers }))
+  }
+
+  /** Resolves too if it is gone already. */
+  async remove(place: CallPlace, headers: CallHeaders = {}): Promise<void> {
+    const reply = await this.#ask(this.#request(place, '', headers, 'DELETE'))
+    if (reply.status !== 404) this.#refuse(reply)
+  }
+
+  /** The objects of a reply of JSON lines, page by page. Lines that are none, or too large, are left out. */
+  async *lines(place: CallPlace, headers: CallHeaders = {}): AsyncGenerator<readonly Json[], void, void> {
+    const { client, signal, log, provider } = this.#deps
+    let skipped = 0
+    const pages = jsonLines(client, this.#request(place, '', headers, 'GET'), {
+      maxLineBytes: LINE_MAX_BYTES,
+      pageLines: PAGE_LINES,
+      pageBytes: PAGE_BYTES,
+      accepts: line => excessOf(line, DOCUMENT_BOUNDS) === null,
+      signal,
+      onSkipped: () => void skipped++,
+    })
+    try {
+      for await (const page of pages) {
+        const objects = page.map(line => record(parseJson(line)))
+        const good = objects.filter(object => object !== null)
+        skipped += objects.length - good.length
+        if (good.length > 0) yield good
+      }
+    } catch (thrown) {
+      throw thrown instanceof RefusedLines ? this.#failure(thrown.reply) : thrown
+    } finally {
+      if (skipped > 0) {
+        log.notice('a batch service sent lines that cannot be read', { provider: provider.slug, skipped })
+      }
+    }
+  }
+
+  async #document(request: UpstreamRequest): Promise<Json> {
+    const reply = await this.#ask(request)
+    this.#refuse(reply)
+    const document =
+      excessOf(Buffer.from(reply.text), DOCUMENT_BOUNDS) === null ? record(parseJson(reply.text)) : null
+    if (document === null) throw notUnderstood(this.#deps.provider)
+    return document
+  }
+
+  #ask(request: UpstreamRequest): Promise<WholeReply> {
+    const { client, signal } = this.#deps
+    return wholeReply(client, request, { maxBytes: DOCUMENT_MAX_BYTES, signal })
+  }
+
+  /** @throws GatewayError unless the call succeeded */
+  #refuse(reply: WholeReply): void {
+    if (reply.status < 200 || reply.status > 299) throw this.#failure(reply)
+  }
+
+  #failure({ status, headers, text }: WholeReply): GatewayError {
+    const { provider, format, key, clock } = this.#deps
+    return upstreamFailure({
+      format,
+      status,
+      headers,
+      body: text,
+      secrets: key.secrets,
+      providerName: provider.name,
+      keyOwner: key.owner,
+      clock,
+    })
+  }
+
+  #request(
+    { path, root = '', query = {} }: CallPlace,
+    body: string,
+    headers: CallHeaders,
+    method?: 'GET' | 'DELETE',
+  ): UpstreamRequest {
+    const { provider, key, timeouts } = this.#deps
+    if (provider.baseUrl === null) {
+      throw new GatewayError(
+        'provider_unavailable',
+        `No base URL is configured for provider ${provider.name}`,
+      )
+    }
+    const url = new URL(provider.baseUrl)
+    url.pathname = `${root}${url.pathname === '/' ? '' : url.pathname}${path}`
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    return {
+      method,
+      url,
+      headers: { ...provider.headers, ...key.headers, ...headers },
+      body,
+      headersTimeoutMs: timeouts.upstreamHeadersMs,
+      idleTimeoutMs: timeouts.upstreamIdleMs,
+      isolation: key.credentialId ?? undefined,
+      egress: provider.egress,
+    }
+  }
+}
+
+export function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
+  return new GatewayError(
+    'provider_unavailable',
+    'The batch service sent a reply that cannot be understood',
+    {
+      metadata: { provider_name: name },
+    },
+  )
+}
+
+/** Statuses with which a service refuses for good: the request, the key, or what is asked for. */
+const LASTING: ReadonlySet<unknown> = new Set([400, 401, 402, 403, 404, 405, 413, 422])
+
+/** True if it makes no sense to ask the service the same again. */
+export function isLasting(error: GatewayError): boolean {
+  return LASTING.has(error.metadata?.['provider_status'])
+}

@@ -1,0 +1,278 @@
+/**
+ * The part of a runner of batches that uses batch services: makes jobs of deferred items, and works on the jobs of its
+ * batches until they have given all they have. Runners share the jobs by claims. Batch thread.
+ */
+
+import { callerOf } from '../../access/keys.ts'
+import type { Clock } from '../../clock.ts'
+import { isoInstant } from '../../clock.ts'
+import type { ServiceSubmission } from '../../gateway/exchange.ts'
+import type { Log } from '../../log/log.ts'
+import type { Reservation } from '../../protocol/records.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.ts'
+import { isTerminal } from '../states.ts'
+import { type JobDraft, JobDrafts, release } from './job-drafts.ts'
+import { JOB_LEASE_MS, JobWork, type JobWorkDeps } from './job-work.ts'
+import { batchServiceOf } from './table.ts'
+
+export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'> {
+  readonly catalog: Pick<Catalog, 'model'>
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  /** Counts memory; negative when it is free again. */
+  readonly hold: (bytes: number) => void
+  /** Puts items back into the queue. */
+  readonly giveBack: (lines: readonly Pick<ClaimedLine, 'batchId' | 'number' | 'fence' | 'tries'>[]) => void
+  /** Called when a job is over. */
+  readonly onOver: () => void
+}
+
+/** Jobs of dead runners are looked for so often. */
+const DISCOVER_MS = 5_000
+/** Jobs that are submitted at the same time: each is in memory. */
+const SUBMISSIONS_MAX = 2
+/** Visits at the same time. Each may collect a job, of which a page is in memory. */
+const VISITS_MAX = 4
+/** After a failure of the Store. */
+const RETRY_MS = 2_000
+
+export class ServiceRunner {
+  readonly #deps: ServiceRunnerDeps
+  readonly #drafts: JobDrafts
+  readonly #ending = new AbortController()
+  /** Jobs that this runner has, by batch and number. */
+  readonly #works = new Map<string, JobWork>()
+  readonly #visiting = new Set<Promise<void>>()
+  /** Drafts on their way to the Store and to their service. */
+  readonly #submitting = new Map<JobDraft, Promise<void>>()
+  /** Monotonic: until then a batch makes no job. By its id. */
+  readonly #pauses = new Map<string, number>()
+  #discovery: Promise<void> | null = null
+  #discoverMs = Number.NEGATIVE_INFINITY
+  #batches: ReadonlyMap<string, BatchRecord> = new Map()
+
+  constructor(deps: ServiceRunnerDeps) {
+    this.#deps = deps
+    this.#drafts = new JobDrafts(deps)
+  }
+
+  /** Lines that wait for their job. */
+  get lines(): readonly HeldLine[] {
+    return this.#drafts.lines
+  }
+
+  /** The provider (slug) whose batch service runs the batch, as far as it can; null: the gateway runs it. */
+  providerOf({ model, preferences }: Pick<BatchRecord, 'model' | 'preferences'>): string | null {
+    const only = preferences?.only ?? []
+    const endpoints = (this.#deps.catalog.model(model)?.endpoints ?? []).filter(
+      ({ provider: { slug } }) =>
+        only.length === 0 || only.some(name => slug === name || slug.startsWith(`${name}/`)),
+    )
+    const [first] = endpoints
+    if (first === undefined || first.provider.batch === undefined) return null
+    const { slug } = first.provider
+    const isServed = endpoints.every(
+      ({ provider, format }) => provider.slug === slug && batchServiceOf(format) !== null,
+    )
+    return isServed ? slug : null
+  }
+
+  /** The part of the service in the run of an item; null: it has none. */
+  partOf(batch: BatchRecord, line: ClaimedLine): ServiceSubmission | null {
+    if (batch.service === null) return null
+    return { kind: 'submission', take: call => this.#drafts.take(batch, line, call) }
+  }
+
+  /** True while no items of the batch should be claimed: its service has enough to do, or asks to wait. */
+  isHeldBack({ id, service }: Pick<BatchRecord, 'id' | 'service'>): boolean {
+    if (service === null) return false
+    const { clock } = this.#deps
+    if (this.#drafts.isFull || this.#submitting.size >= SUBMISSIONS_MAX) return true
+    return (this.#pauses.get(id) ?? 0) > clock.monotonicMs()
+  }
+
+  /** Others have these lines now. */
+  lost(lines: readonly HeldLine[]): void {
+    this.#drafts.lost(lines)
+  }
+
+  /** Does what is due for these batches: all that are open. `isEnding`: no more jobs are made of it. */
+  look(batches: ReadonlyMap<string, BatchRecord>, isEnding: (batch: BatchRecord) => boolean): void {
+    if (this.#ending.signal.aborted) return
+    this.#batches = batches
+    for (const work of this.#works.values()) work.batch = batches.get(work.batch.id) ?? work.batch
+    this.#drop(({ batch: { id } }) => {
+      const now = batches.get(id)
+      return now === undefined || isEnding(now)
+    })
+    this.#submitReady()
+    this.#visitDue()
+    this.#discover()
+    const nowMs = this.#deps.clock.monotonicMs()
+    for (const [id, untilMs] of this.#pauses) if (untilMs <= nowMs) this.#pauses.delete(id)
+  }
+
+  /**
+   * True if nothing of the batch is at a service any more, or on its way there. Rejects with the error of the Store.
+   */
+  async isOver({ id }: Pick<BatchRecord, 'id'>): Promise<boolean> {
+    if (this.#drafts.has(id)) return false
+    if ([...this.#submitting.keys()].some(({ batch }) => batch.id === id)) return false
+    const open = await this.#deps.jobs.openJobs()
+    return open.every(({ batchId }) => batchId !== id)
+  }
+
+  /** Resolves when what is being submitted is at its service; drafts go back to the queue. */
+  async settle(): Promise<void> {
+    this.#drop(() => true)
+    await Promise.all(this.#submitting.values())
+  }
+
+  /** Ends all work; other runners go on with the jobs at once. */
+  async close(): Promise<void> {
+    this.#ending.abort(new Error('the runner of batches is closed'))
+    this.#drop(() => true)
+    await Promise.all([...this.#works.values()].map(work => work.release()))
+    await Promise.all([...this.#visiting, ...this.#submitting.values(), this.#discovery])
+  }
+
+  /** Puts drafts back into the queue, but those on their way. */
+  #drop(matches: (draft: JobDraft) => boolean): void {
+    const dropped = this.#drafts.drop(draft => !this.#submitting.has(draft) && matches(draft))
+    if (dropped.length > 0) this.#deps.giveBack(dropped)
+  }
+
+  #submitReady(): void {
+    const { clock } = this.#deps
+    for (const draft of [...this.#drafts.ready()]) {
+      const isPaused = (this.#pauses.get(draft.batch.id) ?? 0) > clock.monotonicMs()
+      if (isPaused || this.#submitting.has(draft) || this.#submitting.size >= SUBMISSIONS_MAX) continue
+      const submitting = this.#submit(draft)
+        .catch(error => {
+          this.#deps.log.fault('job for a batch service cannot be made', error)
+          this.#pause(draft.batch.id, RETRY_MS)
+        })
+        .finally(() => this.#submitting.delete(draft))
+      this.#submitting.set(draft, submitting)
+    }
+  }
+
+  /** Rejects with the error of the Store: the draft stays. */
+  async #submit(draft: JobDraft): Promise<void> {
+    const { jobs, owner, nowMs, clock, giveBack } = this.#deps
+    const { batch, facts, mark } = draft
+    const lines = draft.lines.map(({ line }) => line)
+    if (lines.length === 0) {
+      this.#drafts.remove(draft)
+      return
+    }
+    const reserved = draft.lines.reduce((sum, each) => sum + BigInt(Math.ceil(each.reserved)), 0n)
+    const opened = await jobs.open(
+      owner,
+      { ...facts, batchId: batch.id, mark, reserved: String(reserved), createdAt: isoInstant(clock.nowMs()) },
+      lines,
+      nowMs() + JOB_LEASE_MS,
+    )
+    this.#drafts.remove(draft)
+    if (opened === null) {
+      release(draft)
+      giveBack(lines)
+      return
+    }
+    const taken = new Set(opened.lines.map(({ number }) => number))
+    const texts = draft.lines.filter(({ line }) => taken.has(line.number)).map(({ text }) => text)
+    const held = await this.#hold(draft, reserved)
+    const { job, claim } = opened
+    const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, { job, claim, held })
+    this.#works.set(nameOf(job), work)
+    // Its visits wait until it is over.
+    work.dueMs = Number.POSITIVE_INFINITY
+    await work.submit(texts)
+    if (work.dueMs === Number.POSITIVE_INFINITY) work.dueMs = clock.monotonicMs()
+    this.#noteOver(work)
+  }
+
+  /** One reservation in place of those of all lines. Null: the next visit makes it. */
+  async #hold(draft: JobDraft, reserved: bigint): Promise<Reservation | null> {
+    const { quota, keyOf, log } = this.#deps
+    try {
+      if (reserved === 0n) return null
+      const caller = callerOf(await keyOf(draft.batch.keyHash))
+      return await quota.hold(caller, Number(reserved), draft.facts.credentialId !== null)
+    } catch (error) {
+      log.fault('limits cannot reserve for a batch service', error)
+      return null
+    } finally {
+      release(draft)
+    }
+  }
+
+  #visitDue(): void {
+    const nowMs = this.#deps.clock.monotonicMs()
+    const due = [...this.#works.values()].filter(({ dueMs }) => dueMs <= nowMs)
+    for (const work of due.sort((one, other) => one.dueMs - other.dueMs)) {
+      if (this.#visiting.size >= VISITS_MAX) return
+      // Not again before this visit has said when.
+      work.dueMs = Number.POSITIVE_INFINITY
+      const visiting = work.visit().then(() => {
+        this.#visiting.delete(visiting)
+        this.#noteOver(work)
+      })
+      this.#visiting.add(visiting)
+    }
+  }
+
+  #noteOver(work: JobWork): void {
+    if (!work.isOver) return
+    this.#works.delete(nameOf(work.job))
+    this.#deps.onOver()
+  }
+
+  /** Takes jobs that nobody works on: of runners that died, and of this one before it was started again. */
+  #discover(): void {
+    const { clock, log } = this.#deps
+    const nowMs = clock.monotonicMs()
+    const isNeeded = [...this.#batches.values()].some(({ service }) => service !== null)
+    if (!isNeeded || this.#discovery !== null || nowMs < this.#discoverMs) return
+    this.#discoverMs = nowMs + DISCOVER_MS
+    this.#discovery = this.#takeFree()
+      .catch(error => log.fault('jobs of batch services cannot be read', error))
+      .finally(() => {
+        this.#discovery = null
+      })
+  }
+
+  async #takeFree(): Promise<void> {
+    const { jobs, owner, nowMs } = this.#deps
+    for (const { status, ...job } of await jobs.openJobs()) {
+      const name = nameOf(job)
+      const batch = this.#batches.get(job.batchId)
+      const hasEnded = status === null || isTerminal(status)
+      if (this.#works.has(name) || this.#ending.signal.aborted) continue
+      if ([...this.#submitting.keys()].some(({ mark }) => mark === job.mark)) continue
+      if (batch === undefined && !hasEnded) continue
+      const claim = await jobs.claim(job, owner, nowMs(), nowMs() + JOB_LEASE_MS)
+      if (claim === null) continue
+      // Its batch has ended without it.
+      if (batch === undefined) await jobs.close(job, claim)
+      else this.#works.set(name, new JobWork(this.#workDeps(), batch, { job, claim, held: null }))
+    }
+  }
+
+  #pause(batchId: string, delayMs: number): void {
+    this.#pauses.set(batchId, this.#deps.clock.monotonicMs() + delayMs)
+  }
+
+  #workDeps(): JobWorkDeps {
+    return {
+      ...this.#deps,
+      signal: this.#ending.signal,
+      onBusy: (batchId, delayMs) => this.#pause(batchId, delayMs),
+    }
+  }
+}
+
+function nameOf({ batchId, number }: { readonly batchId: string; readonly number: number }): string {
+  return `${batchId}/${number}`
+}

@@ -1,0 +1,228 @@
+/** `sluice batches`: lists batches of a gateway, watches one to its end, and cancels one. All over HTTP. */
+import { type Clock, systemClock } from '../clock.ts'
+import { processEnvironment } from '../config/config.ts'
+import { barDisplay, jsonDisplay, textDisplay } from './batches/display.ts'
+import { batchPath, listBatches, readBatch, type SeenBatch } from './batches/reading.ts'
+import { ResultFile } from './batches/result-file.ts'
+import { type BatchView, batchSummary, batchTable, batchView } from './batches/view.ts'
+import { type BatchDisplay, watchBatch } from './batches/watching.ts'
+import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
+import { GATEWAY_OPTIONS, GatewayClient, GatewayFault, gatewayOf } from './gateway-client.ts'
+import { complain, EXIT_FAILED, print } from './outcome.ts'
+import { drawsOver, ProgressBar } from './progress-bar.ts'
+import { count, counted, duration, plain } from './text.ts'
+
+const LIST_DEFAULT = 20
+const LIST_MAX = 100_000
+/** As a gateway makes them. */
+const BATCH_ID = /^batch_[A-Za-z0-9]{1,64}$/
+const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const
+/** Codes of commands that a signal ends, as shells count. */
+const EXIT_SIGNALLED = 128
+
+const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
+
+/** Its timers keep the process alive, which waits for nothing else. */
+const waitingClock: Clock = {
+  ...systemClock,
+  after(delayMs, callback) {
+    const timer = setTimeout(callback, delayMs)
+    return { cancel: () => clearTimeout(timer) }
+  },
+}
+
+export const batchesList: Command = {
+  name: 'batches list',
+  does: 'batches of the workspace of the key, newest first',
+  options: {
+    status: { value: 'STATUS', does: 'only those in this state, or in these: in_progress,failed' },
+    limit: { value: 'N', does: `at most so many; default: ${LIST_DEFAULT}` },
+    after: { value: 'ID', does: 'goes on behind this batch' },
+    'created-after': { value: 'TIME', does: 'only younger ones; Unix seconds, or ISO 8601' },
+    'created-before': { value: 'TIME', does: 'only older ones' },
+    json: { does: 'a line of JSON for each, as the API has it' },
+    ...SHARED_OPTIONS,
+  },
+  async run(given) {
+    const limit = limitOf(given)
+    const client = clientOf(given)
+    const { batches, hasMore } = await listBatches(client, filterOf(given), limit)
+    if (given['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
+    else if (batches.length === 0) complain(['there is no such batch in the workspace of this key'])
+    else for (const text of batchTable(batches, systemClock.nowMs())) print(text)
+    const last = batches.at(-1)
+    if (hasMore && last !== undefined) complain([`there are more: --after ${last.id}`])
+    return 0
+  },
+}
+
+export const batchesWatch: Command = {
+  name: 'batches watch',
+  does: 'progress of a batch until it has ended; exit code 0 if it has completed',
+  argument: 'ID',
+  options: {
+    output: { value: 'FILE', does: 'write its results there at the end, as lines of JSON' },
+    json: { does: 'a line of JSON for each change instead of a text' },
+    ...SHARED_OPTIONS,
+  },
+  async run(given, argument) {
+    const id = batchId(argument)
+    const client = clientOf(given)
+    const output = typeof given['output'] === 'string' ? given['output'] : null
+    const file = output === null ? null : await ResultFile.open(output)
+    const stopping = stopSignal()
+    const { signal } = stopping
+    try {
+      const read = (onBegin: (batch: BatchView) => void) =>
+        readBatch(client, id, {
+          file,
+          signal,
+          onResults(batch) {
+            onBegin(batch)
+            // All that results tell beyond their lines is why some failed.
+            return file === null && batch.failed === 0
+          },
+        })
+      const display = displayOf(given)
+      const seen = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(named(id))
+      await file?.keep()
+      tell(seen, given, output)
+      return seen.batch.status === 'completed' ? 0 : EXIT_FAILED
+    } catch (error) {
+      await file?.drop()
+      if (!signal.aborted) throw error
+      const url = typeof given['url'] === 'string' ? ` --url ${client.url}` : ''
+      complain([
+        `${id} goes on without being watched; see it again by sluice batches watch ${id}${url}`,
+        ...(output === null ? [] : [`${output} was not written`]),
+      ])
+      return EXIT_SIGNALLED + stopping.number
+    } finally {
+      stopping.end()
+    }
+  },
+}
+
+export const batchesCancel: Command = {
+  name: 'batches cancel',
+  does: 'end a batch early; results that it has stay',
+  argument: 'ID',
+  options: { json: { does: 'the batch as a line of JSON' }, ...SHARED_OPTIONS },
+  async run(given, argument) {
+    const id = batchId(argument)
+    const client = clientOf(given)
+    const tellJson = ({ document }: BatchView) => print(JSON.stringify(document))
+    try {
+      const batch = batchView(await client.json('POST', `${batchPath(id)}/cancel`).catch(named(id)))
+      if (batch === null) throw client.stranger()
+      if (given['json'] === true) tellJson(batch)
+      else for (const line of cancelling(batch)) print(line)
+      return 0
+    } catch (error) {
+      if (!(error instanceof GatewayFault) || error.status !== 409) throw error
+      const { batch } = await readBatch(client, id, { onResults: () => true }).catch(named(id))
+      if (given['json'] === true) tellJson(batch)
+      complain([notCancelled(batch, systemClock.nowMs())])
+      return batch.status === 'cancelled' ? 0 : EXIT_FAILED
+    }
+  },
+}
+
+function cancelling(batch: BatchView): string[] {
+  const { id, status, total, completed, failed } = batch
+  const done = completed + failed
+  return [
+    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have a result, which stays`,
+    `sluice batches watch ${id} shows when it has ended`,
+  ]
+}
+
+function notCancelled(
+  { id, status, isTerminal, completed, failed, total, finalizedMs }: BatchView,
+  nowMs: number,
+) {
+  if (!isTerminal) return `${id} cannot be cancelled any more: it is ${status}`
+  const ago = finalizedMs === null ? '' : ` ${duration(nowMs - finalizedMs)} ago`
+  const results = `${count(completed + failed)} of ${counted(total, 'request')} have a result`
+  return `${id} has already ended: ${status}${ago}, ${results}; there is nothing to cancel`
+}
+
+function tell(seen: SeenBatch, given: Given, output: string | null): void {
+  const { batch, results } = seen
+  if (given['json'] !== true) for (const text of batchSummary(batch, results, output)) print(text)
+  else print(JSON.stringify({ ...batch.document, error_types: Object.fromEntries(results.errors) }))
+}
+
+function displayOf(given: Given): BatchDisplay {
+  const { stdout } = process
+  const output = { line: print, note: (text: string) => complain([text]) }
+  if (given['json'] === true) return jsonDisplay(output, waitingClock)
+  const environment = processEnvironment()
+  if (!drawsOver(stdout, environment)) return textDisplay(output, waitingClock)
+  return barDisplay(new ProgressBar(stdout, environment), waitingClock)
+}
+
+/** Aborts at the first signal; a second one ends the process. */
+function stopSignal() {
+  const controller = new AbortController()
+  let number = 0
+  const listeners = (Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]).map(name => {
+    const listener = () => {
+      number = SIGNALS[name]
+      controller.abort(new Error(name))
+    }
+    process.once(name, listener)
+    return { name, listener }
+  })
+  return {
+    signal: controller.signal,
+    get number() {
+      return number
+    },
+    end() {
+      for (const { name, listener } of listeners) process.off(name, listener)
+    },
+  }
+}
+
+function clientOf(given: Given): GatewayClient {
+  // A reader that has seen enough, such as head, is no fault.
+  process.stdout.on('error', () => process.exit(EXIT_FAILED))
+  return new GatewayClient(gatewayOf(given))
+}
+
+/** @throws UsageError: anything else may be a secret, or change the terminal */
+function batchId(argument: string): string {
+  if (BATCH_ID.test(argument)) return argument
+  throw new UsageError(
+    'ID: expects the id of a batch, such as batch_4fzn2Yc1; sluice batches list shows them',
+  )
+}
+
+/** Names the batch in the refusal of an unknown one. */
+function named(id: string): (error: unknown) => never {
+  return error => {
+    if (!(error instanceof GatewayFault) || error.status !== 404) throw error
+    throw new CommandError(
+      `there is no batch ${id} in the workspace of this key; sluice batches list shows them`,
+    )
+  }
+}
+
+function limitOf({ limit }: Given): number {
+  if (limit === undefined) return LIST_DEFAULT
+  const value = Number(limit)
+  if (Number.isInteger(value) && value >= 1 && value <= LIST_MAX) return value
+  throw new UsageError(`--limit: expects a number from 1 to ${count(LIST_MAX)}`)
+}
+
+function filterOf(given: Given): URLSearchParams {
+  const filter = new URLSearchParams()
+  for (const name of ['after', 'created-after', 'created-before']) {
+    const value = given[name]
+    if (typeof value === 'string') filter.set(name.replace('-', '_'), value)
+  }
+  const { status } = given
+  if (typeof status === 'string') for (const each of status.split(',')) filter.append('status', plain(each))
+  return filter
+}

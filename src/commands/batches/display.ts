@@ -1,0 +1,98 @@
+/**
+ * Shows a batch that is watched: as one line drawn over itself on a terminal, elsewhere as lines, or as JSON. The lines
+ * themselves are pure.
+ */
+import { type Clock, isoInstant, type Timer } from '../../clock.ts'
+import { type BarPart, type ProgressBar, percent } from '../progress-bar.ts'
+import { count, duration } from '../text.ts'
+import type { BatchDisplay, BatchMoment } from './watching.ts'
+
+/** The figures run on between two answers of the gateway. */
+const REDRAW_MS = 1_000
+/** Between two lines of a batch in the same state. */
+const LINE_MS = 5_000
+
+/** What there is to say of a moment, the most important first to stay. */
+export function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
+  const { batch, rate, doneAtMs, trouble } = moment
+  const { completed, failed, total } = batch
+  const done = completed + failed
+  const parts: (BarPart | null)[] = [
+    { text: percent(done, total), rank: 0 },
+    { text: `${count(done)}/${count(total)}`, rank: 1 },
+    {
+      text: `${count(failed)} failed`,
+      rank: failed === 0 ? 7 : 3,
+      ...(failed === 0 ? {} : { color: 'red' }),
+    },
+    rate === null ? null : { text: `${rateText(rate)}/s`, rank: 5 },
+    doneAtMs === null ? null : { text: `ETA ${duration(doneAtMs - clock.monotonicMs())}`, rank: 2 },
+    { text: `${duration(clock.nowMs() - batch.createdMs)} elapsed`, rank: 6 },
+    trouble === null ? { text: batch.status, rank: 4 } : { text: trouble, rank: 2, color: 'yellow' },
+  ]
+  return parts.filter(part => part !== null)
+}
+
+function rateText(rate: number): string {
+  return rate < 10 ? rate.toFixed(1) : count(Math.round(rate))
+}
+
+/** One line that is drawn over itself. */
+export function barDisplay(bar: ProgressBar, clock: Clock): BatchDisplay {
+  let timer: Timer | null = null
+  const show = (moment: BatchMoment): void => {
+    timer?.cancel()
+    const { completed, failed, total } = moment.batch
+    bar.show(total === 0 ? 1 : (completed + failed) / total, momentParts(moment, clock))
+    timer = clock.after(REDRAW_MS, () => show(moment))
+  }
+  return {
+    show,
+    note: text => bar.note(text),
+    end() {
+      timer?.cancel()
+      bar.end()
+    },
+  }
+}
+
+export interface DisplayOutput {
+  /** Takes one line without its end. */
+  readonly line: (text: string) => void
+  readonly note: (text: string) => void
+}
+
+/** A line for each change, and at most one in some seconds unless the state changes. */
+export function textDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
+  return atChanges(output, clock, moment => {
+    const words = momentParts(moment, clock).map(({ text }) => text)
+    return `${isoInstant(clock.nowMs())} ${moment.batch.id} ${words.join(', ')}`
+  })
+}
+
+/** As `textDisplay`; each line is the batch as JSON, without its results. The last one is left to the summary. */
+export function jsonDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
+  return atChanges(output, clock, ({ batch }) => (batch.isTerminal ? null : JSON.stringify(batch.document)))
+}
+
+function atChanges(
+  { line, note }: DisplayOutput,
+  clock: Clock,
+  write: (moment: BatchMoment) => string | null,
+): BatchDisplay {
+  let last: { readonly status: string; readonly figures: string; readonly atMs: number } | null = null
+  return {
+    show(moment) {
+      if (moment.trouble !== null) return
+      const { status, completed, failed } = moment.batch
+      const figures = `${completed} ${failed}`
+      const atMs = clock.monotonicMs()
+      if (last?.status === status && (last.figures === figures || atMs - last.atMs < LINE_MS)) return
+      last = { status, figures, atMs }
+      const text = write(moment)
+      if (text !== null) line(text)
+    },
+    note,
+    end: () => undefined,
+  }
+}

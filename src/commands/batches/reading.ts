@@ -1,0 +1,110 @@
+/** Reads batches from a gateway: pages of a list, and one batch with its results, which may be larger than memory. */
+import type { Readable } from 'node:stream'
+import type { GatewayClient } from '../gateway-client.ts'
+import { plain } from '../text.ts'
+import { CutterError, ResultCutter } from './result-cutter.ts'
+import type { ResultFile } from './result-file.ts'
+import { type BatchView, batchList, batchView, type ResultCounts } from './view.ts'
+
+export interface SeenBatch {
+  readonly batch: BatchView
+  readonly results: ResultCounts
+}
+
+const NO_RESULTS: ResultCounts = { total: 0, errors: new Map() }
+/** Of types of errors; more of them than there are come only from something else than a gateway. */
+const TYPES_MAX = 100
+const PAGE_MAX = 100
+const LINE_FEED = 0x0a
+const CARRIAGE_RETURN = 0x0d
+
+/** The path of a batch. The id is checked before. */
+export function batchPath(id: string): string {
+  return `/batches/${encodeURIComponent(id)}`
+}
+
+export interface ResultReading {
+  /** Takes the results; null: they are only counted. */
+  readonly file?: ResultFile | null
+  /** Called before the first result, for which true leaves out all of them. */
+  readonly onResults: (batch: BatchView) => boolean
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Reads a batch, and its results if it has ended.
+ * @throws GatewayFault, CommandError, or the reason of the abort
+ */
+export function readBatch(client: GatewayClient, id: string, reading: ResultReading): Promise<SeenBatch> {
+  return client.read('GET', batchPath(id), reading.signal, async body => {
+    try {
+      return await readResults(body, reading)
+    } catch (error) {
+      if (error instanceof CutterError || error instanceof SyntaxError) throw client.stranger()
+      throw error
+    }
+  })
+}
+
+/** @throws CutterError, SyntaxError, CommandError */
+async function readResults(body: Readable, { file, onResults }: ResultReading): Promise<SeenBatch> {
+  const cutter = new ResultCutter()
+  const errors = new Map<string, number>()
+  let total = 0
+  await file?.restart()
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    const results = cutter.push(chunk)
+    if (results.length === 0) continue
+    const batch = total === 0 ? batchView(cutter.head) : null
+    if (batch !== null && onResults(batch)) return { batch, results: NO_RESULTS }
+    total += results.length
+    for (const result of results) countError(errors, result.toString('utf8'))
+    await file?.add(results.map(onOneLine))
+  }
+  const batch = cutter.isWhole ? batchView(cutter.head) : null
+  if (batch === null) throw new CutterError('no batch')
+  const frequentFirst = [...errors].toSorted(([, one], [, other]) => other - one)
+  return { batch, results: { total, errors: new Map(frequentFirst) } }
+}
+
+/** @throws SyntaxError */
+function countError(errors: Map<string, number>, text: string): void {
+  const { error } = JSON.parse(text) as { error?: { error_type?: unknown; type?: unknown } | null }
+  if (error == null) return
+  const named = [error.error_type, error.type].find(each => typeof each === 'string') ?? 'unknown'
+  const shown = plain(named)
+  const type = errors.has(shown) || errors.size < TYPES_MAX ? shown : 'other'
+  errors.set(type, (errors.get(type) ?? 0) + 1)
+}
+
+/** A line break within JSON is between two tokens. */
+function onOneLine(result: Buffer): Buffer {
+  if (!result.includes(LINE_FEED) && !result.includes(CARRIAGE_RETURN)) return result
+  return Buffer.from(
+    result
+      .toString('utf8')
+      .trim()
+      .replace(/[\r\n]+/g, ' '),
+  )
+}
+
+/** The newest batches first, at most so many. @throws GatewayFault, UsageError */
+export async function listBatches(
+  client: GatewayClient,
+  filter: URLSearchParams,
+  limit: number,
+): Promise<{ readonly batches: readonly BatchView[]; readonly hasMore: boolean }> {
+  const batches: BatchView[] = []
+  for (;;) {
+    const query = new URLSearchParams(filter)
+    query.set('limit', String(Math.min(PAGE_MAX, limit - batches.length)))
+    const last = batches.at(-1)
+    if (last !== undefined) query.set('after', last.id)
+    const page = batchList(await client.json('GET', `/batches?${query}`))
+    if (page === null) throw client.stranger()
+    batches.push(...page.batches)
+    if (!page.hasMore || page.batches.length === 0 || batches.length >= limit) {
+      return { batches: batches.slice(0, limit), hasMore: page.hasMore }
+    }
+  }
+}

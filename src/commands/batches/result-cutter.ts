@@ -1,0 +1,151 @@
+/**
+ * Cuts the results of a batch out of its JSON while it arrives, so that a reply of any size needs the memory of one
+ * result. Bytes go on as they came. Pure.
+ */
+
+/** More than any gateway sends besides results. */
+const HEAD_MAX_BYTES = 4 * 1024 * 1024
+/** Bytes of one result: the longest text that can be parsed is twice as long. */
+const RESULT_MAX_BYTES = 256 * 1024 * 1024
+const RESULTS = 'results'
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
+const CLOSE_BRACKET = 0x5d
+const OPEN_BRACE = 0x7b
+const CLOSE_BRACE = 0x7d
+/** Brackets of the document itself, and of its `results`. */
+const IN_DOCUMENT = 1
+const IN_RESULTS = 2
+
+/** The bytes are not the JSON of a batch, or a part of it is too large. */
+export class CutterError extends Error {
+  override readonly name = 'CutterError'
+}
+
+export class ResultCutter {
+  readonly #head: Buffer[] = []
+  #headBytes = 0
+  /** Parts of a result that has not ended. */
+  #parts: Buffer[] = []
+  #partBytes = 0
+  #depth = 0
+  #inString = false
+  /** The last chunk ended in a backslash of a string. */
+  #escapes = false
+  /** The last text of the document's own level: bytes of up to one more than `results` has. */
+  #text = ''
+  #isKey = false
+  #inResults = false
+
+  /** The document up to the results that have been seen, with them left out; null: it is not JSON so far. */
+  get head(): unknown {
+    const text = Buffer.concat(this.#head).toString('utf8')
+    try {
+      return JSON.parse(this.#inResults ? `${text}]}` : text) as unknown
+    } catch {
+      return null
+    }
+  }
+
+  /** True once the document has ended. */
+  get isWhole(): boolean {
+    return this.#headBytes > 0 && this.#depth === 0
+  }
+
+  /** Takes the next bytes; returns the results that end in them. @throws CutterError */
+  push(chunk: Buffer): Buffer[] {
+    const results: Buffer[] = []
+    /** Where what is not kept yet begins. */
+    let from = 0
+    let at = 0
+    while (at < chunk.length) {
+      if (this.#inString) {
+        at = this.#string(chunk, at)
+        continue
+      }
+      const byte = chunk[at++]
+      if (byte === QUOTE) {
+        this.#inString = true
+        this.#text = ''
+      } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+        const begins =
+          byte === OPEN_BRACKET && this.#depth === IN_DOCUMENT && this.#isKey && this.#text === RESULTS
+        this.#depth++
+        if (begins) {
+          this.#keepHead(chunk.subarray(from, at))
+          from = at
+          this.#inResults = true
+        }
+      } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+        this.#depth--
+        if (this.#depth < 0) throw new CutterError('not JSON')
+        if (this.#inResults && this.#depth === IN_RESULTS) {
+          results.push(this.#result(chunk.subarray(from, at)))
+          from = at
+        } else if (this.#inResults && this.#depth === IN_DOCUMENT) {
+          this.#inResults = false
+          from = at - 1
+        }
+      } else if (byte === COLON && this.#depth === IN_DOCUMENT) this.#isKey = true
+      else if (byte === COMMA && this.#depth === IN_DOCUMENT) this.#isKey = false
+      else if (byte === COMMA && this.#inResults && this.#depth === IN_RESULTS) from = at
+    }
+    const rest = chunk.subarray(from)
+    if (this.#inResults) this.#keepPart(rest)
+    else this.#keepHead(rest)
+    return results
+  }
+
+  /** Goes to the end of the string, or of the chunk. */
+  #string(chunk: Buffer, start: number): number {
+    let at = start
+    if (this.#escapes) {
+      this.#escapes = false
+      at++
+    }
+    for (;;) {
+      const quote = chunk.indexOf(QUOTE, at)
+      const end = quote === -1 ? chunk.length : quote
+      let slashes = 0
+      while (end - slashes > at && chunk[end - 1 - slashes] === BACKSLASH) slashes++
+      if (quote !== -1 && slashes % 2 === 1) {
+        at = quote + 1
+        continue
+      }
+      if (this.#depth === IN_DOCUMENT && this.#text.length <= RESULTS.length) {
+        this.#text += chunk.toString('latin1', start, Math.min(end, start + RESULTS.length + 1))
+      }
+      if (quote === -1) {
+        this.#escapes = slashes % 2 === 1
+        return end
+      }
+      this.#inString = false
+      return quote + 1
+    }
+  }
+
+  #keepHead(bytes: Buffer): void {
+    this.#headBytes += bytes.length
+    if (this.#headBytes > HEAD_MAX_BYTES) throw new CutterError('too large')
+    // A chunk belongs to its sender.
+    if (bytes.length > 0) this.#head.push(Buffer.from(bytes))
+  }
+
+  #keepPart(bytes: Buffer): void {
+    this.#partBytes += bytes.length
+    if (this.#partBytes > RESULT_MAX_BYTES) throw new CutterError('too large')
+    if (bytes.length > 0) this.#parts.push(Buffer.from(bytes))
+  }
+
+  #result(end: Buffer): Buffer {
+    this.#keepPart(end)
+    const whole = Buffer.concat(this.#parts)
+    this.#parts = []
+    this.#partBytes = 0
+    return whole
+  }
+}

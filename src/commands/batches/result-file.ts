@@ -1,0 +1,89 @@
+/**
+ * The file of `--output`: results as JSON lines. They go to a file beside it, which takes its name once all are there;
+ * so whoever finds the file finds all of it.
+ */
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
+import { CommandError } from '../command.ts'
+
+const LINE_FEED = Buffer.from('\n')
+
+export class ResultFile {
+  readonly path: string
+  readonly #written: string
+  readonly #handle: FileHandle
+  #bytes = 0
+
+  private constructor(path: string, written: string, handle: FileHandle) {
+    this.path = path
+    this.#written = written
+    this.#handle = handle
+  }
+
+  /** Opens it at once, so that a wrong path is known before a batch has run for hours. @throws CommandError */
+  static open(path: string): Promise<ResultFile> {
+    return attempt(path, async () => {
+      const known = await stat(path).catch(() => null)
+      if (known?.isDirectory() === true)
+        throw new CommandError(`${path}: is a folder, and --output expects a file`)
+      // A pipe or a device cannot be replaced.
+      const written = known === null || known.isFile() ? `${path}.part` : path
+      return new ResultFile(path, written, await open(written, 'w'))
+    })
+  }
+
+  /** Begins again, with no line. @throws CommandError */
+  restart(): Promise<void> {
+    return attempt(this.path, async () => {
+      if (this.#bytes === 0) return
+      if (!this.#isBeside) {
+        throw new CommandError(
+          `${this.path}: the gateway went away, and what is written there cannot be taken back`,
+        )
+      }
+      await this.#handle.truncate(0)
+      this.#bytes = 0
+    })
+  }
+
+  /** @throws CommandError */
+  add(lines: readonly Buffer[]): Promise<void> {
+    return attempt(this.path, async () => {
+      let rest = Buffer.concat(lines.flatMap(line => [line, LINE_FEED]))
+      while (rest.length > 0) {
+        const position = this.#isBeside ? this.#bytes : null
+        const { bytesWritten } = await this.#handle.write(rest, 0, rest.length, position)
+        this.#bytes += bytesWritten
+        rest = rest.subarray(bytesWritten)
+      }
+    })
+  }
+
+  /** All lines are there. @throws CommandError */
+  keep(): Promise<void> {
+    return attempt(this.path, async () => {
+      if (this.#isBeside) await this.#handle.sync()
+      await this.#handle.close()
+      if (this.#isBeside) await rename(this.#written, this.path)
+    })
+  }
+
+  /** Leaves nothing behind. Never rejects. */
+  async drop(): Promise<void> {
+    await this.#handle.close().catch(() => undefined)
+    if (this.#isBeside) await rm(this.#written, { force: true }).catch(() => undefined)
+  }
+
+  get #isBeside(): boolean {
+    return this.#written !== this.path
+  }
+}
+
+async function attempt<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof CommandError) throw error
+    const { code = 'unknown' } = error as NodeJS.ErrnoException
+    throw new CommandError(`${path}: cannot be written (${code})`, { cause: error })
+  }
+}

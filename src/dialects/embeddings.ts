@@ -1,0 +1,56 @@
+/**
+ * The dialect of POST /embeddings: texts in, vectors out, in one document and never as a stream. Pure.
+ * A body becomes a request in the Responses vocabulary, with one user message for each input, and settings beside it.
+ */
+import type { EmbeddingsResult } from '../protocol/embeddings.ts'
+import type { Offered } from '../protocol/request-parser.ts'
+import { chatUsage } from './chat-completions/answer.ts'
+import { chatFailure } from './chat-completions/failure.ts'
+import type { Dialect } from './dialect.ts'
+import { createEmbeddingsParser, type ParsedEmbeddings } from './embeddings/parse.ts'
+
+export type { ParsedEmbeddings } from './embeddings/parse.ts'
+
+export interface EmbeddingsDialect extends Pick<Dialect, 'name' | 'failure'> {
+  readonly name: 'embeddings'
+  /** @throws GatewayError as `Dialect.parse` */
+  parse(body: unknown): ParsedEmbeddings
+  /** The whole reply as JSON. */
+  document(result: EmbeddingsResult): Buffer
+}
+
+export function createEmbeddings(offered: Offered): EmbeddingsDialect {
+  return {
+    name: 'embeddings',
+    parse: createEmbeddingsParser(offered),
+    document,
+    // The envelope is the one of chat completions. Errors name fields of this body already.
+    failure: (error, details) => chatFailure(error, { ...details, request: null }),
+  }
+}
+
+/** Written by hand, because vectors are JSON already. */
+function document({ id, model, provider, vectors, usage, metadata }: EmbeddingsResult): Buffer {
+  const pieces: Buffer[] = [Buffer.from('{"object":"list","data":[')]
+  for (const [index, vector] of vectors.entries()) {
+    const comma = index === 0 ? '' : ','
+    pieces.push(Buffer.from(`${comma}{"object":"embedding","index":${index},"embedding":`), vector, CLOSING)
+  }
+  const rest = JSON.stringify({
+    model,
+    id,
+    provider,
+    usage: usage === null ? null : usageOf(usage),
+    ...(metadata === null ? {} : { gateway_metadata: metadata }),
+  })
+  pieces.push(Buffer.from(`],${rest.slice(1)}`))
+  return Buffer.concat(pieces)
+}
+
+const CLOSING = Buffer.from('}')
+
+/** Nothing is written but vectors, so there is only what was read. */
+function usageOf(usage: NonNullable<EmbeddingsResult['usage']>): object {
+  const { prompt_tokens, total_tokens, cost, cost_details, is_byok } = chatUsage(usage)
+  return { prompt_tokens, total_tokens, cost, cost_details, is_byok }
+}

@@ -1,0 +1,91 @@
+/** The body of POST /embeddings as a request. Pure. Errors name fields of this body and never repeat what was sent. */
+import { GatewayError } from '../../errors.ts'
+import { bodyCheck } from '../../protocol/body.ts'
+import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
+import { ResponsesRequest } from '../../protocol/request.ts'
+import { type Offered, refusal } from '../../protocol/request-parser.ts'
+import { EmbeddingsBody } from './body-schema.ts'
+import { readInput } from './input.ts'
+
+/** A body as the gateway takes it. */
+export interface ParsedEmbeddings {
+  readonly request: EmbeddingsRequest
+  readonly settings: EmbeddingsSettings
+}
+
+/** Fields of the body that a request has under the same name. */
+const SAME_NAME: ReadonlySet<string> = new Set([
+  'model',
+  'provider',
+  'user',
+  'session_id',
+  'safety_identifier',
+  'trace',
+])
+/** All other fields that the gateway knows: settings, and what only a model that writes can be told. */
+const KNOWN: ReadonlySet<string> = new Set([
+  ...Object.keys(ResponsesRequest.properties),
+  ...Object.keys(EmbeddingsBody.properties),
+])
+
+/** Fields of other operations, with the way out: taking one for unknown would lose it in silence. */
+const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
+  ['models', 'must be absent: vectors of different models cannot be compared; name one in model'],
+  ['messages', 'is not a field of embeddings: use input'],
+  ['texts', 'is not a field of embeddings: use input'],
+  ['plugins', 'is not a field of embeddings: plugins work on text that a model writes'],
+  ['tools', 'is not a field of embeddings'],
+  ['preset', 'a stored preset is not offered by this gateway yet'],
+  ['output_dimension', 'is not a field of embeddings: use dimensions'],
+  ['task_type', 'is not a field of embeddings: use input_type'],
+  ['embedding_types', 'is not a field of embeddings: use encoding_format'],
+]
+/** They would change what the numbers of a vector are; only these values do not. */
+const PLAIN_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
+
+const check = bodyCheck(EmbeddingsBody)
+
+/** Creates the parser of embeddings bodies. It throws GatewayError `invalid_request` that names a field of the body. */
+export function createEmbeddingsParser(offered: Offered): (value: unknown) => ParsedEmbeddings {
+  return value => parseEmbeddings(value, offered)
+}
+
+function parseEmbeddings(value: unknown, offered: Offered): ParsedEmbeddings {
+  const body = check(value)
+  refuse(body)
+  const { items, isList } = readInput(body.input)
+  const fields: Record<string, unknown> = {}
+  for (const [name, field] of Object.entries(body)) {
+    if (field !== null && field !== undefined && (SAME_NAME.has(name) || !KNOWN.has(name)))
+      fields[name] = field
+  }
+  fields['input'] = items
+  const request = fields as unknown as EmbeddingsRequest
+  const refused = refusal(request, offered)
+  if (refused !== null) throw new GatewayError('invalid_request', refused)
+  return {
+    request,
+    settings: {
+      dimensions: body.dimensions ?? null,
+      encoding: body.encoding_format ?? 'float',
+      inputType: body.input_type ?? null,
+      isList,
+    },
+  }
+}
+
+function refuse(body: EmbeddingsBody): void {
+  const other = body as unknown as Readonly<Record<string, unknown>>
+  for (const [name, problem] of OF_OTHERS) {
+    if (other[name] != null) throw new GatewayError('invalid_request', `${name}: ${problem}`)
+  }
+  if (body.stream === true) {
+    throw new GatewayError('invalid_request', 'stream: must be false: vectors come in one document')
+  }
+  if (!PLAIN_TYPES.has(other['output_dtype'])) {
+    throw new GatewayError(
+      'invalid_request',
+      'output_dtype: must be float: vectors of other types are not offered',
+    )
+  }
+}

@@ -1,0 +1,91 @@
+/** Items of tools that no client executes, as every dialect but Responses has to tell them. Pure. */
+import type { HostedItem, OutputItem } from '../protocol/items.ts'
+
+const OURS = /^(gateway|openrouter):(.*)$/s
+
+/** The spelling and the name of a tool that the gateway ran, by the type of its item; null for other items. */
+export function gatewayToolOf(type: string): { readonly prefix: string; readonly name: string } | null {
+  const [, prefix, name] = OURS.exec(type) ?? []
+  return prefix === undefined || name === undefined ? null : { prefix, name }
+}
+
+/** Fields of an item that say what the tool was asked; all others say what came of it. */
+const ASKED: ReadonlySet<string> = new Set([
+  'action',
+  'query',
+  'queries',
+  'url',
+  'timezone',
+  'prompt',
+  'task_name',
+  'task_description',
+  'operation',
+  'command',
+  'code',
+  'language',
+  'filePath',
+  'filename',
+  'file_id',
+  'key',
+  'value',
+  'serverLabel',
+  'server_label',
+  'toolName',
+])
+const NEITHER: ReadonlySet<string> = new Set([
+  'type',
+  'id',
+  'status',
+  'call_id',
+  'arguments',
+  'name',
+  'signature',
+])
+
+type Fields = Record<string, unknown>
+
+/** What the tool was asked and what it gave, out of the fields of its item. */
+export function askedAndGave(item: HostedItem): { readonly asked: Fields; readonly gave: Fields } {
+  const asked: Fields = {}
+  const gave: Fields = {}
+  for (const [name, value] of Object.entries(item)) {
+    if (NEITHER.has(name) || value === undefined || value === null) continue
+    if (ASKED.has(name)) asked[name] = value
+    else gave[name] = value
+  }
+  return { asked, gave }
+}
+
+/** First letters of an image in base64, by its kind. */
+const KINDS: readonly (readonly [string, string])[] = [
+  ['/9j/', 'image/jpeg'],
+  ['UklGR', 'image/webp'],
+  ['R0lGOD', 'image/gif'],
+]
+const DRAWN: ReadonlySet<string> = new Set([
+  'image_generation_call',
+  'gateway:image_generation',
+  'openrouter:image_generation',
+])
+
+/** The image that an item holds, by its address or as media type and base64; null where it holds none. */
+export type DrawnImage = { readonly url: string } | { readonly mediaType: string; readonly base64: string }
+
+export function drawnImage(item: OutputItem): DrawnImage | null {
+  if (!DRAWN.has(item.type)) return null
+  const { imageUrl, imageB64, result } = item as { imageUrl?: unknown; imageB64?: unknown; result?: unknown }
+  const image = [result, imageB64, imageUrl].find(each => typeof each === 'string' && each !== '')
+  if (typeof image !== 'string') return null
+  if (/^(?:https?|data):/.test(image)) return { url: image }
+  return {
+    mediaType: KINDS.find(([letters]) => image.startsWith(letters))?.[1] ?? 'image/png',
+    base64: image,
+  }
+}
+
+/** An image that a model drew, as the item kind that made it. `at`: a number that is unique in the request. */
+export function drawnItem(url: string, at: number): Fields {
+  const data = /^data:[^,]*;base64,/.exec(url)
+  const result = data === null ? url : url.slice(data[0].length)
+  return { type: 'image_generation_call', id: `st_image_${at}`, status: 'completed', result }
+}

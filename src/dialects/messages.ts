@@ -1,0 +1,21 @@
+/**
+ * The dialect of POST /messages: blocks in, one message out. Pure.
+ * A body becomes a request in the Responses vocabulary; its events and its response become events and a message.
+ */
+import type { Offered } from '../protocol/request-parser.ts'
+import type { Dialect } from './dialect.ts'
+import { messagesBody } from './messages/body.ts'
+import { messagesFailure } from './messages/failure.ts'
+import { MessagesFrames } from './messages/frames.ts'
+import { createMessagesParser } from './messages/parse.ts'
+
+export function createMessages(offered: Offered): Dialect {
+  return {
+    name: 'messages',
+    idHeader: 'Request-Id',
+    parse: createMessagesParser(offered),
+    frames: request => new MessagesFrames(request),
+    body: messagesBody,
+    failure: messagesFailure,
+  }
+}

@@ -1,0 +1,124 @@
+/** The body of POST /messages as a schema. Pure. */
+import { type Static, Type } from '@sinclair/typebox'
+import { gatewayTools } from '../../protocol/gateway-tools.ts'
+import { CacheControl } from '../../protocol/parts.ts'
+import { AnyObject, maybe, oneOf, text, variants } from '../../protocol/schema.ts'
+import { hub, orNull, SAME_NAME } from '../hub-fields.ts'
+import { MessageInput, SystemPrompt } from './message-schema.ts'
+
+/** Other models to try: the API has room for three. */
+const FALLBACKS_MAX = 3
+/** More than any client sends, and each is looked for in every piece of a reply. */
+const STOP_SEQUENCES_MAX = 64
+/** As long as the API allows; a name that another provider finds too long is its own refusal. */
+const TOOL_NAME = '^[a-zA-Z0-9_-]{1,128}$'
+
+// Tools
+
+const CustomTool = Type.Object({
+  type: maybe(Type.Literal('custom')),
+  name: Type.String({ pattern: TOOL_NAME }),
+  description: maybe(Type.String()),
+  input_schema: AnyObject,
+  strict: maybe(Type.Boolean()),
+  defer_loading: maybe(Type.Boolean()),
+  cache_control: maybe(CacheControl),
+})
+export type CustomMessagesTool = Static<typeof CustomTool>
+
+/**
+ * A tool of the API itself, by its dated type; tools.ts knows the families. The list of dates grows, so an unknown type
+ * passes here.
+ */
+const MessagesTool = variants(
+  { custom: CustomTool, ...gatewayTools },
+  { noun: 'tool', absent: 'custom', open: true },
+)
+export type MessagesTool = Static<typeof MessagesTool>
+
+const disable_parallel_tool_use = maybe(Type.Boolean())
+
+/** `{type}` of a tool that runs on our side. */
+const forcedGatewayTools = Object.fromEntries(
+  Object.keys(gatewayTools).map(type => [
+    type,
+    Type.Object({ type: Type.Literal(type), disable_parallel_tool_use }),
+  ]),
+) as unknown as Record<
+  keyof typeof gatewayTools,
+  ReturnType<
+    typeof Type.Unsafe<{ type: keyof typeof gatewayTools; disable_parallel_tool_use?: boolean | null }>
+  >
+>
+
+export const MessagesToolChoice = variants(
+  {
+    auto: Type.Object({ type: Type.Literal('auto'), disable_parallel_tool_use }),
+    any: Type.Object({ type: Type.Literal('any'), disable_parallel_tool_use }),
+    tool: Type.Object({
+      type: Type.Literal('tool'),
+      name: Type.String({ minLength: 1 }),
+      disable_parallel_tool_use,
+    }),
+    none: Type.Object({ type: Type.Literal('none') }),
+    ...forcedGatewayTools,
+  },
+  { noun: 'tool choice', otherNames: { required: 'any', function: 'tool' } },
+)
+export type MessagesToolChoice = Static<typeof MessagesToolChoice>
+
+// Thinking and structure
+
+const display = maybe(oneOf('summarized', 'omitted'))
+
+const Thinking = variants(
+  {
+    enabled: Type.Object({
+      type: Type.Literal('enabled'),
+      budget_tokens: Type.Integer({ minimum: 1024 }),
+      display,
+    }),
+    adaptive: Type.Object({ type: Type.Literal('adaptive'), display }),
+    between_tools: Type.Object({ type: Type.Literal('between_tools') }),
+    disabled: Type.Object({ type: Type.Literal('disabled') }),
+  },
+  { noun: 'thinking mode' },
+)
+export type Thinking = Static<typeof Thinking>
+
+const OutputFormat = Type.Object({ type: Type.Literal('json_schema'), schema: AnyObject })
+export type OutputFormat = Static<typeof OutputFormat>
+
+const OutputConfig = Type.Object({
+  effort: maybe(oneOf('low', 'medium', 'high', 'xhigh', 'max')),
+  format: maybe(OutputFormat),
+})
+
+export const MessagesBody = Type.Object({
+  ...SAME_NAME,
+  messages: Type.Array(MessageInput, { minItems: 1 }),
+  system: SystemPrompt,
+  max_tokens: Type.Integer({ minimum: 1 }),
+  stop_sequences: maybe(Type.Array(Type.String(), { maxItems: STOP_SEQUENCES_MAX })),
+  thinking: maybe(Thinking),
+  output_config: maybe(OutputConfig),
+  /** The older place of `output_config.format`. */
+  output_format: maybe(OutputFormat),
+  tools: maybe(Type.Array(MessagesTool)),
+  tool_choice: maybe(MessagesToolChoice),
+  metadata: maybe(Type.Object({ user_id: maybe(text({ max: 256, storable: true })) })),
+  service_tier: maybe(
+    oneOf('auto', 'standard_only', 'standard', 'default', 'flex', 'priority', 'scale', 'fast', 'ultrafast'),
+  ),
+  speed: maybe(oneOf('standard', 'fast')),
+  fallbacks: maybe(
+    Type.Array(
+      // Closed: settings of an attempt would be ignored.
+      Type.Object({ model: Type.Optional(hub.model, false) }, { additionalProperties: false }),
+      { maxItems: FALLBACKS_MAX },
+    ),
+  ),
+  modalities: orNull(hub.modalities),
+  betas: maybe(Type.Array(Type.String({ pattern: '^[a-zA-Z0-9._-]{1,100}$' }), { maxItems: 64 })),
+})
+export type MessagesBody = Static<typeof MessagesBody>

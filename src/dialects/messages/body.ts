@@ -1,0 +1,30 @@
+/** A finished response as a whole message. Pure. */
+import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import {
+  blocksOf,
+  containerOf,
+  type MessageFields,
+  messageHead,
+  messagesUsage,
+  reportsOf,
+  stopOf,
+} from './answer.ts'
+import type { OutputBlock } from './hosted.ts'
+
+export function messagesBody(response: ResponseResource): MessageFields {
+  const { usage, output } = response
+  return {
+    ...messageHead(response),
+    content: contentOf(output),
+    ...stopOf(response),
+    container: containerOf(output),
+    usage: messagesUsage(usage, response.service_tier),
+    ...reportsOf(response),
+  }
+}
+
+/** The content that items make together. */
+export function contentOf(output: readonly OutputItem[]): readonly OutputBlock[] {
+  return output.flatMap(blocksOf)
+}

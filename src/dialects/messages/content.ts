@@ -1,0 +1,112 @@
+/**
+ * Content blocks of a client as parts of a request. Pure. Each block is one part, so that errors find it again. What
+ * only this API has words for goes along in `native`: a part made of a text that is a document or a search result here
+ * has the whole block in it.
+ */
+import type { Annotation } from '../../protocol/items.ts'
+import { annotationsOf, goBack } from './citations.ts'
+import type { ContentBlock, DocumentBlock, ImageBlock, TextBlock } from './message-schema.ts'
+
+export type Item = Record<string, unknown>
+
+type TextPart = 'input_text' | 'output_text'
+
+/** `text`: the type of the parts that are text. */
+export function contentPart(block: ContentBlock, text: TextPart = 'input_text'): Item {
+  const part = plainPart(block, text)
+  if ('cache_control' in block && block.cache_control != null) part['cache_control'] = block.cache_control
+  return part
+}
+
+function plainPart(block: ContentBlock, text: TextPart): Item {
+  switch (block.type) {
+    case 'text':
+      return textPart(block, text)
+    case 'image':
+      return imagePart(block)
+    case 'document':
+      return documentPart(block, text)
+    case 'search_result':
+      return {
+        type: text,
+        text: titled([block.title, block.source], block.content.map(each => each.text).join('\n\n')),
+        native: block,
+      }
+    case 'container_upload':
+      return { type: 'input_file', file_id: block.file_id }
+    case 'tool_reference':
+      return { type: text, text: block.tool_name, native: block }
+    case 'browser_state':
+      return { type: text, text: JSON.stringify(block.tabs), native: block }
+  }
+}
+
+function textPart({ text, citations }: TextBlock, type: TextPart): Item {
+  const part: Item = { type, text }
+  if (citations == null || citations.length === 0) return part
+  const annotations: readonly Annotation[] = annotationsOf(citations, text.length)
+  if (type === 'output_text' && annotations.length > 0) part['annotations'] = annotations
+  // The API refuses citations that are not its own.
+  if (goBack(citations)) part['native'] = { citations }
+  return part
+}
+
+function imagePart({ source, transformations }: ImageBlock): Item {
+  const part: Item = { type: 'input_image', detail: 'auto' }
+  if (source.type === 'file') part['file_id'] = source.file_id
+  else part['image_url'] = imageUrl(source)
+  if (transformations != null) part['native'] = { transformations }
+  return part
+}
+
+/** The address of an image that is no file, or a data URL. */
+export function imageUrl(source: Exclude<ImageBlock['source'], { type: 'file' }>): string {
+  return source.type === 'url' ? source.url : `data:${source.media_type};base64,${source.data}`
+}
+
+/** Text goes as text: most providers take no file of it. */
+function documentPart(block: DocumentBlock, text: TextPart): Item {
+  const { source, title, context, citations } = block
+  const heads = [title, context]
+  switch (source.type) {
+    case 'text':
+      return { type: text, text: titled(heads, source.data), native: block }
+    case 'content':
+      return { type: text, text: titled(heads, contentText(source.content)), native: block }
+    default: {
+      const part: Item = { type: 'input_file' }
+      if (title != null) part['filename'] = title
+      if (source.type === 'base64') part['file_data'] = `data:${source.media_type};base64,${source.data}`
+      else if (source.type === 'url') part['file_url'] = source.url
+      else part['file_id'] = source.file_id
+      const native: Item = {}
+      if (context != null) native['context'] = context
+      if (citations != null) native['citations'] = citations
+      if (Object.keys(native).length > 0) part['native'] = native
+      return part
+    }
+  }
+}
+
+type Divided = Extract<DocumentBlock['source'], { type: 'content' }>['content']
+
+function contentText(content: Divided): string {
+  if (typeof content === 'string') return content
+  return content.flatMap(each => (each.type === 'text' ? [each.text] : [])).join('\n\n')
+}
+
+/** The parts of a document that has pictures, which no text can hold; null for any other block. */
+export function picturedParts(block: ContentBlock): readonly Item[] | null {
+  if (block.type !== 'document' || block.source.type !== 'content') return null
+  const { content } = block.source
+  if (typeof content === 'string' || !content.some(each => each.type === 'image')) return null
+  const head = titled([block.title, block.context], '')
+  const parts = content.map(each => contentPart(each))
+  return head === '' ? parts : [{ type: 'input_text', text: head }, ...parts]
+}
+
+/** The same string where there is no head, so that a long text is held once. */
+function titled(heads: readonly (string | null | undefined)[], text: string): string {
+  const filled = heads.filter(head => head != null && head !== '')
+  return filled.length === 0 ? text : `${filled.join('\n')}\n\n${text}`
+}

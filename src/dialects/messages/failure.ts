@@ -1,0 +1,89 @@
+/** Failures in the form of this API: the envelope, and the event of a stream. Pure. */
+import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import { isObject } from '../../protocol/schema.ts'
+import type { FailureDetails } from '../dialect.ts'
+import { type MessageFields, messagesUsage } from './answer.ts'
+import { contentOf } from './body.ts'
+import { inMessagesNames } from './paths.ts'
+
+/** The types of the API by our error types; the rest follows from the status. */
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ['authentication', 'authentication_error'],
+  ['payment_required', 'billing_error'],
+  ['permission_denied', 'permission_error'],
+  ['not_found', 'not_found_error'],
+  ['rate_limit_exceeded', 'rate_limit_error'],
+  ['provider_overloaded', 'overloaded_error'],
+  ['timeout', 'timeout_error'],
+])
+
+function typeOf(errorType: string, status: number): string {
+  return TYPES.get(errorType) ?? (status >= 400 && status < 500 ? 'invalid_request_error' : 'api_error')
+}
+
+interface Fault {
+  readonly errorType: string | null
+  readonly message: string
+  readonly metadata: Readonly<Record<string, unknown>> | undefined
+  /** HTTP status, also where another one has left. */
+  readonly status: number
+}
+
+function messagesError({ errorType, message, metadata = {}, status }: Fault): MessageFields {
+  if (status === 500) return { type: 'api_error', message: INTERNAL_MESSAGE, error_type: 'server' }
+  const { error_code, ...rest } = metadata
+  const more = inMessagesForm(rest)
+  const param = status === 400 || status === 422 ? fieldIn(message) : undefined
+  return {
+    type: typeOf(errorType ?? '', status),
+    message,
+    error_type: errorType ?? 'unmapped',
+    ...(param === undefined ? {} : { param }),
+    // The public client knows some failures by this code.
+    ...(error_code === undefined ? {} : { details: { error_code } }),
+    ...(Object.keys(more).length === 0 ? {} : { metadata: more }),
+  }
+}
+
+/** The body of a failure. */
+export function messagesFailure(
+  error: GatewayError,
+  { id, metadata, usage, request }: FailureDetails,
+): MessageFields {
+  const { errorType, status } = error
+  const message = request === null ? error.message : inMessagesNames(error.message, request)
+  return {
+    type: 'error',
+    error: messagesError({ errorType, message, metadata: error.metadata, status }),
+    request_id: id,
+    // A fault of ours says nothing of the routing.
+    ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
+    ...(usage === null ? {} : { usage: messagesUsage(usage, null) }),
+  }
+}
+
+/** The event of a response that failed in mid-stream. */
+export function failureEvent(response: ResponseResource, request: ResponsesRequest): MessageFields {
+  const { id, error, error_type: errorType = null, usage, gateway_metadata: metadata, alignment } = response
+  const status = statusOf(errorType)
+  const message = inMessagesNames(error?.message ?? INTERNAL_MESSAGE, request)
+  return {
+    type: 'error',
+    error: messagesError({ errorType, message, metadata: error?.metadata, status }),
+    request_id: id,
+    ...(metadata === undefined || status === 500 ? {} : { gateway_metadata: metadata }),
+    ...(alignment === undefined ? {} : { alignment }),
+    ...(usage === null ? {} : { usage: messagesUsage(usage, null) }),
+  }
+}
+
+/** A reply that alignment withheld is told as the content that it would have been. */
+function inMessagesForm(metadata: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const { alignment } = metadata
+  if (!isObject(alignment) || !Array.isArray(alignment['rejected'])) return metadata
+  const content = contentOf(alignment['rejected'] as OutputItem[])
+  return { ...metadata, alignment: { ...alignment, rejected: { role: 'assistant', content } } }
+}

@@ -1,0 +1,331 @@
+/**
+ * Events of one response as frames of a message. Pure. Hot path: deltas of text, thinking and input are written by
+ * hand.
+ *
+ * Order: debug events, message_start, ping, for each block start … stop, message_delta with the end and the usage,
+ * message_stop. A failure is one event `error`, after which nothing comes. One block is open at a time: what other
+ * items say while a call is open waits for its end, because the input of a call cannot be divided.
+ */
+import type { GatewayError } from '../../errors.ts'
+import type { AnnotationAddedEvent, OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
+import type { HostedItem, MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import type { CallItem } from '../chat-completions/answer.ts'
+import type { FailureDetails, FrameWriter } from '../dialect.ts'
+import {
+  begunMessage,
+  blocksOf,
+  containerOf,
+  type MessageFields,
+  messagesUsage,
+  reportsOf,
+  stopOf,
+  textBlock,
+  toolUse,
+} from './answer.ts'
+import { citationOf } from './citations.ts'
+import { failureEvent, messagesFailure } from './failure.ts'
+import { hostedBlocks, type OutputBlock } from './hosted.ts'
+import { callSeal, signatureOf, THOUGHT_BREAK, thinkingBlock } from './thinking.ts'
+
+interface OpenBlock {
+  readonly kind: 'text' | 'thinking' | 'tool_use'
+  /** Output index of its item. */
+  readonly item: number
+  /** Of a text: its place in the item. Of a thought: its last piece. */
+  part: string
+  /** A delta up to its text. */
+  readonly head: string
+}
+
+/** A delta after its text. */
+const TAIL = '}}\n\n'
+
+/** A text of the answer, as far as it is known. */
+interface SaidText {
+  said: string
+  /** Annotations that were told. */
+  annotations: number
+}
+
+export class MessagesFrames implements FrameWriter {
+  readonly #request: ResponsesRequest
+  readonly #items: OutputItem[] = []
+  #open: OpenBlock | null = null
+  /** Number of the next block. */
+  #next = 0
+  /** What other items said while a call was open, by output index. */
+  readonly #waiting = new Map<number, StreamEvent[]>()
+  readonly #texts = new Map<string, SaidText>()
+  #begun = false
+  #finished = false
+
+  constructor(request: ResponsesRequest) {
+    this.#request = request
+  }
+
+  write(event: StreamEvent): string {
+    const open = this.#open
+    if (open?.kind === 'tool_use' && 'output_index' in event && event.output_index !== open.item) {
+      const waiting = this.#waiting.get(event.output_index)
+      if (waiting === undefined) this.#waiting.set(event.output_index, [event])
+      else waiting.push(event)
+      return ''
+    }
+    const frames = this.#tell(event)
+    return this.#waiting.size === 0 ? frames : frames + this.#goOn()
+  }
+
+  end(): string {
+    return ''
+  }
+
+  failure(error: GatewayError, details: FailureDetails): string {
+    return this.#fail(messagesFailure(error, { ...details, request: this.#request }))
+  }
+
+  #tell(event: StreamEvent): string {
+    switch (event.type) {
+      case 'response.output_text.delta':
+        return this.#text(event)
+      case 'response.reasoning_text.delta':
+        return this.#think(event.output_index, `text ${event.content_index}`, event.delta)
+      case 'response.reasoning_summary_text.delta':
+        return this.#think(event.output_index, `summary ${event.summary_index}`, event.delta)
+      case 'response.function_call_arguments.delta':
+        return this.#input(event.output_index, event.delta)
+      case 'response.output_item.added':
+        return this.#added(event.output_index, event.item)
+      case 'response.output_item.done':
+        return this.#done(event.output_index, event.item)
+      case 'response.output_text.annotation.added':
+        return this.#annotate(event)
+      case 'response.created':
+        return this.#begin(event.response)
+      case 'response.completed':
+      case 'response.incomplete':
+        return this.#end(event.response)
+      case 'response.failed':
+        return this.#fail(failureEvent(event.response, this.#request))
+      case 'response.debug':
+        return frame('debug', { debug: event.debug })
+      default:
+        return ''
+    }
+  }
+
+  #begin(response: ResponseResource): string {
+    this.#begun = true
+    return frame('message_start', { message: begunMessage(response) }) + frame('ping', {})
+  }
+
+  #text(event: OutputTextDeltaEvent): string {
+    const { output_index: item, content_index: index, delta } = event
+    // Texts of tools that talk, such as the advisor, are not the answer's.
+    if (delta === '' || this.#items[item]?.type !== 'message') return ''
+    const head = this.#openText(item, index, event.cut === true)
+    this.#textAt(item, index).said += delta
+    return `${head}${this.#open?.head ?? ''}${JSON.stringify(delta)}${TAIL}`
+  }
+
+  /** `cut`: the text goes on in a block of its own. */
+  #openText(item: number, index: number, cut: boolean): string {
+    const open = this.#open
+    if (!cut && open?.kind === 'text' && open.item === item && open.part === String(index)) return ''
+    return this.#start('text', item, textBlock('', []), String(index))
+  }
+
+  #textAt(item: number, index: number): SaidText {
+    const key = `${item}:${index}`
+    let text = this.#texts.get(key)
+    if (text === undefined) {
+      text = { said: '', annotations: 0 }
+      this.#texts.set(key, text)
+    }
+    return text
+  }
+
+  #annotate({
+    output_index: item,
+    content_index: index,
+    annotation,
+    annotation_index: at,
+  }: AnnotationAddedEvent): string {
+    const text = this.#textAt(item, index)
+    text.annotations = Math.max(text.annotations, at + 1)
+    return this.#cite(item, index, text, [annotation])
+  }
+
+  #cite(
+    item: number,
+    index: number,
+    { said }: SaidText,
+    annotations: readonly AnnotationAddedEvent['annotation'][],
+  ) {
+    let frames = ''
+    for (const annotation of annotations) {
+      const citation = citationOf(annotation, said)
+      if (citation === null) continue
+      frames += this.#openText(item, index, false)
+      frames += this.#delta({ type: 'citations_delta', citation })
+    }
+    return frames
+  }
+
+  #think(item: number, part: string, delta: string): string {
+    if (delta === '') return ''
+    let head = ''
+    let told = delta
+    const open = this.#open
+    if (open?.kind !== 'thinking' || open.item !== item) {
+      head = this.#start('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
+    } else if (open.part !== part) {
+      open.part = part
+      told = THOUGHT_BREAK + delta
+    }
+    return `${head}${this.#open?.head ?? ''}${JSON.stringify(told)}${TAIL}`
+  }
+
+  #input(item: number, delta: string): string {
+    const open = this.#open
+    if (delta === '' || open?.kind !== 'tool_use' || open.item !== item) return ''
+    return `${open.head}${JSON.stringify(delta)}${TAIL}`
+  }
+
+  #added(index: number, item: OutputItem): string {
+    this.#items[index] = item
+    // A name that comes late: clients need it first, so the call is told at its end.
+    if (item.type !== 'function_call' || item.name === '') return ''
+    return this.#start('tool_use', index, toolUse(item), '')
+  }
+
+  /** Writes what an item has at its end only. */
+  #done(index: number, item: OutputItem): string {
+    switch (item.type) {
+      case 'message':
+        return this.#late(index, item) + this.#stopOf(index)
+      case 'reasoning':
+        return this.#thought(index, item)
+      case 'function_call':
+      case 'custom_tool_call':
+        return this.#called(index, item)
+      default:
+        return this.#whole(hostedBlocks(item as HostedItem))
+    }
+  }
+
+  /** Annotations that came too late for an event of their own. */
+  #late(index: number, { content }: MessageItem): string {
+    return content
+      .map((part, at) => {
+        if (part.type !== 'output_text') return ''
+        const text = this.#textAt(index, at)
+        return this.#cite(index, at, text, part.annotations.slice(text.annotations))
+      })
+      .join('')
+  }
+
+  #thought(index: number, item: ReasoningItem): string {
+    const open = this.#open
+    if (open?.kind === 'thinking' && open.item === index) {
+      const signature = signatureOf(item)
+      const seal = signature === '' ? '' : this.#delta({ type: 'signature_delta', signature })
+      return seal + this.#stop()
+    }
+    const block = thinkingBlock(item)
+    return block === null ? '' : this.#whole([block])
+  }
+
+  #called(index: number, item: CallItem): string {
+    const isOpen = this.#open?.kind === 'tool_use' && this.#open.item === index
+    if (!isOpen) return this.#whole(blocksOf(item))
+    const seal = callSeal(item)
+    return this.#stop() + (seal === null ? '' : this.#whole([seal]))
+  }
+
+  /** Tells what waited for the end of a call, up to the next call that is not at its end. */
+  #goOn(): string {
+    let frames = ''
+    for (const [item, events] of this.#waiting) {
+      if (this.#open?.kind === 'tool_use' || this.#finished) break
+      this.#waiting.delete(item)
+      frames += events.map(event => this.#tell(event)).join('')
+    }
+    return frames
+  }
+
+  #end(response: ResponseResource): string {
+    if (this.#finished || !this.#begun) return ''
+    this.#finished = true
+    const { usage, output } = response
+    const delta = { ...stopOf(response), container: containerOf(output) }
+    return (
+      this.#stop() +
+      frame('message_delta', {
+        delta,
+        usage: messagesUsage(usage, response.service_tier),
+      }) +
+      frame('message_stop', reportsOf(response))
+    )
+  }
+
+  #fail(failure: MessageFields): string {
+    if (this.#finished) return ''
+    this.#finished = true
+    return `event: error\ndata: ${JSON.stringify(failure)}\n\n`
+  }
+
+  // Blocks
+
+  #start(kind: OpenBlock['kind'], item: number, block: OutputBlock, part: string): string {
+    const stop = this.#stop()
+    const index = this.#next++
+    this.#open = { kind, item, part, head: `${DELTA}${index},"delta":${HEADS[kind]}` }
+    return stop + frame('content_block_start', { index, content_block: block })
+  }
+
+  /** A delta of the open block. */
+  #delta(delta: MessageFields): string {
+    return frame('content_block_delta', { index: this.#next - 1, delta })
+  }
+
+  #stop(): string {
+    if (this.#open === null) return ''
+    this.#open = null
+    return frame('content_block_stop', { index: this.#next - 1 })
+  }
+
+  #stopOf(item: number): string {
+    return this.#open?.item === item ? this.#stop() : ''
+  }
+
+  /** Blocks that come all at once. The input of a call is a delta all the same, where clients look for it there. */
+  #whole(blocks: readonly OutputBlock[]): string {
+    let frames = this.#stop()
+    for (const block of blocks) {
+      const index = this.#next++
+      const { input } = block
+      const isCall = input !== undefined && block['type'] !== 'mcp_tool_use'
+      frames += frame('content_block_start', {
+        index,
+        content_block: isCall ? { ...block, input: {} } : block,
+      })
+      if (isCall) frames += this.#delta({ type: 'input_json_delta', partial_json: JSON.stringify(input) })
+      frames += frame('content_block_stop', { index })
+    }
+    return frames
+  }
+}
+
+const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":'
+const HEADS: Readonly<Record<OpenBlock['kind'], string>> = {
+  text: '{"type":"text_delta","text":',
+  thinking: '{"type":"thinking_delta","thinking":',
+  tool_use: '{"type":"input_json_delta","partial_json":',
+}
+
+/** JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
+function frame(type: string, fields: MessageFields): string {
+  return `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`
+}

@@ -1,0 +1,168 @@
+/**
+ * Items of tools that the provider or the gateway ran, as blocks: a call, and what it gave. Pure. A provider of this
+ * API tells both blocks itself; they pass as they are, because they hold sealed parts that later turns need. For all
+ * others the blocks are made of the item.
+ */
+import type { HostedItem } from '../../protocol/items.ts'
+import { nativeOf } from '../../protocol/native.ts'
+import { isObject } from '../../protocol/schema.ts'
+import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'
+import { gatewayResultType } from './message-schema.ts'
+
+export type OutputBlock = Readonly<Record<string, unknown>>
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** The blocks of a finished item; none for a kind that says nothing here. */
+export function hostedBlocks(item: HostedItem): readonly OutputBlock[] {
+  const native = nativeOf(item)?.['blocks']
+  if (Array.isArray(native)) return native.filter(isObject)
+  const image = drawnImage(item)
+  if (image !== null) return [{ type: 'image', source: imageSource(image) }]
+  const ours = gatewayToolOf(item.type)
+  const maker = MAKERS[ours?.name ?? item.type]
+  if (maker !== undefined) return maker(item)
+  return ours === null || ours.name === 'image_generation' ? [] : gatewayBlocks(item, ours.name)
+}
+
+function imageSource(image: NonNullable<ReturnType<typeof drawnImage>>): OutputBlock {
+  if ('base64' in image) return { type: 'base64', media_type: image.mediaType, data: image.base64 }
+  const inline = /^data:([^,;]*)[^,]*;base64,/.exec(image.url)
+  if (inline === null) return { type: 'url', url: image.url }
+  return { type: 'base64', media_type: inline[1] ?? '', data: image.url.slice(inline[0].length) }
+}
+
+/** By the name of a tool of the gateway, or the type of a provider's item. */
+const MAKERS: Readonly<Record<string, (item: HostedItem) => readonly OutputBlock[]>> = {
+  web_search_call: searchBlocks,
+  web_search: searchBlocks,
+  web_fetch: fetchBlocks,
+  code_interpreter_call: codeBlocks,
+  code_interpreter: codeBlocks,
+  file_search_call: item => [use(item, 'file_search', { queries: item['queries'] ?? [] })],
+  mcp_call: mcpBlocks,
+  advisor: adviceBlocks,
+  compaction: ({ encrypted_content }) => [{ type: 'compaction', content: null, encrypted_content }],
+}
+
+function use({ id }: HostedItem, name: string, input: Fields): OutputBlock {
+  return { type: 'server_tool_use', id, name, input, caller: { type: 'direct' } }
+}
+
+function result({ id }: HostedItem, type: string, content: unknown): OutputBlock {
+  return { type, tool_use_id: id, content, caller: { type: 'direct' } }
+}
+
+function searchBlocks(item: HostedItem): readonly OutputBlock[] {
+  const action = isObject(item['action']) ? item['action'] : {}
+  if (action['type'] === 'open_page' || action['type'] === 'find_in_page') {
+    const { type: _, ...input } = action
+    return [use(item, 'web_fetch', input)]
+  }
+  const query = use(item, 'web_search', {
+    query: textOf(action['query']) || listOf(action['queries']).join('\n'),
+  })
+  if (!Array.isArray(action['sources'])) return [query]
+  const found = action['sources'].flatMap((source: unknown) => {
+    const url = isObject(source) ? textOf(source['url']) : ''
+    const title = isObject(source) ? textOf(source['title']) : ''
+    return url === ''
+      ? []
+      : [{ type: 'web_search_result', url, title: title || url, encrypted_content: '', page_age: null }]
+  })
+  return [query, result(item, 'web_search_tool_result', found)]
+}
+
+function fetchBlocks(item: HostedItem): readonly OutputBlock[] {
+  const url = textOf(item['url'])
+  const fetched =
+    typeof item['content'] === 'string'
+      ? {
+          type: 'web_fetch_result',
+          url,
+          retrieved_at: null,
+          content: {
+            type: 'document',
+            source: { type: 'text', media_type: 'text/plain', data: item['content'] },
+            title: textOf(item['title']) || null,
+            citations: null,
+          },
+        }
+      : { type: 'web_fetch_tool_result_error', error_code: 'unavailable' }
+  return [use(item, 'web_fetch', { url }), result(item, 'web_fetch_tool_result', fetched)]
+}
+
+function codeBlocks(item: HostedItem): readonly OutputBlock[] {
+  const call = use(item, 'code_execution', { code: textOf(item['code']) })
+  const outputs = Array.isArray(item['outputs']) ? item['outputs'].filter(isObject) : []
+  const printed = outputs.map(output => textOf(output['logs'])).join('') + textOf(item['stdout'])
+  if (!Array.isArray(item['outputs']) && item['stdout'] === undefined) return [call]
+  const content = {
+    type: 'code_execution_result',
+    stdout: printed,
+    stderr: textOf(item['stderr']),
+    return_code: item.status === 'failed' ? 1 : typeof item['exitCode'] === 'number' ? item['exitCode'] : 0,
+    content: outputs.flatMap(output =>
+      typeof output['id'] === 'string' ? [{ type: 'code_execution_output', file_id: output['id'] }] : [],
+    ),
+  }
+  return [call, result(item, 'code_execution_tool_result', content)]
+}
+
+function mcpBlocks(item: HostedItem): readonly OutputBlock[] {
+  const { id, name, server_label: server_name, output, error } = item
+  const call: OutputBlock = {
+    type: 'mcp_tool_use',
+    id,
+    name,
+    server_name,
+    input: objectIn(item['arguments']),
+  }
+  if (output == null && error == null) return [call]
+  const text = textOf(output ?? error) || JSON.stringify(output ?? error)
+  return [
+    call,
+    {
+      type: 'mcp_tool_result',
+      tool_use_id: id,
+      is_error: error != null,
+      content: [{ type: 'text', text, citations: null }],
+    },
+  ]
+}
+
+function adviceBlocks(item: HostedItem): readonly OutputBlock[] {
+  const { asked, gave } = askedAndGave(item)
+  const content =
+    typeof item['advice'] === 'string'
+      ? { type: 'advisor_result', text: item['advice'] }
+      : { type: 'advisor_tool_result_error', error_code: 'unavailable', ...gave }
+  return [use(item, 'advisor', asked), result(item, 'advisor_tool_result', content)]
+}
+
+function gatewayBlocks(item: HostedItem, name: string): readonly OutputBlock[] {
+  const { asked, gave } = askedAndGave(item)
+  const input = typeof item['arguments'] === 'string' ? objectIn(item['arguments']) : asked
+  return [use(item, name, input), result(item, gatewayResultType(item.type), gave)]
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? (value as readonly unknown[]) : []
+}
+
+/** The arguments of a call as an object, as this API has them; anything else under one key. */
+export function objectIn(json: unknown): Fields {
+  const text = textOf(json)
+  if (text.trim() === '') return {}
+  try {
+    const value: unknown = JSON.parse(text)
+    if (isObject(value)) return value
+  } catch {
+    // What a model wrote may be anything.
+  }
+  return { arguments: text }
+}

@@ -1,0 +1,251 @@
+/** Elements of `messages` as schemas. Objects are open: a field that nobody here knows does no harm. Pure. */
+import { type Static, Type } from '@sinclair/typebox'
+import { gatewayItems } from '../../protocol/hosted-items.ts'
+import { CacheControl } from '../../protocol/parts.ts'
+import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
+
+const filled = Type.String({ minLength: 1 })
+const cache_control = maybe(CacheControl)
+const file = Type.Object({ type: Type.Literal('file'), file_id: filled })
+const url = Type.Object({ type: Type.Literal('url'), url: filled })
+
+// Blocks of a user
+
+export const TextBlock = Type.Object({
+  type: Type.Literal('text'),
+  text: Type.String(),
+  citations: maybe(Type.Array(AnyObject)),
+  cache_control,
+})
+export type TextBlock = Static<typeof TextBlock>
+
+const ImageBlock = Type.Object({
+  type: Type.Literal('image'),
+  source: variants(
+    {
+      base64: Type.Object({ type: Type.Literal('base64'), media_type: filled, data: filled }),
+      url,
+      file,
+    },
+    { noun: 'image source' },
+  ),
+  transformations: maybe(AnyObject),
+  cache_control,
+})
+export type ImageBlock = Static<typeof ImageBlock>
+
+const DocumentBlock = Type.Object({
+  type: Type.Literal('document'),
+  source: variants(
+    {
+      base64: Type.Object({ type: Type.Literal('base64'), media_type: filled, data: filled }),
+      text: Type.Object({
+        type: Type.Literal('text'),
+        media_type: maybe(oneOf('text/plain')),
+        data: Type.String(),
+      }),
+      content: Type.Object({
+        type: Type.Literal('content'),
+        content: Type.Union([
+          Type.String(),
+          Type.Array(variants({ text: TextBlock, image: ImageBlock }, { noun: 'content block' })),
+        ]),
+      }),
+      url,
+      file,
+    },
+    { noun: 'document source' },
+  ),
+  title: maybe(Type.String()),
+  context: maybe(Type.String()),
+  citations: maybe(AnyObject),
+  cache_control,
+})
+export type DocumentBlock = Static<typeof DocumentBlock>
+
+const SearchResultBlock = Type.Object({
+  type: Type.Literal('search_result'),
+  source: Type.String(),
+  title: Type.String(),
+  content: Type.Array(TextBlock),
+  citations: maybe(AnyObject),
+  cache_control,
+})
+export type SearchResultBlock = Static<typeof SearchResultBlock>
+
+const contents = {
+  text: TextBlock,
+  image: ImageBlock,
+  document: DocumentBlock,
+  search_result: SearchResultBlock,
+}
+
+const ToolReference = Type.Object({ type: Type.Literal('tool_reference'), tool_name: filled })
+const BrowserState = Type.Object({ type: Type.Literal('browser_state'), tabs: Type.Array(AnyObject) })
+
+const ToolResultBlock = Type.Object({
+  type: Type.Literal('tool_result'),
+  tool_use_id: filled,
+  content: maybe(
+    Type.Union([
+      Type.String(),
+      Type.Array(
+        variants(
+          { ...contents, tool_reference: ToolReference, browser_state: BrowserState },
+          { noun: 'content block' },
+        ),
+      ),
+    ]),
+  ),
+  is_error: maybe(Type.Boolean()),
+  toolset_name: maybe(Type.String()),
+  cache_control,
+})
+export type ToolResultBlock = Static<typeof ToolResultBlock>
+
+const ContainerUpload = Type.Object({ type: Type.Literal('container_upload'), file_id: filled })
+
+/** Names that the chat API gives to the same kinds. */
+const CHAT_NAMES = { image_url: 'image', input_image: 'image', input_text: 'text', file: 'document' }
+
+const UserBlock = variants(
+  { ...contents, tool_result: ToolResultBlock, container_upload: ContainerUpload },
+  { noun: 'content block', otherNames: CHAT_NAMES },
+)
+export type UserBlock = Static<typeof UserBlock>
+
+/** A block that becomes one part of a message or of what a tool gave. */
+export type ContentBlock =
+  | Exclude<UserBlock, ToolResultBlock>
+  | Static<typeof ToolReference>
+  | Static<typeof BrowserState>
+
+// Blocks of the model
+
+const ToolUseBlock = Type.Object({
+  type: Type.Literal('tool_use'),
+  id: filled,
+  name: filled,
+  input: maybe(AnyObject),
+  caller: maybe(AnyObject),
+  toolset_name: maybe(Type.String()),
+  cache_control,
+})
+export type ToolUseBlock = Static<typeof ToolUseBlock>
+
+const ThinkingBlock = Type.Object({
+  type: Type.Literal('thinking'),
+  thinking: Type.String(),
+  signature: maybe(Type.String()),
+})
+const RedactedThinkingBlock = Type.Object({ type: Type.Literal('redacted_thinking'), data: Type.String() })
+export type ThoughtBlock = Static<typeof ThinkingBlock> | Static<typeof RedactedThinkingBlock>
+
+const ServerToolUseBlock = Type.Object({
+  type: Type.Literal('server_tool_use'),
+  id: filled,
+  name: filled,
+  input: maybe(AnyObject),
+})
+const McpToolUse = Type.Object({
+  type: Type.Literal('mcp_tool_use'),
+  id: filled,
+  name: filled,
+  server_name: Type.String(),
+  input: maybe(AnyObject),
+})
+export type ServerToolUseBlock = Static<typeof ServerToolUseBlock> | Static<typeof McpToolUse>
+
+/** Blocks with what a tool of the API itself gave. */
+const RESULT_TYPES = [
+  'web_search_tool_result',
+  'web_fetch_tool_result',
+  'code_execution_tool_result',
+  'bash_code_execution_tool_result',
+  'text_editor_code_execution_tool_result',
+  'tool_search_tool_result',
+  'advisor_tool_result',
+  'mcp_tool_result',
+]
+
+/**
+ * The type of the block with what a tool of the gateway gave: `gateway:datetime` has `gateway_datetime_tool_result`.
+ */
+export function gatewayResultType(itemType: string): string {
+  return `${itemType.replace(':', '_')}_tool_result`
+}
+
+const ServerToolResult = Type.Object({
+  type: Type.String(),
+  tool_use_id: filled,
+  content: Type.Optional(Type.Unknown()),
+  is_error: maybe(Type.Boolean()),
+})
+export type ServerToolResult = Static<typeof ServerToolResult>
+
+/** Types of items of the gateway's tools, by the type of the block with their result. */
+export const GATEWAY_RESULTS: ReadonlyMap<string, string> = new Map(
+  Object.keys(gatewayItems).map(type => [gatewayResultType(type), type]),
+)
+
+const serverToolResults = Object.fromEntries(
+  [...RESULT_TYPES, ...GATEWAY_RESULTS.keys()].map(type => [type, ServerToolResult]),
+)
+
+const CompactionBlock = Type.Object({
+  type: Type.Literal('compaction'),
+  content: maybe(Type.String()),
+  encrypted_content: maybe(Type.String()),
+})
+
+const said = {
+  text: TextBlock,
+  image: ImageBlock,
+  thinking: ThinkingBlock,
+  redacted_thinking: RedactedThinkingBlock,
+  tool_use: ToolUseBlock,
+  server_tool_use: ServerToolUseBlock,
+  mcp_tool_use: McpToolUse,
+  compaction: CompactionBlock,
+}
+/** Without the results of server tools, whose types are no closed list for the compiler. */
+export type AssistantBlock = Static<(typeof said)[keyof typeof said]>
+
+const AssistantBlock = variants(
+  { ...said, ...serverToolResults },
+  { noun: 'content block', otherNames: CHAT_NAMES },
+)
+
+export function isServerToolResult(block: { readonly type: string }): block is ServerToolResult {
+  return block.type in serverToolResults
+}
+
+// Messages
+
+const System = Type.Union([
+  Type.String(),
+  Type.Array(variants({ text: TextBlock }, { noun: 'content block' })),
+])
+
+/** The system prompt. */
+export const SystemPrompt = maybe(System)
+
+export const MessageInput = variants(
+  {
+    user: Type.Object({
+      role: Type.Literal('user'),
+      content: Type.Union([Type.String(), Type.Array(UserBlock)]),
+    }),
+    assistant: Type.Object({
+      role: Type.Literal('assistant'),
+      content: Type.Union([Type.String(), Type.Array(AssistantBlock)]),
+    }),
+    system: Type.Object({ role: Type.Literal('system'), content: System }),
+  },
+  {
+    noun: 'message role',
+    tag: 'role',
+    otherNames: { developer: 'system', tool: 'user, with a tool_result block' },
+  },
+)
+export type MessageInput = Static<typeof MessageInput>

@@ -1,0 +1,182 @@
+/**
+ * `system` and `messages` as input items. Pure. Hot path: one walk; a message whose content is a string costs one item.
+ * A message of the model becomes what it said in order; a message of a user is divided at the results of tools, which
+ * are items of their own.
+ */
+import type { InputItem } from '../../protocol/items.ts'
+import { drawnItem } from '../hosted-items.ts'
+import { contentPart, type Item, imageUrl, picturedParts } from './content.ts'
+import {
+  type AssistantBlock,
+  isServerToolResult,
+  type MessageInput,
+  type ServerToolResult,
+  type TextBlock,
+  type ToolResultBlock,
+  type ToolUseBlock,
+  type UserBlock,
+} from './message-schema.ts'
+import { ReplayedCalls } from './replayed-tools.ts'
+import { thoughtOf } from './thinking.ts'
+
+/** Where an item comes from. */
+export interface BlockPlace {
+  /** Index of the message; null: the system prompt. */
+  readonly message: number | null
+  /** Index of its first block; null: its content is a string, or it has none. */
+  readonly block: number | null
+  /** Each part of the item is a block of its own. */
+  readonly isDivided: boolean
+}
+
+/** Turns checked messages into items; keeps what later messages need to know of earlier ones. */
+export class MessagesConversation {
+  readonly items: Item[] = []
+  /** By item. */
+  readonly places: BlockPlace[] = []
+  readonly #tools = new ReplayedCalls()
+
+  system(blocks: readonly TextBlock[]): void {
+    if (blocks.length === 0) return
+    this.#push({ type: 'message', role: 'system', content: parts(blocks) }, null, 0, true)
+  }
+
+  add(message: MessageInput, index: number): void {
+    const { role, content } = message
+    if (typeof content === 'string' || content.length === 0) {
+      this.#push({ type: 'message', role, content: typeof content === 'string' ? content : '' }, index, null)
+      return
+    }
+    switch (role) {
+      case 'user':
+        this.#user(content as readonly UserBlock[], index)
+        return
+      case 'assistant':
+        this.#assistant(content as readonly (AssistantBlock | ServerToolResult)[], index)
+        return
+      case 'system':
+        this.#push({ type: 'message', role, content: parts(content as readonly TextBlock[]) }, index, 0, true)
+    }
+  }
+
+  #user(blocks: readonly UserBlock[], index: number): void {
+    let run: Item[] | null = null
+    for (const [at, block] of blocks.entries()) {
+      if (block.type === 'tool_result') {
+        run = null
+        this.#push(outputItem(block), index, at)
+        continue
+      }
+      const pictured = picturedParts(block)
+      if (pictured !== null) {
+        run = null
+        this.#push({ type: 'message', role: 'user', content: pictured }, index, at)
+        continue
+      }
+      if (run === null) {
+        run = []
+        this.#push({ type: 'message', role: 'user', content: run }, index, at, true)
+      }
+      run.push(contentPart(block))
+    }
+  }
+
+  #assistant(blocks: readonly (AssistantBlock | ServerToolResult)[], index: number): void {
+    const before = this.items.length
+    const calls: Item[] = []
+    const signatures = new Map<string, string>()
+    let run: Item[] | null = null
+    for (const [at, block] of blocks.entries()) {
+      if (!isServerToolResult(block) && block.type === 'text') {
+        if (run === null) {
+          run = []
+          this.#push({ type: 'message', role: 'assistant', content: run }, index, at, true)
+        }
+        run.push(contentPart(block, 'output_text'))
+        continue
+      }
+      run = null
+      const item = isServerToolResult(block) ? this.#tools.result(block) : this.#said(block, signatures)
+      if (item === null) continue
+      if (item['type'] === 'function_call') calls.push(item)
+      this.#push(item, index, at)
+    }
+    for (const call of calls) {
+      const signature = signatures.get(String(call['call_id']))
+      if (signature !== undefined) call['signature'] = signature
+    }
+    // A turn in which nothing was said still separates the two around it.
+    if (this.items.length === before)
+      this.#push({ type: 'message', role: 'assistant', content: '' }, index, null)
+  }
+
+  /** The item of a block; null where it has none of its own. */
+  #said(block: Exclude<AssistantBlock, TextBlock>, signatures: Map<string, string>): Item | null {
+    switch (block.type) {
+      case 'thinking':
+      case 'redacted_thinking': {
+        const thought = thoughtOf(block)
+        if (thought === null) return null
+        if ('item' in thought) return thought.item
+        signatures.set(thought.callId, thought.signature)
+        return null
+      }
+      case 'tool_use':
+        return callItem(block)
+      case 'server_tool_use':
+      case 'mcp_tool_use':
+        return this.#tools.call(block)
+      case 'image': {
+        const { source } = block
+        return drawnItem(source.type === 'file' ? source.file_id : imageUrl(source), this.items.length)
+      }
+      case 'compaction':
+        return { type: 'compaction', encrypted_content: block.encrypted_content ?? '', native: block }
+    }
+  }
+
+  #push(item: Item, message: number | null, block: number | null, isDivided = false): void {
+    this.items.push(item)
+    this.places.push({ message, block, isDivided })
+  }
+}
+
+/** The items as a request has them: made of checked blocks. */
+export function asInput(items: readonly Item[]): InputItem[] {
+  return items as unknown as InputItem[]
+}
+
+function parts(blocks: readonly TextBlock[]): Item[] {
+  return blocks.map(block => contentPart(block))
+}
+
+function callItem({ id, name, input, caller, toolset_name, cache_control }: ToolUseBlock): Item {
+  const item: Item = {
+    type: 'function_call',
+    call_id: id,
+    name,
+    arguments: JSON.stringify(input ?? {}),
+  }
+  const native: Item = {}
+  if (caller != null && caller['type'] !== 'direct') native['caller'] = caller
+  if (toolset_name != null) native['toolset_name'] = toolset_name
+  if (cache_control != null) native['cache_control'] = cache_control
+  if (Object.keys(native).length > 0) item['native'] = native
+  return item
+}
+
+function outputItem(block: ToolResultBlock): Item {
+  const { tool_use_id, content, is_error, toolset_name, cache_control } = block
+  const item: Item = {
+    type: 'function_call_output',
+    call_id: tool_use_id,
+    output: typeof content === 'string' ? content : (content ?? []).map(each => contentPart(each)),
+  }
+  if (content == null || content.length === 0) item['output'] = ''
+  const native: Item = {}
+  if (is_error === true) native['is_error'] = true
+  if (toolset_name != null) native['toolset_name'] = toolset_name
+  if (cache_control != null) native['cache_control'] = cache_control
+  if (Object.keys(native).length > 0) item['native'] = native
+  return item
+}

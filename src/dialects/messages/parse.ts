@@ -1,0 +1,217 @@
+/**
+ * The body of POST /messages as a request. Pure. Hot path: the check of the body, one walk over its fields and one over
+ * its messages. Errors name fields of the client's body and never repeat what it sent.
+ */
+import { GatewayError } from '../../errors.ts'
+import { bodyCheck } from '../../protocol/body.ts'
+import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
+import { type Offered, refusal } from '../../protocol/request-parser.ts'
+import { isObject } from '../../protocol/schema.ts'
+import type { Dialect } from '../dialect.ts'
+import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
+import { MessagesBody, type Thinking } from './body-schema.ts'
+import { asInput, MessagesConversation } from './messages.ts'
+import { type FieldOrigin, inMessagesNames, withOrigin } from './paths.ts'
+import { hubTool, hubToolChoice } from './tools.ts'
+
+/** Fields that have another name or form in a request. */
+const TRANSLATED: ReadonlySet<string> = new Set([
+  'messages',
+  'system',
+  'max_tokens',
+  'stop_sequences',
+  'thinking',
+  'output_config',
+  'output_format',
+  'tools',
+  'tool_choice',
+  'metadata',
+  'service_tier',
+  'speed',
+  'fallbacks',
+])
+
+/** Fields of other APIs, with what says the same here: taking one for unknown would lose it in silence. */
+const FOREIGN: readonly ForeignField[] = [
+  ['input', 'use messages'],
+  ['instructions', 'use system'],
+  ['prompt', 'use messages'],
+  ['max_output_tokens', 'use max_tokens'],
+  ['max_completion_tokens', 'use max_tokens'],
+  ['stop', 'use stop_sequences'],
+  ['text', 'use output_config.format'],
+  ['response_format', 'use output_config.format'],
+  ['reasoning', 'use thinking and output_config.effort'],
+  ['reasoning_effort', 'use output_config.effort'],
+  ['include', 'it belongs to POST /responses'],
+  ['truncation', 'use the plugin context-compression'],
+  ['previous_response_id', 'send the full conversation in messages'],
+  ['logprobs', 'the answer has no place for them'],
+  ['top_logprobs', 'the answer has no place for them'],
+  ['functions', 'use tools'],
+  ['function_call', 'use tool_choice'],
+]
+
+/** Tiers by the names of this API; all others are named as in a request. */
+const TIERS: ReadonlyMap<string, string> = new Map([
+  ['standard_only', 'default'],
+  ['standard', 'default'],
+])
+const FAST_TIERS: ReadonlySet<string | undefined> = new Set([undefined, 'auto', 'priority', 'fast'])
+
+const check = bodyCheck(MessagesBody)
+
+/** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
+export function createMessagesParser(offered: Offered): Dialect['parse'] {
+  return (value, headers) => parseMessages(value, offered, headers?.get(BETA_HEADER) ?? '')
+}
+
+/** `betas`: names between commas. */
+function parseMessages(value: unknown, offered: Offered, betas: string): ResponsesRequest {
+  refuseThread(value)
+  const body = check(value)
+  refuseForeign(body, FOREIGN, 'messages')
+  const fields = fieldsBut(body, TRANSLATED)
+  const conversation = new MessagesConversation()
+  if (typeof body.system === 'string') fields['instructions'] = body.system
+  else if (body.system != null) conversation.system(body.system)
+  for (const [index, message] of body.messages.entries()) conversation.add(message, index)
+  fields['input'] = asInput(conversation.items)
+  translate(body, fields)
+  if (betas.trim() !== '') fields['betas'] = [...(body.betas ?? []), ...betasIn(betas)]
+  const origin: FieldOrigin = {
+    places: conversation.places,
+    format: body.output_config?.format == null ? 'output_format' : 'output_config.format',
+    models: body.fallbacks == null ? 'models' : 'fallbacks',
+  }
+  const request = withOrigin(fields as unknown as ResponsesRequest, origin)
+  const refused = refusal(request, offered)
+  if (refused !== null) throw new GatewayError('invalid_request', inMessagesNames(refused, request))
+  return request
+}
+
+/** Flags for features that are not out yet, which go on to a provider of this API. */
+const BETA_HEADER = 'anthropic-beta'
+const BETA = /^[a-zA-Z0-9._-]{1,100}$/
+const BETAS_MAX = 64
+
+function betasIn(header: string): readonly string[] {
+  const names = header
+    .split(',')
+    .map(name => name.trim())
+    .filter(name => name !== '')
+  if (names.length > BETAS_MAX || !names.every(name => BETA.test(name)))
+    throw invalid(BETA_HEADER, `must be at most ${BETAS_MAX} names with commas between them`)
+  return names
+}
+
+/** Its client then sends the whole conversation; ignoring the field would lose the conversation in silence. */
+function refuseThread(value: unknown): void {
+  if (typeof value !== 'object' || value === null || (value as { thread?: unknown }).thread == null) return
+  throw new GatewayError(
+    'invalid_request',
+    'thread: must be absent: send the whole conversation in messages',
+    {
+      metadata: { error_code: 'thread_unsupported_request' },
+    },
+  )
+}
+
+function translate(body: MessagesBody, fields: Record<string, unknown>): void {
+  fields['max_output_tokens'] = body.max_tokens
+  if (body.stop_sequences != null) fields['stop'] = body.stop_sequences
+  const reasoning = reasoningConfig(body)
+  if (reasoning !== null) fields['reasoning'] = reasoning
+  // A client of this API expects to send every thought back.
+  if (reasoning?.['enabled'] === true) fields['include'] = ['reasoning.encrypted_content']
+  const text = textConfig(body)
+  if (text !== null) fields['text'] = text
+  const tools = (body.tools ?? []).map(hubTool)
+  if (body.tools != null) fields['tools'] = tools
+  if (body.tool_choice != null) {
+    const { choice, isParallel } = hubToolChoice(body.tool_choice, tools)
+    fields['tool_choice'] = choice
+    if (isParallel !== null) fields['parallel_tool_calls'] = isParallel
+  }
+  const user = body.metadata?.user_id
+  // For the provider, which gets its hash; `user` is for the records of the gateway.
+  if (user != null && body.safety_identifier == null) fields['safety_identifier'] = user
+  const tier = serviceTier(body)
+  if (tier !== null) fields['service_tier'] = tier
+  if (body.fallbacks != null && body.fallbacks.length > 0) fields['models'] = fallbackModels(body)
+}
+
+function fallbackModels({ fallbacks, models }: MessagesBody): readonly string[] {
+  if (models != null && models.length > 0) throw invalid('fallbacks', 'must not be set together with models')
+  return (fallbacks ?? []).map(({ model }) => model)
+}
+
+/**
+ * `thinking` stays in the configuration as the client sent it, null where it did not: a provider of this API takes it
+ * instead of what is made of it for others.
+ */
+function reasoningConfig({
+  thinking,
+  output_config: output,
+  max_tokens,
+}: MessagesBody): Record<string, unknown> | null {
+  const effort = output?.effort ?? null
+  if (thinking == null) return effort === null ? null : { effort, thinking: null }
+  if (thinking.type === 'enabled' && thinking.budget_tokens >= max_tokens)
+    throw invalid('max_tokens', 'must be greater than thinking.budget_tokens')
+  return { ...hubThinking(thinking), ...(effort === null ? {} : { effort }), thinking }
+}
+
+function hubThinking(thinking: Thinking): Record<string, unknown> {
+  if (thinking.type === 'disabled') return { enabled: false }
+  const isShown = thinking.type === 'between_tools' || thinking.display !== 'omitted'
+  return {
+    enabled: true,
+    ...(thinking.type === 'enabled' ? { max_tokens: thinking.budget_tokens } : {}),
+    // Some providers tell nothing of their thinking unless they are asked to.
+    ...(isShown ? { summary: 'auto' } : {}),
+  }
+}
+
+function textConfig({ output_config: output, output_format: older }: MessagesBody): TextConfig | null {
+  if (output?.format != null && older != null)
+    throw invalid('output_format', 'must not be set together with output_config.format')
+  const format = output?.format ?? older
+  if (format == null) return null
+  const { schema } = format
+  // The API has no name for it, and others demand one.
+  return {
+    format: { type: 'json_schema', name: 'output', schema, ...(isStrict(schema) ? { strict: true } : {}) },
+  }
+}
+
+/** Keywords of a schema below which there are schemas: one, several, or several by name. */
+const INNER = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']
+
+/**
+ * The API keeps to every schema. Other providers do so where each object lists all of its properties as required and
+ * allows no more, and refuse to promise it elsewhere.
+ */
+function isStrict(schema: unknown): boolean {
+  if (Array.isArray(schema)) return schema.every(isStrict)
+  if (!isObject(schema)) return true
+  const { properties, required, additionalProperties } = schema
+  if (schema['type'] === 'object' || properties !== undefined) {
+    const names = isObject(properties) ? Object.keys(properties) : []
+    const listed: readonly unknown[] = Array.isArray(required) ? required : []
+    if (additionalProperties !== false || !names.every(name => listed.includes(name))) return false
+  }
+  return INNER.every(keyword => {
+    const inner = schema[keyword]
+    return isStrict(
+      keyword === 'items' || Array.isArray(inner) || !isObject(inner) ? inner : Object.values(inner),
+    )
+  })
+}
+
+function serviceTier({ service_tier: tier, speed }: MessagesBody): string | null {
+  if (speed !== 'fast') return tier == null ? null : (TIERS.get(tier) ?? tier)
+  if (!FAST_TIERS.has(tier ?? undefined))
+    throw invalid('speed', 'must not be fast where service_tier asks for another tier')
+  return 'priority'
+}

@@ -1,0 +1,138 @@
+/**
+ * Paths of a request in the names of the client's body, for what is refused after the body was translated. Pure. A
+ * request remembers where its items come from, since blocks and items do not match one to one. Runs only for failures.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { elementPath } from '../../protocol/schema.ts'
+import { renamed } from '../translation.ts'
+import type { BlockPlace } from './messages.ts'
+
+/** How a body was translated. */
+export interface FieldOrigin {
+  /** By item of the input. */
+  readonly places: readonly BlockPlace[]
+  readonly format: 'output_config.format' | 'output_format'
+  readonly models: 'models' | 'fallbacks'
+}
+
+/** A symbol, so that it is no field of the request. */
+const ORIGIN = Symbol('origin')
+
+export function withOrigin(request: ResponsesRequest, origin: FieldOrigin): ResponsesRequest {
+  return Object.assign(request, { [ORIGIN]: origin })
+}
+
+/** The message with its path in the names of the body. `request`: as `parse` made it. */
+export function inMessagesNames(message: string, request: ResponsesRequest): string {
+  const origin = (request as { readonly [ORIGIN]?: FieldOrigin })[ORIGIN]
+  if (origin === undefined) return message
+  return renamed(message, (field, index, rest) => messagesPath(request, origin, field, index, rest))
+}
+
+/** Null where both bodies have the same name. */
+function messagesPath(
+  request: ResponsesRequest,
+  origin: FieldOrigin,
+  field: string,
+  index: number | null,
+  rest: string,
+): string | null {
+  switch (field) {
+    case 'input':
+      return index === null ? 'messages' : itemPath(request, origin.places, index, rest)
+    case 'instructions':
+      return 'system'
+    case 'tools':
+      return rest.startsWith('.parameters') ? toolPath(request, index, rest) : null
+    case 'text':
+      return rest.startsWith('.format') ? origin.format + formatPath(rest.slice('.format'.length)) : null
+    case 'reasoning':
+      return rest === '.effort' ? 'output_config.effort' : 'thinking'
+    case 'models':
+      return origin.models === 'fallbacks' && index !== null
+        ? `${elementPath('fallbacks', index)}.model`
+        : null
+    default: {
+      const name = NAMES.get(field)
+      if (name === undefined) return null
+      return (index === null ? name : elementPath(name, index)) + rest
+    }
+  }
+}
+
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['max_output_tokens', 'max_tokens'],
+  ['stop', 'stop_sequences'],
+])
+
+/** The schema of a function has another name here; settings of a gateway tool have the same. */
+function toolPath({ tools }: ResponsesRequest, index: number | null, rest: string): string | null {
+  if (index === null || tools?.[index]?.type !== 'function') return null
+  return elementPath('tools', index) + rest.replace('.parameters', '.input_schema')
+}
+
+/** Names and strictness of a schema have no place in the body. */
+function formatPath(rest: string): string {
+  return rest.startsWith('.schema') || rest === '.type' ? rest : ''
+}
+
+/** An item that the caller did not send, because a plugin changed the prompt, has no place of its own. */
+function itemPath(
+  { input }: ResponsesRequest,
+  places: readonly BlockPlace[],
+  index: number,
+  rest: string,
+): string {
+  const place = places[index]
+  const item = typeof input === 'string' ? undefined : input[index]
+  if (place === undefined || item === undefined) return 'messages'
+  const base = place.message === null ? 'system' : elementPath('messages', place.message)
+  const inContent = place.message === null ? base : `${base}.content`
+  if (place.block === null) return rest.startsWith('.content') ? inContent : base
+  switch (item.type) {
+    case 'function_call':
+      return elementPath(inContent, place.block) + nameIn(CALL_FIELDS, rest)
+    case 'function_call_output':
+      return elementPath(inContent, place.block) + outputPath(rest)
+    case undefined:
+    case 'message': {
+      const part = PART.exec(rest)
+      if (part === null) return place.isDivided ? inContent : elementPath(inContent, place.block)
+      if (!place.isDivided) return elementPath(inContent, place.block)
+      return elementPath(inContent, place.block + Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
+    }
+    default:
+      return elementPath(inContent, place.block)
+  }
+}
+
+type Names = readonly (readonly [pattern: RegExp, name: string])[]
+
+const PART = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
+
+const CALL_FIELDS: Names = [
+  [/^\.call_id$/, '.id'],
+  [/^\.arguments$/, '.input'],
+  [/^\.name$/, '.name'],
+]
+
+/** Fields of a part: where the block has them. */
+const PART_FIELDS: Names = [
+  [/^\.text$/, '.text'],
+  [/^\.(?:image_url|file_data)$/, '.source'],
+  [/^\.file_url$/, '.source.url'],
+  [/^\.file_id$/, '.source.file_id'],
+  [/^\.filename$/, '.title'],
+]
+
+function outputPath(rest: string): string {
+  if (rest === '.call_id') return '.tool_use_id'
+  const part = PART.exec(rest)
+  if (part === null) return rest === '.output' ? '.content' : ''
+  return elementPath('.content', Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
+}
+
+/** A field without a name here is told by what holds it. */
+function nameIn(names: Names, field: string): string {
+  return names.find(([pattern]) => pattern.test(field))?.[1] ?? ''
+}

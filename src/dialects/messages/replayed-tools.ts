@@ -1,0 +1,179 @@
+/**
+ * Blocks of server tools that a client sends back, as items. Pure. A call and what it gave are one item, at the place
+ * of the call; the result may come in a later message. Blocks that Anthropic made go along as they are: it takes them
+ * back.
+ */
+import { InputItem } from '../../protocol/items.ts'
+import { compile, isObject } from '../../protocol/schema.ts'
+import type { Item } from './content.ts'
+import { GATEWAY_RESULTS, type ServerToolResult, type ServerToolUseBlock } from './message-schema.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+interface Kind {
+  readonly type: string
+  /** Status of a call without a result. */
+  readonly pending: string
+  fields(input: Fields, content: unknown): Item
+}
+
+const SEARCH: Kind = {
+  type: 'web_search_call',
+  pending: 'in_progress',
+  fields: ({ query }, content) => ({
+    action: {
+      type: 'search',
+      query: textOf(query),
+      ...(Array.isArray(content) ? { sources: sources(content) } : {}),
+    },
+  }),
+}
+const FETCH: Kind = {
+  type: 'web_search_call',
+  pending: 'in_progress',
+  fields: ({ url }) => ({ action: { type: 'open_page', url: textOf(url) } }),
+}
+const CODE: Kind = {
+  type: 'code_interpreter_call',
+  pending: 'incomplete',
+  fields: ({ code, command }, content) => ({
+    code: textOf(code) || textOf(command),
+    ...(isObject(content) ? { outputs: outputs(content) } : {}),
+  }),
+}
+const TOOL_SEARCH: Kind = {
+  type: 'gateway:tool_search',
+  pending: 'incomplete',
+  fields: ({ query, pattern }) => ({ query: textOf(query) || textOf(pattern) }),
+}
+const ADVISOR: Kind = {
+  type: 'gateway:advisor',
+  pending: 'incomplete',
+  fields: (_, content) => (isObject(content) ? { advice: textOf(content['text']) } : {}),
+}
+
+const BY_NAME: ReadonlyMap<string, Kind> = new Map([
+  ['web_search', SEARCH],
+  ['web_fetch', FETCH],
+  ['code_execution', CODE],
+  ['bash_code_execution', CODE],
+  ['text_editor_code_execution', CODE],
+  ['tool_search_tool_regex', TOOL_SEARCH],
+  ['tool_search_tool_bm25', TOOL_SEARCH],
+  ['advisor', ADVISOR],
+])
+/** For a result whose call is in no message. */
+const BY_RESULT: ReadonlyMap<string, Kind> = new Map([
+  ['web_search_tool_result', SEARCH],
+  ['web_fetch_tool_result', FETCH],
+  ['code_execution_tool_result', CODE],
+  ['bash_code_execution_tool_result', CODE],
+  ['text_editor_code_execution_tool_result', CODE],
+  ['tool_search_tool_result', TOOL_SEARCH],
+  ['advisor_tool_result', ADVISOR],
+])
+
+/** Ids that Anthropic gives to calls of its tools. */
+const MADE_BY_ANTHROPIC = /^(?:srvtoolu|mcptoolu)_/
+
+const isItem = compile(InputItem)
+
+interface Replayed {
+  readonly call: ServerToolUseBlock
+  /** Null for a tool of the gateway: its item begins with the result. */
+  readonly item: Item | null
+}
+
+/** The calls of one conversation. */
+export class ReplayedCalls {
+  readonly #calls = new Map<string, Replayed>()
+
+  /** The item of a call, which is complete once its result has come; null: it has none yet. */
+  call(block: ServerToolUseBlock): Item | null {
+    const isKnown = block.type === 'mcp_tool_use' || BY_NAME.has(block.name)
+    const item: Item | null = isKnown ? {} : null
+    this.#calls.set(block.id, { call: block, item })
+    if (item !== null) fill(item, block, null)
+    return item
+  }
+
+  /** Joins the result to its call, or makes the item; null: no new item. */
+  result(block: ServerToolResult): Item | null {
+    const known = this.#calls.get(block.tool_use_id)
+    const ours = GATEWAY_RESULTS.get(block.type)
+    if (ours !== undefined) return gatewayItem(ours, known?.call.input ?? {}, block)
+    if (known?.item != null) {
+      fill(known.item, known.call, block)
+      return null
+    }
+    const item: Item = {}
+    fill(item, null, block)
+    return isItem(item) ? item : null
+  }
+}
+
+/** Writes the fields of the item: as it is without a result, and again with it. */
+function fill(item: Item, call: ServerToolUseBlock | null, result: ServerToolResult | null): void {
+  const id = call?.id ?? result?.tool_use_id ?? ''
+  Object.assign(item, call?.type === 'mcp_tool_use' ? mcpFields(call, result) : toolFields(call, result), {
+    id,
+  })
+  if (!MADE_BY_ANTHROPIC.test(id)) return
+  const blocks = [call, result].filter(block => block !== null)
+  item['native'] = { blocks }
+}
+
+function toolFields(call: ServerToolUseBlock | null, result: ServerToolResult | null): Item {
+  const kind = BY_NAME.get(call?.name ?? '') ?? BY_RESULT.get(result?.type ?? '') ?? TOOL_SEARCH
+  const status = result === null ? kind.pending : 'completed'
+  return { type: kind.type, status, ...kind.fields(call?.input ?? {}, result?.content) }
+}
+
+/** The item as the gateway gave it; null where its fields are not its own any more. */
+function gatewayItem(
+  type: string,
+  input: Fields,
+  { tool_use_id: id, content }: ServerToolResult,
+): Item | null {
+  const { native: _, ...fields } = { ...input, ...(isObject(content) ? content : {}) }
+  const item = { ...fields, type, id, status: 'completed' }
+  return isItem(item) ? item : null
+}
+
+function mcpFields(
+  { name, server_name, input }: Extract<ServerToolUseBlock, { type: 'mcp_tool_use' }>,
+  result: ServerToolResult | null,
+): Item {
+  const fields: Item = {
+    type: 'mcp_call',
+    name,
+    server_label: server_name,
+    arguments: JSON.stringify(input ?? {}),
+  }
+  if (result !== null) fields[result.is_error === true ? 'error' : 'output'] = printed(result.content)
+  return fields
+}
+
+function printed(content: unknown): string {
+  if (typeof content === 'string') return content
+  if (!Array.isArray(content)) return ''
+  return content.map((part: unknown) => (isObject(part) ? textOf(part['text']) : '')).join('')
+}
+
+function sources(content: readonly unknown[]): Item[] {
+  return content.flatMap(found => {
+    const url = isObject(found) ? textOf(found['url']) : ''
+    return url === '' ? [] : [{ type: 'url', url }]
+  })
+}
+
+function outputs(content: Fields): Item[] {
+  return ['stdout', 'stderr'].flatMap(name => {
+    const logs = textOf(content[name])
+    return logs === '' ? [] : [{ type: 'logs', logs }]
+  })
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}

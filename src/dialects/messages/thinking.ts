@@ -1,0 +1,110 @@
+/**
+ * Thinking blocks and reasoning items. Pure. The API has two forms, both sealed by Anthropic: thoughts with a
+ * signature, and redacted ones. What other providers seal travels in the same places, in a form of ours, and a client
+ * sends it back without knowing.
+ */
+import type { CustomToolCallItem, FunctionCallItem, ReasoningItem } from '../../protocol/items.ts'
+import type { ThoughtBlock } from './message-schema.ts'
+
+type Block = Record<string, unknown>
+
+/** Stands between two pieces of one thought. */
+export const THOUGHT_BREAK = '\n\n'
+
+const CLAUDE = 'anthropic-claude-v1'
+/**
+ * Begin what is sealed in a form of ours: `MARK`, then fields between dots. The last one is as the provider gave it.
+ */
+const REASONING_MARK = 'gateway-reasoning-v1.'
+const CALL_MARK = 'gateway-call-v1.'
+
+/** The block of a finished item; null where there is nothing to tell. */
+export function thinkingBlock(item: ReasoningItem): Block | null {
+  const texts = [...(item.content ?? []), ...item.summary].map(({ text }) => text).filter(text => text !== '')
+  const thinking = texts.join(THOUGHT_BREAK)
+  const signature = signatureOf(item)
+  if (thinking === '' && signature === '') return null
+  // Without text, Anthropic signs thoughts that it does not show.
+  if (thinking !== '' || isSigned(item)) return { type: 'thinking', thinking, signature }
+  return { type: 'redacted_thinking', data: signature }
+}
+
+/** In the API's own forms. An item of both is none of its. */
+function isSigned({ format, encrypted_content: encrypted = '' }: ReasoningItem): boolean {
+  return format === CLAUDE && encrypted === ''
+}
+
+function isRedacted({ format, signature = '', summary, content = [] }: ReasoningItem): boolean {
+  const texts = [...summary, ...content]
+  return format === CLAUDE && signature === '' && texts.every(({ text }) => text === '')
+}
+
+/** What the next turn needs to send the thought back; empty: nothing. */
+export function signatureOf(item: ReasoningItem): string {
+  const { format = '', signature = '', encrypted_content: encrypted = '' } = item
+  if (signature === '' && encrypted === '') return ''
+  if (isSigned(item)) return signature
+  if (isRedacted(item)) return encrypted
+  // The provider bound what it sealed to this id, which came too late to be the item's.
+  const { detail_id: late } = item as { detail_id?: unknown }
+  const id = typeof late === 'string' ? late : item.id
+  const form = (item.content ?? []).length > 0 ? 'text' : 'summary'
+  return `${REASONING_MARK}${[form, packed(format), packed(id), packed(signature), encrypted].join('.')}`
+}
+
+/** A block with the signature that a provider gave to a call; null where it gave none. */
+export function callSeal(item: FunctionCallItem | CustomToolCallItem): Block | null {
+  const { signature } = item as { signature?: unknown }
+  if (typeof signature !== 'string' || signature === '') return null
+  return { type: 'redacted_thinking', data: `${CALL_MARK}${packed(item.call_id)}.${signature}` }
+}
+
+/** What a block of a client says: a reasoning item, the signature of a call, or nothing. */
+export type Thought =
+  | { readonly item: Record<string, unknown> }
+  | { readonly callId: string; readonly signature: string }
+  | null
+
+export function thoughtOf(block: ThoughtBlock): Thought {
+  if (block.type === 'thinking') return openThought(block.signature ?? '', block.thinking)
+  if (block.data.startsWith(CALL_MARK)) {
+    const [callId = '', ...rest] = block.data.slice(CALL_MARK.length).split('.')
+    return { callId: unpacked(callId), signature: rest.join('.') }
+  }
+  if (block.data.startsWith(REASONING_MARK)) return openThought(block.data, '')
+  if (block.data === '') return null
+  return { item: { type: 'reasoning', summary: [], encrypted_content: block.data, format: CLAUDE } }
+}
+
+function openThought(seal: string, thinking: string): Thought {
+  const content = thinking === '' ? {} : { content: [{ type: 'reasoning_text', text: thinking }] }
+  if (!seal.startsWith(REASONING_MARK)) {
+    if (seal !== '')
+      return { item: { type: 'reasoning', summary: [], ...content, signature: seal, format: CLAUDE } }
+    return thinking === '' ? null : { item: { type: 'reasoning', summary: [], ...content } }
+  }
+  const [form, format = '', id = '', signature = '', ...rest] = seal.slice(REASONING_MARK.length).split('.')
+  const isSummary = form === 'summary'
+  const item: Record<string, unknown> = {
+    type: 'reasoning',
+    summary: isSummary && thinking !== '' ? [{ type: 'summary_text', text: thinking }] : [],
+    ...(isSummary ? {} : content),
+  }
+  const fields = {
+    id: unpacked(id),
+    format: unpacked(format),
+    signature: unpacked(signature),
+    encrypted_content: rest.join('.'),
+  }
+  for (const [name, value] of Object.entries(fields)) if (value !== '') item[name] = value
+  return { item }
+}
+
+/** Any text without dots. */
+function packed(text: string): string {
+  return Buffer.from(text).toString('base64url')
+}
+
+function unpacked(text: string): string {
+  return Buffer.from(text, 'base64url').toString('utf8')
+}

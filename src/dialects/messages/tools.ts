@@ -1,0 +1,125 @@
+/**
+ * `tools` and `tool_choice` as a request has them. Pure. A tool of the API itself has the nearest form that a request
+ * knows, for providers that have one like it; a provider of this API gets it as it came.
+ */
+import { Type } from '@sinclair/typebox'
+import { GatewayError } from '../../errors.ts'
+import { explain } from '../../protocol/body.ts'
+import { maxUses, serverToolName, userLocation } from '../../protocol/gateway-tools.ts'
+import { elementPath, maybe } from '../../protocol/schema.ts'
+import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { invalid } from '../translation.ts'
+import type { CustomMessagesTool, MessagesTool, MessagesToolChoice } from './body-schema.ts'
+
+type Fields = Record<string, unknown>
+
+/**
+ * Tools of the API, by their type without its date. The value makes the form that other providers know; null where none
+ * has such a tool: the model calls it, and the client runs it, at a provider of this API only.
+ */
+const FAMILIES: ReadonlyMap<string, ((tool: Fields, path: string) => Fields) | null> = new Map([
+  ['web_search', searchTool],
+  ['web_fetch', null],
+  ['code_execution', () => ({ type: 'code_interpreter', container: { type: 'auto' } })],
+  ['tool_search_tool_regex', null],
+  ['advisor', null],
+  ['bash', null],
+  ['text_editor', null],
+  ['memory', null],
+  ['computer', null],
+  ['computer_toolset', null],
+  ['browser_toolset', null],
+  ['mcp_toolset', null],
+])
+
+const DATE = /_\d{8}$/
+const MEMBERS_MAX_CHARS = 64
+
+/** @throws GatewayError `invalid_request` for a type that is not known. */
+export function hubTool(tool: MessagesTool, index: number): Tool {
+  const type: string | null | undefined = tool.type
+  if (type == null || type === 'custom') return functionTool(tool as CustomMessagesTool) as unknown as Tool
+  if (serverToolName(type) !== null) return tool as Tool
+  const family = type.length > MEMBERS_MAX_CHARS ? '' : type.replace(DATE, '')
+  const path = `${elementPath('tools', index)}.type`
+  if (family === 'tool_search_tool_bm25')
+    throw invalid(path, 'must be tool_search_tool_regex: it is the search offered')
+  const form = FAMILIES.get(family)
+  if (form === undefined) {
+    const known = ['custom', ...FAMILIES.keys()].join(', ')
+    throw invalid(path, `must name a known tool: ${known} (with their dates), or a tool of the gateway`)
+  }
+  // No provider of another API knows the type, so that its format refuses it.
+  const hub = form === null ? { type } : form(tool as Fields, elementPath('tools', index))
+  return { ...hub, native: tool } as unknown as Tool
+}
+
+/** A function. What other providers have no word for goes along. */
+function functionTool(tool: CustomMessagesTool): Fields {
+  const { type: _, name, description, input_schema, strict, cache_control, ...native } = tool
+  return {
+    type: 'function',
+    name,
+    parameters: input_schema,
+    ...(description == null ? {} : { description }),
+    ...(strict == null ? {} : { strict }),
+    ...(cache_control == null ? {} : { cache_control }),
+    ...(Object.keys(native).length === 0 ? {} : { native }),
+  }
+}
+
+const domains = maybe(Type.Array(Type.String()))
+const SearchSettings = Type.Object({
+  allowed_domains: domains,
+  blocked_domains: domains,
+  max_uses: maxUses,
+  user_location: userLocation,
+})
+
+function searchTool(tool: Fields, path: string): Fields {
+  const problem = explain(SearchSettings, tool, path)
+  if (problem !== null) throw new GatewayError('invalid_request', problem)
+  const { allowed_domains, blocked_domains, max_uses, user_location } = tool
+  const filters = {
+    ...(allowed_domains == null ? {} : { allowed_domains }),
+    ...(blocked_domains == null ? {} : { blocked_domains }),
+  }
+  return {
+    type: 'web_search',
+    ...(Object.keys(filters).length === 0 ? {} : { filters }),
+    ...(max_uses == null ? {} : { max_uses }),
+    ...(user_location == null ? {} : { user_location }),
+  }
+}
+
+/** The choice and, where the client says it here, whether calls may be parallel. */
+export function hubToolChoice(
+  choice: MessagesToolChoice,
+  tools: readonly Tool[],
+): { readonly choice: ToolChoice; readonly isParallel: boolean | null } {
+  const disabled = choice.type === 'none' ? null : choice.disable_parallel_tool_use
+  const isParallel = disabled == null ? null : !disabled
+  switch (choice.type) {
+    case 'auto':
+    case 'none':
+      return { choice: choice.type, isParallel }
+    case 'any':
+      return { choice: 'required', isParallel }
+    case 'tool':
+      return { choice: namedTool(choice.name, tools), isParallel }
+    default:
+      return { choice: { type: choice.type } as ToolChoice, isParallel }
+  }
+}
+
+/** Tools of the API are forced by their name too. */
+function namedTool(name: string, tools: readonly Tool[]): ToolChoice {
+  const tool = tools.find(each => nameOf(each) === name)
+  if (tool === undefined || tool.type === 'function') return { type: 'function', name }
+  return { type: tool.type, native: { type: 'tool', name } } as unknown as ToolChoice
+}
+
+function nameOf(tool: Tool): unknown {
+  const { name, native } = tool as { name?: unknown; native?: Fields }
+  return name ?? native?.['name']
+}

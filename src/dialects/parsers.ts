@@ -1,0 +1,16 @@
+/** The parsers of the bodies that a batch may hold, by endpoint. A new endpoint is one row. Pure. */
+import type { BatchEndpoint } from '../protocol/batches.ts'
+import { createRequestParser, type Offered } from '../protocol/request-parser.ts'
+import { createChatParser } from './chat-completions/parse.ts'
+import { createEmbeddingsParser } from './embeddings/parse.ts'
+import { createMessagesParser } from './messages/parse.ts'
+
+/** Throws GatewayError for a body that the endpoint does not take; see `Dialect.parse`. */
+export type BodyParser = (body: unknown) => unknown
+
+export const BATCH_PARSERS: Readonly<Record<BatchEndpoint, (offered: Offered) => BodyParser>> = {
+  '/v1/responses': createRequestParser,
+  '/v1/chat/completions': createChatParser,
+  '/v1/messages': createMessagesParser,
+  '/v1/embeddings': createEmbeddingsParser,
+}

@@ -1,0 +1,75 @@
+/** Embeddings of Cohere, version 2: POST /embed. Pure. */
+import type { EmbeddingPart, EmbeddingsRequest } from '../../protocol/embeddings.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
+import type { WireRequest } from '../format.ts'
+import { count, filled, type Json, list, recordOrEmpty } from '../json.ts'
+import { chatFailure } from '../openai-chat/failure.ts'
+import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
+import { dataUrl, encodeInputs, inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'
+import { type EmbeddingsTask, providerWord } from './tasks.ts'
+
+const WORDS: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
+  query: 'search_query',
+  document: 'search_document',
+  classification: 'classification',
+  clustering: 'clustering',
+  image: 'image',
+}
+/** Its models of today refuse a request that does not say it; what is stored is the usual use. */
+const DEFAULT_WORD = 'search_document'
+
+export const cohereEmbeddings: EmbeddingsFormat = {
+  name: 'cohere-embeddings',
+  dialect: null,
+  takes: need => need !== 'tokens',
+  encode,
+  decode,
+  failure: chatFailure,
+}
+
+function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireRequest {
+  const { dimensions } = settings
+  return {
+    path: '/embed',
+    body: {
+      model: endpoint.upstreamModel,
+      input_type: providerWord(settings, WORDS) ?? DEFAULT_WORD,
+      ...(isTextOnly(request)
+        ? { texts: textInputs(request, settings) }
+        : { inputs: encodeInputs(request, settings, contentPart).map(content => ({ content })) }),
+      embedding_types: ['float'],
+      ...(dimensions === null ? {} : { output_dimension: dimensions }),
+      // Others refuse a text that is too long, which is better than a vector of its beginning.
+      truncate: 'NONE',
+    },
+  }
+}
+
+function isTextOnly({ input }: EmbeddingsRequest): boolean {
+  return input.every(
+    ({ content }) => typeof content === 'string' || content.every(({ type }) => type === 'input_text'),
+  )
+}
+
+function contentPart(part: EmbeddingPart, path: string): object {
+  if (part.type === 'input_text') return { type: 'text', text: part.text }
+  const url = part.image_url ?? ''
+  if (dataUrl(url) === null)
+    throw inexpressible(`${path}.image_url.url`, 'must be a data URL for this provider')
+  return { type: 'image_url', image_url: { url } }
+}
+
+function decode(reply: Json, inputs: number): EmbeddingsReply {
+  const embeddings = reply['embeddings']
+  // Version 1 has them without the name of their type.
+  const vectors = list(embeddings) ?? list(recordOrEmpty(embeddings)['float'])
+  if (vectors === null) throw noVectors(reply)
+  const meta = recordOrEmpty(reply['meta'])
+  const billed = recordOrEmpty(meta['billed_units'])
+  return {
+    upstreamId: filled(reply['id']),
+    vectors: oneForEach(vectors, inputs),
+    usage: inputUsage(count(billed['input_tokens']) ?? recordOrEmpty(meta['tokens'])['input_tokens']),
+  }
+}

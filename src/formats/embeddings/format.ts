@@ -1,0 +1,48 @@
+/**
+ * The contract of a wire format of embeddings: how the gateway asks one kind of provider for vectors. Pure: no I/O, no
+ * clock, no config. A reply is one JSON document, from which `VectorBody` has cut the vectors.
+ */
+import type { GatewayError } from '../../errors.ts'
+import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
+import type { DialectName } from '../../protocol/request.ts'
+import type { EmbeddingsFormatName, Endpoint } from '../../providers/provider.ts'
+import type { Usage, WireRequest } from '../format.ts'
+import type { Json } from '../json.ts'
+
+/** Inputs and settings that not every provider takes. */
+export type EmbeddingsNeed = 'tokens' | 'images' | 'dimensions' | 'input_type'
+
+/** A request as an encoder sees it: validated, guarded and routed. */
+export interface EmbeddingsAsk {
+  readonly request: EmbeddingsRequest
+  readonly settings: EmbeddingsSettings
+  /** Keyed hash of the end user, or null; the raw `user` is never forwarded. */
+  readonly endUser: string | null
+}
+
+/** A decoded reply. */
+export interface EmbeddingsReply {
+  /** The provider's own id of its reply. */
+  readonly upstreamId: string | null
+  /** For each input in order, the value that stands for its vector; `VectorBody.vector` finds the vector. */
+  readonly vectors: readonly unknown[]
+  /** Null when the provider tells no tokens. */
+  readonly usage: Usage | null
+}
+
+export interface EmbeddingsFormat {
+  readonly name: EmbeddingsFormatName
+  /** The client dialect whose unknown fields the encoder sends; null: none. */
+  readonly dialect: DialectName | null
+  /** True if the endpoint can be told this. */
+  takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean
+  /** @throws GatewayError `unprocessable` that names the field which this format cannot express. */
+  encode(ask: EmbeddingsAsk, endpoint: Endpoint): WireRequest
+  /**
+   * Reads a reply to so many inputs.
+   * @throws GatewayError when it reports a failure, has an unknown shape, or vectors for other inputs
+   */
+  decode(reply: Json, inputs: number): EmbeddingsReply
+  /** The error for a reply with a status other than 2xx, as `Format.failure`. */
+  failure(status: number, body: string): GatewayError
+}

@@ -1,0 +1,70 @@
+/** Embeddings of the Gemini API: `batchEmbedContents`, which takes one input as well as many. Pure. */
+import type { EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
+import type { WireRequest } from '../format.ts'
+import { geminiFailure } from '../google-gemini/failure.ts'
+import { modelPath } from '../google-gemini/model.ts'
+import { type Json, list, record, recordOrEmpty } from '../json.ts'
+import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
+import { dataUrl, encodeInputs, inputUsage, noVectors, oneForEach } from './inputs.ts'
+import { type EmbeddingsTask, providerWord } from './tasks.ts'
+
+/** Words of both of Google's formats. */
+export const GOOGLE_WORDS: Readonly<Partial<Record<EmbeddingsTask, string>>> = {
+  query: 'RETRIEVAL_QUERY',
+  document: 'RETRIEVAL_DOCUMENT',
+  classification: 'CLASSIFICATION',
+  clustering: 'CLUSTERING',
+  similarity: 'SEMANTIC_SIMILARITY',
+  question_answering: 'QUESTION_ANSWERING',
+  fact_verification: 'FACT_VERIFICATION',
+  code_query: 'CODE_RETRIEVAL_QUERY',
+}
+
+export const geminiEmbeddings: EmbeddingsFormat = {
+  name: 'gemini-embeddings',
+  dialect: null,
+  takes: need => need !== 'tokens',
+  encode,
+  decode,
+  failure: geminiFailure,
+}
+
+function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireRequest {
+  const path = modelPath(endpoint.upstreamModel)
+  const model = path.slice(1)
+  const more = settingsOf(settings)
+  const requests = encodeInputs(request, settings, contentPart).map(parts => ({
+    model,
+    content: { parts },
+    ...more,
+  }))
+  return { path: `${path}:batchEmbedContents`, body: { requests } }
+}
+
+function settingsOf(settings: EmbeddingsSettings): object {
+  const taskType = providerWord(settings, GOOGLE_WORDS)
+  return {
+    ...(taskType === null ? {} : { taskType }),
+    ...(settings.dimensions === null ? {} : { outputDimensionality: settings.dimensions }),
+  }
+}
+
+function contentPart(part: EmbeddingPart, path: string): object {
+  if (part.type === 'input_text') return { text: part.text }
+  const image = dataUrl(part.image_url ?? '')
+  if (image === null) throw inexpressible(`${path}.image_url.url`, 'must be a data URL for this provider')
+  return { inlineData: { mimeType: image.mediaType, data: image.data } }
+}
+
+function decode(reply: Json, inputs: number): EmbeddingsReply {
+  const one = record(reply['embedding'])
+  const many = list(reply['embeddings']) ?? (one === null ? null : [one])
+  if (many === null) throw noVectors(reply)
+  return {
+    upstreamId: null,
+    vectors: oneForEach(many, inputs).map(each => recordOrEmpty(each)['values']),
+    usage: inputUsage(recordOrEmpty(reply['usageMetadata'])['promptTokenCount']),
+  }
+}

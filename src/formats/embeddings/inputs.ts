@@ -1,0 +1,103 @@
+/** Reads the inputs of an embeddings request for encoders, and counts the vectors of replies. Pure. */
+import { GatewayError } from '../../errors.ts'
+import type {
+  EmbeddingItem,
+  EmbeddingPart,
+  EmbeddingsRequest,
+  EmbeddingsSettings,
+} from '../../protocol/embeddings.ts'
+import { inputPath } from '../../protocol/embeddings.ts'
+import { elementPath } from '../../protocol/schema.ts'
+import { inexpressible, providerFailure } from '../failure.ts'
+import type { Usage } from '../format.ts'
+import { count, type Json } from '../json.ts'
+import { bareErrorIn, errorIn } from '../openai-chat/failure.ts'
+
+/** Called with each part of an input and its path in the body. */
+export type PartEncoder<Part> = (part: EmbeddingPart, path: string) => Part
+
+/**
+ * The parts of each input as a format has them.
+ * @throws GatewayError `unprocessable` for token ids, and what `encode` throws
+ */
+export function encodeInputs<Part>(
+  { input }: EmbeddingsRequest,
+  settings: EmbeddingsSettings,
+  encode: PartEncoder<Part>,
+): Part[][] {
+  return input.map((item, index) => {
+    const path = inputPath(settings, index)
+    if (item.tokens !== undefined) throw noTokens(path)
+    return partsOf(item).map((part, at) => encode(part, elementPath(`${path}.content`, at)))
+  })
+}
+
+/**
+ * Each input as one text; several text parts of an input are lines of it.
+ * @throws GatewayError `unprocessable` for token ids and images
+ */
+export function textInputs({ input }: EmbeddingsRequest, settings: EmbeddingsSettings): string[] {
+  return input.map((item, index) => {
+    const path = inputPath(settings, index)
+    if (item.tokens !== undefined) throw noTokens(path)
+    if (typeof item.content === 'string') return item.content
+    const texts = item.content.map((part, at) => {
+      if (part.type === 'input_text') return part.text
+      throw inexpressible(elementPath(`${path}.content`, at), 'this provider embeds texts only')
+    })
+    return texts.join('\n')
+  })
+}
+
+function partsOf({ content }: EmbeddingItem): readonly EmbeddingPart[] {
+  return typeof content === 'string' ? [{ type: 'input_text', text: content }] : content
+}
+
+function noTokens(path: string): GatewayError {
+  return inexpressible(path, 'token ids cannot be sent to this provider: send the text')
+}
+
+/** Media type and base64 of a data URL; null for another address. */
+export function dataUrl(url: string): { readonly mediaType: string; readonly data: string } | null {
+  const comma = url.slice(0, DATA_HEAD_MAX_CHARS).indexOf(',')
+  const head = /^data:([\w.+-]{1,64}\/[\w.+-]{1,64})(?:;[\w=.+-]{1,64})?;base64$/i.exec(url.slice(0, comma))
+  const mediaType = head?.[1]
+  return mediaType === undefined ? null : { mediaType: mediaType.toLowerCase(), data: url.slice(comma + 1) }
+}
+
+const DATA_HEAD_MAX_CHARS = 256
+
+// Replies
+
+/**
+ * The list itself, if it has one vector for each input.
+ * @throws GatewayError `provider_unavailable`
+ */
+export function oneForEach(vectors: readonly unknown[], inputs: number): readonly unknown[] {
+  if (vectors.length === inputs) return vectors
+  throw new GatewayError(
+    'provider_unavailable',
+    `The provider sent ${vectors.length} vectors for ${inputs} inputs`,
+  )
+}
+
+/** The error for a reply that has no vectors where they should be. */
+export function noVectors(reply: Json): GatewayError {
+  const told = errorIn(reply) ?? bareErrorIn(reply)
+  if (told !== null) return providerFailure(told)
+  return new GatewayError('provider_unavailable', 'The provider sent a reply without vectors')
+}
+
+/** The usage for so many tokens read; null for a count that says nothing, as no model reads 0. */
+export function inputUsage(tokens: unknown): Usage | null {
+  const inputTokens = count(tokens) ?? 0
+  if (inputTokens === 0) return null
+  return {
+    inputTokens,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    outputTokens: 0,
+    reasoningTokens: 0,
+    webSearchRequests: 0,
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * Embeddings as OpenAI has them: POST /embeddings. Most providers and local servers speak it; quirks of their rows say
+ * how they differ. Accepted in replies: vectors as numbers or as base64, in any order with an index, in their order
+ * without one. Pure.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { EmbeddingItem, EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
+import type { Endpoint, Quirk } from '../../providers/provider.ts'
+import type { WireRequest } from '../format.ts'
+import { count, filled, type Json, list, record, recordOrEmpty, wholeNumber } from '../json.ts'
+import { chatFailure } from '../openai-chat/failure.ts'
+import { isUnknownField } from '../outgoing.ts'
+import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsNeed, EmbeddingsReply } from './format.ts'
+import { inputUsage, noVectors, oneForEach } from './inputs.ts'
+import { taskOf } from './tasks.ts'
+
+/** An unknown field of a caller cannot replace what the encoder writes. */
+const OWN_NAMES: ReadonlySet<string> = new Set([
+  'dimensions',
+  'output_dimension',
+  'encoding_format',
+  'input_type',
+])
+
+export const openaiEmbeddings: EmbeddingsFormat = {
+  name: 'openai-embeddings',
+  dialect: 'embeddings',
+  takes,
+  encode,
+  decode,
+  failure: chatFailure,
+}
+
+function takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean {
+  return need !== 'input_type' || takesInputType(endpoint)
+}
+
+/** Not in OpenAI's own API, so the row has to say it, in one way or the other. */
+function takesInputType({ provider, supportedParameters }: Endpoint): boolean {
+  return provider.quirks.includes('input-type') || supportedParameters?.has('input_type') === true
+}
+
+function takesEncoding({ provider: { quirks }, supportedParameters }: Endpoint): boolean {
+  if (quirks.includes('float-vectors') || quirks.includes('int8-vectors')) return false
+  return supportedParameters?.has('encoding_format') !== false
+}
+
+function encode({ request, settings, endUser }: EmbeddingsAsk, endpoint: Endpoint): WireRequest {
+  const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
+  const fields: [string, unknown][] = [
+    ...Object.entries(request).filter(([name]) => isUnknownField(name) && !OWN_NAMES.has(name)),
+    ['model', endpoint.upstreamModel],
+    ['input', inputOf(request.input, settings)],
+    [quirks.has('output-dimension') ? 'output_dimension' : 'dimensions', settings.dimensions],
+    // Numbers are what every provider sends unasked, and some refuse the word for them.
+    ['encoding_format', settings.encoding === 'base64' && takesEncoding(endpoint) ? 'base64' : null],
+    ['input_type', takesInputType(endpoint) ? inputType(settings) : null],
+    ['truncation', quirks.has('cuts-texts') ? false : null],
+    ['user', quirks.has('no-user') ? null : endUser],
+  ]
+  // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
+  const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
+  return { path: '/embeddings', body }
+}
+
+function inputOf(items: readonly EmbeddingItem[], { isList }: EmbeddingsSettings): unknown {
+  const inputs = items.map(({ content, tokens }) => {
+    if (tokens !== undefined) return tokens
+    return typeof content === 'string' ? content : { content: content.map(partOf) }
+  })
+  return isList ? inputs : inputs[0]
+}
+
+/** Parts as gateways of this kind take them. */
+function partOf(part: EmbeddingPart): object {
+  return part.type === 'input_text'
+    ? { type: 'text', text: part.text }
+    : { type: 'image_url', image_url: { url: part.image_url } }
+}
+
+/** Two words for what all such providers know, the caller's own for the rest. */
+function inputType({ inputType: said }: EmbeddingsSettings): string | null {
+  if (said === null) return null
+  const task = taskOf(said)
+  return task === 'query' || task === 'document' ? task : said
+}
+
+function decode(reply: Json, inputs: number): EmbeddingsReply {
+  const data = list(reply['data'])
+  if (data === null) throw noVectors(reply)
+  const usage = recordOrEmpty(reply['usage'])
+  return {
+    upstreamId: filled(reply['id']),
+    vectors: ordered(oneForEach(data, inputs)),
+    usage: inputUsage(count(usage['prompt_tokens']) ?? usage['total_tokens']),
+  }
+}
+
+/** The vectors by their index. */
+function ordered(data: readonly unknown[]): unknown[] {
+  const vectors = new Array<unknown>(data.length)
+  const seen = new Set<number>()
+  for (const [at, entry] of data.entries()) {
+    const { index, embedding } = recordOrEmpty(record(entry))
+    const place = index === undefined || index === null ? at : wholeNumber(index)
+    if (place === null || place >= data.length || seen.has(place)) {
+      throw new GatewayError('provider_unavailable', 'The provider sent vectors for other inputs')
+    }
+    seen.add(place)
+    vectors[place] = embedding
+  }
+  return vectors
+}

@@ -1,0 +1,225 @@
+/**
+ * The body of a reply with vectors. As its bytes arrive, it cuts out all arrays of numbers and all long texts that may
+ * be base64, and leaves a number in their place: `"embedding":[0.1,0.2]` becomes `"embedding":[0]`. So what is parsed
+ * at once is short, however many vectors there are, and no number is parsed that a client takes as it is. Pure.
+ */
+import { GatewayError } from '../../errors.ts'
+import {
+  EMBEDDING_INPUTS_MAX,
+  EMBEDDINGS_REPLY_MAX_BYTES,
+  EMBEDDINGS_REST_MAX_BYTES,
+  REPLY_MAX_COMMAS,
+  VECTOR_MAX_BYTES,
+} from '../../protocol/limits.ts'
+import { tooLong, type Vector } from './vector.ts'
+
+const [SPACE, TAB, LF, CR, QUOTE, BACKSLASH] = [0x20, 0x09, 0x0a, 0x0d, 0x22, 0x5c]
+const [OPEN_BRACKET, CLOSE_BRACKET, MINUS, ZERO, NINE] = [0x5b, 0x5d, 0x2d, 0x30, 0x39]
+
+/** First size of the buffer: a reply without its vectors. */
+const START_BYTES = 2 * 1024
+/** A shorter text stays where it is. */
+const LONG_TEXT_BYTES = 256
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
+/** Beside the vectors a reply may have a few other lists of numbers. */
+const VECTORS_MAX = 2 * EMBEDDING_INPUTS_MAX
+/** Texts and lists, each of which costs a little: as many as other replies may have values. */
+const PIECES_MAX = REPLY_MAX_COMMAS
+
+/** The part of the document in which the next byte is. `opened`: behind a bracket, and blanks at most. */
+type Place = 'outside' | 'opened' | 'numbers' | 'text'
+
+export class VectorBody {
+  /** The document without its vectors, and behind it the number or text that is being read. */
+  #bytes: Buffer = Buffer.allocUnsafe(START_BYTES)
+  #length = 0
+  readonly #vectors: Vector[] = []
+  #vectorBytes = 0
+  #place: Place = 'outside'
+  /** Where the number or text that is being read begins. */
+  #from = 0
+  /** The text so far ends with a backslash that escapes the next byte. */
+  #isEscaping = false
+  #pieces = 0
+  #receivedBytes = 0
+  readonly #limitBytes: number
+
+  constructor(limitBytes: number = EMBEDDINGS_REPLY_MAX_BYTES) {
+    this.#limitBytes = limitBytes
+  }
+
+  /** Bytes that are kept, the vectors included. */
+  get lengthBytes(): number {
+    return this.#length + this.#vectorBytes
+  }
+
+  /**
+   * Copies the chunk.
+   * @throws GatewayError `provider_unavailable` for a reply beyond its bounds, `unprocessable` where it is too large
+   */
+  push(chunk: Buffer): void {
+    this.#receivedBytes += chunk.length
+    if (this.#receivedBytes > this.#limitBytes) throw this.#tooLarge()
+    for (let at = 0; at < chunk.length; ) at = this.#read(chunk, at)
+    if (this.#length > EMBEDDINGS_REST_MAX_BYTES) throw this.#tooLarge()
+  }
+
+  /** Copies an error page as it is, up to `limitBytes`; false if it is larger. */
+  tryPush(chunk: Buffer, limitBytes: number): boolean {
+    const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.#length))
+    this.#append(chunk, 0, taken)
+    return taken === chunk.length
+  }
+
+  /** The document without its vectors. Valid until the next push. */
+  bytes(): Buffer {
+    return this.#bytes.subarray(0, this.#length)
+  }
+
+  text(): string {
+    return this.#bytes.toString('utf8', 0, this.#length)
+  }
+
+  /**
+   * The vector for a value of the document, which stands for it or, if it is short, is it.
+   * @throws GatewayError `provider_unavailable` if it is none
+   */
+  vector(value: unknown): Vector {
+    if (typeof value === 'string') return { form: 'text', bytes: Buffer.from(value, 'latin1') }
+    const [number, ...more] = Array.isArray(value) ? (value as readonly unknown[]) : []
+    const vector = typeof number === 'number' && more.length === 0 ? this.#vectors[number] : undefined
+    if (vector === undefined) {
+      throw new GatewayError('provider_unavailable', 'The provider sent something that is no vector')
+    }
+    return vector
+  }
+
+  /** Only where vectors fill the reply may the caller do something about it. */
+  #tooLarge(): GatewayError {
+    if (this.#vectorBytes < this.#receivedBytes / 2) {
+      return new GatewayError('provider_unavailable', 'The provider sent a reply that is too large')
+    }
+    return new GatewayError(
+      'unprocessable',
+      'input: the vectors are too large together; send fewer inputs, or ask for encoding_format base64',
+    )
+  }
+
+  /** Reads on from `at`, and returns the index up to which it has read. */
+  #read(chunk: Buffer, at: number): number {
+    switch (this.#place) {
+      case 'outside':
+        return this.#readOutside(chunk, at)
+      case 'opened':
+        return this.#readOpened(chunk, at)
+      case 'numbers':
+        return this.#readNumbers(chunk, at)
+      case 'text':
+        return this.#readText(chunk, at)
+    }
+  }
+
+  #readOutside(chunk: Buffer, from: number): number {
+    let at = from
+    while (at < chunk.length && chunk[at] !== QUOTE && chunk[at] !== OPEN_BRACKET) at++
+    const found = chunk[at]
+    // The quote or bracket goes along.
+    const end = Math.min(at + 1, chunk.length)
+    this.#append(chunk, from, end)
+    if (found === undefined) return end
+    if (++this.#pieces > PIECES_MAX) {
+      throw new GatewayError('provider_unavailable', 'The provider sent a value of too many parts')
+    }
+    this.#from = this.#length
+    this.#isEscaping = false
+    this.#place = found === QUOTE ? 'text' : 'opened'
+    return end
+  }
+
+  #readOpened(chunk: Buffer, from: number): number {
+    let at = from
+    while (at < chunk.length && isBlank(chunk[at])) at++
+    const next = chunk[at]
+    if (next !== undefined) this.#place = startsNumber(next) ? 'numbers' : 'outside'
+    // Blanks are left out.
+    return at
+  }
+
+  #readNumbers(chunk: Buffer, from: number): number {
+    const close = chunk.indexOf(CLOSE_BRACKET, from)
+    const end = close === -1 ? chunk.length : close
+    this.#append(chunk, from, end)
+    if (this.#length - this.#from > VECTOR_MAX_BYTES) throw tooLong()
+    if (close === -1) return end
+    // The brackets go along: the opening one is already here.
+    this.#append(chunk, close, close + 1)
+    this.#cut('numbers', this.#from - 1)
+    this.#place = 'outside'
+    return close + 1
+  }
+
+  #readText(chunk: Buffer, from: number): number {
+    const close = this.#closingQuote(chunk, from)
+    const end = close === -1 ? chunk.length : close
+    this.#append(chunk, from, end)
+    if (close === -1) return end
+    this.#place = 'outside'
+    if (this.#length - this.#from >= LONG_TEXT_BYTES && this.#isBase64()) this.#cut('text', this.#from)
+    else this.#append(chunk, close, close + 1)
+    return close + 1
+  }
+
+  /** Index of the quote that ends the text; -1: the chunk ends before. Escapes may go over the border of chunks. */
+  #closingQuote(chunk: Buffer, from: number): number {
+    for (let start = from; ; ) {
+      const quote = chunk.indexOf(QUOTE, start)
+      const end = quote === -1 ? chunk.length : quote
+      let backslashes = 0
+      while (end - backslashes > start && chunk[end - backslashes - 1] === BACKSLASH) backslashes++
+      const isWhole = end - backslashes === start
+      const isEscaping = (backslashes + (isWhole && this.#isEscaping ? 1 : 0)) % 2 === 1
+      this.#isEscaping = isEscaping && quote === -1
+      if (quote === -1 || !isEscaping) return quote
+      start = quote + 1
+    }
+  }
+
+  #isBase64(): boolean {
+    if (this.#length - this.#from > VECTOR_MAX_BYTES) return false
+    return BASE64.test(this.#bytes.toString('latin1', this.#from, this.#length))
+  }
+
+  /** Keeps what is behind `from` as a vector; its number goes in place of it and of its opening quote or bracket. */
+  #cut(form: Vector['form'], from: number): void {
+    if (this.#vectors.length === VECTORS_MAX) {
+      throw new GatewayError('provider_unavailable', 'The provider sent too many vectors')
+    }
+    const bytes = Buffer.copyBytesFrom(this.#bytes, from, this.#length - from)
+    const mark = Buffer.from(`[${this.#vectors.length}]`)
+    this.#vectors.push({ form, bytes })
+    this.#vectorBytes += bytes.length
+    this.#length = this.#from - 1
+    this.#append(mark, 0, mark.length)
+  }
+
+  #append(chunk: Buffer, from: number, to: number): void {
+    const length = this.#length + to - from
+    if (length > this.#bytes.length) {
+      let size = this.#bytes.length
+      while (size < length) size *= 2
+      const grown = Buffer.allocUnsafe(size)
+      this.#bytes.copy(grown, 0, 0, this.#length)
+      this.#bytes = grown
+    }
+    chunk.copy(this.#bytes, this.#length, from, to)
+    this.#length = length
+  }
+}
+
+function isBlank(byte: number | undefined): boolean {
+  return byte === SPACE || byte === TAB || byte === LF || byte === CR
+}
+
+function startsNumber(byte: number): boolean {
+  return byte === MINUS || (byte >= ZERO && byte <= NINE)
+}

@@ -1,0 +1,76 @@
+/**
+ * Limits and estimates of embeddings calls: they read tokens and write none, so a call costs the same however it is
+ * answered. Pure, except for the counters behind a reservation.
+ */
+import type { Usage } from '../../formats/format.ts'
+import type { Demand, Offer } from '../../limits/demand.ts'
+import { atFactor, type PriceFactor } from '../../money.ts'
+import type { EmbeddingItem } from '../../protocol/embeddings.ts'
+import type { Allowance } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Candidate } from '../exchange.ts'
+import { estimateInput } from './estimate.ts'
+import { plausibleUsage, type UsageEstimates } from './plausible.ts'
+
+/** Tokens of the inputs: those given as ids are counted, others estimated. */
+export function embeddingTokens(input: readonly EmbeddingItem[]): number {
+  let ids = 0
+  const contents: unknown[] = []
+  for (const { content, tokens } of input) {
+    if (tokens === undefined) contents.push(content)
+    else ids += tokens.length
+  }
+  return ids + estimateInput(contents)
+}
+
+/** The prompt of such an exchange has inputs of embeddings alone. */
+function inputsOf({ input }: ResponsesRequest): readonly EmbeddingItem[] {
+  return input as readonly EmbeddingItem[]
+}
+
+export const EMBEDDING_ESTIMATES: UsageEstimates = {
+  estimate(prompt, { usage }): Usage {
+    return (
+      usage ?? {
+        inputTokens: embeddingTokens(inputsOf(prompt)),
+        cachedTokens: 0,
+        cacheWriteTokens: 0,
+        outputTokens: 0,
+        reasoningTokens: 0,
+        webSearchRequests: 0,
+      }
+    )
+  },
+  plausible: plausibleUsage,
+}
+
+export function embeddingDemand(
+  tokens: number,
+  candidates: readonly Candidate[],
+  factor: PriceFactor,
+): Demand {
+  return { offers: candidates.map(candidate => offerOf(tokens, candidate, factor)), tokens }
+}
+
+function offerOf(tokens: number, { endpoint, credential }: Candidate, factor: PriceFactor): Offer {
+  const { prompt, request } = endpoint.pricing
+  return {
+    base: atFactor(tokens * prompt + request, factor),
+    perToken: 0,
+    isOwn: credential !== null,
+    most: 0,
+    first: 0,
+    cappable: false,
+  }
+}
+
+/** Reserves what a call at this candidate costs. False: the limits leave too little for it. */
+export function admitEmbedding(
+  allowance: Allowance,
+  tokens: number,
+  candidate: Candidate,
+  factor: PriceFactor,
+): boolean | Promise<boolean> {
+  const { base, isOwn } = offerOf(tokens, candidate, factor)
+  return base <= allowance.rest(isOwn) && allowance.cover(base, isOwn)
+}

@@ -1,0 +1,298 @@
+/**
+ * An embeddings call on one screen: runs it from admission to its result. Guardrails, routing, own credentials, limits,
+ * attempts and accounts are those of every exchange; there are no turns, plugins, tools or events.
+ *
+ * guard -> route -> admit -> ask -> account -> result
+ */
+import { type Clock, unixSeconds } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
+import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
+import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
+import type { Quota } from '../limits/quota.ts'
+import {
+  type EmbeddingsRequest,
+  type EmbeddingsResult,
+  type EmbeddingsSettings,
+  inputPath,
+} from '../protocol/embeddings.ts'
+import { elementPath } from '../protocol/schema.ts'
+import { type Endpoint, isEmbeddingsFormat } from '../providers/provider.ts'
+import { whenReady } from '../ready.ts'
+import {
+  account,
+  admitEmbedding,
+  EMBEDDING_ESTIMATES,
+  embeddingDemand,
+  embeddingTokens,
+  type Ledger,
+  reserve,
+  summarize,
+  toResponseUsage,
+} from './accounting/account.ts'
+import type { ExchangeSummary, Outcome } from './answer/answer.ts'
+import { Attempt } from './attempt.ts'
+import { type Conclusion, details, explain, fixCharge, routingMetadata } from './conclude.ts'
+import { EmbeddingsAnswer } from './embeddings-answer.ts'
+import type { AttemptRecord, ClientRequest } from './exchange.ts'
+import type { Guard } from './guard/guard.ts'
+import {
+  asGatewayError,
+  askCandidates,
+  type ModelCall,
+  type ModelCallDeps,
+  type OpenedAttempt,
+} from './model-call.ts'
+import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
+import { RoutedExchange } from './running.ts'
+import { type ExchangeStage, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
+
+/** A request for embeddings as its door hands it in. */
+export interface EmbeddingsCall extends ClientRequest {
+  readonly dialect: 'embeddings'
+  readonly request: EmbeddingsRequest
+  readonly settings: EmbeddingsSettings
+}
+
+/** How a call ended, for the door that has to answer. A caller who has left gets the error `client_closed`. */
+export type EmbeddingsOutcome = (
+  | { readonly answered: true; readonly result: EmbeddingsResult }
+  | Extract<Outcome, { answered: false }>
+) & { readonly summary: ExchangeSummary }
+
+export interface EmbedDeps extends ModelCallDeps, RankDeps {
+  readonly clock: Clock
+  readonly ledger: Ledger
+  readonly byokFeePercent: number
+  readonly quota: Quota
+  readonly guard: Guard
+}
+
+class EmbeddingsExchange extends RoutedExchange {
+  readonly settings: EmbeddingsSettings
+  /** The vectors of the answer; null before. */
+  vectors: EmbeddingsResult['vectors'] | null = null
+
+  constructor(call: EmbeddingsCall, createdAt: number) {
+    super(call, createdAt)
+    this.settings = call.settings
+  }
+
+  /** The request as guardrails have left it: they replace texts, and keep everything else as it is. */
+  get inputs(): EmbeddingsRequest {
+    return this.prompt as EmbeddingsRequest
+  }
+}
+
+const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
+  { timed: 'guard', run: guard },
+  { timed: 'route', run: route },
+  { timed: 'admit', run: admit },
+  { timed: null, run: ask },
+]
+
+/** Never rejects. */
+export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<EmbeddingsOutcome> {
+  const exchange = new EmbeddingsExchange(call, unixSeconds(deps.clock))
+  let conclusion: Conclusion = null
+  try {
+    await runStages(STAGES, deps, exchange)
+  } catch (thrown) {
+    const error = asGatewayError(deps, thrown)
+    conclusion = { error, channel: error.code === 'client_closed' ? 'none' : 'envelope' }
+    if (conclusion.channel === 'envelope') await explain(deps, exchange)
+  }
+  fixCharge(exchange, conclusion)
+  account(deps, exchange, conclusion?.error ?? null)
+  if (conclusion !== null) {
+    const outcome = { answered: false as const, error: conclusion.error, ...details(deps, exchange) }
+    return { ...outcome, summary: summarize(exchange, outcome) }
+  }
+  return {
+    answered: true,
+    result: resultOf(deps, exchange),
+    summary: summarize(exchange, { answered: true }),
+  }
+}
+
+function resultOf({ byokFeePercent }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
+  const { id, attempts, bill, vectors, withMetadata } = exchange
+  const last = attempts.at(-1)
+  return {
+    id,
+    model: last?.endpoint.modelId ?? '',
+    provider: last?.endpoint.provider.name ?? '',
+    vectors: vectors ?? [],
+    usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
+    metadata: withMetadata ? routingMetadata(exchange, true) : null,
+  }
+}
+
+/** Guardrails read texts, so token ids would pass them unread. */
+function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+  return whenReady(guardRequest(deps, exchange), result => {
+    if (exchange.guarding?.input == null) return result
+    const at = exchange.inputs.input.findIndex(({ tokens }) => tokens !== undefined)
+    if (at === -1) return result
+    deps.metrics.guardrailDecisions.inc({ guardrail: 'all', action: 'refused_unchecked' })
+    throw new GatewayError(
+      'permission_denied',
+      `${inputPath(exchange.settings, at)}: a guardrail on this API key reads texts, which token ids hide: send the text`,
+    )
+  })
+}
+
+/** Lists the candidates, without those that cannot be told what is asked for. */
+function route(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+  return whenReady(routeRequest(deps, exchange), () => {
+    for (const { need, path } of needsOf(exchange)) {
+      exchange.candidates = exchange.candidates.filter(({ endpoint }) => takes(deps, endpoint, need))
+      if (exchange.candidates.length === 0) throw notTaken(exchange, need, path)
+    }
+  })
+}
+
+interface Need {
+  readonly need: EmbeddingsNeed
+  /** The first field that has it. */
+  readonly path: string
+}
+
+function needsOf({ inputs: { input, provider }, settings }: EmbeddingsExchange): readonly Need[] {
+  const needs: Need[] = []
+  // The inputs of a list are all of one form.
+  if (input[0]?.tokens !== undefined) needs.push({ need: 'tokens', path: inputPath(settings, 0) })
+  for (const [index, { content }] of input.entries()) {
+    const at = typeof content === 'string' ? -1 : content.findIndex(({ type }) => type === 'input_image')
+    if (at === -1) continue
+    needs.push({ need: 'images', path: elementPath(`${inputPath(settings, index)}.content`, at) })
+    break
+  }
+  if (settings.dimensions !== null) needs.push({ need: 'dimensions', path: 'dimensions' })
+  if (settings.inputType !== null && provider?.require_parameters === true) {
+    needs.push({ need: 'input_type', path: 'input_type' })
+  }
+  return needs
+}
+
+function takes({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNeed): boolean {
+  if (!formatOf(endpoint).takes(need, endpoint)) return false
+  switch (need) {
+    case 'tokens':
+      return true
+    case 'images':
+      return catalog.model(endpoint.modelId)?.inputModalities.includes('image') === true
+    case 'dimensions':
+    case 'input_type':
+      return honours(endpoint, need)
+  }
+}
+
+const NOT_TAKEN: Readonly<Record<EmbeddingsNeed, string>> = {
+  tokens: 'takes no token ids: send texts',
+  images: 'takes no images',
+  dimensions: 'makes vectors of one length only',
+  input_type: 'takes no input_type at any endpoint, and provider.require_parameters is set',
+}
+
+function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${request.model} ${NOT_TAKEN[need]}`)
+}
+
+/** Reserves the cost by the limits of the caller. */
+function admit({ quota }: EmbedDeps, exchange: EmbeddingsExchange) {
+  if (!quota.limits(exchange.caller)) return SKIPPED
+  const { bill, inputs, candidates } = exchange
+  return reserve(
+    quota,
+    exchange,
+    embeddingDemand(embeddingTokens(inputs.input), candidates, bill.priceFactor),
+  )
+}
+
+async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
+  const call = new EmbeddingsModelCall(deps, exchange)
+  const reply = await askCandidates(deps, exchange, exchange.candidates[0], call)
+  if (reply === null) {
+    throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
+  }
+  // There is a reply or none; how it ended says nothing.
+  exchange.finish = null
+  exchange.vectors = call.answer?.vectors ?? []
+  exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+class EmbeddingsModelCall implements ModelCall {
+  readonly estimates = EMBEDDING_ESTIMATES
+  /** Of the attempt that was opened last. */
+  answer: EmbeddingsAnswer | null = null
+  readonly #deps: EmbedDeps
+  readonly #exchange: EmbeddingsExchange
+
+  constructor(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+    this.#deps = deps
+    this.#exchange = exchange
+  }
+
+  open(
+    candidate: RouteCandidate,
+    record: AttemptRecord,
+  ): OpenedAttempt | null | Promise<OpenedAttempt | null> {
+    const { bill, inputs, reservation } = this.#exchange
+    const allowance = reservation?.allowance ?? null
+    const admitted =
+      allowance === null ||
+      admitEmbedding(allowance, embeddingTokens(inputs.input), candidate, bill.priceFactor)
+    return whenReady(admitted, is => (is ? this.#opened(record) : null))
+  }
+
+  /** The client sees the whole result or nothing. */
+  isSeen(): boolean {
+    return false
+  }
+
+  drop(): void {
+    this.answer = null
+  }
+
+  #opened(record: AttemptRecord): OpenedAttempt {
+    const deps = this.#deps
+    const exchange = this.#exchange
+    const { inputs, settings } = exchange
+    const { endpoint } = record
+    const format = formatOf(endpoint)
+    const answer = new EmbeddingsAnswer({
+      format,
+      inputs: inputs.input.length,
+      terms: {
+        encoding: settings.encoding,
+        dimensions: settings.dimensions,
+        isInt8: endpoint.provider.quirks.includes('int8-vectors'),
+      },
+      onReply: () => exchange.watch.enter('stream', deps.clock.monotonicMs()),
+    })
+    const attempt = new Attempt(deps, exchange, record, {
+      encode: () => {
+        const endUser = deps.requests.endUserOf(exchange)
+        return format.encode({ request: inputs, settings, endUser }, endpoint)
+      },
+      format: {
+        framing: () => 'json',
+        decoder: emit => answer.decoder(emit),
+        failure: (status, body) => format.failure(status, body),
+      },
+      body: answer.body,
+      relay: null,
+      echo: null,
+      meter: null,
+    })
+    answer.follow(attempt)
+    this.answer = answer
+    return { attempt, target: answer }
+  }
+}
+
+function formatOf({ format }: Pick<Endpoint, 'format'>): EmbeddingsFormat {
+  // Routing leaves no other endpoint to a request for embeddings.
+  if (!isEmbeddingsFormat(format)) throw new Error('an endpoint of text was asked for embeddings')
+  return EMBEDDINGS_FORMATS[format]
+}

@@ -1,0 +1,60 @@
+/** The runner of an exchange's stages, and the stages that exchanges of every kind pass. */
+import type { Clock } from '../clock.ts'
+import type { Stage } from '../metrics/stages.ts'
+import { whenReady } from '../ready.ts'
+import type { Guard, Guarding } from './guard/guard.ts'
+import { type RankDeps, type Ranking, rankCandidates } from './routing/rank.ts'
+import type { RoutedExchange } from './running.ts'
+
+/** A stage that had nothing to do: its time counts with the stage before it. */
+export const SKIPPED = 'skipped'
+
+export interface ExchangeStage<Deps, Each extends RoutedExchange> {
+  /** Label of its time; null: it times its parts itself, or counts with the stage before it. */
+  readonly timed: Stage | null
+  /**
+   * Returns SKIPPED, nothing, or a promise of either, the last only where something has to be awaited. A GatewayError
+   * that it throws ends the exchange.
+   */
+  readonly run: (deps: Deps, exchange: Each) => unknown
+}
+
+/** Runs the stages in their order, and times each. Rejects with what one of them throws. */
+export async function runStages<Deps extends { readonly clock: Clock }, Each extends RoutedExchange>(
+  stages: readonly ExchangeStage<Deps, Each>[],
+  deps: Deps,
+  exchange: Each,
+): Promise<void> {
+  for (const { timed, run } of stages) {
+    if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
+    const running = run(deps, exchange)
+    const result = running instanceof Promise ? await running : running
+    if (result === SKIPPED) exchange.watch.skip()
+  }
+}
+
+/** Guardrails look at the request, and rewrite or refuse it. */
+export function guardRequest(
+  { guard }: { readonly guard: Guard },
+  exchange: RoutedExchange,
+): typeof SKIPPED | undefined | Promise<typeof SKIPPED | undefined> {
+  return whenReady(guard.request(exchange), guarding => guardBy(exchange, guarding))
+}
+
+/** Notes the guardrails that hold. */
+export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): typeof SKIPPED | undefined {
+  if (guarding === null) return SKIPPED
+  exchange.guarding = guarding
+  exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
+  return undefined
+}
+
+/** Lists the candidates for the prompt in its present form. */
+export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking | Promise<Ranking> {
+  return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
+    exchange.candidates = ranking.candidates
+    exchange.fallbacks = ranking.fallbacks
+    exchange.skippedModels = ranking.skipped
+    return ranking
+  })
+}

@@ -1,0 +1,22 @@
+/**
+ * What only the client's own API has words for. Pure. In both directions it goes from one side of the gateway to the
+ * other, where client and provider speak the same API, and nobody else sees it:
+ * - of a request, the field `native` of a content part, an item or a tool. Guardrails read it like any other field. The
+ *   provider's format merges it over what it makes of the rest; with a `type` it replaces that. All other formats never
+ *   get it (formats/outgoing.ts);
+ * - of an answer, the symbol NATIVE of an item or an annotation. A symbol, so that other dialects do not write it, and
+ *   that it is gone where a guardrail has rewritten the fields beside it.
+ */
+export type Native = Readonly<Record<string, unknown>>
+
+export const NATIVE = Symbol('native')
+
+/** The object with this in the provider's own words. */
+export function withNative<Fields extends object>(fields: Fields, native: Native): Fields {
+  return Object.assign(fields, { [NATIVE]: native })
+}
+
+/** What the provider itself said; null where that is not known. */
+export function nativeOf(fields: object): Native | null {
+  return (fields as { readonly [NATIVE]?: Native })[NATIVE] ?? null
+}

@@ -1,0 +1,202 @@
+/** Jobs at batch services in the database, and the lines that they have. */
+import { type Kysely, type Selectable, sql } from 'kysely'
+import type { ClaimedLine } from '../batches.ts'
+import type { Engine } from '../engine.ts'
+import { type JobPlace, jobOwner, type ServiceJob, type ServiceJobStore } from '../service-jobs.ts'
+import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../tables.ts'
+import { changeLines, heldLines } from './batch-lines.ts'
+import { fitting, partsOf } from './batch-rows.ts'
+import { bodiesOf } from './batch-work.ts'
+import { inTransaction } from './rows.ts'
+
+/**
+ * When lines of a job may be claimed: never, since what is at a service is not run by anybody else. Each job has a time
+ * of its own, by which the index of the queue finds its lines.
+ */
+function neverMs({ number }: Pick<ServiceJob, 'number'>): number {
+  return Number.MAX_SAFE_INTEGER - number
+}
+/** Claims are numbered from 1, as those of lines. */
+const FIRST_FENCE = 1
+
+type Row = Selectable<ServiceJobsTable>
+
+export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJobStore {
+  /** The update of a job by the owner of this claim. */
+  const claimed = (
+    { batchId, number }: JobPlace,
+    claim: { readonly owner: string; readonly fence: number },
+  ) =>
+    db
+      .updateTable('serviceJobs')
+      .where('batchId', '=', batchId)
+      .where('number', '=', number)
+      .where('closed', '=', 0)
+      .where('owner', '=', claim.owner)
+      .where('fence', '=', claim.fence)
+
+  return {
+    open(owner, job, lines, leaseUntilMs) {
+      return inTransaction(db, async transaction => {
+        const { batchId } = job
+        const batch = await transaction
+          .selectFrom('batches')
+          .select('id')
+          .where('id', '=', batchId)
+          .where('status', '=', 'in_progress')
+          .$if(engine.locksRows, query => query.forUpdate())
+          .executeTakeFirst()
+        if (batch === undefined) return null
+        const held = await heldLines(transaction, engine, owner, batchId, lines)
+        if (held.length === 0) return null
+        const last = await transaction
+          .selectFrom('serviceJobs')
+          .select('number')
+          .where('batchId', '=', batchId)
+          .orderBy('number', 'desc')
+          .limit(1)
+          .executeTakeFirst()
+        const opened: ServiceJob = {
+          ...job,
+          number: last === undefined ? 0 : last.number + 1,
+          name: null,
+          lines: held.length,
+        }
+        const claim = { owner, fence: FIRST_FENCE }
+        await transaction
+          .insertInto('serviceJobs')
+          .values({ ...opened, ...claim, closed: 0, leaseUntilMs })
+          .execute()
+        await changeLines(transaction, batchId, held, { owner: jobOwner(opened), readyMs: neverMs(opened) })
+        return { job: opened, claim, lines: held }
+      })
+    },
+    async openJobs() {
+      const rows = await db
+        .selectFrom('serviceJobs')
+        .leftJoin('batches', 'batches.id', 'serviceJobs.batchId')
+        .selectAll('serviceJobs')
+        .select('batches.status as status')
+        .where('closed', '=', 0)
+        .orderBy('batchId')
+        .orderBy('number')
+        .execute()
+      return rows.map(row => ({ ...jobOf(row), status: visibleStatus(row.status) }))
+    },
+    async ofBatch(batchId) {
+      const rows = await db
+        .selectFrom('serviceJobs')
+        .selectAll()
+        .where('batchId', '=', batchId)
+        .orderBy('number')
+        .execute()
+      return rows.map(jobOf)
+    },
+    async claim({ batchId, number }, owner, nowMs, leaseUntilMs) {
+      const row = await db
+        .updateTable('serviceJobs')
+        .set({
+          owner,
+          leaseUntilMs,
+          fence: sql`case when owner = ${owner} then fence else fence + 1 end`,
+        })
+        .where('batchId', '=', batchId)
+        .where('number', '=', number)
+        .where('closed', '=', 0)
+        .where(({ eb, or }) =>
+          or([eb('owner', 'is', null), eb('owner', '=', owner), eb('leaseUntilMs', '<=', nowMs)]),
+        )
+        .returning('fence')
+        .executeTakeFirst()
+      return row === undefined ? null : { owner, fence: row.fence }
+    },
+    async release(place, claim) {
+      await claimed(place, claim).set({ owner: null, leaseUntilMs: 0 }).execute()
+    },
+    async name(place, claim, name) {
+      const { numUpdatedRows } = await claimed(place, claim).set({ name }).executeTakeFirst()
+      return numUpdatedRows > 0n
+    },
+    async lines(place, choice) {
+      const { batchId } = place
+      const rows =
+        'numbers' in choice
+          ? await chosen(db, place, choice.numbers)
+          : fitting(
+              await linesOf(db, place).where('number', '>', choice.after).limit(choice.limit).execute(),
+              ({ bodyBytes }) => bodyBytes,
+              choice,
+            )
+      const numbers = rows.map(({ number }) => number)
+      const bodies = await bodiesOf(db, batchId, numbers)
+      return rows.flatMap(({ number, customId, fence, tries }): readonly ClaimedLine[] => {
+        const body = bodies.get(number)
+        // It got its result meanwhile.
+        return body === undefined ? [] : [{ batchId, number, customId, body, fence, tries }]
+      })
+    },
+    close(place, claim) {
+      return inTransaction(db, async transaction => {
+        const { batchId, number } = place
+        const { numUpdatedRows } = await transaction
+          .updateTable('serviceJobs')
+          .set({ closed: 1, owner: null, leaseUntilMs: 0 })
+          .where('batchId', '=', batchId)
+          .where('number', '=', number)
+          .where('closed', '=', 0)
+          .where('owner', '=', claim.owner)
+          .where('fence', '=', claim.fence)
+          .executeTakeFirst()
+        if (numUpdatedRows === 0n) return false
+        await transaction
+          .updateTable('batchLines')
+          .set({ owner: null, readyMs: 0 })
+          .where('batchId', '=', batchId)
+          .where('readyMs', '=', neverMs(place))
+          .where('owner', '=', jobOwner(place))
+          .execute()
+        return true
+      })
+    },
+  }
+}
+
+function linesOf(db: Kysely<Tables>, place: JobPlace) {
+  return db
+    .selectFrom('batchLines')
+    .select(['number', 'customId', 'bodyBytes', 'fence', 'tries'])
+    .where('batchId', '=', place.batchId)
+    .where('readyMs', '=', neverMs(place))
+    .where('owner', '=', jobOwner(place))
+    .orderBy('number')
+}
+
+async function chosen(db: Kysely<Tables>, place: JobPlace, numbers: readonly number[]) {
+  const rows = []
+  for (const part of partsOf(numbers.toSorted((one, other) => one - other)))
+    rows.push(...(await linesOf(db, place).where('number', 'in', part).execute()))
+  return rows
+}
+
+function jobOf(row: Row): ServiceJob {
+  const { batchId, number, provider, credentialId, upstreamModel, format, path, mark, name } = row
+  const { lines, reserved, createdAt } = row
+  return {
+    batchId,
+    number,
+    provider,
+    credentialId,
+    upstreamModel,
+    format,
+    path,
+    mark,
+    name,
+    lines,
+    reserved,
+    createdAt,
+  }
+}
+
+function visibleStatus(status: StoredBatchStatus | null) {
+  return status === 'opening' || status === 'removed' ? null : status
+}

@@ -1,0 +1,402 @@
+/**
+ * Reads the body of POST /batches request by request, its keys in any order. What it knows between two requests is
+ * plain data, so that another worker can go on. Task worker.
+ */
+import {
+  BATCH_FIELDS,
+  CUSTOM_ID_MAX_CHARS,
+  FOREIGN_FIELDS,
+  fieldProblem,
+} from '../../protocol/batch-creation.ts'
+import { MODEL_MAX_CHARS } from '../../protocol/limits.ts'
+import { fieldPath, isStorable, withinCharacters } from '../../protocol/schema.ts'
+import {
+  type ByteSource,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  END,
+  JSON_START,
+  JsonFault,
+  type JsonPlace,
+  JsonScanner,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from './json-scanner.ts'
+
+/** What is wrong with a batch. The message names the field by its path and tells nothing of its value. */
+export class BatchFault extends Error {
+  override readonly name = 'BatchFault'
+  readonly code: 'invalid_request' | 'unprocessable'
+
+  constructor(code: BatchFault['code'], message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** The place of one request of a batch. */
+export interface FoundRequest {
+  /** From 0. */
+  readonly number: number
+  readonly customId: string
+  /** Offsets of its `body`. */
+  readonly from: number
+  readonly to: number
+}
+
+/** A model that a request names, and the first request that does. */
+interface NamedModel {
+  readonly name: string
+  readonly number: number
+}
+
+/** How far a body was read. Plain data. */
+export interface BatchProgress {
+  readonly place: JsonPlace
+  /** `requests`: before one of the requests. */
+  readonly before: 'start' | 'requests' | 'end'
+  /** Values of fields so far, by name. */
+  readonly fields: Readonly<Record<string, unknown>>
+  /** Null: `requests` was not there yet. */
+  readonly firstRequest: JsonPlace | null
+  readonly requests: number
+  /** Null: no request names one. */
+  readonly model: NamedModel | null
+  /** The first request without a model; null: each has one. */
+  readonly withoutModel: number | null
+}
+
+export const BATCH_START: BatchProgress = {
+  place: JSON_START,
+  before: 'start',
+  fields: {},
+  firstRequest: null,
+  requests: 0,
+  model: null,
+  withoutModel: null,
+}
+
+/** Of fields beside `requests`; more than the longest of them has. */
+const FIELD_MAX_BYTES = 64 * 1024
+/** A character takes up to twelve bytes: two escapes. */
+const ESCAPED_CHARACTER_BYTES = 12
+const CUSTOM_ID_MAX_BYTES = ESCAPED_CHARACTER_BYTES * CUSTOM_ID_MAX_CHARS
+const MODEL_MAX_BYTES = ESCAPED_CHARACTER_BYTES * MODEL_MAX_CHARS
+/** Of the names of fields; longer ones are not ours. */
+const NAME_MAX_BYTES = 1024
+
+const FAULTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
+  malformed: 'is not valid JSON',
+  ends: 'is not valid JSON: the body ends too early',
+}
+
+export interface ReadTerms {
+  /** Called for each request, in order. */
+  readonly onRequest: (request: FoundRequest) => void
+  /** Asked after each request: true to stop reading there. */
+  readonly isEnough: () => boolean
+}
+
+export class BatchReader {
+  readonly #scanner: JsonScanner
+  readonly #terms: ReadTerms
+  #before: BatchProgress['before']
+  readonly #fields: Map<string, unknown>
+  #firstRequest: JsonPlace | null
+  #requests: number
+  #model: NamedModel | null
+  #withoutModel: number | null
+  /** The field that is read, below the document or the request. */
+  #field = ''
+  /** The request that is read; -1: none is. */
+  #number = -1
+
+  constructor(source: ByteSource, progress: BatchProgress, terms: ReadTerms) {
+    this.#scanner = new JsonScanner(source, progress.place)
+    this.#terms = terms
+    this.#before = progress.before
+    this.#fields = new Map(Object.entries(progress.fields))
+    this.#firstRequest = progress.firstRequest
+    this.#requests = progress.requests
+    this.#model = progress.model
+    this.#withoutModel = progress.withoutModel
+  }
+
+  /** Reads on until the terms say that it is enough, or to the end: then that is before `end`. @throws BatchFault */
+  read(): BatchProgress {
+    try {
+      if (this.#before === 'requests') this.#readRequests()
+      else if (this.#before === 'start') this.#readDocument()
+    } catch (thrown) {
+      throw thrown instanceof JsonFault ? this.#notJson(thrown) : thrown
+    }
+    return {
+      place: this.#scanner.place,
+      before: this.#before,
+      fields: Object.fromEntries(this.#fields),
+      firstRequest: this.#firstRequest,
+      requests: this.#requests,
+      model: this.#model,
+      withoutModel: this.#withoutModel,
+    }
+  }
+
+  #readDocument(): void {
+    const scanner = this.#scanner
+    scanner.skipMark()
+    const first = scanner.peek()
+    if (first === END) throw new BatchFault('invalid_request', 'The request body is empty')
+    if (first !== OPEN_BRACE) {
+      // Tells apart what is no JSON at all.
+      scanner.skip()
+      throw new BatchFault('invalid_request', 'body: must be an object')
+    }
+    scanner.advance()
+    if (scanner.peek() === CLOSE_BRACE) this.#endDocument()
+    else this.#readFields()
+  }
+
+  /** Fields of the document, from the name of one to the end or into `requests`. */
+  #readFields(): void {
+    for (;;) {
+      this.#field = ''
+      const name = this.#name()
+      this.#field = name
+      if (name === 'requests') {
+        this.#beginRequests()
+        return
+      }
+      this.#readField(name)
+      if (this.#isLast(CLOSE_BRACE)) {
+        this.#endDocument()
+        return
+      }
+    }
+  }
+
+  #readField(name: string): void {
+    if (this.#fields.has(name)) throw this.#problem('must not be given twice')
+    const value = this.#scanner.value(FIELD_MAX_BYTES)
+    const foreign = FOREIGN_FIELDS.get(name)
+    if (foreign !== undefined && value !== null) throw this.#problem(foreign)
+    if (foreign === undefined && !BATCH_FIELDS.has(name)) {
+      const known = [...BATCH_FIELDS, 'requests'].join(', ')
+      throw this.#problem(`is not a known field; expected only ${known}`)
+    }
+    if (value === undefined) throw this.#problem(`must have at most ${FIELD_MAX_BYTES} bytes`)
+    const problem = fieldProblem(name, value)
+    if (problem !== null) throw new BatchFault('invalid_request', problem)
+    this.#fields.set(name, value)
+  }
+
+  #endDocument(): void {
+    this.#scanner.advance()
+    this.#field = ''
+    if (this.#scanner.peek() !== END) {
+      throw new BatchFault('invalid_request', `body: must end after the object (${this.#placeText()})`)
+    }
+    this.#before = 'end'
+  }
+
+  // Requests
+
+  #beginRequests(): void {
+    const scanner = this.#scanner
+    if (this.#firstRequest !== null) throw this.#problem('must not be given twice')
+    if (scanner.peek() !== OPEN_BRACKET) {
+      scanner.skip()
+      throw this.#problem('must be an array')
+    }
+    scanner.advance()
+    if (scanner.peek() === CLOSE_BRACKET) throw this.#problem('must have at least 1 element')
+    this.#firstRequest = scanner.place
+    this.#before = 'requests'
+    this.#readRequests()
+  }
+
+  /** From the beginning of a request. */
+  #readRequests(): void {
+    const scanner = this.#scanner
+    for (;;) {
+      this.#number = this.#requests
+      this.#field = ''
+      this.#readRequest()
+      this.#requests++
+      this.#number = -1
+      this.#field = 'requests'
+      const isLast = this.#isLast(CLOSE_BRACKET)
+      if (isLast) {
+        scanner.advance()
+        break
+      }
+      if (this.#terms.isEnough()) return
+    }
+    if (this.#isLast(CLOSE_BRACE)) this.#endDocument()
+    else this.#readFields()
+  }
+
+  #readRequest(): void {
+    const scanner = this.#scanner
+    if (scanner.peek() !== OPEN_BRACE) {
+      scanner.skip()
+      throw this.#problem('must be an object with custom_id and body')
+    }
+    scanner.advance()
+    let customId: string | null = null
+    let from = -1
+    let to = -1
+    if (scanner.peek() !== CLOSE_BRACE) {
+      do {
+        this.#field = ''
+        const name = this.#name()
+        this.#field = name
+        if (name === 'custom_id') {
+          if (customId !== null) throw this.#problem('must not be given twice')
+          customId = this.#readCustomId()
+        } else if (name === 'body') {
+          if (from !== -1) throw this.#problem('must not be given twice')
+          if (scanner.peek() !== OPEN_BRACE) {
+            scanner.skip()
+            throw this.#problem('must be an object')
+          }
+          from = scanner.offset
+          this.#readBody()
+          to = scanner.offset
+        } else throw this.#problem('is not a known field; expected only custom_id, body')
+      } while (!this.#isLast(CLOSE_BRACE))
+    }
+    scanner.advance()
+    this.#field = 'custom_id'
+    if (customId === null) throw this.#problem(`is required and must be ${CUSTOM_ID}`)
+    this.#field = 'body'
+    if (from === -1) throw this.#problem('is required and must be an object')
+    this.#terms.onRequest({ number: this.#number, customId, from, to })
+  }
+
+  #readCustomId(): string {
+    const scanner = this.#scanner
+    if (scanner.peek() !== QUOTE) {
+      scanner.skip()
+      throw this.#problem(`must be ${CUSTOM_ID}`)
+    }
+    const id = scanner.text(CUSTOM_ID_MAX_BYTES)
+    if (id === null || id === '' || !withinCharacters(id, CUSTOM_ID_MAX_CHARS) || !isStorable(id)) {
+      throw this.#problem(`must be ${CUSTOM_ID}`)
+    }
+    return id
+  }
+
+  /** Skips a body, but for its `model`. */
+  #readBody(): void {
+    const scanner = this.#scanner
+    scanner.advance()
+    let model: string | null = null
+    if (scanner.peek() !== CLOSE_BRACE) {
+      do {
+        const name = scanner.text(NAME_MAX_BYTES)
+        scanner.take(COLON)
+        // Of two, parsers take the last.
+        if (name === 'model') model = this.#readModel()
+        else scanner.skip()
+      } while (!this.#isLast(CLOSE_BRACE))
+    }
+    scanner.advance()
+    this.#noteModel(model)
+  }
+
+  /** Null for a value of another type: the check of the body will name it. */
+  #readModel(): string | null {
+    const scanner = this.#scanner
+    if (scanner.peek() !== QUOTE) {
+      scanner.skip()
+      return null
+    }
+    const model = scanner.text(MODEL_MAX_BYTES)
+    if (model !== null && withinCharacters(model, MODEL_MAX_CHARS)) return model
+    this.#field = 'body.model'
+    throw this.#problem(`must have at most ${MODEL_MAX_CHARS} characters`)
+  }
+
+  #noteModel(model: string | null): void {
+    const number = this.#number
+    if (model === null) this.#withoutModel ??= number
+    else if (this.#model === null) this.#model = { name: model, number }
+    else if (model !== this.#model.name) throw otherModel(number)
+  }
+
+  // Parts of both
+
+  /** The name of a field, up to its value. @throws JsonFault, BatchFault */
+  #name(): string {
+    const name = this.#scanner.text(NAME_MAX_BYTES)
+    this.#scanner.take(COLON)
+    if (name === null) throw this.#problem('must not have a field with so long a name')
+    return name
+  }
+
+  /** Skips a comma. True: the bracket comes instead, which stays the next byte. @throws JsonFault */
+  #isLast(bracket: number): boolean {
+    if (this.#scanner.peek() === bracket) return true
+    this.#scanner.take(COMMA)
+    return false
+  }
+
+  #problem(text: string): BatchFault {
+    return new BatchFault('invalid_request', `${this.#path()}: ${text}`)
+  }
+
+  #path(): string {
+    const request = this.#number === -1 ? '' : `requests[${this.#number}]`
+    if (this.#field === '') return request === '' ? 'body' : request
+    // Names of ours are no plain words only where they have a dot.
+    return this.#field === 'body.model' ? `${request}.body.model` : fieldPath(request, this.#field)
+  }
+
+  #notJson({ kind, place }: JsonFault): BatchFault {
+    if (kind === 'utf8') return new BatchFault('invalid_request', 'The request body is not valid UTF-8')
+    return new BatchFault('invalid_request', `${this.#path()}: ${FAULTS[kind]} (${textOf(place)})`)
+  }
+
+  #placeText(): string {
+    return textOf(this.#scanner.place)
+  }
+}
+
+const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters, without the NUL character and broken Unicode`
+
+function textOf({ offset, line }: JsonPlace): string {
+  return `line ${line}, byte ${offset}`
+}
+
+/**
+ * The one model of a batch that was read to its end.
+ * @throws BatchFault when there is none, or another one
+ */
+export function modelOf({ fields, model, withoutModel }: BatchProgress): string {
+  const named = fields['model']
+  if (typeof named !== 'string') {
+    if (model === null) {
+      throw new BatchFault(
+        'invalid_request',
+        'model: is required: name it here, or in the body of every request',
+      )
+    }
+    if (withoutModel === null) return model.name
+    throw new BatchFault(
+      'invalid_request',
+      `requests[${withoutModel}].body.model: is required, because the batch itself names no model`,
+    )
+  }
+  if (model !== null && model.name !== named) throw otherModel(model.number)
+  return named
+}
+
+function otherModel(number: number): BatchFault {
+  return new BatchFault(
+    'unprocessable',
+    `requests[${number}].body.model: must be the same in the whole batch: a batch has one model`,
+  )
+}

@@ -1,0 +1,365 @@
+/**
+ * Reads JSON of any size in a window of fixed size: checks every byte, keeps nothing, and tells where values begin and
+ * end. A scan can end between two values and go on there later, in another thread. Task worker.
+ */
+import { isUtf8 } from 'node:buffer'
+
+/** Reads bytes from a position into the target; returns how many, 0 at the end. */
+export type ByteSource = (target: Uint8Array, position: number) => number
+
+/** A place between two values. */
+export interface JsonPlace {
+  /** Byte of the document. */
+  readonly offset: number
+  /** Line of the text, from 1. */
+  readonly line: number
+}
+
+export const JSON_START: JsonPlace = { offset: 0, line: 1 }
+
+/** The document is not JSON. */
+export class JsonFault extends Error {
+  override readonly name = 'JsonFault'
+  /** `ends`: the document ends too early; `utf8`: it is no UTF-8, so the place is where that part begins. */
+  readonly kind: 'malformed' | 'ends' | 'utf8'
+  readonly place: JsonPlace
+
+  constructor(kind: JsonFault['kind'], place: JsonPlace) {
+    super('not JSON')
+    this.kind = kind
+    this.place = place
+  }
+}
+
+/** More makes no scan faster. */
+const WINDOW_BYTES = 256 * 1024
+/** At the end of the document. */
+export const END = -1
+
+const LINE_FEED = 0x0a
+const SPACE = 0x20
+export const QUOTE = 0x22
+const PLUS = 0x2b
+export const COMMA = 0x2c
+const MINUS = 0x2d
+const POINT = 0x2e
+const ZERO = 0x30
+const NINE = 0x39
+export const COLON = 0x3a
+const UPPER_E = 0x45
+export const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
+export const CLOSE_BRACKET = 0x5d
+const LOWER_E = 0x65
+const LOWER_U = 0x75
+export const OPEN_BRACE = 0x7b
+export const CLOSE_BRACE = 0x7d
+
+const WHITESPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
+/** What may follow a backslash, without `u`. */
+const ESCAPES: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrt'))
+const HEX_DIGITS: ReadonlySet<number> = new Set(Buffer.from('0123456789abcdefABCDEF'))
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf]
+/** Literals by their first byte. */
+const LITERALS: ReadonlyMap<number, Buffer> = new Map(
+  ['true', 'false', 'null'].map(word => [word.charCodeAt(0), Buffer.from(word)]),
+)
+
+export class JsonScanner {
+  readonly #source: ByteSource
+  readonly #window: Buffer
+  /** Offset of the first byte of the window. */
+  #from: number
+  /** Bytes in the window. */
+  #length = 0
+  /** Next byte of the window. */
+  #at = 0
+  #line: number
+  readonly #open = new BracketStack()
+
+  constructor(source: ByteSource, { offset, line }: JsonPlace = JSON_START, windowBytes = WINDOW_BYTES) {
+    this.#source = source
+    this.#window = Buffer.allocUnsafe(windowBytes)
+    this.#from = offset
+    this.#line = line
+  }
+
+  /** Of the next byte. */
+  get place(): JsonPlace {
+    return { offset: this.#from + this.#at, line: this.#line }
+  }
+
+  get offset(): number {
+    return this.#from + this.#at
+  }
+
+  /** Skips a byte order mark, which some editors write. */
+  skipMark(): void {
+    for (const byte of BYTE_ORDER_MARK) {
+      if (this.#current() !== byte) return
+      this.#at++
+    }
+  }
+
+  /** The next byte that is no white space, which stays the next; `END` after the last. */
+  peek(): number {
+    for (;;) {
+      const byte = this.#current()
+      if (byte > SPACE || !WHITESPACE.has(byte)) return byte
+      if (byte === LINE_FEED) this.#line++
+      this.#at++
+    }
+  }
+
+  /** Skips white space and this byte. @throws JsonFault */
+  take(expected: number): void {
+    if (this.peek() !== expected) throw this.#fault()
+    this.#at++
+  }
+
+  /** Skips a byte that `peek` has told. */
+  advance(): void {
+    this.#at++
+  }
+
+  /**
+   * The text of the string that comes next; null if it has more than so many bytes between its quotes. @throws
+   * JsonFault
+   */
+  text(maxBytes: number): string | null {
+    if (this.peek() !== QUOTE) throw this.#fault()
+    const start = this.offset
+    const escaped = this.#skipString()
+    const end = this.offset
+    if (end - start - 2 > maxBytes) return null
+    const bytes = this.#bytes(start, end)
+    // A text without escapes needs no parser.
+    return escaped ? (JSON.parse(bytes.toString()) as string) : bytes.toString('utf8', 1, bytes.length - 1)
+  }
+
+  /** The value that comes next; undefined if it has more than so many bytes. @throws JsonFault */
+  value(maxBytes: number): unknown {
+    this.peek()
+    const start = this.offset
+    this.skip()
+    const end = this.offset
+    return end - start > maxBytes ? undefined : (JSON.parse(this.#bytes(start, end).toString()) as unknown)
+  }
+
+  /** Skips the value that comes next. @throws JsonFault */
+  skip(): void {
+    const open = this.#open
+    open.clear()
+    for (;;) {
+      const byte = this.peek()
+      if (byte === QUOTE) this.#skipString()
+      else if (byte === OPEN_BRACE) {
+        this.#at++
+        if (this.peek() !== CLOSE_BRACE) {
+          open.push(true)
+          this.#skipName()
+          continue
+        }
+        this.#at++
+      } else if (byte === OPEN_BRACKET) {
+        this.#at++
+        if (this.peek() !== CLOSE_BRACKET) {
+          open.push(false)
+          continue
+        }
+        this.#at++
+      } else this.#skipScalar(byte)
+      if (this.#close()) return
+    }
+  }
+
+  /** Skips what follows a value within the open brackets, up to the next value. True: no bracket is open. */
+  #close(): boolean {
+    const open = this.#open
+    while (open.depth > 0) {
+      const byte = this.peek()
+      const isObject = open.isObject
+      if (byte === COMMA) {
+        this.#at++
+        if (isObject) this.#skipName()
+        return false
+      }
+      if (byte !== (isObject ? CLOSE_BRACE : CLOSE_BRACKET)) throw this.#fault()
+      this.#at++
+      open.pop()
+    }
+    return true
+  }
+
+  #skipName(): void {
+    if (this.peek() !== QUOTE) throw this.#fault()
+    this.#skipString()
+    this.take(COLON)
+  }
+
+  /** Hot: most bytes of a document are in strings. Returns true if the string has escapes. */
+  #skipString(): boolean {
+    this.#at++
+    let escaped = false
+    for (;;) {
+      const window = this.#window
+      const length = this.#length
+      let at = this.#at
+      let byte = 0
+      while (at < length) {
+        byte = window[at] as number
+        if (byte === QUOTE || byte === BACKSLASH || byte < SPACE) break
+        at++
+      }
+      this.#at = at
+      if (at === length) {
+        if (!this.#refill()) throw this.#fault()
+        continue
+      }
+      if (byte < SPACE) throw this.#fault()
+      this.#at++
+      if (byte === QUOTE) return escaped
+      escaped = true
+      this.#skipEscape()
+    }
+  }
+
+  #skipEscape(): void {
+    const byte = this.#current()
+    if (byte !== LOWER_U) {
+      if (!ESCAPES.has(byte)) throw this.#fault()
+      this.#at++
+      return
+    }
+    this.#at++
+    for (let digit = 0; digit < 4; digit++) {
+      if (!HEX_DIGITS.has(this.#current())) throw this.#fault()
+      this.#at++
+    }
+  }
+
+  #skipScalar(first: number): void {
+    const literal = LITERALS.get(first)
+    if (literal === undefined) {
+      this.#skipNumber()
+      return
+    }
+    for (const byte of literal) {
+      if (this.#current() !== byte) throw this.#fault()
+      this.#at++
+    }
+  }
+
+  #skipNumber(): void {
+    if (this.#current() === MINUS) this.#at++
+    if (this.#current() === ZERO) this.#at++
+    else this.#skipDigits()
+    if (this.#current() === POINT) {
+      this.#at++
+      this.#skipDigits()
+    }
+    const byte = this.#current()
+    if (byte !== LOWER_E && byte !== UPPER_E) return
+    this.#at++
+    const sign = this.#current()
+    if (sign === PLUS || sign === MINUS) this.#at++
+    this.#skipDigits()
+  }
+
+  /** At least one. */
+  #skipDigits(): void {
+    if (!isDigit(this.#current())) throw this.#fault()
+    while (isDigit(this.#current())) this.#at++
+  }
+
+  /** The next byte, white space too. */
+  #current(): number {
+    if (this.#at === this.#length && !this.#refill()) return END
+    return this.#window[this.#at] as number
+  }
+
+  /** Bytes of the document, from the window if they are still there. */
+  #bytes(start: number, end: number): Buffer {
+    if (start >= this.#from) return this.#window.subarray(start - this.#from, end - this.#from)
+    const bytes = Buffer.allocUnsafe(end - start)
+    readFully(this.#source, bytes, start)
+    return bytes
+  }
+
+  /** Reads on after the last byte of the window. False: there is no more. @throws JsonFault `utf8` */
+  #refill(): boolean {
+    const from = this.#from + this.#length
+    const read = readFully(this.#source, this.#window, from)
+    // A character that the window cuts is read again with its rest.
+    const length = read - (read === this.#window.length ? cutBytes(this.#window, read) : 0)
+    this.#from = from
+    this.#at = 0
+    this.#length = length
+    if (!isUtf8(this.#window.subarray(0, length))) throw new JsonFault('utf8', this.place)
+    return length > 0
+  }
+
+  #fault(): JsonFault {
+    return new JsonFault(this.#current() === END ? 'ends' : 'malformed', this.place)
+  }
+}
+
+/** Fills the target as far as the source goes; returns the number of bytes. */
+export function readFully(source: ByteSource, target: Uint8Array, position: number): number {
+  let filled = 0
+  while (filled < target.length) {
+    const read = source(target.subarray(filled), position + filled)
+    if (read === 0) break
+    filled += read
+  }
+  return filled
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= ZERO && byte <= NINE
+}
+
+/** The number of bytes at the end that begin a longer character. */
+function cutBytes(bytes: Uint8Array, length: number): number {
+  for (let back = 1; back <= 3; back++) {
+    const byte = bytes[length - back] ?? 0
+    // The rest of a character: its first byte comes before.
+    if ((byte & 0xc0) === 0x80) continue
+    const needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
+    return needed > back ? back : 0
+  }
+  return 0
+}
+
+/** Which brackets are open, one bit each: a document may open one with every byte. */
+class BracketStack {
+  #bits = new Uint8Array(64)
+  depth = 0
+
+  /** True if the innermost one is a brace. */
+  get isObject(): boolean {
+    const at = this.depth - 1
+    return (((this.#bits[at >> 3] ?? 0) >> (at & 7)) & 1) === 1
+  }
+
+  push(isObject: boolean): void {
+    const index = this.depth >> 3
+    if (index === this.#bits.length) {
+      const bits = new Uint8Array(2 * index)
+      bits.set(this.#bits)
+      this.#bits = bits
+    }
+    const bit = 1 << (this.depth & 7)
+    const byte = this.#bits[index] ?? 0
+    this.#bits[index] = isObject ? byte | bit : byte & ~bit
+    this.depth++
+  }
+
+  pop(): void {
+    this.depth--
+  }
+
+  clear(): void {
+    this.depth = 0
+  }
+}

@@ -1,0 +1,91 @@
+/** Admission of the items of batches: what a request over HTTP passes, without a socket. Batch thread. */
+import type { AdmittedItem, EndedRun } from '../batches/item-run.ts'
+import { GatewayError } from '../errors.ts'
+import {
+  Admission,
+  type AdmissionControl,
+  type AdmissionOwner,
+  type AdmittedReply,
+} from '../server/admission.ts'
+import { HeldBytes } from '../server/load.ts'
+import type { KeyRecord } from '../storage/store.ts'
+
+/** Of the log line: no method of HTTP. */
+const METHOD = 'BATCH'
+
+export class BatchAdmission implements AdmissionOwner, AdmittedItem {
+  readonly method = METHOD
+  readonly route: string
+  readonly path = undefined
+  readonly client = undefined
+  readonly isAwaited = false
+  key: KeyRecord | null = null
+  reply: AdmittedReply = { status: 0, ended: false, error: null, summary: undefined }
+  readonly held: HeldBytes
+  readonly #admission: Admission
+  readonly #givenUp = Promise.withResolvers<never>()
+
+  /** @param route label of metrics  @param id generation id */
+  constructor(control: AdmissionControl, route: string, id: string) {
+    this.route = route
+    this.held = new HeldBytes(control.load)
+    this.#admission = new Admission(control, this, id)
+    this.#admission.open()
+    // Whoever runs the item may have its end already.
+    this.#givenUp.promise.catch(() => undefined)
+  }
+
+  get id(): string {
+    return this.#admission.id
+  }
+
+  get watch() {
+    return this.#admission.watch
+  }
+
+  get signal(): AbortSignal {
+    return this.#admission.signal
+  }
+
+  get givenUp(): Promise<never> {
+    return this.#givenUp.promise
+  }
+
+  owned(key: KeyRecord): void {
+    this.key = key
+  }
+
+  begin(): void {
+    this.#admission.startDeadline()
+  }
+
+  abort(reason: GatewayError): void {
+    this.#admission.abort(reason)
+  }
+
+  leave(): void {
+    this.#admission.clientGone()
+  }
+
+  finish({ status, error, summary }: EndedRun): void {
+    // Who has left gets no answer.
+    this.reply = { status, ended: error?.code !== 'client_closed', error, summary }
+    this.#admission.finish()
+    this.held.release()
+  }
+
+  drop(): void {
+    this.#admission.drop()
+    this.held.release()
+  }
+
+  onAbort(): void {
+    // The signal ends the work.
+  }
+
+  giveUp(): void {
+    const reason = this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out')
+    this.reply = { status: reason.status, ended: true, error: reason, summary: undefined }
+    this.#givenUp.reject(reason)
+  }
+}

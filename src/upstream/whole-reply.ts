@@ -1,0 +1,48 @@
+/**
+ * A whole reply of a provider as text, where nothing is streamed: a recognized document, the state of a job, an
+ * uploaded file. Serve and batch threads.
+ */
+import { TextBody } from './body.ts'
+import type { Transport, UpstreamHead, UpstreamRequest } from './transport.ts'
+
+export interface WholeReply extends UpstreamHead {
+  readonly text: string
+}
+
+export interface WholeReplyTerms {
+  readonly maxBytes: number
+  readonly signal: AbortSignal
+}
+
+/** Resolves whatever the status is. Rejects with the reason of the signal, or with a GatewayError of the transport. */
+export function wholeReply(
+  client: Transport,
+  request: UpstreamRequest,
+  { maxBytes, signal }: WholeReplyTerms,
+): Promise<WholeReply> {
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted()
+    const body = new TextBody(maxBytes)
+    let head: UpstreamHead = { status: 0, headers: {} }
+    const leave = (): void => {
+      call.abort()
+      reject(signal.reason as Error)
+    }
+    const over = (): void => signal.removeEventListener('abort', leave)
+    const call = client.start(request, {
+      onHead(received) {
+        head = received
+      },
+      onData: chunk => body.push(chunk),
+      onEnd() {
+        over()
+        resolve({ ...head, text: body.text() })
+      },
+      onError(error) {
+        over()
+        reject(error)
+      },
+    })
+    signal.addEventListener('abort', leave, { once: true })
+  })
+}

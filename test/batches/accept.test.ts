@@ -1,0 +1,238 @@
+/** Acceptance as a whole: in order, all or nothing whatever fails, and once for each idempotency key. */
+import t from 'tap'
+import { GatewayError } from '../../src/errors.ts'
+import { awayError, fullDiskError } from '../support/failing-store.ts'
+import { startInlineAcceptance } from '../support/inline-acceptance.ts'
+
+const request = (id: string, body = '{"input":"x"}') => `{"custom_id":"${id}","body":${body}}`
+const batch = (requests: readonly string[], fields = '') =>
+  `{"endpoint":"/v1/responses","model":"acme/fast-1"${fields},"requests":[${requests.join(',')}]}`
+const BATCH = batch([request('a'), request('b')])
+
+t.test('a batch is checked, admitted, stored and only then made', async t => {
+  const inline = await startInlineAcceptance(t)
+  const { batch: made, isReplayed } = await inline.accept(
+    batch([request('a'), request('b')], ',"provider":{"only":["acme"],"allow_fallbacks":false}'),
+    { dataRegion: 'europe', withMetadata: true },
+  )
+  t.equal(isReplayed, false)
+  t.match(made, {
+    id: /^batch_[0-9A-Za-z]{24}$/,
+    endpoint: '/v1/responses',
+    model: 'acme/fast-1',
+    preferences: { only: ['acme'], allowFallbacks: false },
+    dataRegion: 'europe',
+    withMetadata: true,
+    status: 'validating',
+    total: 2,
+    completed: 0,
+    failed: 0,
+  })
+  t.equal(Date.parse(made.createdAt), inline.clock.nowMs())
+  t.equal(Date.parse(made.expiresAt) - Date.parse(made.createdAt), 86_400_000)
+  t.same(inline.jobs, ['check-batch', 'store-batch open', 'store-batch add', 'store-batch accept'])
+  t.same(await inline.visible(), [made.id])
+  t.equal(inline.uploads.bytes, 0)
+  const lines = await inline.store.batches.work.unchecked(made.id, { limit: 10 })
+  t.same(
+    lines.map(({ customId, body }) => [customId, body]),
+    [
+      ['a', '{"input":"x"}'],
+      ['b', '{"input":"x"}'],
+    ],
+  )
+})
+
+t.test('admission is asked about the model, with the preferences and the region of the batch', async t => {
+  const { accept, asked } = await startInlineAcceptance(t)
+  await accept(batch([request('a')], ',"provider":{"only":["acme"]}'), { dataRegion: 'us' })
+  t.match(asked, [
+    {
+      dialect: 'responses',
+      dataRegion: 'us',
+      request: { model: 'acme/fast-1', input: '', provider: { only: ['acme'] } },
+    },
+  ])
+  t.equal(asked.length, 1)
+})
+
+t.test('what admission refuses leaves nothing, but a limit that frees itself refuses nothing', async t => {
+  for (const code of ['payment_required', 'permission_denied', 'no_endpoints', 'model_not_found'] as const) {
+    const inline = await startInlineAcceptance(t, {
+      admit: async () => {
+        throw new GatewayError(code, 'No')
+      },
+    })
+    t.match(await inline.refused(BATCH, { idempotencyKey: 'k' }), { code, message: 'No' })
+    t.same(await inline.visible(), [])
+    t.same(inline.jobs, ['hash-file', 'store-batch open', 'check-batch', 'store-batch abandon'])
+    t.match(await inline.refused(BATCH), { code })
+    t.same(inline.jobs.slice(4), ['check-batch'], 'without an idempotency key it is not even opened')
+  }
+  const waits = await startInlineAcceptance(t, {
+    admit: async () => {
+      throw new GatewayError('rate_limit_exceeded', 'reserved')
+    },
+  })
+  t.equal(await waits.refused(BATCH), null)
+})
+
+t.test('an endpoint that is not offered is refused', async t => {
+  const inline = await startInlineAcceptance(t)
+  const body = BATCH.replace('/v1/responses', '/v1/embeddings')
+  const refused = await inline.refused(body)
+  if (refused !== null) t.match(refused, { code: 'invalid_request', message: /^endpoint: / })
+  t.equal((await inline.visible()).length, refused === null ? 1 : 0)
+})
+
+t.test('a batch with a repeated id leaves nothing', async t => {
+  const inline = await startInlineAcceptance(t)
+  t.match(await inline.refused(batch([request('a'), request('b'), request('a')]), { idempotencyKey: 'k' }), {
+    code: 'invalid_request',
+    message: /^requests\[2\].custom_id: must be unique/,
+  })
+  t.same(await inline.visible(), [])
+  t.equal(await inline.refused(BATCH, { idempotencyKey: 'k' }), null, 'its idempotency key is free')
+})
+
+t.test('an idempotency key makes one batch, and tells it again as it was', async t => {
+  const inline = await startInlineAcceptance(t)
+  const first = await inline.accept(BATCH, { idempotencyKey: 'k' })
+  const again = await inline.accept(BATCH, { idempotencyKey: 'k' })
+  t.equal(again.isReplayed, true)
+  t.same(again.batch, first.batch)
+  t.same(inline.jobs.slice(-2), ['hash-file', 'store-batch open'])
+  t.match(await inline.refused(`${BATCH} `, { idempotencyKey: 'k' }), {
+    code: 'unprocessable',
+    message: /^Idempotency-Key: was used for another body/,
+  })
+  t.match(await inline.refused('{', { idempotencyKey: 'k' }), { code: 'unprocessable' }, 'valid or not')
+  const other = await inline.accept(BATCH, { idempotencyKey: 'other' })
+  t.equal(other.isReplayed, false)
+  const none = await inline.accept(BATCH)
+  t.same((await inline.visible()).toSorted(), [first.batch.id, other.batch.id, none.batch.id].toSorted())
+})
+
+t.test('an idempotency key that another instance holds is a conflict until its lease is over', async t => {
+  const { store, clock, refused } = await startInlineAcceptance(t)
+  await store.batches.open(
+    {
+      id: 'batch_elsewhere',
+      organizationId: 'org',
+      keyHash: 'a'.repeat(64),
+      idempotencyKey: 'k',
+      leaseUntilMs: clock.nowMs() + 10_000,
+    },
+    clock.nowMs(),
+  )
+  t.match(await refused(BATCH, { idempotencyKey: 'k' }), { code: 'conflict', retryAfterSeconds: 1 })
+  clock.advance(10_001)
+  t.equal(await refused(BATCH, { idempotencyKey: 'k' }), null)
+})
+
+t.test(
+  'a Store that fails at any call, before it takes effect or after, leaves one batch or none',
+  async t => {
+    const sound = await startInlineAcceptance(t)
+    await sound.accept(BATCH, { idempotencyKey: 'k' })
+    const calls = sound.calls()
+    t.same(calls, ['batches.open', 'batches.keepOpen', 'batches.addLines', 'batches.accept'])
+    for (const [at, verb] of calls.entries()) {
+      for (const tookEffect of [false, true]) {
+        for (const error of [awayError(), fullDiskError()]) {
+          for (const idempotencyKey of [null, 'k']) {
+            let isAway = false
+            const inline = await startInlineAcceptance(t, {
+              fails({ number }) {
+                if (number === at + 1) isAway = true
+                return isAway ? { error, tookEffect: tookEffect && number === at + 1 } : null
+              },
+            })
+            const name = `${verb}, ${error.code}, ${tookEffect ? 'after' : 'before'}, ${idempotencyKey}`
+            t.match(
+              await inline.refused(BATCH, { idempotencyKey }),
+              { code: 'service_unavailable', retryAfterSeconds: 1, cause: { code: error.code } },
+              name,
+            )
+            t.equal(inline.uploads.bytes, 0)
+            const isMade = verb === 'batches.accept' && tookEffect
+            t.equal((await inline.visible()).length, isMade ? 1 : 0, name)
+            isAway = false
+            // Nobody could give the batch up, so that its lease has to end.
+            inline.clock.advance(200_000)
+            t.equal(
+              (await inline.accept(BATCH, { idempotencyKey })).isReplayed,
+              isMade && idempotencyKey !== null,
+            )
+            t.equal((await inline.visible()).length, isMade && idempotencyKey === null ? 2 : 1, name)
+          }
+        }
+      }
+    }
+  },
+)
+
+t.test('a client that leaves before any job leaves nothing', async t => {
+  const sound = await startInlineAcceptance(t)
+  await sound.accept(BATCH, { idempotencyKey: 'k' })
+  const { jobs } = sound
+  t.equal(jobs.length, 5)
+  for (const [at, job] of jobs.entries()) {
+    const leaving = new AbortController()
+    const reason = new GatewayError('client_closed', 'gone')
+    const inline = await startInlineAcceptance(t, {
+      onJob() {
+        // It leaves while the job before runs.
+        if (inline.jobs.length === at) leaving.abort(reason)
+        return null
+      },
+    })
+    if (at === 0) leaving.abort(reason)
+    t.equal(await inline.refused(BATCH, { idempotencyKey: 'k', signal: leaving.signal }), reason, job)
+    t.same(await inline.visible(), [], job)
+    t.equal(inline.uploads.bytes, 0)
+    t.equal(inline.jobs.includes('store-batch abandon'), at >= 1, job)
+    t.equal(await inline.refused(BATCH, { idempotencyKey: 'k' }), null, 'its idempotency key is free')
+  }
+})
+
+t.test('a job without a worker, or whose worker dies, may be tried again', async t => {
+  const jobs = ['hash-file', 'store-batch open', 'check-batch', 'store-batch add', 'store-batch accept']
+  for (const job of jobs) {
+    for (const outcome of ['overloaded', 'timeout', 'crashed', 'failed'] as const) {
+      let isBroken = true
+      const inline = await startInlineAcceptance(t, {
+        onJob: name => (isBroken && name === job ? outcome : null),
+      })
+      const error = await inline.refused(BATCH, { idempotencyKey: 'k' })
+      t.equal(error?.code, outcome === 'failed' ? 'internal' : 'service_unavailable', `${job}, ${outcome}`)
+      t.same(await inline.visible(), [])
+      isBroken = false
+      t.equal(await inline.refused(BATCH, { idempotencyKey: 'k' }), null)
+    }
+  }
+})
+
+t.test('a batch that took so long that it was taken for abandoned may be sent again', async t => {
+  const inline = await startInlineAcceptance(t, {
+    onJob(name) {
+      if (name === 'store-batch accept' && inline.jobs.length < 6) inline.clock.advance(1_000_000)
+      return null
+    },
+  })
+  const { store, clock } = inline
+  const open = store.batches.open.bind(store.batches)
+  const refused = inline.refused(BATCH, { idempotencyKey: 'k' })
+  t.equal(await refused, null, 'nobody has taken it over')
+  const other = await open(
+    {
+      id: 'batch_other',
+      organizationId: 'org',
+      keyHash: 'a'.repeat(64),
+      idempotencyKey: 'k',
+      leaseUntilMs: clock.nowMs() + 1_000,
+    },
+    clock.nowMs(),
+  )
+  t.equal(other.outcome, 'known')
+})

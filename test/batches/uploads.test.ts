@@ -1,0 +1,136 @@
+/** Bodies on their way: on the disk without a name, within their bounds, and gone when they are closed. */
+import { spawnSync } from 'node:child_process'
+import { fstatSync, mkdtempSync, readdirSync, readSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Upload, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
+import { GatewayError } from '../../src/errors.ts'
+
+function start(t: Test, maxBytes = 1_000_000) {
+  const root = mkdtempSync(join(tmpdir(), 'sluice-uploads-'))
+  t.teardown(() => rmSync(root, { recursive: true, force: true }))
+  const folder = join(root, 'uploads')
+  return { folder, uploads: new Uploads({ folder, maxBytes }) }
+}
+
+const send =
+  (...chunks: readonly string[]) =>
+  async (take: (chunk: Uint8Array) => Promise<void>) => {
+    for (const chunk of chunks) await take(Buffer.from(chunk))
+  }
+
+function contentOf({ file }: Upload): string {
+  const bytes = Buffer.alloc(file.bytes)
+  readSync(file.descriptor, bytes, 0, file.bytes, 0)
+  return bytes.toString()
+}
+
+t.test('a body is a file without a name, for its owner alone', async t => {
+  const { folder, uploads } = start(t)
+  const upload = await uploads.receive(async take => {
+    await take(Buffer.from('{"a"'))
+    t.same(readdirSync(folder), [], 'while it arrives')
+    await take(Buffer.from(':1}'))
+  })
+  t.equal(contentOf(upload), '{"a":1}')
+  t.equal(fstatSync(upload.file.descriptor).nlink, 0)
+  t.equal(fstatSync(upload.file.descriptor).mode & 0o777, 0o600)
+  t.equal(statSync(folder).mode & 0o777, 0o700)
+  t.equal(uploads.bytes, 7)
+  await upload.close()
+  t.equal(uploads.bytes, 0)
+  t.throws(() => fstatSync(upload.file.descriptor), { code: 'EBADF' })
+})
+
+t.test('a body without bytes is one too', async t => {
+  const { uploads } = start(t)
+  const upload = await uploads.receive(send())
+  t.equal(upload.file.bytes, 0)
+  await upload.close()
+})
+
+t.test('a body that breaks off leaves nothing, and its reason is told', async t => {
+  const { folder, uploads } = start(t)
+  const reason = new GatewayError('client_closed', 'gone')
+  await t.rejects(
+    uploads.receive(async take => {
+      await take(Buffer.from('half'))
+      throw reason
+    }),
+    reason,
+  )
+  await t.rejects(
+    uploads.receive(async () => {
+      throw new TypeError('a fault of ours')
+    }),
+    { message: 'a fault of ours' },
+  )
+  t.equal(uploads.bytes, 0)
+  t.same(readdirSync(folder), [])
+})
+
+t.test('all files together are bounded', async t => {
+  const { uploads } = start(t, 10)
+  const first = await uploads.receive(send('12345678'))
+  await t.rejects(uploads.receive(send('1', '23')), {
+    code: 'service_unavailable',
+    message: 'Too many batches are arriving at once',
+    retryAfterSeconds: 5,
+  })
+  t.equal(uploads.bytes, 8)
+  const second = await uploads.receive(send('12'))
+  await first.close()
+  await second.close()
+  await (await uploads.receive(send('1234567890'))).close()
+  t.equal(uploads.bytes, 0)
+})
+
+t.test('what a killed process has left is removed, and nothing else', async t => {
+  const { folder, uploads } = start(t)
+  await (await uploads.receive(send('x'))).close()
+  writeFileSync(join(folder, 'upload-0123456789abcdef'), 'left')
+  writeFileSync(join(folder, 'something'), 'else')
+  const next = new Uploads({ folder, maxBytes: 100 })
+  t.same(readdirSync(folder), ['something'])
+  t.equal(next.bytes, 0)
+  t.doesNotThrow(() => new Uploads({ folder: join(folder, 'none'), maxBytes: 1 }))
+})
+
+t.test('a folder that cannot be written to is told as unavailable', async t => {
+  const { folder } = start(t)
+  writeFileSync(folder, 'a file in its place')
+  const uploads = new Uploads({ folder, maxBytes: 100 })
+  await t.rejects(uploads.receive(send('x')), { code: 'service_unavailable', retryAfterSeconds: 1 })
+  t.equal(uploads.bytes, 0)
+})
+
+t.test('a disk that fills is told as unavailable, and has its room again', async t => {
+  const { folder } = start(t)
+  const disk = mkdtempSync(join(tmpdir(), 'sluice-disk-'))
+  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', disk])
+  t.teardown(() => {
+    if (status === 0) spawnSync('umount', ['-l', disk])
+    rmSync(disk, { recursive: true, force: true })
+  })
+  if (status !== 0) {
+    t.comment(`SKIPPED: mounting a file system needs root (${folder})`)
+    return
+  }
+  const uploads = new Uploads({ folder: disk, maxBytes: 100_000_000 })
+  const piece = 'x'.repeat(100_000)
+  for (const _ of [1, 2]) {
+    await t.rejects(uploads.receive(send(...Array.from({ length: 20 }, () => piece))), {
+      code: 'service_unavailable',
+      cause: { code: 'ENOSPC' },
+    })
+    t.equal(uploads.bytes, 0)
+    t.same(readdirSync(disk), [])
+  }
+  await (await uploads.receive(send(piece))).close()
+})
+
+t.test('the folder stands beside the spool', async t => {
+  t.equal(uploadsFolder('sqlite:/var/lib/sluice/gateway.db'), '/var/lib/sluice/uploads')
+  t.equal(uploadsFolder('postgres://host/db'), join(process.cwd(), 'data/uploads'))
+})

@@ -1,0 +1,86 @@
+/** Every recorded reply of every format in the other dialects: streamed and whole, it says what Responses says. */
+import t from 'tap'
+import { unlike } from '../../bench/parity/dialects.ts'
+import {
+  chatStreamFlaws,
+  type Said,
+  saidInChat,
+  saidInResponses,
+  type Told,
+} from '../../bench/parity/said.ts'
+import { asMessagesSay, messagesStreamFlaws, saidInMessages } from '../../bench/parity/said-messages.ts'
+import type { Dialect } from '../../src/dialects/dialect.ts'
+import { FORMATS } from '../../src/formats/table.ts'
+import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { ResponsesRequest } from '../../src/protocol/request.ts'
+import type { FormatName } from '../../src/providers/provider.ts'
+import { eventsOf } from '../support/assemble-reply.ts'
+import { chatCompletions, messages, parseResponsesRequest, responsesDialect } from '../support/dialects.ts'
+import { recordings, withoutRecordings } from '../support/recordings.ts'
+import { finalOf } from './chat-stream.ts'
+
+const MESSAGES = [{ role: 'user', content: 'hi' }]
+const SAME = (said: Said): Said => said
+
+interface Reader {
+  readonly dialect: Dialect
+  readonly request: ResponsesRequest
+  read(told: Told): Said
+  /** In words that the dialect has. */
+  inItsWords(said: Said): Said
+  flaws(told: Told): readonly string[]
+}
+
+const RESPONSES = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
+const READERS: readonly Reader[] = [
+  {
+    dialect: chatCompletions,
+    request: chatCompletions.parse({ model: 'acme/recorded', messages: MESSAGES }),
+    read: saidInChat,
+    inItsWords: SAME,
+    flaws: chatStreamFlaws,
+  },
+  {
+    dialect: messages,
+    request: messages.parse({ model: 'acme/recorded', max_tokens: 9, messages: MESSAGES }),
+    read: saidInMessages,
+    inItsWords: asMessagesSay,
+    flaws: messagesStreamFlaws,
+  },
+]
+
+/** What a client of the dialect gets, streamed; and whole, unless the reply fails. */
+function toldIn(
+  dialect: Dialect,
+  request: ResponsesRequest,
+  events: readonly StreamEvent[],
+): readonly Told[] {
+  const writer = dialect.frames(request)
+  const frames = events.map(event => writer.write(event)).join('') + writer.end()
+  const response = finalOf(events)
+  const streamed = { status: 200, body: frames, streamed: true }
+  if (response.status === 'failed') return [streamed]
+  return [streamed, { status: 200, body: JSON.stringify(dialect.body(response, request)), streamed: false }]
+}
+
+for (const format of Object.keys(FORMATS) as FormatName[]) {
+  t.test(`recorded replies of ${format}`, { skip: withoutRecordings }, async t => {
+    const replies = recordings(format).filter(({ httpStatus }) => httpStatus === 200 || httpStatus === null)
+    for (const { dialect, request, read, inItsWords, flaws } of READERS) {
+      let equal = 0
+      for (const recording of replies) {
+        const events = eventsOf(format, recording.bytes(), recording.streamed)
+        const expected = toldIn(responsesDialect, RESPONSES, events).map(saidInResponses)
+        const told = toldIn(dialect, request, events)
+        const differences = told.flatMap((one, at) => [
+          ...unlike(inItsWords(expected[at] as Said), inItsWords(read(one))),
+          ...flaws(one),
+        ])
+        t.same(differences, [], `${dialect.name}: ${recording.name}`)
+        if (differences.length === 0) equal++
+      }
+      t.ok(replies.length > 50)
+      t.comment(`${dialect.name}: ${equal}/${replies.length}`)
+    }
+  })
+}

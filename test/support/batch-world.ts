@@ -1,0 +1,271 @@
+/**
+ * A runner of batches with a real database, a real provider and a clock of the test: batches are put into the database
+ * as acceptance puts them, and the clock goes on as fast as the test waits.
+ */
+import { createSecretKey, randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { hashKey, keyRecord } from '../../src/access/api-key.ts'
+import { type Config, loadConfig } from '../../src/config/config.ts'
+import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import { createLog } from '../../src/log/log.ts'
+import type { BatchStatus } from '../../src/protocol/batches.ts'
+import type { BatchRecord, StoredResult } from '../../src/storage/batches.ts'
+import { openStore } from '../../src/storage/open.ts'
+import {
+  DEFAULT_ORGANIZATION_ID,
+  DEFAULT_WORKSPACE_ID,
+  type KeyRecord,
+  type Store,
+} from '../../src/storage/store.ts'
+import type { UsageRecord } from '../../src/storage/usage.ts'
+import { type Batching, buildBatching } from '../../src/threads/build-batch.ts'
+import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
+import { accept, allResults, type BatchFields, someLine } from '../storage/batches.ts'
+import { type ItemAnswer, ItemProvider } from './item-provider.ts'
+import { TestClock } from './test-clock.ts'
+
+export const MODEL = 'acme/model'
+/** USD per token. */
+export const PRICES = { prompt: '0.000001', completion: '0.000002' }
+
+export interface BatchWorldOptions {
+  readonly answer?: ItemAnswer
+  readonly config?: Partial<Config>
+  readonly models?: Config['models']
+  readonly providers?: Config['providers']
+  /** Fields of the key that the batches belong to. */
+  readonly key?: Partial<KeyRecord>
+  /** Default: a new database. */
+  readonly storageUrl?: string
+  readonly clock?: TestClock
+  /** Puts something between the runners and their database. */
+  readonly between?: (store: Store) => Store
+}
+
+export interface WorldBatch extends Omit<BatchFields, 'lines'> {
+  /** One request for each: a text for the model, or a whole body. */
+  readonly items: readonly (string | Readonly<Record<string, unknown>>)[]
+}
+
+/** A result item as a client reads it. */
+export interface ResultItem {
+  readonly id: string
+  readonly response: {
+    readonly status_code: number
+    readonly request_id: string
+    readonly body: unknown
+  } | null
+  readonly error: {
+    readonly message: string
+    readonly type: string
+    readonly param: string | null
+    readonly error_type: string
+  } | null
+}
+
+export class BatchWorld {
+  readonly clock: TestClock
+  readonly store: Store
+  readonly #ledger: Store
+  readonly provider: ItemProvider
+  readonly shipper: LedgerShipper
+  readonly lines: Record<string, unknown>[]
+  readonly apiKey: string
+  readonly keyHash: string
+  readonly vaultKeys: string
+  batching: Batching
+  readonly #build: (between?: (store: Store) => Store) => Promise<Batching>
+
+  constructor(parts: {
+    clock: TestClock
+    store: Store
+    ledger: Store
+    provider: ItemProvider
+    shipper: LedgerShipper
+    lines: Record<string, unknown>[]
+    apiKey: string
+    vaultKeys: string
+    batching: Batching
+    build: (between?: (store: Store) => Store) => Promise<Batching>
+  }) {
+    this.clock = parts.clock
+    this.store = parts.store
+    this.#ledger = parts.ledger
+    this.provider = parts.provider
+    this.shipper = parts.shipper
+    this.lines = parts.lines
+    this.apiKey = parts.apiKey
+    this.keyHash = hashKey(parts.apiKey)
+    this.vaultKeys = parts.vaultKeys
+    this.batching = parts.batching
+    this.#build = parts.build
+  }
+
+  get runner() {
+    return this.batching.runner
+  }
+
+  /** Another runner on the same database, as another instance would have it. */
+  another(between?: (store: Store) => Store): Promise<Batching> {
+    return this.#build(between)
+  }
+
+  /** Puts a batch into the database and wakes the runner. */
+  async put({ items, ...fields }: WorldBatch): Promise<BatchRecord> {
+    const nowMs = this.clock.nowMs()
+    const record = await accept(this.store.batches, {
+      keyHash: this.keyHash,
+      organizationId: DEFAULT_ORGANIZATION_ID,
+      workspaceId: DEFAULT_WORKSPACE_ID,
+      endpoint: '/v1/chat/completions',
+      model: MODEL,
+      createdAt: new Date(nowMs).toISOString(),
+      expiresAt: new Date(nowMs + 86_400_000).toISOString(),
+      ...fields,
+      lines: items.map((item, number) =>
+        someLine(number, {
+          body: JSON.stringify(
+            typeof item === 'string' ? { messages: [{ role: 'user', content: item }] } : item,
+          ),
+        }),
+      ),
+    })
+    this.runner.wake()
+    return record
+  }
+
+  async batch(id: string): Promise<BatchRecord> {
+    const record = await this.store.batches.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, id)
+    if (record === null) throw new Error('no such batch')
+    return record
+  }
+
+  /** Moves the clock on until it is so. Slowly, so that what really takes time is not late. */
+  async until(described: () => boolean | Promise<boolean>, stepMs = 10): Promise<void> {
+    for (;;) {
+      if (await described()) return
+      this.clock.advance(stepMs)
+      await delay(1)
+    }
+  }
+
+  /** The batch once it is in this state. */
+  async reaches(id: string, ...statuses: BatchStatus[]): Promise<BatchRecord> {
+    // The task pool works by the clock too.
+    const step = async () => ((await this.batch(id)).status === 'validating' ? 1 : 20)
+    for (;;) {
+      const record = await this.batch(id)
+      if (statuses.includes(record.status)) return record
+      this.clock.advance(await step())
+      await delay(1)
+    }
+  }
+
+  async results(id: string): Promise<(StoredResult & { readonly item: ResultItem })[]> {
+    const all = await allResults(this.store.batches, id)
+    return all.map(result => ({ ...result, item: JSON.parse(result.result) as ResultItem }))
+  }
+
+  /** All usage records, oldest first. */
+  async records(): Promise<readonly UsageRecord[]> {
+    await this.shipper.ship()
+    const records = await this.#ledger.ledger.latest({ organizationId: DEFAULT_ORGANIZATION_ID }, 10_000)
+    return records.toReversed()
+  }
+}
+
+export async function startBatchWorld(t: Pick<Test, 'teardown'>, options: BatchWorldOptions = {}) {
+  const provider = new ItemProvider(options.answer)
+  const baseUrl = await provider.listen()
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-batch-'))
+  const storageUrl = options.storageUrl ?? `sqlite:${join(folder, 'gateway.db')}`
+  const clock = options.clock ?? new TestClock(Date.UTC(2026, 4, 1))
+  const lines: Record<string, unknown>[] = []
+  const log = createLog('trace', {
+    write: line => void lines.push(JSON.parse(line) as Record<string, unknown>),
+  })
+  const defaults = loadConfig([], {})
+  const config: Config = {
+    ...defaults,
+    // Time flies here, and what really takes time must not be late.
+    timeouts: {
+      ...defaults.timeouts,
+      upstreamHeadersMs: 7_200_000,
+      upstreamIdleMs: 7_200_000,
+      requestMs: 7_200_000,
+    },
+    ...options.config,
+    storage: { url: storageUrl },
+    threads: { serve: 1, warmUpMs: 0, tasks: 1 },
+    providers: [
+      { slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'shared' },
+      ...(options.providers ?? []),
+    ] as Config['providers'],
+    models: [
+      { id: MODEL, name: 'Model', endpoints: [{ provider: 'acme', pricing: PRICES }] },
+      ...(options.models ?? []),
+    ] as Config['models'],
+  }
+  const vaultKeys = `test:${randomBytes(32).toString('base64')}`
+  const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
+  const store = await openStore(storageUrl)
+  await store.keys.add({ ...keyRecord(apiKey, 'inference', { name: 'test', clock }), ...options.key })
+  // The spool of a gateway with PostgreSQL is in its working folder, which is none of the test's.
+  const ledgerUrl = storageUrl.startsWith('sqlite:') ? storageUrl : `sqlite:${join(folder, 'ledger.db')}`
+  const shipper = await startShipper({ storageUrl: ledgerUrl, clock, log })
+  const ledger = await openStore(ledgerUrl)
+  const endUserKey = createSecretKey(randomBytes(32))
+  const runners: Batching[] = []
+  const build = async (between = options.between): Promise<Batching> => {
+    const batching = await buildBatching({
+      config,
+      simUrl: null,
+      endUserKey,
+      vaultKeys: parseVaultKeys(vaultKeys),
+      thread: `batch-${runners.length}`,
+      log,
+      spoolFolder: shipper.folder,
+      clock,
+      store: (between ?? (same => same))(await openStore(storageUrl)),
+    })
+    runners.push(batching)
+    return batching
+  }
+  const batching = await build()
+  batching.runner.wake()
+  t.teardown(async () => {
+    for (const each of runners) {
+      const drained = each.runner.drain(0)
+      let over = false
+      void drained.finally(() => {
+        over = true
+      })
+      while (!over) {
+        clock.advance(100)
+        await delay(1)
+      }
+      await each.close()
+    }
+    await shipper.close()
+    await store.close()
+    await ledger.close()
+    await provider.close()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  return new BatchWorld({
+    clock,
+    store,
+    ledger,
+    provider,
+    shipper,
+    lines,
+    apiKey,
+    vaultKeys,
+    batching,
+    build,
+  })
+}

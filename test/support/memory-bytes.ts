@@ -1,0 +1,10 @@
+/** Bytes in memory as a source of a scanner. */
+import type { ByteSource } from '../../src/tasks/batches/json-scanner.ts'
+
+export function memorySource(bytes: Uint8Array): ByteSource {
+  return (target, position) => {
+    const piece = bytes.subarray(position, position + target.length)
+    target.set(piece)
+    return piece.length
+  }
+}
