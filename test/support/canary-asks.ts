@@ -1,9 +1,10 @@
 /** Everything a caller can do wrong at an operation, with secrets wherever something can be said. Data. */
-import type { TSchema } from '@sinclair/typebox'
+import { type TSchema, Type } from '@sinclair/typebox'
 import type { Operation } from '../../src/api/operation.ts'
 import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'
 import { EmbeddingsBody } from '../../src/dialects/embeddings/body-schema.ts'
 import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
+import { BatchCreation } from '../../src/protocol/batch-creation.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
 import {
   GuardrailCreation,
@@ -40,6 +41,15 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'POST /embeddings': [EmbeddingsBody, { model: 'shared/vectors', input: 'hi' }],
   'POST /messages': [MessagesBody, MESSAGE],
   'POST /messages/count_tokens': [MessagesBody, MESSAGE],
+  'POST /batches': [
+    BatchCreation,
+    {
+      endpoint: '/v1/responses',
+      model: 'sim/write-20-1',
+      requests: [{ custom_id: 'one', body: { model: 'sim/write-20-1', input: 'hi' } }],
+    },
+  ],
+  'POST /batches/{id}/cancel': [Type.Object({}), {}],
   'POST /keys': [KeyCreation, { name: 'made' }],
   'PATCH /keys/{hash}': [KeyUpdate, {}],
   'POST /workspaces': [WorkspaceCreation, { name: 'made', slug: 'made' }],

@@ -5,7 +5,7 @@
  */
 import { existsSync, unlinkSync } from 'node:fs'
 import { StatementSync } from 'node:sqlite'
-import { isMainThread } from 'node:worker_threads'
+import { isMainThread, workerData } from 'node:worker_threads'
 
 const secrets = process.env['CANARIES'] ?? ''
 
@@ -23,7 +23,7 @@ for (const name of ['run', 'all', 'get', 'iterate'] as const) {
   })
 }
 
-if (!isMainThread) {
+if (!isMainThread && String((workerData as { thread?: string } | null)?.thread).startsWith('serve-')) {
   setInterval(() => {
     if (!existsSync('thread-fails')) return
     unlinkSync('thread-fails')
