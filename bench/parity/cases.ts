@@ -64,10 +64,14 @@ export function casesOf(all: readonly Play[]): readonly Case[] {
     .flatMap(play => waysOf(play).map(way => ({ play, way })))
     .map(({ play, way }, at) => ({
       id: `c${String(at).padStart(5, '0')}`,
-      label: `${play.source} ${play.name} as ${play.format}, ${way}`,
+      label: `${labelOf(play)}, ${way}`,
       play,
       way,
     }))
+}
+
+export function labelOf({ source, name, format }: Play): string {
+  return `${source} ${name} as ${format}`
 }
 
 /** Whether the client of a case asks for events. */

@@ -5,6 +5,7 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { withLastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, record, strings, wholeNumber } from '../json.ts'
@@ -86,7 +87,7 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   const betas = new Set(betasOf(request))
   if (compacted) betas.add(COMPACTION_BETA)
   if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
-  return { path: '/messages', headers, body }
+  return { path: '/messages', headers, body: withLastMarks(body) }
 }
 
 /** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
