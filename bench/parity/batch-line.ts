@@ -6,11 +6,9 @@ import type { DialectReader } from './dialects.ts'
 import { API_KEY, modelOf, type ParityGateway } from './gateway.ts'
 import { fields, list, NOTHING, type Said, text } from './said.ts'
 
-const POLL_MS = 25
-/** Three tries of a request that fails take a few seconds. */
-const PATIENCE_MS = 120_000
-/** The gateway takes four batches of a key at once. */
-const AGAIN_MS = 50
+const POLL_MS = 50
+/** Three tries of a request that fails take a few seconds; some recorded failures ask to wait for 48 s after each. */
+const PATIENCE_MS = 600_000
 const HEADERS = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
 
 export interface BatchLine {
@@ -19,24 +17,8 @@ export interface BatchLine {
   readonly errorType: string | null
 }
 
-/** @throws Error when the batch is refused, has another number of results, or does not end */
-export async function batchLine(
-  client: Client,
-  gateway: ParityGateway,
-  reader: DialectReader,
-  one: Case,
-): Promise<BatchLine> {
-  const id = await created(client, gateway, reader, one)
-  for (let waitedMs = 0; waitedMs < PATIENCE_MS; waitedMs += POLL_MS) {
-    const reply = await client.ask({ method: 'GET', url: `${gateway.url}/batches/${id}`, headers: HEADERS })
-    const batch = fields(JSON.parse(bodyText(reply.body)))
-    if (batch['results'] != null) return lineOf(batch, reader)
-    await pause(POLL_MS)
-  }
-  throw new Error(`the batch of ${one.label} does not end`)
-}
-
-async function created(
+/** Makes the batch. @returns its id @throws Error when it is refused */
+export async function createLine(
   client: Client,
   gateway: ParityGateway,
   reader: DialectReader,
@@ -47,12 +29,25 @@ async function created(
     model: modelOf(one),
     requests: [{ custom_id: 'line', body: reader.body(modelOf(one), false) }],
   }
-  for (;;) {
-    const reply = await client.ask({ url: `${gateway.url}/batches`, headers: HEADERS, body })
-    if (reply.status === 202) return text(fields(JSON.parse(bodyText(reply.body)))['id'])
-    if (reply.status !== 429) throw new Error(`POST /batches: ${reply.status} ${bodyText(reply.body)}`)
-    await pause(AGAIN_MS)
+  const reply = await client.ask({ url: `${gateway.url}/batches`, headers: HEADERS, body })
+  if (reply.status !== 202) throw new Error(`POST /batches: ${reply.status} ${bodyText(reply.body)}`)
+  return text(fields(JSON.parse(bodyText(reply.body)))['id'])
+}
+
+/** @throws Error when the batch has another number of results, or does not end */
+export async function endedLine(
+  client: Client,
+  gateway: ParityGateway,
+  reader: DialectReader,
+  id: string,
+): Promise<BatchLine> {
+  for (let waitedMs = 0; waitedMs < PATIENCE_MS; waitedMs += POLL_MS) {
+    const reply = await client.ask({ method: 'GET', url: `${gateway.url}/batches/${id}`, headers: HEADERS })
+    const batch = fields(JSON.parse(bodyText(reply.body)))
+    if (batch['results'] != null) return lineOf(batch, reader)
+    await pause(POLL_MS)
   }
+  throw new Error(`the batch ${id} does not end`)
 }
 
 function lineOf(batch: ReturnType<typeof fields>, reader: DialectReader): BatchLine {

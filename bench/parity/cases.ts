@@ -70,6 +70,11 @@ export function casesOf(all: readonly Play[]): readonly Case[] {
     }))
 }
 
+/** Whether the provider says when it may be asked again. */
+export function asksToWait({ status, bytes }: Play): boolean {
+  return status === 429 || bytes().includes('"retryDelay"')
+}
+
 export function labelOf({ source, name, format }: Play): string {
   return `${source} ${name} as ${format}`
 }

@@ -2,8 +2,8 @@
  * Plays every reply to clients of several dialects, live and as requests of batches, and compares what they understand
  * of it.
  */
-import { batchLine } from './batch-line.ts'
-import { asksForStream, type Case, labelOf, type Play } from './cases.ts'
+import { createLine, endedLine } from './batch-line.ts'
+import { asksForStream, asksToWait, type Case, labelOf, type Play } from './cases.ts'
 import { bodyText, Client } from './client.ts'
 import { eachOf } from './compare.ts'
 import { API_KEY, modelOf, type ParityGateway } from './gateway.ts'
@@ -15,6 +15,8 @@ import { wholeForm } from './whole-form.ts'
 const MESSAGE = { role: 'user', content: 'Say it again.' }
 /** The same in all, because one of them demands it: what is sent decides how much input a provider can have read. */
 const OUTPUT_TOKENS = 100_000
+/** Replies at the same time: as many batches as the gateway lets one key send at once. */
+const CONCURRENCY = 4
 
 /** How one kind of client asks and reads. */
 export interface DialectReader {
@@ -85,7 +87,7 @@ export interface DialectCase {
   readonly lines: readonly (readonly [DialectReader, Case])[]
 }
 
-/** Each reply in the way in which it was recorded, and as a whole one. */
+/** Each reply in the way in which it was recorded, and as a whole one. First are those that ask to wait. */
 export function dialectCases(plays: readonly Play[]): readonly DialectCase[] {
   let count = 0
   const caseOf = (play: Play, channel: Channel): Case => ({
@@ -96,6 +98,7 @@ export function dialectCases(plays: readonly Play[]): readonly DialectCase[] {
   })
   return plays
     .filter(({ source }) => source !== 'foreign')
+    .toSorted((a, b) => Number(asksToWait(b)) - Number(asksToWait(a)))
     .map(play => {
       const whole = wholeForm(play)
       const recorded = caseOf(play, 'live, as recorded')
@@ -145,9 +148,11 @@ export async function compareDialects(
         const told = await live(recorded, 'live, as recorded')
         if (whole === null) return
         const expected = whole === recorded ? told : await live(whole, 'live, streams as whole replies')
+        const ids: string[] = []
+        for (const [reader, one] of lines) ids.push(await createLine(client, gateway, reader, one))
         await Promise.all(
-          lines.map(async ([reader, one]) => {
-            const line = await batchLine(client, gateway, reader, one)
+          lines.map(async ([reader, one], at) => {
+            const line = await endedLine(client, gateway, reader, ids[at] ?? '')
             const said = inWordsOf(reader, withoutStatus(RESPONSES.read(expected)), line.said)
             const kind = errorTypeIn(expected)
             const kinds =
@@ -162,6 +167,7 @@ export async function compareDialects(
         )
       },
       done,
+      CONCURRENCY,
     )
   } finally {
     client.close()

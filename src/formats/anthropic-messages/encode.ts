@@ -116,6 +116,11 @@ function betasOf(request: ResponsesRequest): readonly string[] {
   return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
 }
 
+/** With this feature, a budget is for all thoughts between calls together. */
+function isInterleaved(request: ResponsesRequest): boolean {
+  return betasOf(request).some(beta => beta.startsWith('interleaved-thinking-'))
+}
+
 function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.modalities?.includes('image') === true)
     throw inexpressible('modalities', 'this provider writes text only')
@@ -261,7 +266,9 @@ function ownGeneration(
   return {
     max_tokens,
     // The limit may be lower than what the client asked for.
-    thinking: isPossible ? { ...own, budget_tokens: Math.min(budget, max_tokens - 1) } : null,
+    thinking: isPossible
+      ? { ...own, budget_tokens: isInterleaved(request) ? budget : Math.min(budget, max_tokens - 1) }
+      : null,
     effort: level,
     sampling: sampling(request, isPossible, version),
   }

@@ -294,6 +294,14 @@ t.test('features are asked for by the same header', async t => {
   t.equal(beta({ messages: compacted, betas: ['a-1'] }), 'a-1,compact-2026-01-12')
 })
 
+t.test('a budget above the limit goes out with the flag that allows it alone', async t => {
+  const thinking = { type: 'enabled', budget_tokens: 9000 }
+  t.throws(() => body({ thinking }), { message: /^max_tokens: must be greater than thinking/ })
+  for (const flag of ['interleaved-thinking-2025-05-14', 'interleaved-thinking-2026-01-01'])
+    t.strictSame(body({ thinking, betas: ['a-1', flag] })['thinking'], thinking, flag)
+  t.throws(() => body({ thinking, betas: ['a-1'] }), { message: /^max_tokens: / })
+})
+
 t.test('thinking is the setting of the client, where the model has it', async t => {
   const enabled = { type: 'enabled', budget_tokens: 1500 }
   const adaptive = { type: 'adaptive', display: 'omitted' }
