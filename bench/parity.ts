@@ -2,16 +2,16 @@
  * `npm run parity -- BEFORE AFTER`: plays every recorded provider reply and every golden through the gateways of two
  * revisions, as real processes, and compares the bytes that their clients get and what their provider is asked.
  * `npm run parity -- --dialects REV`: the same replies through Responses, chat completions and messages of one
- * revision.
+ * revision, live and as requests of batches.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { RECORDINGS_MISSING, recordingsPresent } from '../test/support/recordings.ts'
-import { type Case, casesOf, plays } from './parity/cases.ts'
+import { type Case, casesOf, labelOf, plays } from './parity/cases.ts'
 import { type Addition, compareSides, type Difference } from './parity/compare.ts'
-import { compareDialects, dialectCases } from './parity/dialects.ts'
+import { casesIn, compareDialects, type DialectCase, dialectCases } from './parity/dialects.ts'
 import { type ParityGateway, startParityGateway } from './parity/gateway.ts'
 import { caseProgress } from './parity/progress.ts'
 import { ReplayProvider } from './parity/provider.ts'
@@ -50,7 +50,7 @@ npm run parity -- --dialects REV [--only TEXT] [--show N]
   --only              cases whose name contains this text
   --show              differences that are printed; without it ${SHOWN}
   --break             changes one byte of every reply of AFTER: each must be reported
-  --dialects          compares Responses with the other dialects instead of two revisions
+  --dialects          compares Responses with the other dialects and with batches instead of two revisions
 `
 
 function settings() {
@@ -80,7 +80,12 @@ function settings() {
 async function main(): Promise<boolean> {
   const wanted = settings()
   if (!recordingsPresent) process.stderr.write(`${RECORDINGS_MISSING}\n`)
-  const cases = casesOf(plays()).filter(one => one.label.includes(wanted.only))
+  const played = wanted.dialects
+    ? dialectCases(plays().filter(one => labelOf(one).includes(wanted.only)))
+    : []
+  const cases = wanted.dialects
+    ? casesIn(played)
+    : casesOf(plays()).filter(one => one.label.includes(wanted.only))
   if (cases.length === 0) throw new Error(`no case has ${wanted.only} in its name`)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-parity-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -89,7 +94,7 @@ async function main(): Promise<boolean> {
   const gateway = (revision: string, side: string) =>
     startParityGateway(runnable(ROOT, revision, folder), side, folder, providerUrl, cases)
   try {
-    if (wanted.dialects) return await dialects(cases, await gateway(wanted.after, 'after'), wanted.shown)
+    if (wanted.dialects) return await dialects(played, await gateway(wanted.after, 'after'), wanted.shown)
     const [before, after] = await Promise.all([
       gateway(wanted.before, 'before'),
       gateway(wanted.after, 'after'),
@@ -105,11 +110,16 @@ async function main(): Promise<boolean> {
   }
 }
 
-/** @returns whether both dialects tell the same of every reply */
-async function dialects(cases: readonly Case[], gateway: ParityGateway, shown: number): Promise<boolean> {
-  const chosen = dialectCases(cases)
-  const results = await compareDialects(chosen, gateway, caseProgress(chosen.length))
+/** @returns whether all dialects tell the same of every reply, live and in batches */
+async function dialects(
+  cases: readonly DialectCase[],
+  gateway: ParityGateway,
+  shown: number,
+): Promise<boolean> {
+  const results = await compareDialects(cases, gateway, caseProgress(cases.length))
   process.stdout.write(dialectPage(results, shown))
+  const broken = cases.filter(({ whole }) => whole === null).length
+  process.stdout.write(`${broken} streams break off or fail, so they are no whole replies\n`)
   return results.every(one => one.differences.length === 0)
 }
 

@@ -64,10 +64,19 @@ export function casesOf(all: readonly Play[]): readonly Case[] {
     .flatMap(play => waysOf(play).map(way => ({ play, way })))
     .map(({ play, way }, at) => ({
       id: `c${String(at).padStart(5, '0')}`,
-      label: `${play.source} ${play.name} as ${play.format}, ${way}`,
+      label: `${labelOf(play)}, ${way}`,
       play,
       way,
     }))
+}
+
+/** Whether the provider says when it may be asked again. */
+export function asksToWait({ status, bytes }: Play): boolean {
+  return status === 429 || bytes().includes('"retryDelay"')
+}
+
+export function labelOf({ source, name, format }: Play): string {
+  return `${source} ${name} as ${format}`
 }
 
 /** Whether the client of a case asks for events. */

@@ -17,35 +17,41 @@ export interface Reply {
 }
 
 export interface Question {
+  /** Default: POST. */
+  readonly method?: 'GET'
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  readonly body: unknown
+  readonly body?: unknown
 }
 
 export class Client {
   readonly #agent = new Agent({ keepAlive: true })
 
   /** @throws Error when no reply begins, or its end does not come in time */
-  ask({ url, headers, body }: Question): Promise<Reply> {
+  ask({ method, url, headers, body }: Question): Promise<Reply> {
     const agent = this.#agent
     return new Promise((resolve, reject) => {
-      const outgoing = request(url, { agent, method: 'POST', headers, timeout: TIMEOUT_MS }, incoming => {
-        const chunks: Buffer[] = []
-        incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
-        incoming.on('error', () => undefined)
-        incoming.on('close', () =>
-          resolve({
-            status: incoming.statusCode ?? 0,
-            statusText: incoming.statusMessage ?? '',
-            headers: pairs(incoming.rawHeaders),
-            body: Buffer.concat(chunks),
-            complete: incoming.complete,
-          }),
-        )
-      })
+      const outgoing = request(
+        url,
+        { agent, method: method ?? 'POST', headers, timeout: TIMEOUT_MS },
+        incoming => {
+          const chunks: Buffer[] = []
+          incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
+          incoming.on('error', () => undefined)
+          incoming.on('close', () =>
+            resolve({
+              status: incoming.statusCode ?? 0,
+              statusText: incoming.statusMessage ?? '',
+              headers: pairs(incoming.rawHeaders),
+              body: Buffer.concat(chunks),
+              complete: incoming.complete,
+            }),
+          )
+        },
+      )
       outgoing.on('timeout', () => outgoing.destroy(new Error(`silent for ${TIMEOUT_MS} ms`)))
       outgoing.on('error', reject)
-      outgoing.end(JSON.stringify(body))
+      outgoing.end(body === undefined ? undefined : JSON.stringify(body))
     })
   }
 

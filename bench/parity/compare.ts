@@ -36,6 +36,7 @@ export async function eachOf<T>(
   all: readonly T[],
   work: (one: T) => Promise<void>,
   done: (count: number) => void,
+  concurrency = CONCURRENCY,
 ): Promise<void> {
   const queue = all.values()
   let count = 0
@@ -45,7 +46,7 @@ export async function eachOf<T>(
       done(++count)
     }
   }
-  await Promise.all(Array.from({ length: CONCURRENCY }, worker))
+  await Promise.all(Array.from({ length: concurrency }, worker))
 }
 
 export interface Outcome {

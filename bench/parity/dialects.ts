@@ -1,18 +1,25 @@
-/** Plays every reply to clients of several dialects and compares what they understand of it. */
-import { asksForStream, type Case } from './cases.ts'
+/**
+ * Plays every reply to clients of several dialects, live and as requests of batches, and compares what they understand
+ * of it.
+ */
+import { createLine, endedLine } from './batch-line.ts'
+import { asksForStream, asksToWait, type Case, labelOf, type Play } from './cases.ts'
 import { bodyText, Client } from './client.ts'
 import { eachOf } from './compare.ts'
 import { API_KEY, modelOf, type ParityGateway } from './gateway.ts'
 import { chatStreamFlaws, type Said, saidInChat, saidInResponses, type Told } from './said.ts'
 import { asMessagesSay, messagesStreamFlaws, saidInMessages } from './said-messages.ts'
+import { wholeForm } from './whole-form.ts'
 
 /** One item in both dialects: without usage of the provider, input is estimated by the length of its items. */
 const MESSAGE = { role: 'user', content: 'Say it again.' }
 /** The same in all, because one of them demands it: what is sent decides how much input a provider can have read. */
 const OUTPUT_TOKENS = 100_000
+/** Replies at the same time: as many batches as the gateway lets one key send at once. */
+const CONCURRENCY = 4
 
 /** How one kind of client asks and reads. */
-interface DialectReader {
+export interface DialectReader {
   readonly name: string
   readonly path: string
   body(model: string, stream: boolean): unknown
@@ -23,7 +30,7 @@ interface DialectReader {
   flaws(told: Told): readonly string[]
 }
 
-const RESPONSES: DialectReader = {
+export const RESPONSES: DialectReader = {
   name: 'responses',
   path: '/responses',
   body: (model, stream) => ({
@@ -55,58 +62,148 @@ const OTHERS: readonly DialectReader[] = [
   },
 ]
 
+/** How a client asks. A stream is also played as the whole reply that it would have been, since lines are whole. */
+export const CHANNELS = [
+  'live, as recorded',
+  'live, streams as whole replies',
+  'requests of batches',
+] as const
+export type Channel = (typeof CHANNELS)[number]
+
 export interface DialectResult {
   readonly case: Case
+  readonly channel: Channel
   readonly dialect: string
   /** What differs, by field; empty: nothing. */
   readonly differences: readonly string[]
 }
 
-/** Each reply is played once, in the way in which it was recorded. */
-export function dialectCases(cases: readonly Case[]): readonly Case[] {
-  return cases.filter(
-    ({ play, way }) => play.source !== 'foreign' && way === (play.streamed ? 'streamed' : 'whole'),
-  )
+/** One reply, as cases with models of their own: no failure of one changes how another is served. */
+export interface DialectCase {
+  readonly recorded: Case
+  /** The reply as a whole one; null: a stream that has no such form. */
+  readonly whole: Case | null
+  /** The same for each kind of client; none without a whole form. */
+  readonly lines: readonly (readonly [DialectReader, Case])[]
+}
+
+/** Each reply in the way in which it was recorded, and as a whole one. First are those that ask to wait. */
+export function dialectCases(plays: readonly Play[]): readonly DialectCase[] {
+  let count = 0
+  const caseOf = (play: Play, channel: Channel): Case => ({
+    id: `c${String(count++).padStart(5, '0')}`,
+    label: `${labelOf(play)}, ${channel}`,
+    play,
+    way: play.streamed ? 'streamed' : 'whole',
+  })
+  return plays
+    .filter(({ source }) => source !== 'foreign')
+    .toSorted((a, b) => Number(asksToWait(b)) - Number(asksToWait(a)))
+    .map(play => {
+      const whole = wholeForm(play)
+      const recorded = caseOf(play, 'live, as recorded')
+      if (whole === null) return { recorded, whole, lines: [] }
+      return {
+        recorded,
+        whole: play.streamed ? caseOf(whole, 'live, streams as whole replies') : recorded,
+        lines: [RESPONSES, ...OTHERS].map(reader => [reader, caseOf(whole, 'requests of batches')] as const),
+      }
+    })
+}
+
+export function casesIn(cases: readonly DialectCase[]): readonly Case[] {
+  return cases.flatMap(({ recorded, whole, lines }) => [
+    recorded,
+    ...(whole === null || whole === recorded ? [] : [whole]),
+    ...lines.map(([, one]) => one),
+  ])
 }
 
 /** @throws Error when the gateway has no operation of a dialect */
 export async function compareDialects(
-  cases: readonly Case[],
+  cases: readonly DialectCase[],
   gateway: ParityGateway,
   done: (count: number) => void,
 ): Promise<readonly DialectResult[]> {
   const client = new Client()
-  const ask = async (dialect: DialectReader, one: Case): Promise<Told> => {
-    const stream = asksForStream(one)
-    const reply = await client.ask({
-      url: gateway.url + dialect.path,
-      headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
-      body: dialect.body(modelOf(one), stream),
-    })
-    if (reply.status === 404 || reply.status === 405)
-      throw new Error(`POST ${dialect.path} is answered with ${reply.status}: it is not served`)
-    return { status: reply.status, body: bodyText(reply.body), streamed: stream }
-  }
   const results: DialectResult[] = []
+  const live = async (one: Case, channel: Channel): Promise<Told> => {
+    const expected = await askLive(client, gateway, RESPONSES, one)
+    for (const reader of OTHERS) {
+      const told = await askLive(client, gateway, reader, one)
+      const unequal = inWordsOf(reader, RESPONSES.read(expected), reader.read(told))
+      results.push({
+        case: one,
+        channel,
+        dialect: reader.name,
+        differences: [...unequal, ...reader.flaws(told)],
+      })
+    }
+    return expected
+  }
   try {
     await eachOf(
       cases,
-      async one => {
-        const expected = RESPONSES.read(await ask(RESPONSES, one))
-        for (const dialect of OTHERS) {
-          const told = await ask(dialect, one)
-          const inItsWords = dialect.inItsWords ?? (said => said)
-          const unequal = unlike(inItsWords(expected), inItsWords(dialect.read(told)))
-          const differences = [...unequal, ...dialect.flaws(told)]
-          results.push({ case: one, dialect: dialect.name, differences })
-        }
+      async ({ recorded, whole, lines }) => {
+        const told = await live(recorded, 'live, as recorded')
+        if (whole === null) return
+        const expected = whole === recorded ? told : await live(whole, 'live, streams as whole replies')
+        const ids: string[] = []
+        for (const [reader, one] of lines) ids.push(await createLine(client, gateway, reader, one))
+        await Promise.all(
+          lines.map(async ([reader, one], at) => {
+            const line = await endedLine(client, gateway, reader, ids[at] ?? '')
+            const said = inWordsOf(reader, withoutStatus(RESPONSES.read(expected)), line.said)
+            const kind = errorTypeIn(expected)
+            const kinds =
+              kind === line.errorType ? [] : [`error_type: ${String(kind)} became ${String(line.errorType)}`]
+            results.push({
+              case: one,
+              channel: 'requests of batches',
+              dialect: reader.name,
+              differences: [...said, ...kinds],
+            })
+          }),
+        )
       },
       done,
+      CONCURRENCY,
     )
   } finally {
     client.close()
   }
   return results
+}
+
+async function askLive(
+  client: Client,
+  gateway: ParityGateway,
+  reader: DialectReader,
+  one: Case,
+): Promise<Told> {
+  const stream = asksForStream(one)
+  const reply = await client.ask({
+    url: gateway.url + reader.path,
+    headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
+    body: reader.body(modelOf(one), stream),
+  })
+  if (reply.status === 404 || reply.status === 405)
+    throw new Error(`POST ${reader.path} is answered with ${reply.status}: it is not served`)
+  return { status: reply.status, body: bodyText(reply.body), streamed: stream }
+}
+
+function inWordsOf(reader: DialectReader, expected: Said, actual: Said): readonly string[] {
+  const inItsWords = reader.inItsWords ?? (said => said)
+  return unlike(inItsWords(expected), inItsWords(actual))
+}
+
+/** Lines have no status of their own. */
+function withoutStatus(said: Said): Said {
+  return { ...said, error: said.error?.replace(/^\d{3} /, '') ?? null }
+}
+
+function errorTypeIn({ status, body }: Told): string | null {
+  return status === 200 ? null : (/"error_type":"(\w+)"/.exec(body)?.[1] ?? null)
 }
 
 /** The fields in which two readings differ, each with both values. Pure. */

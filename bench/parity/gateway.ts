@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createGuardedKey } from '../guards.ts'
 import { lineOf, start } from '../processes.ts'
-import { type Case, FORMATS } from './cases.ts'
+import { asksToWait, type Case, FORMATS, type Format } from './cases.ts'
 
 const START_MS = 120_000
 const READY_POLL_MS = 100
@@ -85,13 +85,16 @@ export async function startParityGateway(
 
 /** A reply takes no time, so that heartbeats and shedding would only tell how busy the machine is. */
 function configuration(baseUrl: string, cases: readonly Case[]): object {
-  const rows = FORMATS.map(format => ({
-    slug: format,
+  const rowOf = (format: Format) => ({
+    slug: format as string,
     name: `Replayed ${format}`,
     format,
     baseUrl,
     apiKey: 'replay-provider-key',
-  }))
+  })
+  const rows = FORMATS.map(rowOf)
+  // A provider that asks to wait is not asked by any request of a batch meanwhile.
+  const limited = cases.filter(isLimited).map(one => ({ ...rowOf(one.play.format), slug: limitedSlug(one) }))
   const general = { ...rows[0], slug: 'general', name: 'Replayed without relay', quirks: ['no-relay'] }
   return {
     listen: { host: '127.0.0.1', port: 0 },
@@ -99,20 +102,33 @@ function configuration(baseUrl: string, cases: readonly Case[]): object {
     threads: { serve: 1, tasks: 1 },
     limits: { maxLagMs: HOUR_MS },
     timeouts: { heartbeatMs: HOUR_MS },
-    providers: [...rows, general],
+    providers: [...rows, general, ...limited],
     models: cases.map(one => ({
       id: modelOf(one),
       contextLength: 1_000_000,
       maxOutputTokens: 100_000,
       endpoints: [
         {
-          provider: one.way === 'general' ? 'general' : one.play.format,
+          provider: slugOf(one),
           upstreamModel: one.id,
           pricing: PRICING,
         },
       ],
     })),
   }
+}
+
+function slugOf(one: Case): string {
+  if (one.way === 'general') return 'general'
+  return isLimited(one) ? limitedSlug(one) : one.play.format
+}
+
+function isLimited({ play, way }: Case): boolean {
+  return way !== 'general' && asksToWait(play)
+}
+
+function limitedSlug({ id, play }: Case): string {
+  return `${play.format}-${id}`
 }
 
 async function isReady(adminUrl: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 /** What a parity run found, as a page of text. Pure. */
 import { type Case, FORMATS, WAYS } from './cases.ts'
 import type { Difference, Outcome } from './compare.ts'
-import type { DialectResult } from './dialects.ts'
+import { CHANNELS, type Channel, type DialectResult } from './dialects.ts'
 
 /** A difference that is meant. */
 export interface Intended {
@@ -65,22 +65,34 @@ export function parityPage(
 }
 
 export function dialectPage(results: readonly DialectResult[], shown: number): string {
-  const dialects = [...new Set(results.map(one => one.dialect))]
   const differing = results.filter(one => one.differences.length > 0)
-  const rows = FORMATS.map(format => [
-    format,
-    ...dialects.map(dialect => {
-      const cell = results.filter(one => one.dialect === dialect && one.case.play.format === format)
-      return share(cell, new Set(differing))
-    }),
-  ])
   const lines = [
-    matrix(['as in responses', ...dialects], rows),
-    ...differing.slice(0, shown).map(one => `${one.case.label}\n${indented(one.differences.join('\n'))}`),
+    ...CHANNELS.flatMap(channel => [channelMatrix(channel, results), '']),
+    ...differing.slice(0, shown).map(one => `${headOf(one)}\n${indented(one.differences.join('\n'))}`),
     ...(differing.length > shown ? [`… and ${differing.length - shown} more`] : []),
     `${results.length - differing.length}/${results.length} equal`,
   ]
   return `${lines.join('\n')}\n`
+}
+
+function channelMatrix(channel: Channel, results: readonly DialectResult[]): string {
+  const all = results.filter(one => one.channel === channel)
+  const differing = new Set(all.filter(one => one.differences.length > 0))
+  const dialects = [...new Set(all.map(one => one.dialect))].toSorted()
+  const rows = FORMATS.map(format => [
+    format,
+    ...dialects.map(dialect =>
+      share(
+        all.filter(one => one.dialect === dialect && one.case.play.format === format),
+        differing,
+      ),
+    ),
+  ])
+  return matrix([channel, ...dialects], rows)
+}
+
+function headOf({ case: one, dialect }: DialectResult): string {
+  return `${one.label}, ${dialect}`
 }
 
 function share<T>(all: readonly T[], differing: ReadonlySet<T>): string {

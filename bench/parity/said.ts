@@ -32,7 +32,7 @@ export interface Told {
 
 export type Fields = Readonly<Record<string, unknown>>
 
-const NOTHING: Said = {
+export const NOTHING: Said = {
   text: '',
   reasoning: '',
   refusal: '',

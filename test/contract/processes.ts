@@ -1,5 +1,6 @@
 /** Test files that start the product as processes of its own, again and again: they have a suite for themselves. */
 export const PROCESS_FILES: readonly string[] = [
+  'batch-errors.test.ts',
   'batch-run.test.ts',
   'batch-full-disk.test.ts',
   'canary.test.ts',

@@ -77,8 +77,8 @@ function parseMessages(value: unknown, offered: Offered, betas: string): Respons
   else if (body.system != null) conversation.system(body.system)
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = asInput(conversation.items)
-  translate(body, fields)
   if (betas.trim() !== '') fields['betas'] = [...(body.betas ?? []), ...betasIn(betas)]
+  translate(body, fields)
   const origin: FieldOrigin = {
     places: conversation.places,
     format: body.output_config?.format == null ? 'output_format' : 'output_config.format',
@@ -117,10 +117,14 @@ function refuseThread(value: unknown): void {
   )
 }
 
+/** With this flag a budget is for all thoughts between calls together, and may be above the limit of one answer. */
+const INTERLEAVED = 'interleaved-thinking-'
+
 function translate(body: MessagesBody, fields: Record<string, unknown>): void {
   fields['max_output_tokens'] = body.max_tokens
   if (body.stop_sequences != null) fields['stop'] = body.stop_sequences
-  const reasoning = reasoningConfig(body)
+  const isInterleaved = (fields['betas'] as MessagesBody['betas'])?.some(beta => beta.startsWith(INTERLEAVED))
+  const reasoning = reasoningConfig(body, isInterleaved === true)
   if (reasoning !== null) fields['reasoning'] = reasoning
   // A client of this API expects to send every thought back.
   if (reasoning?.['enabled'] === true) fields['include'] = ['reasoning.encrypted_content']
@@ -150,14 +154,13 @@ function fallbackModels({ fallbacks, models }: MessagesBody): readonly string[] 
  * `thinking` stays in the configuration as the client sent it, null where it did not: a provider of this API takes it
  * instead of what is made of it for others.
  */
-function reasoningConfig({
-  thinking,
-  output_config: output,
-  max_tokens,
-}: MessagesBody): Record<string, unknown> | null {
+function reasoningConfig(
+  { thinking, output_config: output, max_tokens }: MessagesBody,
+  isInterleaved: boolean,
+): Record<string, unknown> | null {
   const effort = output?.effort ?? null
   if (thinking == null) return effort === null ? null : { effort, thinking: null }
-  if (thinking.type === 'enabled' && thinking.budget_tokens >= max_tokens)
+  if (thinking.type === 'enabled' && thinking.budget_tokens >= max_tokens && !isInterleaved)
     throw invalid('max_tokens', 'must be greater than thinking.budget_tokens')
   return { ...hubThinking(thinking), ...(effort === null ? {} : { effort }), thinking }
 }

@@ -5,6 +5,7 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { withLastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, record, strings, wholeNumber } from '../json.ts'
@@ -86,7 +87,7 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   const betas = new Set(betasOf(request))
   if (compacted) betas.add(COMPACTION_BETA)
   if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
-  return { path: '/messages', headers, body }
+  return { path: '/messages', headers, body: withLastMarks(body) }
 }
 
 /** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
@@ -113,6 +114,11 @@ function unknownFields(request: ResponsesRequest): MessagesBlock {
 /** The features of the API that a client of its dialect asks for. */
 function betasOf(request: ResponsesRequest): readonly string[] {
   return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
+}
+
+/** With this feature, a budget is for all thoughts between calls together. */
+function isInterleaved(request: ResponsesRequest): boolean {
+  return betasOf(request).some(beta => beta.startsWith('interleaved-thinking-'))
 }
 
 function refuseUnknownModes(request: ResponsesRequest): void {
@@ -260,7 +266,9 @@ function ownGeneration(
   return {
     max_tokens,
     // The limit may be lower than what the client asked for.
-    thinking: isPossible ? { ...own, budget_tokens: Math.min(budget, max_tokens - 1) } : null,
+    thinking: isPossible
+      ? { ...own, budget_tokens: isInterleaved(request) ? budget : Math.min(budget, max_tokens - 1) }
+      : null,
     effort: level,
     sampling: sampling(request, isPossible, version),
   }

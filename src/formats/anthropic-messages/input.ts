@@ -48,7 +48,7 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
       for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
     }
   if (writer.turns.length === 0)
-    throw inexpressible('input', 'must hold at least one message that is not a system message')
+    throw inexpressible('input', 'must hold at least one message that is neither empty nor a system message')
   return { ...writer, turns: writer.turns.map(resultsFirst) }
 }
 

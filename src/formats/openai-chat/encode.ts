@@ -5,6 +5,7 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
+import { withLastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { isDeclared } from '../outgoing.ts'
@@ -85,7 +86,7 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   }
   // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
   const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
-  return { path: '/chat/completions', body }
+  return { path: '/chat/completions', body: quirks.has('cache-control') ? withLastMarks(body) : body }
 }
 
 function refuse(request: ResponsesRequest): void {

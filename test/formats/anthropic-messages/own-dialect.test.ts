@@ -47,7 +47,7 @@ t.test('a conversation with every kind of block arrives as it was sent', async t
     {
       role: 'user',
       content: [
-        { type: 'text', text: 'Look', ...MARK },
+        { type: 'text', text: 'Look' },
         { type: 'image', source: PNG },
         { type: 'image', source: { type: 'url', url: 'https://a.example/i.png' }, ...MARK },
         { type: 'document', source: PDF, title: 'T', context: 'C', citations: { enabled: true }, ...MARK },
@@ -124,10 +124,90 @@ t.test('a conversation with every kind of block arrives as it was sent', async t
       ],
     },
   ]
-  const system = [{ type: 'text', text: 'Be brief', ...MARK }]
+  const system = [
+    { type: 'text', text: 'Be brief' },
+    { type: 'text', text: 'Be kind' },
+  ]
   const sent = body({ messages, system })
   t.strictSame(sent['messages'], messages)
   t.strictSame(sent['system'], system)
+})
+
+/** A request with a mark at each place that may have one, in the order in which a provider caches them. */
+const PLACES = ['tools', 'system', 'text', 'document', 'call', 'in the result', 'result', 'request'] as const
+type Place = (typeof PLACES)[number]
+
+function markedAt(places: readonly Place[]): Json {
+  const mark = (place: Place) => (places.includes(place) ? MARK : {})
+  return {
+    ...mark('request'),
+    tools: [{ ...TOOL, ...mark('tools') }],
+    system: [
+      { type: 'text', text: 'Be brief' },
+      { type: 'text', text: 'Be kind', ...mark('system') },
+    ],
+    messages: [
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'Look', ...mark('text') },
+          {
+            type: 'document',
+            source: { type: 'text', media_type: 'text/plain', data: 'words' },
+            ...mark('document'),
+          },
+        ],
+      },
+      {
+        role: 'assistant',
+        content: [{ type: 'tool_use', id: 'toolu_1', name: 'f', input: { a: 1 }, ...mark('call') }],
+      },
+      {
+        role: 'user',
+        content: [
+          {
+            type: 'tool_result',
+            tool_use_id: 'toolu_1',
+            content: [{ type: 'text', text: 'good', ...mark('in the result') }],
+            ...mark('result'),
+          },
+        ],
+      },
+    ],
+  }
+}
+
+t.test('of more than four cache marks the last four go out, wherever they stand', async t => {
+  const asked = ({ tools, system, messages, cache_control }: Json) => ({
+    tools,
+    system,
+    messages,
+    cache_control,
+  })
+  for (let from = 0; from < PLACES.length; from++) {
+    for (let to = from + 1; to <= PLACES.length; to++) {
+      const places = PLACES.slice(from, to)
+      const sent = markedAt(places)
+      const before = JSON.stringify(sent)
+      t.strictSame(asked(body(sent)), asked(markedAt(places.slice(-4))), places.join(', '))
+      t.equal(JSON.stringify(sent), before, 'what the client sent is not changed')
+    }
+  }
+})
+
+t.test('providers of other APIs get no cache marks', async t => {
+  const request = dialect.parse(plain({ model: 'a/b', max_tokens: 9, ...markedAt(PLACES) }), new Map())
+  for (const name of ['openai-responses', 'openai-chat', 'google-gemini'] as const) {
+    const outgoing = outgoingRequest(request, FORMATS[name], 'messages')
+    const sent = FORMATS[name].encode({ request: outgoing, stream: false, endUser: null }, endpointOf(name))
+    t.notMatch(JSON.stringify(sent), /cache_control|ephemeral/, name)
+  }
+  const marked = outgoingRequest(request, FORMATS['openai-chat'], 'messages')
+  const sent = FORMATS['openai-chat'].encode(
+    { request: marked, stream: false, endUser: null },
+    endpointOf('openai-chat', { quirks: ['cache-control'] }),
+  )
+  t.equal(JSON.stringify(sent).split('"cache_control"').length - 1, 4, 'at most four where they are taken')
 })
 
 t.test('tools arrive as they were sent', async t => {
@@ -212,6 +292,14 @@ t.test('features are asked for by the same header', async t => {
   t.equal(sent.headers?.['anthropic-beta'], 'ok-1', 'what no feature is called goes nowhere')
   const compacted = [{ role: 'assistant', content: [{ type: 'compaction', content: 'C' }] }, ...SAY]
   t.equal(beta({ messages: compacted, betas: ['a-1'] }), 'a-1,compact-2026-01-12')
+})
+
+t.test('a budget above the limit goes out with the flag that allows it alone', async t => {
+  const thinking = { type: 'enabled', budget_tokens: 9000 }
+  t.throws(() => body({ thinking }), { message: /^max_tokens: must be greater than thinking/ })
+  for (const flag of ['interleaved-thinking-2025-05-14', 'interleaved-thinking-2026-01-01'])
+    t.strictSame(body({ thinking, betas: ['a-1', flag] })['thinking'], thinking, flag)
+  t.throws(() => body({ thinking, betas: ['a-1'] }), { message: /^max_tokens: / })
 })
 
 t.test('thinking is the setting of the client, where the model has it', async t => {
