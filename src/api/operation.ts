@@ -50,8 +50,8 @@ export interface BodyReader {
   /** The chunk is the reader's until the promise resolves; while it is pending the client is held back. */
   take(chunk: Uint8Array, at: number): Promise<void>
   /**
-   * Takes a chunk before it returns, perhaps while earlier ones are pending: the client sends faster than it can be held
-   * back.
+   * Takes a chunk before it returns, perhaps while earlier ones are pending: the client sends faster than it can be
+   * held back.
    */
   takeAtOnce(chunk: Uint8Array, at: number): void
 }

@@ -118,9 +118,9 @@ const COPY_BYTES = 512 * 1024
 /** As many as wait before the reader has to take them at once, and one that it has. */
 const COPIES_MAX = 9
 /**
- * The library reads a connection until the kernel has nothing left, even one that is paused. A client on the same machine
- * fills the kernel's buffer as fast as that: its whole body then arrives in one turn of the event loop, in which nothing
- * can be written elsewhere.
+ * The library reads a connection until the kernel has nothing left, even one that is paused. A client on the same
+ * machine fills the kernel's buffer as fast as that: its whole body then arrives in one turn of the event loop, in
+ * which nothing can be written elsewhere.
  */
 const WAITING_MAX = 8
 
