@@ -65,7 +65,7 @@ t.test('a turn that paused goes on with what it had, as the tool runner sends it
       },
     ],
   })
-  t.equal((replay.asked[1]?.['messages'] as Loose[]).length, 2)
+  t.equal((replay.asked[1]?.['messages'] as Loose[] | undefined)?.length, 2)
 })
 
 t.test('the last four cache marks reach providers of this API, and none reaches others', async t => {
