@@ -1,6 +1,6 @@
 /**
- * Cache marks in the body of a provider that takes `cache_control`. Pure. Hot path: one walk over the blocks, and a copy
- * only if there are too many marks.
+ * Cache marks in the body of a provider that takes `cache_control`. Pure. Hot path: one walk over the blocks, and a
+ * copy only if there are too many marks.
  */
 import { isRecord, type Json } from './json.ts'
 
