@@ -26,7 +26,7 @@ import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 const CONCURRENCY = 8
 /** Sizes of batches, in turn: one that runs for a while, one that is over at once, one in between. */
 const SIZES = [60, 1, 12]
-/** The kill comes this long after the first batch of the round was accepted, at random. */
+/** The kill comes this long after the first batch of the round was accepted, at random; later where starts are slow. */
 const LIFE_MAX_MS = 1_500
 /** A reply takes as long, at random. */
 const REPLY_MAX_MS = 120
@@ -127,7 +127,7 @@ export async function killBatches(
   for (let round = 0; round < rounds; round++) {
     const posting = new Posting(nodes, round, acknowledged)
     await posting.first
-    await delay(randomInt(LIFE_MAX_MS))
+    await delay(randomInt(Math.max(LIFE_MAX_MS, Math.ceil(totals.slowestStartMs))))
     const at = randomInt(count)
     const killed = nodes[at]
     if (killed === undefined) throw new Error('no such node')
