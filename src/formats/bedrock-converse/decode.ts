@@ -103,7 +103,7 @@ export class ConverseDecoder implements Decoder {
     }
   }
 
-  /** An event that names its type as its only field, as proxies without binary frames send it; or an error under 200. */
+  /** An event whose type is its only field, as proxies without binary frames send it; or an error under 200. */
   #unnamed(frame: Json): void {
     for (const [type, fields] of Object.entries(frame)) {
       const inner = record(fields)

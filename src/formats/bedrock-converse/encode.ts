@@ -11,7 +11,7 @@ import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
 import { type Family, familyOf, modelPath, takesCachePoints } from './model.ts'
-import { converseTools } from './tools.ts'
+import { encodeTools } from './tools.ts'
 
 /** Service tiers by the caller's name. */
 const TIERS: ReadonlyMap<string, string> = new Map([
@@ -29,7 +29,7 @@ export function encodeConverse({ request, stream }: ModelRequest, endpoint: Endp
   if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
   const family = familyOf(endpoint.upstreamModel)
   const talk = conversation(request, family)
-  const { config, forced } = converseTools(request, talk.called, family)
+  const { config, forced } = encodeTools(request, talk.called, family)
   const { inference, additional } = settings({ request, endpoint, family, talk, forced })
   const body: ConverseBlock = { messages: marked(talk.messages, request, family) }
   const put = (name: string, value: unknown): void => {

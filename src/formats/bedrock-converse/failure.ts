@@ -20,6 +20,9 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ['serviceunavailableexception', 503],
 ])
 
+/** Not the caller's fault, although it is below 500. */
+const MODEL_FAILED = 424
+
 const TOO_LONG =
   /input tokens exceeded|exceeds? (?:the )?maximum (?:length|context|number of tokens)|(?:input|prompt) is too long|too many input tokens|context (?:window|length) (?:is )?exceeded|exceeds? the (?:model's )?context/i
 
@@ -48,7 +51,8 @@ function meaning(status: number | null, exception: string | null, fields: Json):
   // `ValidationException:http://internal.amazon.com/coral/…` in some replies.
   const code = exception ?? filled(fields['__type'])?.replace(/^.*#|:.*$/g, '') ?? null
   return providerFailure({
-    status,
+    // The model failed, whatever was asked.
+    status: status === MODEL_FAILED ? null : status,
     code: message !== null && status === 400 && TOO_LONG.test(message) ? 'context_length_exceeded' : code,
     message,
   })

@@ -9,7 +9,7 @@ import { listOrEmpty, recordOrEmpty } from '../json.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
-export interface ConverseTools {
+interface EncodedTools {
   /** `toolConfig`; null: none. */
   readonly config: ConverseBlock | null
   /** True if the model must call a tool. */
@@ -20,11 +20,11 @@ export interface ConverseTools {
  * @param called names of the functions that the conversation has calls of
  * @throws GatewayError `unprocessable` that names the tool or the choice without a form in this API
  */
-export function converseTools(
+export function encodeTools(
   request: ResponsesRequest,
   called: readonly string[],
   family: Family,
-): ConverseTools {
+): EncodedTools {
   const choice = request.tool_choice
   const allowed =
     typeof choice === 'object' && choice.type === 'allowed_tools'
