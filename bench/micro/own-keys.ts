@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { systemClock } from '../../src/clock.ts'
 import { CredentialCatalog, NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
 import { OpenedKeys } from '../../src/credentials/opened.ts'
-import { openKey } from '../../src/credentials/outgoing-key.ts'
+import { OutgoingKeys } from '../../src/credentials/outgoing-key.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { type RouteScope, route } from '../../src/gateway/routing/route.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
@@ -43,6 +43,10 @@ const store = {
 const clock = systemClock
 const credentials = new CredentialCatalog({ store, clock, freshMs: 3_600_000 })
 const cache = new OpenedKeys({ store, vault, clock, metrics: createMetrics() })
+const unused = (): never => {
+  throw new Error('plain keys need neither signatures nor tokens')
+}
+const keys = new OutgoingKeys(cache, { signer: unused, token: unused })
 const stickiness = new Stickiness(createPins(clock))
 
 const request = parseResponsesRequest({
@@ -78,7 +82,7 @@ function known(workspaceId: string): RouteScope['ownKeys'] {
 for (const workspaceId of ['without', 'with']) await credentials.of(organizationId, workspaceId)
 const [endpoint] = catalog.model('m/one')?.endpoints ?? []
 assert.ok(endpoint)
-await openKey(cache, credential, endpoint)
+await keys.own(credential, endpoint)
 
 const plain = measure('route, shared endpoints only', () => route(request, catalog, scope(NO_CREDENTIALS)))
 measure('look up a workspace', () => known('without'))
@@ -88,7 +92,7 @@ const without = measure('look up and route, workspace without credentials', () =
 const withOne = measure('look up, route and open, one credential at hand', () => {
   const [first] = route(request, catalog, scope(known('with'))).candidates
   if (first?.credential == null) throw new Error('the own key does not come first')
-  const key = openKey(cache, first.credential, first.endpoint)
+  const key = keys.own(first.credential, first.endpoint)
   if (key instanceof Promise) throw new Error('the key is not at hand')
   return key
 })

@@ -80,6 +80,11 @@ const REPLIES: Readonly<Record<FormatName, object>> = {
     candidates: [{ content: { role: 'model', parts: [{ text: ANSWER }] }, finishReason: 'STOP', index: 0 }],
     usageMetadata: { promptTokenCount: 10, candidatesTokenCount: 20, totalTokenCount: 30 },
   },
+  'bedrock-converse': {
+    output: { message: { role: 'assistant', content: [{ text: ANSWER }] } },
+    stopReason: 'end_turn',
+    usage: { inputTokens: 10, outputTokens: 20, totalTokens: 30 },
+  },
 }
 
 async function measure(name: string, step: () => unknown): Promise<void> {

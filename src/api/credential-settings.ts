@@ -2,7 +2,7 @@
  * Makes records and changes of credentials from bodies of /byok: reads, checks and seals their keys. Uses no storage.
  */
 import { randomUUID } from 'node:crypto'
-import { describeKey } from '../credentials/parse/provider-key.ts'
+import type { KeyDescription } from '../credentials/parse/provider-key.ts'
 import type { SecretOwner, Vault } from '../credentials/vault.ts'
 import { GatewayError } from '../errors.ts'
 import {
@@ -20,6 +20,8 @@ export interface SettingsDeps {
   readonly vault: Pick<Vault, 'seal'>
   /** Display name of a provider; null when the catalogue has none of this slug. */
   readonly providerName: (slug: string) => string | null
+  /** Reads a key; throws GatewayError `invalid_request` for one that could never be used. */
+  readonly describeKey: (provider: string, key: string) => KeyDescription
 }
 
 /** Makes the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
@@ -39,7 +41,7 @@ export function newCredential(
     isByokOnly: body.is_byok_only ?? false,
   }
   refuse(flagsRefusal(flags))
-  const { label, region } = describeKey(provider, body.key)
+  const { label, region } = deps.describeKey(provider, body.key)
   const declaredRegion = body.declared_region === undefined ? region : body.declared_region
   refuse(regionRefusal(provider, declaredRegion, region))
   const id = randomUUID()
@@ -95,7 +97,7 @@ function keyAndRegion(
   body: CredentialUpdate,
 ): CredentialChange {
   const { provider, organizationId, workspaceId, id } = current
-  const read = body.key === undefined ? null : describeKey(provider, body.key)
+  const read = body.key === undefined ? null : deps.describeKey(provider, body.key)
   // The region of a stored key is known from its creation; the key itself is sealed.
   const ofKey = read === null ? current.declaredRegion : read.region
   const kept = regionIsInKey(provider) ? ofKey : current.declaredRegion

@@ -29,6 +29,7 @@ import {
   listCredentials,
 } from './byok.ts'
 import { countTokens } from './count-tokens.ts'
+import type { SettingsDeps } from './credential-settings.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
 import {
   byPath,
@@ -87,6 +88,7 @@ export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDep
   readonly clock: Clock
   readonly changes: InvalidationBus
   readonly vault: Pick<Vault, 'seal'>
+  readonly describeKey: SettingsDeps['describeKey']
   /** Display name of a provider; null when it has left the catalogue. */
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem

@@ -64,10 +64,25 @@ export const ProviderSchema = Type.Object(
       }),
       'what the paths of the format are appended to',
     ),
-    apiKey: field(Type.String({ pattern: '^[\\x21-\\x7e]+$' }), 'the key of this service for the provider'),
+    apiKey: field(
+      Type.String({ pattern: '^[\\x20-\\x7e\\r\\n\\t]+$' }),
+      'the key of this service for the provider, in any form that its customers have ([keys](byok.md#keys))',
+    ),
     auth: field(
       oneOf(AUTH_SCHEMES),
       "how requests carry the key; default: the format's way, or `none` for an own provider without `apiKey`",
+    ),
+    region: field(
+      Type.String({ pattern: '^[a-z0-9-]{1,40}$' }),
+      'fills `{region}` in the base URL for keys that name none; default: that of the built-in row',
+    ),
+    tokenUrl: field(
+      Type.String({ pattern: '^https?://[^\\s?#]+$' }),
+      'where a service account is exchanged for a token; default: that of the built-in row',
+    ),
+    hosts: field(
+      Type.Array(Type.String({ pattern: '^[a-z0-9*.-]{1,253}$' }), { minItems: 1 }),
+      'hosts that a key may name for `{host}` or a deployment, `*` for a label; default: those of the built-in row',
     ),
     quirks: field(
       Type.Array(oneOf(QUIRKS)),

@@ -1,62 +1,239 @@
 /**
- * The key that an attempt sends for a provider credential. A key goes only to the fixed address of its provider. So an
- * Azure resource serves only where the provider's row has its host; a key that needs signing or a token exchange is
- * not supported yet. Such an attempt fails before anything is sent, and the next candidate is tried.
+ * The key of one attempt: opened, read by its form, with the address that it belongs to. A host that key material names
+ * has to match the patterns of the provider's row; where the operator gave the row an address without gaps, every key
+ * goes there. A key that cannot be used fails before anything is sent, and the next candidate is tried.
  */
 import { GatewayError } from '../errors.ts'
-import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../providers/address.ts'
+import type { AnyFormatName, Endpoint, OutgoingKey, Provider } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
+import type { DeclaredRegion } from '../storage/store.ts'
 import type { Credential } from './catalog.ts'
 import type { OpenedKeys } from './opened.ts'
-import { azureTargets } from './parse/azure-key.ts'
-import type { ProviderKey } from './parse/provider-key.ts'
+import type { AwsKey } from './parse/aws-key.ts'
+import { type AzureDeployment, type AzureKey, type AzureResource, azureTargets } from './parse/azure-key.ts'
+import { looksLikeJson } from './parse/key-json.ts'
+import { parsePlainKey } from './parse/plain-key.ts'
+import { type ProviderKey, parseKey } from './parse/provider-key.ts'
+import type { VertexKey } from './parse/vertex-key.ts'
+
+/** What keys need that are more than a text in a header; `upstream/` has both. */
+export interface KeySchemes {
+  readonly signer: (
+    access: Pick<AwsKey, 'accessKeyId' | 'secretAccessKey'>,
+    place: { readonly region: string; readonly service: string },
+  ) => NonNullable<OutgoingKey['sign']>
+  /** A promise only when no token is at hand. */
+  readonly token: (
+    account: Pick<VertexKey, 'clientEmail' | 'privateKey' | 'privateKeyId'>,
+    place: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
+  ) => string | Promise<string>
+}
+
+/** Part of an endpoint that decides how a key is used. */
+export type KeyedEndpoint = Pick<Endpoint, 'provider' | 'format' | 'modelId'>
+
+/** Opens the keys of attempts. One per thread. */
+export class OutgoingKeys {
+  readonly #keys: Pick<OpenedKeys, 'open'>
+  readonly #schemes: KeySchemes
+  /** The service's own keys, read. Null: plain ones, which the provider's row carries. */
+  readonly #shared = new WeakMap<Provider, ProviderKey | null>()
+
+  constructor(keys: Pick<OpenedKeys, 'open'>, schemes: KeySchemes) {
+    this.#keys = keys
+    this.#schemes = schemes
+  }
+
+  /**
+   * Opens the key of a credential; a promise only when the cache has to ask the Store, or a token is missing.
+   * @throws (or rejects with) GatewayError as `OpenedKeys.open` does, or `provider_unavailable` for a kind of key that
+   * the endpoint cannot be called with.
+   */
+  own(credential: Credential, endpoint: KeyedEndpoint): OutgoingKey | Promise<OutgoingKey> {
+    return whenReady(this.#keys.open(credential), key =>
+      toOutgoingKey(key, endpoint, this.#schemes, `Your ${endpoint.provider.name} credential`),
+    )
+  }
+
+  /**
+   * The service's own key, where it is more than a text in a header; null where it is not, which most are.
+   * @throws (or rejects with) GatewayError `provider_unavailable`
+   */
+  shared(endpoint: KeyedEndpoint): OutgoingKey | null | Promise<OutgoingKey | null> {
+    const { provider } = endpoint
+    if (provider.keyForm === undefined) return null
+    let key = this.#shared.get(provider)
+    if (key === undefined) {
+      key = readShared(provider)
+      this.#shared.set(provider, key)
+    }
+    if (key === null) return null
+    return toOutgoingKey(key, endpoint, this.#schemes, `The gateway's key for ${provider.name}`)
+  }
+}
+
+/**
+ * Reads the service's own key for a provider; null if its row carries it as it is. A text that is no JSON is the key
+ * itself, whatever form the keys of customers have.
+ * @throws GatewayError `provider_unavailable`, whose cause says what is wrong without the key
+ */
+export function readShared(provider: Provider): ProviderKey | null {
+  const { apiKey, baseUrl, keyForm = 'plain' } = provider
+  if (apiKey === null) return null
+  let key: ProviderKey
+  try {
+    key = looksLikeJson(apiKey) ? parseKey(keyForm, apiKey) : parsePlainKey(apiKey)
+  } catch (cause) {
+    throw new GatewayError('provider_unavailable', `The gateway's key for ${provider.name} cannot be read`, {
+      cause,
+    })
+  }
+  const isBare = key.kind === 'plain' && key.apiKey === apiKey && gapsOf(baseUrl ?? '').length === 0
+  return isBare ? null : key
+}
+
+/**
+ * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message.
+ * @throws (or rejects with) GatewayError `provider_unavailable`
+ */
+export function toOutgoingKey(
+  key: ProviderKey,
+  endpoint: KeyedEndpoint,
+  schemes: KeySchemes,
+  whose = 'The key',
+): OutgoingKey | Promise<OutgoingKey> {
+  const { provider } = endpoint
+  const { secrets } = key
+  switch (key.kind) {
+    case 'plain':
+      return { text: key.apiKey, secrets, ...addressOf(endpoint, plainValues(provider), key.region) }
+    case 'addressed':
+      return { text: key.apiKey, secrets, ...addressOf(endpoint, key.values) }
+    case 'aws-workspace':
+      return {
+        text: key.apiKey,
+        secrets,
+        scheme: 'x-api-key',
+        headers: workspaceHeader(key.workspaceId),
+        ...addressOf(endpoint, { region: key.awsRegion }),
+      }
+    case 'aws':
+      return {
+        text: null,
+        secrets,
+        sign: schemes.signer(key, { region: key.awsRegion, service: provider.awsService ?? 'bedrock' }),
+        ...(key.workspaceId === null ? undefined : { headers: workspaceHeader(key.workspaceId) }),
+        ...addressOf(endpoint, { region: key.awsRegion }),
+      }
+    case 'azure':
+      return azureKey(key, endpoint, whose)
+    case 'vertex': {
+      const { tokenUrl, egress } = provider
+      if (tokenUrl === undefined)
+        throw unusable(whose, 'is a service account, and the provider has no tokenUrl')
+      const address = addressOf(endpoint, vertexValues(key))
+      return whenReady(schemes.token(key, { tokenUrl, egress }), token => ({
+        text: token,
+        secrets: [...secrets, token],
+        ...address,
+      }))
+    }
+  }
+}
+
+/** What the row says for keys that name nothing. */
+function plainValues({ region }: Provider): GapValues {
+  return region === undefined ? {} : { region }
+}
+
+function workspaceHeader(id: string): Readonly<Record<string, string>> {
+  return { 'anthropic-workspace-id': id }
+}
+
+/** The base URL that belongs to the key; nothing where it is that of the row. */
+function addressOf(
+  { provider, format }: KeyedEndpoint,
+  values: GapValues,
+  region: DeclaredRegion | null = null,
+): Pick<OutgoingKey, 'baseUrl'> {
+  const own = region === null || region === 'global' ? undefined : provider.regionUrls?.[region]
+  if (own !== undefined) return { baseUrl: own }
+  const url = baseUrlFor(provider, format)
+  return url === null || gapsOf(url).length === 0 ? {} : { baseUrl: fillGaps(url, values, provider) }
+}
+
+function vertexValues({ projectId, location }: VertexKey): GapValues {
+  return { host: vertexHost(location), project: projectId, location }
+}
+
+/** Multi-regions have hosts of their own. */
+function vertexHost(location: string): string {
+  if (location === 'global') return 'aiplatform.googleapis.com'
+  if (/^[a-z]+$/.test(location)) return `aiplatform.${location}.rep.googleapis.com`
+  return `${location}-aiplatform.googleapis.com`
+}
+
+// Azure
 
 /** Domains of the two kinds of resource; the name of the resource stands before them. */
 const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azure.com' } as const
 
-/**
- * Opens the key of a credential; a promise only when the cache has to ask the Store.
- * @throws (or rejects with) GatewayError as `OpenedKeys.open` does, or `provider_unavailable` for a kind of key that
- * the endpoint cannot be called with.
- */
-export function openKey(
-  keys: Pick<OpenedKeys, 'open'>,
-  credential: Credential,
-  endpoint: Endpoint,
-): OutgoingKey | Promise<OutgoingKey> {
-  return whenReady(keys.open(credential), key => toOutgoingKey(key, endpoint))
+/** The ends of the addresses of deployments, by the format that answers there. */
+const CALL_PATHS: Readonly<Partial<Record<AnyFormatName, string>>> = {
+  'openai-chat': '/chat/completions',
+  'openai-responses': '/responses',
+  'anthropic-messages': '/messages',
+  'openai-embeddings': '/embeddings',
 }
 
-/** @throws GatewayError `provider_unavailable` */
-export function toOutgoingKey(key: ProviderKey, endpoint: Endpoint): OutgoingKey {
-  switch (key.kind) {
-    case 'plain':
-      return { text: key.apiKey, secrets: key.secrets }
-    case 'azure': {
-      const host = hostOf(endpoint)
-      const resource = azureTargets(key, endpoint.modelId)
-        .filter(target => 'resourceName' in target)
-        .find(
-          ({ resourceName, resourceType }) =>
-            `${resourceName.toLowerCase()}.${AZURE_DOMAINS[resourceType]}` === host,
-        )
-      if (resource === undefined) throw unusable(endpoint, 'has no resource for the configured base URL')
-      return { text: resource.apiKey, secrets: key.secrets }
+function azureKey(key: AzureKey, endpoint: KeyedEndpoint, whose: string): OutgoingKey {
+  const targets = azureTargets(key, endpoint.modelId)
+  const { secrets } = key
+  const row = baseUrlFor(endpoint.provider, endpoint.format)
+  const isFixed = row !== null && gapsOf(row).length === 0
+  const target = isFixed
+    ? (targets.find(each => hostOfTarget(each) === hostOf(row)) ?? targets[0])
+    : targets[0]
+  if (target === undefined) throw unusable(whose, 'has no resource or deployment for this model')
+  if ('endpointUrl' in target) {
+    return {
+      text: target.apiKey,
+      secrets,
+      upstreamModel: target.modelId,
+      ...(isFixed ? undefined : { callUrl: deploymentUrl(target, endpoint, whose) }),
     }
-    case 'aws':
-      throw unusable(
-        endpoint,
-        'is an AWS access key. This gateway cannot sign requests yet: use an API key instead',
-      )
-    case 'vertex':
-      throw unusable(endpoint, 'is a service account, which this gateway does not support yet')
   }
+  return { text: target.apiKey, secrets, ...addressOf(endpoint, { host: hostOfTarget(target) }) }
 }
 
-function hostOf({ provider: { baseUrl } }: Endpoint): string | null {
-  return baseUrl === null ? null : new URL(baseUrl).hostname
+function hostOfTarget(target: AzureDeployment | AzureResource): string {
+  return 'endpointUrl' in target
+    ? (hostOf(target.endpointUrl) ?? '')
+    : `${target.resourceName.toLowerCase()}.${AZURE_DOMAINS[target.resourceType]}`
 }
 
-function unusable({ provider }: Endpoint, why: string): GatewayError {
-  return new GatewayError('provider_unavailable', `Your ${provider.name} credential ${why}`)
+function hostOf(url: string): string | null {
+  return URL.canParse(url) ? new URL(url).host : null
+}
+
+/** The address of each call at a deployment: as it is if it names the call, else with the path of the format. */
+function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, whose: string): string {
+  const url = new URL(endpointUrl)
+  if (!allowsHost(endpoint.provider, url.host)) {
+    throw unusable(whose, 'has a deployment at a host that the provider does not have')
+  }
+  const path = CALL_PATHS[endpoint.format]
+  if (path === undefined) throw unusable(whose, 'has a deployment, which cannot be asked in this format')
+  const plain = url.pathname.replace(/\/+$/, '')
+  const named = Object.values(CALL_PATHS).find(each => plain.endsWith(each))
+  if (named !== undefined && named !== path) {
+    throw unusable(whose, `has a deployment at ${named}, and this model is asked at ${path}`)
+  }
+  url.pathname = named === undefined ? `${plain}${path}` : plain
+  return url.href
+}
+
+function unusable(whose: string, why: string): GatewayError {
+  return new GatewayError('provider_unavailable', `${whose} ${why}`)
 }

@@ -25,8 +25,8 @@ export interface WireRequest {
   readonly body: Readonly<Record<string, unknown>>
 }
 
-/** How the bytes of a reply divide into frames. */
-export type Framing = 'sse' | 'json'
+/** How the bytes of a reply divide into frames. `aws-events`: binary messages of AWS. */
+export type Framing = 'sse' | 'aws-events' | 'json'
 
 export type FinishReason =
   | 'stop'
@@ -151,7 +151,8 @@ export type Delta =
 /** Decodes one reply. Each attempt has its own. */
 export interface Decoder {
   /**
-   * Takes one frame: an SSE event (`event` is '' when the stream names none) or the whole JSON body (`event` '').
+   * Takes one frame: an SSE event (`event` is '' when the stream names none), a message of AWS (`event` is its type,
+   * or `exception:` and the type of the exception), or the whole JSON body (`event` '').
    * @throws GatewayError when the frame reports a failure or has an unknown shape.
    */
   frame(event: string, data: string): void

@@ -1,6 +1,7 @@
 /** The wire formats by name. The compiler asks for a line here for each `FormatName`. */
 import type { FormatName } from '../providers/provider.ts'
 import { anthropicMessages } from './anthropic-messages.ts'
+import { bedrockConverse } from './bedrock-converse.ts'
 import type { Format } from './format.ts'
 import { googleGemini } from './google-gemini.ts'
 import { openaiChat } from './openai-chat.ts'
@@ -11,4 +12,5 @@ export const FORMATS: Readonly<Record<FormatName, Format>> = {
   'openai-chat': openaiChat,
   'anthropic-messages': anthropicMessages,
   'google-gemini': googleGemini,
+  'bedrock-converse': bedrockConverse,
 }

@@ -3,14 +3,22 @@
  * its target. Hot path: everything between a socket read and the target is a plain synchronous call.
  */
 import type { Clock, Timer } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Decoder, Delta, Format, Usage, WireRequest } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import { isPending } from '../ready.ts'
+import { AwsEventParser } from '../upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../upstream/body.ts'
 import { failureInReply, holdsSecret, upstreamFailure } from '../upstream/failure.ts'
 import { SseParser } from '../upstream/sse.ts'
-import type { Transport, UpstreamCall, UpstreamHandler, UpstreamHead } from '../upstream/transport.ts'
+import type {
+  Transport,
+  UpstreamCall,
+  UpstreamHandler,
+  UpstreamHead,
+  UpstreamRequest,
+} from '../upstream/transport.ts'
 import { type AbandonedReplies, LeftTarget, READING_ON } from './abandoned-replies.ts'
 import { type CallFigures, type Meter, quartersIn } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
@@ -80,7 +88,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
   readonly #terms: AttemptTerms
   readonly #format: AttemptTerms['format']
   readonly #decoder: Decoder
-  readonly #parser: SseParser
+  readonly #parser: SseParser | AwsEventParser
   /** Null where every frame has to be decoded. */
   #relay: Relay | null
   readonly #body: ReplyBody
@@ -166,7 +174,10 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#format = terms.format
     this.#decoder = this.#format.decoder(this.#take, record.endpoint)
     this.#bounds = new ReplyBounds(exchange, record.endpoint)
-    this.#parser = new SseParser(this.#frame, this.#bounds.frameBytes)
+    this.#parser =
+      this.#format.framing(exchange.request.stream === true) === 'aws-events'
+        ? new AwsEventParser(this.#frame, this.#bounds.frameBytes)
+        : new SseParser(this.#frame, this.#bounds.frameBytes)
     this.#body = terms.body ?? new TextBody(this.#bounds.jsonBytes)
     this.#watchFrom = terms.meter?.nextAt ?? Number.POSITIVE_INFINITY
     this.#relay = this.#newRelay()
@@ -175,6 +186,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #newRelay(): Relay | null {
     const { relay } = this.#terms
     if (relay === null || this.#target instanceof LeftTarget) return null
+    // No dialect of clients has another framing.
+    if (!(this.#parser instanceof SseParser)) return null
     return new Relay({
       parser: this.#parser,
       answer: relay.to,
@@ -382,7 +395,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   #start(): void {
-    const { clock, client, requests } = this.#deps
+    const { requests } = this.#deps
     const { encode, echo } = this.#terms
     this.#bounds.begin()
     const service = this.#exchange.batch?.service
@@ -394,6 +407,15 @@ export class Attempt implements UpstreamHandler, CallFigures {
     const wire = encode()
     echo?.push(wire.body)
     const request = requests.address(this.#record, wire, this.#exchange.held.bytes)
+    if (isPending(request)) {
+      request.then(this.#send).catch((thrown: unknown) => this.fail(toGatewayError(thrown)))
+    } else this.#send(request)
+  }
+
+  readonly #send = (request: UpstreamRequest): void => {
+    // The caller may have left while the request was signed.
+    if (this.#isOver()) return
+    const { clock, client } = this.#deps
     this.#bounds.encoded(request.body)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)

@@ -42,6 +42,7 @@ import {
   type ModelCallDeps,
   type OpenedAttempt,
 } from './model-call.ts'
+import { askedEndpoint } from './provider-request.ts'
 import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
 import { RoutedExchange } from './running.ts'
 import { type ExchangeStage, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
@@ -273,7 +274,7 @@ class EmbeddingsModelCall implements ModelCall {
     const attempt = new Attempt(deps, exchange, record, {
       encode: () => {
         const endUser = deps.requests.endUserOf(exchange)
-        return format.encode({ request: inputs, settings, endUser }, endpoint)
+        return format.encode({ request: inputs, settings, endUser }, askedEndpoint(record))
       },
       format: {
         framing: () => 'json',

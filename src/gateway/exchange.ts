@@ -58,8 +58,8 @@ export interface ServiceCollection {
   readonly kind: 'collection'
   /** The endpoint and the credential with which the request was submitted. */
   readonly candidate: Candidate
-  /** Null: the shared key. */
-  readonly ownKey: OutgoingKey | null
+  /** Null: the shared key, as the row carries it. */
+  readonly providerKey: OutgoingKey | null
   /** Charged with the real cost; what was reserved counts elsewhere. */
   readonly reservation: Reservation
   readonly reply: StoredReply
@@ -117,8 +117,8 @@ export interface Candidate {
 /** The account of one try at one candidate. */
 export interface AttemptRecord extends Candidate {
   readonly isByok: boolean
-  /** Null where the shared key is used, and as long as the own one is not opened. */
-  ownKey: OutgoingKey | null
+  /** Null where the row carries the shared key as it is, and as long as another one is not opened. */
+  providerKey: OutgoingKey | null
   /** The provider's own id of its reply. */
   upstreamId: string | null
   /** HTTP status of the provider; null when none arrived. */

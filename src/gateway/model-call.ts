@@ -14,8 +14,14 @@ import { candidateAfter, lastError, type RouteCandidate } from './routing/rank.t
 import type { RoutedExchange } from './running.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
-  /** Opens an own key; a promise only when it is not at hand. Fails with a GatewayError. */
-  readonly openKey: (credential: Credential, endpoint: Endpoint) => OutgoingKey | Promise<OutgoingKey>
+  /** Opens keys; a promise only when one is not at hand. Fails with a GatewayError. */
+  readonly providerKeys: ProviderKeys
+}
+
+/** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
+export interface ProviderKeys {
+  own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
+  shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
 }
 
 /** An attempt that is ready to run, and the receiver of its reply. */
@@ -126,12 +132,14 @@ function openAttempt(
   const { credential, endpoint } = candidate
   const service = exchange.batch?.service
   if (service?.kind === 'collection') {
-    record.ownKey = service.ownKey
+    record.providerKey = service.providerKey
     return call.open(candidate, record)
   }
-  if (credential === null) return call.open(candidate, record)
-  return whenReady(deps.openKey(credential, endpoint), key => {
-    record.ownKey = key
+  const { providerKeys } = deps
+  const key = credential === null ? providerKeys.shared(endpoint) : providerKeys.own(credential, endpoint)
+  if (key === null) return call.open(candidate, record)
+  return whenReady<OutgoingKey | null, OpenedAttempt | null>(key, opened => {
+    record.providerKey = opened
     return call.open(candidate, record)
   })
 }
@@ -150,7 +158,7 @@ function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
     endpoint,
     credential,
     isByok: credential !== null,
-    ownKey: null,
+    providerKey: null,
     upstreamId: null,
     status: null,
     error: null,

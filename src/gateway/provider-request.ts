@@ -6,8 +6,10 @@ import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import { outgoingRequest } from '../formats/outgoing.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import { type Endpoint, ownKeyScheme } from '../providers/provider.ts'
+import { baseUrlFor, fillGaps } from '../providers/address.ts'
+import { type Endpoint, type OutgoingKey, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
+import { signatureIn } from '../upstream/aws-signature.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
 import { requestJson } from './request-json.ts'
@@ -32,12 +34,8 @@ export class ProviderRequests {
   }
 
   /** The request in the provider's format. */
-  encode(
-    exchange: Exchange,
-    { endpoint }: AttemptRecord,
-    format: Format,
-    prompt: ResponsesRequest,
-  ): WireRequest {
+  encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
+    const endpoint = askedEndpoint(attempt)
     return format.encode(
       {
         request: outgoingRequest(fitRequest(prompt, endpoint), format, exchange.dialect),
@@ -55,14 +53,25 @@ export class ProviderRequests {
   }
 
   /**
+   * The request as it is sent; a promise only where it has to be signed.
    * @param heldBytes memory that the exchange holds
-   * @throws GatewayError `provider_unavailable` if the provider has no address or no usable key.
+   * @throws (or rejects with) GatewayError `provider_unavailable` if the provider has no address or no usable key.
    */
-  address(attempt: AttemptRecord, { path, headers, body }: WireRequest, heldBytes: number): UpstreamRequest {
+  address(
+    attempt: AttemptRecord,
+    wire: WireRequest,
+    heldBytes: number,
+  ): UpstreamRequest | Promise<UpstreamRequest> {
+    const request = this.#plain(attempt, wire, heldBytes)
+    const key = attempt.providerKey
+    return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
+  }
+
+  #plain(attempt: AttemptRecord, { path, headers, body }: WireRequest, heldBytes: number): UpstreamRequest {
     const { endpoint, credential } = attempt
     const usual = this.#headersOf(attempt)
     return {
-      url: this.#urlOf(endpoint, path),
+      url: this.#urlOf(attempt, path),
       headers: headers === undefined ? usual : { ...usual, ...headers },
       body: requestJson(body, heldBytes),
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
@@ -73,15 +82,18 @@ export class ProviderRequests {
   }
 
   #headersOf(attempt: AttemptRecord): UpstreamRequest['headers'] {
-    const { endpoint, credential } = attempt
-    const known = credential === null ? this.#headers.get(endpoint) : undefined
+    const { endpoint, credential, providerKey } = attempt
+    const isUsual = credential === null && providerKey === null
+    const known = isUsual ? this.#headers.get(endpoint) : undefined
     if (known !== undefined) return known
     const headers = { ...endpoint.provider.headers, ...keyHeaders(attempt) }
-    if (credential === null) this.#headers.set(endpoint, headers)
+    if (isUsual) this.#headers.set(endpoint, headers)
     return headers
   }
 
-  #urlOf(endpoint: Endpoint, path: string): URL {
+  #urlOf({ endpoint, providerKey }: AttemptRecord, path: string): URL {
+    if (providerKey?.callUrl !== undefined) return new URL(providerKey.callUrl)
+    if (providerKey?.baseUrl !== undefined) return new URL(providerKey.baseUrl + path)
     const known = this.#urls.get(endpoint) ?? new Map<string, URL>()
     let url = known.get(path)
     if (url === undefined) {
@@ -92,9 +104,15 @@ export class ProviderRequests {
   }
 }
 
+/** The endpoint under the name that the deployment of the key has for its model. */
+export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoint {
+  const upstreamModel = providerKey?.upstreamModel
+  return upstreamModel === undefined ? endpoint : { ...endpoint, upstreamModel }
+}
+
 /** Every part of the key that was sent: none of them may reach a caller. */
-export function secretsOf({ endpoint, ownKey }: AttemptRecord): readonly string[] {
-  if (ownKey !== null) return ownKey.secrets
+export function secretsOf({ endpoint, providerKey }: AttemptRecord): readonly string[] {
+  if (providerKey !== null) return providerKey.secrets
   return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
 }
 
@@ -106,15 +124,37 @@ export function keyOwner({ credential }: AttemptRecord): string {
 }
 
 /** An attempt with an own credential must never leave with the shared key. */
-function keyHeaders({ credential, ownKey, endpoint }: AttemptRecord): Record<string, string> {
-  if (credential === null) return authHeaders(endpoint.provider.auth, endpoint.provider.apiKey)
-  return authHeaders(ownKeyScheme(endpoint), ownKey?.text ?? null)
+function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Record<string, string> {
+  const { auth, apiKey } = endpoint.provider
+  if (providerKey === null) {
+    return credential === null ? authHeaders(auth, apiKey) : authHeaders(ownKeyScheme(endpoint), null)
+  }
+  const { sign, scheme, text, headers } = providerKey
+  if (sign !== undefined) return { ...headers }
+  const usual = credential === null ? auth : ownKeyScheme(endpoint)
+  return { ...headers, ...authHeaders(scheme ?? usual, text) }
+}
+
+/** Adds the headers of a signature, and keeps it from the replies. */
+async function signed(
+  attempt: AttemptRecord,
+  key: OutgoingKey,
+  sign: NonNullable<OutgoingKey['sign']>,
+  request: UpstreamRequest,
+): Promise<UpstreamRequest> {
+  const { url, headers, body } = request
+  const made = await sign({ method: 'POST', url, headers, body })
+  attempt.providerKey = { ...key, secrets: [...key.secrets, ...signatureIn(made)] }
+  return { ...request, headers: { ...headers, ...made } }
 }
 
 function parseUrl(endpoint: Endpoint, path: string): URL {
-  const { baseUrl, name } = endpoint.provider
+  const { provider, format } = endpoint
+  const baseUrl = baseUrlFor(provider, format)
   if (baseUrl === null) {
-    throw new GatewayError('provider_unavailable', `No base URL is configured for provider ${name}`)
+    throw new GatewayError('provider_unavailable', `No base URL is configured for provider ${provider.name}`)
   }
-  return new URL(baseUrl + path)
+  // Without a key that fills its gaps, an address needs what the row says.
+  const { region } = provider
+  return new URL(fillGaps(baseUrl, region === undefined ? {} : { region }, provider) + path)
 }

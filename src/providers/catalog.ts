@@ -33,7 +33,7 @@ import {
   type TlsIdentity,
 } from './provider.ts'
 import { createSimilar } from './similar.ts'
-import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS } from './table.ts'
+import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from './table.ts'
 
 /** Names of PEM files, as a row has them. */
 export type TlsFiles = NonNullable<ProviderRow['tls']>
@@ -144,6 +144,8 @@ function providerOf(
   // Its absence is a fault.
   const known = format as AnyFormatName
   return {
+    ...(builtIn === undefined ? {} : keptOf(builtIn, row)),
+    ...definedOf({ region: row.region, tokenUrl: row.tokenUrl, hosts: row.hosts }),
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,
     format: known,
@@ -154,6 +156,25 @@ function providerOf(
     headers: { ...builtIn?.headers, ...row.headers },
     onAbort: row.accounting?.onAbort ?? onAbort,
   }
+}
+
+/** What a row keeps of the built-in one beside the fields that it may set: addresses go with the base URL. */
+function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
+  const { baseUrls: _urls, regionUrls: _regions, embeddings: _embeddings, ...others } = builtIn
+  const { baseUrls, regionUrls, embeddings } = builtIn
+  return {
+    ...others,
+    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls }) : {}),
+    ...(format === undefined || format === builtIn.format ? definedOf({ embeddings }) : {}),
+  }
+}
+
+type Defined<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
+
+function definedOf<Fields extends object>(fields: Fields): Defined<Fields> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Defined<Fields>
 }
 
 /** A slug that nearly is a built-in one is more often a slip than a provider of one's own. */
@@ -281,8 +302,9 @@ function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string
   return `${which} makes embeddings only: set outputModalities: [embeddings] on the model, or ${other}`
 }
 
-function defaultFormat({ format }: Provider, embeds: boolean): AnyFormatName {
-  return embeds && !isEmbeddingsFormat(format) ? (EMBEDDINGS_OF_FORMAT[format] ?? format) : format
+function defaultFormat({ format, embeddings }: Provider, embeds: boolean): AnyFormatName {
+  if (!embeds || isEmbeddingsFormat(format)) return format
+  return embeddings ?? EMBEDDINGS_OF_FORMAT[format] ?? format
 }
 
 function providerFor(
@@ -294,7 +316,8 @@ function providerFor(
   if (provider !== undefined && provider.baseUrl !== null) return provider
   if (provider !== undefined) fault(`${quote(slug)} needs a baseUrl under providers`)
   else if (KNOWN_SLUGS.includes(slug)) {
-    fault(`${quote(slug)} has no built-in address: it needs a row under providers with format and baseUrl`)
+    const why = whyNotOffered(slug) ?? 'it has no built-in address'
+    fault(`${quote(slug)} is not offered: ${why}. It needs a row under providers with format and baseUrl`)
   } else fault(unknownProvider(slug, [...providers.keys()]))
   return FAULTY
 }

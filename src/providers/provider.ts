@@ -11,6 +11,7 @@ export const FORMAT_NAMES = [
   'openai-chat',
   'anthropic-messages',
   'google-gemini',
+  'bedrock-converse',
 ] as const
 export type FormatName = (typeof FORMAT_NAMES)[number]
 
@@ -31,9 +32,54 @@ export function isEmbeddingsFormat(name: AnyFormatName): name is EmbeddingsForma
   return (EMBEDDINGS_FORMAT_NAMES as readonly AnyFormatName[]).includes(name)
 }
 
-/** Ways for a request to carry the provider's key; `upstream/auth.ts` holds one implementation for each. */
-export const AUTH_SCHEMES = ['bearer', 'x-api-key', 'x-goog-api-key', 'none'] as const
+/**
+ * Ways for a request to carry the provider's key; `upstream/auth/` holds one implementation for each.
+ * - `authorization`: the key alone, without a word before it
+ * - `api-key`: the header of Azure
+ * - `aws-sigv4`: a signature by an access key; API keys of Bedrock go as `bearer`
+ * - `google-service-account`: a token that a signed assertion was exchanged for
+ */
+export const AUTH_SCHEMES = [
+  'bearer',
+  'authorization',
+  'x-api-key',
+  'api-key',
+  'x-goog-api-key',
+  'aws-sigv4',
+  'google-service-account',
+  'none',
+] as const
 export type AuthScheme = (typeof AUTH_SCHEMES)[number]
+
+/**
+ * Forms of the key that a customer of a provider has; `credentials/parse/` reads each.
+ * - `plain`: the key
+ * - `regional`: the key, or JSON with its data region
+ * - `aws`: an API key of Bedrock, or JSON with an access key
+ * - `claude-on-aws`: JSON with a workspace, its region, and an API key or an access key
+ * - `azure`: a JSON array of resources and deployments
+ * - `vertex`: the JSON of a service account
+ * - `account`, `host`: JSON with the key and the account, or the host, that the address lacks
+ */
+export const KEY_FORMS = [
+  'plain',
+  'regional',
+  'aws',
+  'claude-on-aws',
+  'azure',
+  'vertex',
+  'account',
+  'host',
+] as const
+export type KeyForm = (typeof KEY_FORMS)[number]
+
+/** What a provider publicly says of the data that it is sent. Null: not publicly known, so nothing is promised. */
+export interface DataPolicy {
+  /** True: it may train on it. */
+  readonly trains: boolean | null
+  /** Days that it keeps prompts and replies; 0: it keeps none. */
+  readonly retentionDays: number | null
+}
 
 /**
  * Named deviations of providers from a format, which its encoder must respect.
@@ -89,6 +135,7 @@ export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
   'openai-chat': 'bearer',
   'anthropic-messages': 'x-api-key',
   'google-gemini': 'x-goog-api-key',
+  'bedrock-converse': 'bearer',
   'openai-embeddings': 'bearer',
   'cohere-embeddings': 'bearer',
   'gemini-embeddings': 'x-goog-api-key',
@@ -102,6 +149,7 @@ export const EMBEDDINGS_OF_FORMAT: Readonly<Record<FormatName, EmbeddingsFormatN
   'openai-chat': 'openai-embeddings',
   'anthropic-messages': null,
   'google-gemini': 'gemini-embeddings',
+  'bedrock-converse': null,
 }
 
 /** Ways to send a request; `upstream/` holds one implementation for each. */
@@ -145,7 +193,10 @@ export interface Provider {
   /** Display name, as `gateway_metadata` and listings show it. */
   readonly name: string
   readonly format: AnyFormatName
-  /** Without a trailing slash; null if the operator must configure it. */
+  /**
+   * Without a trailing slash; null if the operator must configure it. Gaps such as `{region}` are filled from the key
+   * or from `region`; address.ts has their names.
+   */
   readonly baseUrl: string | null
   readonly auth: AuthScheme
   /** The service's own (shared) key; null if none is configured. */
@@ -156,6 +207,26 @@ export interface Provider {
   readonly onAbort: AbortPolicy
   /** Absent: directly, unless the environment names a proxy. */
   readonly egress?: Egress
+  /** Base URLs of formats that the provider speaks elsewhere. Absent: none. */
+  readonly baseUrls?: Readonly<Partial<Record<AnyFormatName, string>>>
+  /** Base URLs of data regions. Absent: none of its own. */
+  readonly regionUrls?: Readonly<Partial<Record<DataRegion, string>>>
+  /** Format of its models that make embeddings. Absent: the one that belongs to `format`. */
+  readonly embeddings?: EmbeddingsFormatName
+  /** Fills `{region}` for keys that name none. */
+  readonly region?: string
+  /** Patterns of the hosts that key material may name: `*` is one label, or a part of it. Absent: none. */
+  readonly hosts?: readonly string[]
+  /** Name of the service that signatures of AWS are made for. */
+  readonly awsService?: string
+  /** Where assertions are exchanged for tokens; never taken from a key. */
+  readonly tokenUrl?: string
+  /** Absent: `plain`. */
+  readonly keyForm?: KeyForm
+  /** Absent: nothing is known. */
+  readonly policy?: DataPolicy
+  /** Authors of models (`author/model`) that it serves under their own names. Absent: none. */
+  readonly authors?: readonly string[]
   /** The provider's own batch service, for batches whose requests it can run; absent: the gateway runs all of them. */
   readonly batch?: { readonly priceFactor: PriceFactor }
 }
@@ -223,12 +294,33 @@ export function makesEmbeddings({ outputModalities }: Pick<Model, 'outputModalit
   return outputModalities.includes('embeddings')
 }
 
-/** The decrypted key of a workspace's own credential for one attempt. */
+/** A request that has to be signed. */
+export interface SignableRequest {
+  readonly method: string
+  readonly url: URL
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** The key of one attempt, opened and read. */
 export interface OutgoingKey {
-  /** The text that the provider's auth header carries. */
-  readonly text: string
+  /** The text that the provider's auth header carries; null: the request is signed. */
+  readonly text: string | null
   /** Every secret part of it; the gateway scrubs them from the provider's replies. */
   readonly secrets: readonly string[]
+  /** How it is carried. Absent: as the provider's row says. */
+  readonly scheme?: AuthScheme
+  /** Makes the headers of a signature. */
+  readonly sign?: (request: SignableRequest) => Promise<Readonly<Record<string, string>>>
+  /** The base URL that the key belongs to, checked. Absent: that of the provider's row. */
+  readonly baseUrl?: string
+  /** The whole URL of each call: that of a deployment. */
+  readonly callUrl?: string
+  /** The name that the deployment of the key has for the model. */
+  readonly upstreamModel?: string
+  /** Headers that go with the key; no secrets. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 /** The auth scheme for a caller's own key. A provider without auth for the service's requests still accepts one. */

@@ -8,7 +8,7 @@ import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
 import { OpenedKeys } from '../credentials/opened.ts'
-import { openKey } from '../credentials/outgoing-key.ts'
+import { OutgoingKeys } from '../credentials/outgoing-key.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
@@ -39,8 +39,10 @@ import type { Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
+import { awsSigner } from '../upstream/aws-signature.ts'
 import { createProxyOf, createTransports, type ProxySettings } from '../upstream/egress.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
+import { GoogleTokens } from '../upstream/google-tokens.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-catalog.ts'
@@ -80,8 +82,7 @@ export interface BuiltGateway {
   readonly rate: RequestRate
   readonly vault: Vault
   readonly credentials: CredentialCatalog
-  /** Opens an own key. Fails with a GatewayError. */
-  readonly openKey: SharedDeps['openKey']
+  readonly providerKeys: SharedDeps['providerKeys']
   readonly quota: HoldingQuota
   readonly metrics: Metrics
   readonly clock: Clock
@@ -104,6 +105,8 @@ interface Base {
   readonly store: Store
   readonly vault: Vault
   readonly client: Transport
+  /** Of service accounts of providers. */
+  readonly tokens: GoogleTokens
   readonly tasks: GatewayTasks
 }
 
@@ -142,7 +145,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
     vault,
     credentials,
-    openKey: shared.openKey,
+    providerKeys: shared.providerKeys,
     quota,
     metrics,
     clock,
@@ -151,6 +154,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
     async close() {
       abandoned.endAll()
+      base.tokens.close()
       await base.client.close()
       await base.tasks.close()
       // Replies that were just cut off are accounted in this turn.
@@ -167,6 +171,13 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   const { config, log, clock = systemClock } = options
   const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
+  const client = createTransports({
+    clock,
+    log,
+    ...config.upstream,
+    proxies: proxiesOf(config),
+    onReplay: () => metrics.upstreamReplays.inc(),
+  })
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
   // At least two for each, so that long tasks leave one to short ones.
   const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
@@ -179,13 +190,8 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     metrics,
     store: options.store ?? (await openStore(config.storage.url, { wait: false })),
     vault: createVault(options.vaultKeys),
-    client: createTransports({
-      clock,
-      log,
-      ...config.upstream,
-      proxies: proxiesOf(config),
-      onReplay: () => metrics.upstreamReplays.inc(),
-    }),
+    client,
+    tokens: new GoogleTokens({ client, clock }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
   }
 }
@@ -243,7 +249,10 @@ function sharedDeps(
     clock,
     log,
     metrics,
-    openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
+    providerKeys: new OutgoingKeys(ownKeys, {
+      signer: (access, place) => awsSigner(clock, access, place),
+      token: (account, place) => base.tokens.token(account, place),
+    }),
     byokFeePercent: config.byok.feePercent,
     stickiness: new Stickiness(createPins(clock)),
     requests: new ProviderRequests({

@@ -6,6 +6,7 @@ import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
 import { BatchAcceptances } from '../batches/accept.ts'
 import { Uploads, uploadsFolder } from '../batches/uploads.ts'
+import { describeNewKey } from '../credentials/new-key.ts'
 import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -127,6 +128,7 @@ function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => vo
     clock,
     changes: { publish },
     providerName: slug => providerNames.get(slug) ?? null,
+    describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),
     patternProblem,
     acceptances: new BatchAcceptances({
       uploads: new Uploads({

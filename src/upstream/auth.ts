@@ -4,10 +4,18 @@ import type { AuthScheme } from '../providers/provider.ts'
 
 const PRINTABLE = /^[\x21-\x7e]+$/
 
+const bearer = (key: string): Record<string, string> => ({ authorization: `Bearer ${key}` })
+
 const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, string>>> = {
-  bearer: key => ({ authorization: `Bearer ${key}` }),
+  bearer,
+  authorization: key => ({ authorization: key }),
   'x-api-key': key => ({ 'x-api-key': key }),
+  'api-key': key => ({ 'api-key': key }),
   'x-goog-api-key': key => ({ 'x-goog-api-key': key }),
+  // A key that needs no signature is an API key of Bedrock.
+  'aws-sigv4': bearer,
+  // The key of an attempt is the token by then.
+  'google-service-account': bearer,
   none: () => ({}),
 }
 

@@ -61,6 +61,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     patternProblem: () => null,
     offered: OFFERED,
     providerName: () => null,
+    describeKey: () => ({ label: '****', region: null }),
     dataRegionOf: () => null,
     byokFeePercent: 0,
     ...NO_BATCHES,

@@ -25,13 +25,13 @@ const gateway = await startGateway({
   providers: [
     row('p'),
     row('q'),
-    row('amazon-bedrock'),
+    { slug: 'azure' },
     { slug: 'own', format: 'openai-chat', baseUrl: `${provider.url}/own` },
   ],
   models: [
     ...modelRows(),
     { id: 'm/priced', endpoints: [{ provider: 'p', pricing: PRICED }] },
-    { id: 'm/aws', endpoints: [{ provider: 'amazon-bedrock' }] },
+    { id: 'm/azure', endpoints: [{ provider: 'azure' }, { provider: 'q' }] },
     { id: 'm/own', endpoints: [{ provider: 'own' }] },
   ],
   regions: { europe: ['eu.localhost'], us: ['us.localhost'] },
@@ -240,29 +240,27 @@ t.test('an own key that a provider repeats is in no answer and in no log line', 
   t.notMatch(JSON.stringify(gateway.lines), 'Canary')
 })
 
-t.test('a kind of key that cannot be used is never sent, and the next one is tried', async t => {
-  const aws = {
-    accessKeyId: 'AKIAABCDEFGHIJKLMNOP',
-    secretAccessKey: 'c0ffee'.repeat(8),
-    region: 'us-east-1',
+t.test('a key that the endpoint cannot be called with is never sent, and the next one is tried', async t => {
+  const deployment = {
+    model_slug: 'm/azure',
+    endpoint_url: 'https://mine.openai.azure.com/openai/v1/responses',
+    api_key: 'c0ffee'.repeat(8),
+    model_id: 'mine',
   }
-  const keyOf = (id: string) => (id === 'aws' ? JSON.stringify(aws) : 'bedrock-api-key')
-  const alone = await tenant([credentialOf('amazon-bedrock', { id: 'aws', isRequired: true })], keyOf)
+  const keyOf = (id: string) => (id === 'azure' ? JSON.stringify([deployment]) : 'key-of-q')
+  const alone = await tenant([credentialOf('azure', { id: 'azure', isByokOnly: true })], keyOf)
   provider.refuses.clear()
   provider.calls.length = 0
-  const refused = await ask(alone, { model: 'm/aws', input: 'hi' })
+  const refused = await ask(alone, { model: 'm/azure', input: 'hi' })
   t.equal(refused.status, 502)
-  t.match(JSON.parse(refused.text).error.message, /AWS access key/)
-  t.notMatch(refused.text, /c0ffee|AKIA/)
+  t.match(JSON.parse(refused.text).error.message, /has a deployment at \/responses, and this model is asked at/)
+  t.notMatch(refused.text, /c0ffee/)
   t.same(provider.calls, [])
-  const both = [
-    credentialOf('amazon-bedrock', { id: 'aws' }),
-    credentialOf('amazon-bedrock', { id: 'key', sortOrder: 1 }),
-  ]
-  t.equal((await ask(await tenant(both, keyOf), { model: 'm/aws', input: 'hi' })).status, 200)
+  const both = [credentialOf('azure', { id: 'azure' }), credentialOf('q', { id: 'key', sortOrder: 1 })]
+  t.equal((await ask(await tenant(both, keyOf), { model: 'm/azure', input: 'hi' })).status, 200)
   t.same(
     provider.calls.map(({ key }) => key),
-    ['bedrock-api-key'],
+    ['key-of-q'],
   )
 })
 

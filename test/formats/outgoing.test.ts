@@ -67,6 +67,7 @@ t.test("unknown fields go only to a provider of the caller's dialect", async t =
     'openai-chat': 'chat-completions',
     'anthropic-messages': 'messages',
     'google-gemini': null,
+    'bedrock-converse': null,
   }
   for (const format of NAMES) {
     t.equal(FORMATS[format].dialect, own[format])

@@ -140,7 +140,7 @@ async function start(t: Test) {
         service: {
           kind: 'collection',
           candidate: attempt,
-          ownKey: null,
+          providerKey: null,
           reservation: { allowance: null, settle: spent => void settled.push(spent) },
           reply,
         },

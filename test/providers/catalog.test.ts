@@ -216,15 +216,15 @@ t.test('the built-in table is in order and complete', async t => {
 t.test('a slug of the enumeration has its display name, and serves once a row gives it a format', async t => {
   const catalog = createCatalog({
     providers: [
-      { slug: 'cerebras', format: 'openai-chat', baseUrl: 'http://x.test' },
+      { slug: 'ionstream', format: 'openai-chat', baseUrl: 'http://x.test' },
       { slug: 'own', format: 'openai-chat' },
     ],
     models: [],
   })
-  t.match(catalog.provider('cerebras'), { name: 'Cerebras', auth: 'none', apiKey: null })
+  t.match(catalog.provider('ionstream'), { name: 'Ionstream', auth: 'none', apiKey: null })
   t.equal(catalog.provider('own')?.name, 'own')
-  t.equal(catalog.provider('deepinfra'), undefined)
-  fails({ providers: [{ slug: 'deepinfra', apiKey: 'k' }] }, 'providers[0].format', /required/)
+  t.equal(catalog.provider('krea'), undefined)
+  fails({ providers: [{ slug: 'krea', apiKey: 'k' }] }, 'providers[0].format', /required/)
   const slugs = [...PROVIDER_SLUGS]
   t.equal(slugs.length, 112)
   t.equal(new Set(slugs.map(displayName)).size, slugs.length, 'no two share a display name')
@@ -291,7 +291,7 @@ t.test('all faults of the rows are told at once, without those that follow from 
       { id: 'a/a', ...endpoint('acme') },
       { id: 'a/b', ...endpoint('own') },
       { id: 'a/c', ...endpoint('odd', { pricing: { prompt: '-1', completion: 'free' } }) },
-      { id: 'a/d', ...endpoint('cerebras') },
+      { id: 'a/d', ...endpoint('krea') },
     ],
   })
   t.same(
@@ -307,7 +307,7 @@ t.test('all faults of the rows are told at once, without those that follow from 
     ],
   )
   t.match(faults[2], /no provider "openia"; did you mean openai\?$/)
-  t.match(faults[6], /"cerebras" has no built-in address: it needs a row under providers/)
+  t.match(faults[6], /"krea" is not offered: its public API makes images only.* It needs a row under providers/)
   t.end()
 })
 
@@ -346,9 +346,9 @@ t.test('a format that does not make what the model makes is a fault that says wh
     /openai-embeddings makes embeddings only: set outputModalities: \[embeddings\] on the model, or use one of openai-responses, /,
   )
   fails(
-    model({ endpoints: [{ provider: 'cohere' }] }),
+    model({ endpoints: [{ provider: 'voyageai' }] }),
     path,
-    /the provider's format cohere-embeddings makes embeddings only: .* or change format and baseUrl of the provider/,
+    /the provider's format openai-embeddings makes embeddings only: .* or change format and baseUrl of the provider/,
   )
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'acme', format: 'openai-chat' }] }),

@@ -39,6 +39,7 @@ export function callsTo(
     format: FORMATS[format],
     key: {
       headers: { authorization: `Bearer ${SECRET}` },
+      baseUrl,
       credentialId: null,
       secrets: [SECRET],
       owner: "the gateway's key",

@@ -4,6 +4,7 @@ import type { Test } from 'tap'
 import { createListing } from '../../src/api/models.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { createOperations } from '../../src/api/operations.ts'
+import { describeNewKey } from '../../src/credentials/new-key.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
@@ -34,6 +35,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     clock,
     changes: { publish: () => undefined },
     providerName: () => null,
+    describeKey: (slug, key) => describeNewKey(slug, undefined, key),
     patternProblem: () => null,
     offered: OFFERED,
     dataRegionOf: () => null,

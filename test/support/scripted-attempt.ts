@@ -75,7 +75,7 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
     endpoint: scriptedEndpoint('openai-chat'),
     credential: null,
     isByok: false,
-    ownKey: null,
+    providerKey: null,
     upstreamId: null,
     status: 200,
     error: null,

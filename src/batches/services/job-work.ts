@@ -289,11 +289,11 @@ export class JobWork {
   ): Promise<void> {
     const { work, nowMs, onStored } = this.#deps
     const { key, caller } = await this.#caller()
-    const spent = { ...NOTHING, isByok: access.ownKey !== null }
+    const spent = { ...NOTHING, isByok: access.candidate.credential !== null }
     const collected: CollectedLine = {
       kind: 'collection',
       candidate: access.candidate,
-      ownKey: access.ownKey,
+      providerKey: access.providerKey,
       priceFactor: access.priceFactor,
       key,
       caller,

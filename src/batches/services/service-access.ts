@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../clock.ts'
 import type { Credential, CredentialCatalog } from '../../credentials/catalog.ts'
+import type { OutgoingKeys } from '../../credentials/outgoing-key.ts'
 import { GatewayError } from '../../errors.ts'
 import { FORMATS } from '../../formats/table.ts'
 import type { Candidate } from '../../gateway/exchange.ts'
@@ -28,8 +29,7 @@ import { batchServiceOf } from './table.ts'
 export interface ServiceAccessDeps {
   readonly catalog: Pick<Catalog, 'model'>
   readonly credentials: Pick<CredentialCatalog, 'of'>
-  /** Opens an own key. Fails with a GatewayError. */
-  readonly openKey: (credential: Credential, endpoint: Endpoint) => OutgoingKey | Promise<OutgoingKey>
+  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'shared'>
   /** Results are as large as all replies of a job together. */
   readonly client: Transport
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
@@ -42,8 +42,8 @@ export interface ServiceAccess {
   readonly service: BatchService
   readonly calls: ServiceCalls
   readonly candidate: Candidate
-  /** Null: the shared key. */
-  readonly ownKey: OutgoingKey | null
+  /** Null: the shared key, as the row carries it. */
+  readonly providerKey: OutgoingKey | null
   readonly priceFactor: PriceFactor
 }
 
@@ -69,20 +69,23 @@ export async function accessService(
   }
   const { provider } = endpoint
   const credential = await credentialOf(deps, owner, job)
-  const ownKey = credential === null ? null : await deps.openKey(credential, endpoint)
+  const { providerKeys } = deps
+  const providerKey = await (credential === null
+    ? providerKeys.shared(endpoint)
+    : providerKeys.own(credential, endpoint))
   const { client, timeouts, clock, log } = deps
   const calls = new ServiceCalls({
     client,
     provider,
     format: FORMATS[textFormat(endpoint)],
-    key: keyOf(endpoint, credential, ownKey),
+    key: keyOf(endpoint, credential, providerKey),
     timeouts,
     clock,
     log,
     signal,
   })
   const priceFactor = provider.batch?.priceFactor ?? BATCH_PRICE_FACTOR
-  return { service, calls, candidate: { endpoint, credential }, ownKey, priceFactor }
+  return { service, calls, candidate: { endpoint, credential }, providerKey, priceFactor }
 }
 
 async function credentialOf(
@@ -100,20 +103,23 @@ async function credentialOf(
   )
 }
 
-function keyOf(endpoint: Endpoint, credential: Credential | null, ownKey: OutgoingKey | null): ServiceKey {
-  const { provider } = endpoint
-  if (credential !== null && ownKey !== null) {
-    return {
-      headers: authHeaders(ownKeyScheme(endpoint), ownKey.text),
-      credentialId: credential.id,
-      secrets: ownKey.secrets,
-      owner: `the workspace's own key ${credential.name ?? credential.label}`,
-    }
-  }
+/** No batch service that is known takes signatures: these fail as keys that are missing. */
+function keyOf(
+  endpoint: Endpoint,
+  credential: Credential | null,
+  providerKey: OutgoingKey | null,
+): ServiceKey {
+  const { auth, apiKey, baseUrl } = endpoint.provider
+  const scheme = credential === null ? auth : ownKeyScheme(endpoint)
+  const text = providerKey === null ? apiKey : providerKey.text
   return {
-    headers: authHeaders(provider.auth, provider.apiKey),
-    credentialId: null,
-    secrets: provider.apiKey === null ? [] : [provider.apiKey],
-    owner: "the gateway's key",
+    headers: { ...authHeaders(providerKey?.scheme ?? scheme, text), ...providerKey?.headers },
+    baseUrl: providerKey?.baseUrl ?? baseUrl,
+    credentialId: credential?.id ?? null,
+    secrets: providerKey?.secrets ?? (apiKey === null ? [] : [apiKey]),
+    owner:
+      credential === null
+        ? "the gateway's key"
+        : `the workspace's own key ${credential.name ?? credential.label}`,
   }
 }

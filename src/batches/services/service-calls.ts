@@ -9,6 +9,7 @@ import { type Json, parseJson, record } from '../../formats/json.ts'
 import type { Log } from '../../log/log.ts'
 import { excessOf, type JsonBounds } from '../../protocol/json-bounds.ts'
 import { LOGPROBS_MAX_COMMAS, LOGPROBS_MAX_PARTS, REPLY_MAX_DEPTH } from '../../protocol/limits.ts'
+import { gapsOf } from '../../providers/address.ts'
 import type { Provider } from '../../providers/provider.ts'
 import { failureInReply, upstreamFailure } from '../../upstream/failure.ts'
 import { jsonLines, RefusedLines } from '../../upstream/json-lines.ts'
@@ -19,6 +20,8 @@ import { type WholeReply, wholeReply } from '../../upstream/whole-reply.ts'
 export interface ServiceKey {
   /** Headers that carry it. */
   readonly headers: Readonly<Record<string, string>>
+  /** The address that the key belongs to; null if none is configured. */
+  readonly baseUrl: string | null
   /** Id of the own credential; null: the shared key. */
   readonly credentialId: string | null
   readonly secrets: readonly string[]
@@ -160,13 +163,13 @@ export class ServiceCalls {
     method?: 'GET' | 'DELETE',
   ): UpstreamRequest {
     const { provider, key, timeouts } = this.#deps
-    if (provider.baseUrl === null) {
+    if (key.baseUrl === null || gapsOf(key.baseUrl).length > 0) {
       throw new GatewayError(
         'provider_unavailable',
         `No base URL is configured for provider ${provider.name}`,
       )
     }
-    const url = new URL(provider.baseUrl)
+    const url = new URL(key.baseUrl)
     url.pathname = `${root}${url.pathname === '/' ? '' : url.pathname}${path}`
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
     return {

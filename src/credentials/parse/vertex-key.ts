@@ -19,7 +19,7 @@ export interface VertexKey {
   readonly secrets: readonly string[]
 }
 
-/** Exchanges a signed assertion for a token. Fixed, so that no key can send an assertion elsewhere. */
+/** The only value of the key files of Google. Assertions go to the address of the provider's row all the same. */
 const VERTEX_TOKEN_URI = 'https://oauth2.googleapis.com/token'
 
 const EMAIL = /^[A-Za-z0-9._-]{1,128}@(?:[a-z0-9-]{1,64}\.){1,8}gserviceaccount\.com$/

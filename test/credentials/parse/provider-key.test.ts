@@ -2,8 +2,9 @@
 import { generateKeyPairSync } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import { describeNewKey } from '../../../src/credentials/new-key.ts'
 import { azureTargets } from '../../../src/credentials/parse/azure-key.ts'
-import { describeKey, maskKey, parseProviderKey } from '../../../src/credentials/parse/provider-key.ts'
+import { maskKey, parseProviderKey } from '../../../src/credentials/parse/provider-key.ts'
 import { GatewayError } from '../../../src/errors.ts'
 
 const pem = (bits: number) =>
@@ -373,7 +374,7 @@ const LABELS: readonly (readonly [string, string, string])[] = [
 
 t.test('labels follow one rule', async t => {
   for (const [provider, key, label] of LABELS)
-    t.equal(describeKey(provider, key).label, label, key.slice(0, 40))
+    t.equal(describeNewKey(provider, undefined, key).label, label, key.slice(0, 40))
 })
 
 t.test('a label shows four characters of a key at most, and none of a short one', async t => {
@@ -393,12 +394,12 @@ t.test('a label shows four characters of a key at most, and none of a short one'
 })
 
 t.test('the region comes from the key alone', async t => {
-  t.equal(describeKey('openai', json({ api_key: 'sk-1', region: 'europe' })).region, 'europe')
-  t.equal(describeKey('openai', 'sk-1').region, null)
+  t.equal(describeNewKey('openai', undefined, json({ api_key: 'sk-1', region: 'europe' })).region, 'europe')
+  t.equal(describeNewKey('openai', undefined, 'sk-1').region, null)
   t.equal(
-    describeKey('amazon-bedrock', json(AWS)).region,
+    describeNewKey('amazon-bedrock', undefined, json(AWS)).region,
     null,
     'a place of the provider is no declared region',
   )
-  t.equal(describeKey('azure', json([RESOURCE])).region, null)
+  t.equal(describeNewKey('azure', undefined, json([RESOURCE])).region, null)
 })

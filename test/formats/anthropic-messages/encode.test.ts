@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { claudeVersion, DEFAULT_MAX_TOKENS } from '../../../src/formats/anthropic-messages/encode.ts'
+import { claudeVersion, DEFAULT_MAX_TOKENS } from '../../../src/formats/anthropic-messages/generation.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'

@@ -105,7 +105,10 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
       hashEndUser: () => 'u',
     }),
-    openKey: () => Promise.reject(new Error('own keys are not asked for')),
+    providerKeys: {
+      own: () => Promise.reject(new Error('own keys are not asked for')),
+      shared: () => null,
+    },
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
     credentials: { of: () => NO_CREDENTIALS },

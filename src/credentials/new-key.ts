@@ -1,0 +1,65 @@
+/**
+ * Reads a key that is about to be stored, and refuses one that could never be used: of a provider that is not offered,
+ * or for an address that the provider's row does not have. Pure. Errors name the field and never repeat the key.
+ */
+import { GatewayError } from '../errors.ts'
+import { allowsHost, baseUrlFor, gapsOf } from '../providers/address.ts'
+import type { KeyForm, Provider } from '../providers/provider.ts'
+import { displayName, whyNotOffered } from '../providers/table.ts'
+import { type KeyDescription, maskKey, type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
+
+/** What a plain key lacks, by the form of the provider's keys. */
+const LACKS: Readonly<Partial<Record<KeyForm, string>>> = {
+  account: 'JSON with api_key and account_id',
+  host: 'JSON with api_key and host',
+}
+
+/**
+ * The parts of a key that are stored unencrypted. `provider`: as the catalogue has it; undefined: it has none.
+ * @throws GatewayError `invalid_request` that begins with `key: ` or `provider: `
+ */
+export function describeNewKey(slug: string, provider: Provider | undefined, text: string): KeyDescription {
+  if (provider === undefined) refuseUnoffered(slug)
+  const key = parseProviderKey(slug, text)
+  if (provider !== undefined) checkAddress(key, provider)
+  return { label: maskKey(key), region: key.region }
+}
+
+function refuseUnoffered(slug: string): void {
+  const why = whyNotOffered(slug)
+  if (why === null) return
+  throw new GatewayError(
+    'invalid_request',
+    `provider: ${displayName(slug) ?? slug} is not offered: ${why}. No request could use the key; the operator of this gateway can add a row for ${slug} under providers`,
+  )
+}
+
+function checkAddress(key: ProviderKey, provider: Provider): void {
+  const { keyForm = 'plain', region, hosts = [] } = provider
+  const gaps = gapsOf(baseUrlFor(provider, provider.format) ?? '')
+  // Every key goes to an address without gaps.
+  if (gaps.length === 0) return
+  const refuseHost = (field: string): never => {
+    throw refused(`${field} must be at one of these hosts: ${hosts.join(', ')}`)
+  }
+  switch (key.kind) {
+    case 'plain': {
+      const isFilled = gaps.every(gap => gap === 'region' && region !== undefined)
+      if (!isFilled) throw refused(`must be ${LACKS[keyForm] ?? 'JSON'} for this provider`)
+      return
+    }
+    case 'addressed': {
+      const { host } = key.values
+      if (host !== undefined && !allowsHost(provider, host)) refuseHost('host')
+      return
+    }
+    case 'azure':
+      for (const { endpointUrl } of key.deployments) {
+        if (!allowsHost(provider, new URL(endpointUrl).host)) refuseHost('endpoint_url')
+      }
+  }
+}
+
+function refused(problem: string): GatewayError {
+  return new GatewayError('invalid_request', `key: ${problem}`)
+}

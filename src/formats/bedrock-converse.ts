@@ -1,0 +1,15 @@
+/** The wire format of Amazon Bedrock's Converse API. Its parts are the files in `bedrock-converse/`. Pure. */
+import { ConverseDecoder } from './bedrock-converse/decode.ts'
+import { encodeConverse } from './bedrock-converse/encode.ts'
+import { converseFailure } from './bedrock-converse/failure.ts'
+import type { Format } from './format.ts'
+
+export const bedrockConverse: Format = {
+  name: 'bedrock-converse',
+  dialect: null,
+  filesByLink: false,
+  encode: encodeConverse,
+  framing: stream => (stream ? 'aws-events' : 'json'),
+  decoder: (emit, endpoint) => new ConverseDecoder(emit, endpoint),
+  failure: converseFailure,
+}

@@ -1,0 +1,160 @@
+/**
+ * Encodes content parts as blocks of Converse: text, images, documents and video, always inside the request, since the
+ * API reads links to its own storage only. A cache mark becomes a cache point after its block. Pure.
+ */
+import type { AssistantPart, InputFile, InputPart } from '../../protocol/items.ts'
+import { inexpressible } from '../failure.ts'
+
+/** A content block on the wire. */
+export type ConverseBlock = Record<string, unknown>
+
+/** Formats of the API by media type. */
+const IMAGES: ReadonlyMap<string, string> = new Map([
+  ['image/png', 'png'],
+  ['image/jpeg', 'jpeg'],
+  ['image/jpg', 'jpeg'],
+  ['image/gif', 'gif'],
+  ['image/webp', 'webp'],
+])
+
+const DOCUMENTS: ReadonlyMap<string, string> = new Map([
+  ['application/pdf', 'pdf'],
+  ['text/csv', 'csv'],
+  ['application/msword', 'doc'],
+  ['application/vnd.openxmlformats-officedocument.wordprocessingml.document', 'docx'],
+  ['application/vnd.ms-excel', 'xls'],
+  ['application/vnd.openxmlformats-officedocument.spreadsheetml.sheet', 'xlsx'],
+  ['text/html', 'html'],
+  ['text/plain', 'txt'],
+  ['text/markdown', 'md'],
+])
+
+const VIDEOS: ReadonlyMap<string, string> = new Map([
+  ['video/mp4', 'mp4'],
+  ['video/quicktime', 'mov'],
+  ['video/x-matroska', 'mkv'],
+  ['video/webm', 'webm'],
+  ['video/x-flv', 'flv'],
+  ['video/mpeg', 'mpeg'],
+  ['video/x-ms-wmv', 'wmv'],
+  ['video/3gpp', 'three_gp'],
+])
+
+/** The beginning of a PDF file (`%PDF`) in base64. */
+const PDF_START = 'JVBERi'
+
+/** A text block; none for blank text, which the API refuses. */
+export function textBlocks(text: string): ConverseBlock[] {
+  return text.trim() === '' ? [] : [{ text }]
+}
+
+/** The blocks of a message or of a tool's output. @throws GatewayError `unprocessable` with the path of a part */
+export function contentBlocks(
+  content: string | readonly (InputPart | AssistantPart)[] | null,
+  path: string,
+  cached: boolean,
+): ConverseBlock[] {
+  if (content === null) return []
+  if (typeof content === 'string') return textBlocks(content)
+  return content.flatMap((part, index) => {
+    const blocks = partBlocks(part, `${path}[${index}]`)
+    const point = blocks.length === 0 ? null : cachePoint(part as CacheMarks)
+    return cached && point !== null ? [...blocks, point] : blocks
+  })
+}
+
+interface CacheMarks {
+  readonly cache_control?: { readonly ttl?: '5m' | '1h' | null } | null | undefined
+  readonly prompt_cache_breakpoint?: unknown
+}
+
+/** The cache point for what is marked; null: it is not. */
+export function cachePoint({ cache_control, prompt_cache_breakpoint }: CacheMarks): ConverseBlock | null {
+  if (cache_control == null) {
+    return prompt_cache_breakpoint == null ? null : { cachePoint: { type: 'default' } }
+  }
+  const { ttl } = cache_control
+  return { cachePoint: ttl == null ? { type: 'default' } : { type: 'default', ttl } }
+}
+
+function partBlocks(part: InputPart | AssistantPart, path: string): ConverseBlock[] {
+  switch (part.type) {
+    case 'input_text':
+    case 'output_text':
+      return textBlocks(part.text)
+    case 'refusal':
+      return textBlocks(part.refusal)
+    case 'input_image':
+      return [imageBlock(part.image_url, `${path}.image_url`)]
+    case 'input_file':
+      return [fileBlock(part, path)]
+    case 'input_video':
+      return [videoBlock(part.video_url, `${path}.video_url`)]
+    case 'input_audio':
+      throw inexpressible(path, 'this provider takes no audio')
+    default:
+      throw inexpressible(path, 'this provider takes no content of this type')
+  }
+}
+
+function imageBlock(url: string | null | undefined, path: string): ConverseBlock {
+  const inline = dataUrl(url ?? '')
+  const format = IMAGES.get(inline?.mediaType ?? '')
+  if (inline === null || format === undefined) {
+    throw inexpressible(
+      path,
+      'must be a data URL of a PNG, JPEG, GIF or WebP image in base64 for this provider',
+    )
+  }
+  return { image: { format, source: { bytes: inline.data } } }
+}
+
+function videoBlock(url: string, path: string): ConverseBlock {
+  const inline = dataUrl(url)
+  const format = VIDEOS.get(inline?.mediaType ?? '')
+  if (inline === null || format === undefined) {
+    throw inexpressible(path, 'must be a data URL of a video in base64 for this provider')
+  }
+  return { video: { format, source: { bytes: inline.data } } }
+}
+
+function fileBlock(part: InputFile, path: string): ConverseBlock {
+  const file = part.file_data ?? ''
+  if (file === '') {
+    throw inexpressible(
+      part.file_url == null ? `${path}.file_id` : `${path}.file_url`,
+      'this provider takes files inside the request only: send file_data',
+    )
+  }
+  const inline = file.startsWith(PDF_START) ? { mediaType: 'application/pdf', data: file } : dataUrl(file)
+  const image = IMAGES.get(inline?.mediaType ?? '')
+  if (inline !== null && image !== undefined)
+    return { image: { format: image, source: { bytes: inline.data } } }
+  const format = DOCUMENTS.get(inline?.mediaType ?? '')
+  if (inline === null || format === undefined) {
+    throw inexpressible(
+      `${path}.file_data`,
+      'must be a data URL in base64 of a PDF, Office, CSV, HTML, text or image file for this provider',
+    )
+  }
+  return { document: { format, name: documentName(part.filename), source: { bytes: inline.data } } }
+}
+
+/** The API allows letters, digits, single spaces, hyphens, parentheses and square brackets. */
+function documentName(filename: string | null | undefined): string {
+  const name = (filename ?? '')
+    .replace(/\.[A-Za-z0-9]{1,5}$/, '')
+    .replace(/[^A-Za-z0-9()[\]-]+/g, ' ')
+    .trim()
+  return name === '' ? 'document' : name.slice(0, 100).trim()
+}
+
+/** The pieces of a data URL in base64; null for anything else. Does not scan the data. */
+function dataUrl(url: string): { readonly mediaType: string; readonly data: string } | null {
+  if (url.slice(0, 5).toLowerCase() !== 'data:') return null
+  const comma = url.indexOf(',')
+  if (comma === -1) return null
+  const [mediaType = '', ...parameters] = url.slice(5, comma).toLowerCase().split(';')
+  if (parameters.at(-1)?.trim() !== 'base64') return null
+  return { mediaType: mediaType.trim(), data: url.slice(comma + 1) }
+}

@@ -1,0 +1,275 @@
+/**
+ * Decodes one reply of Converse or ConverseStream into Deltas: text, reasoning, calls, usage, end. A whole reply is
+ * told block by block by the same code. Pure. Hot path.
+ *
+ * Usage comes in an event of its own, mostly after the stop; a reply is complete with a stop reason.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { Output } from '../anthropic-messages/blocks.ts'
+import { oneMore } from '../failure.ts'
+import type { Decoder, Delta } from '../format.ts'
+import {
+  filled,
+  type Json,
+  jsonText,
+  listOrEmpty,
+  parseFrame,
+  record,
+  recordOrEmpty,
+  textOrEmpty,
+  wholeNumber,
+} from '../json.ts'
+import type { ReasoningFormat } from '../reasoning.ts'
+import { converseFailure, streamFailure } from './failure.ts'
+import { familyOf } from './model.ts'
+import { finishReason, serviceTierOf, usageOf } from './usage.ts'
+
+/** What an open block has become; a text has no item of its own. */
+interface Block {
+  readonly kind: 'text' | 'reasoning' | 'call'
+  readonly item: number
+  /** Of reasoning: its signature and its sealed part, so far. */
+  signature: string
+  sealed: string
+  /** Of a call: its input has begun. */
+  hasInput: boolean
+}
+
+/** Begins the name of an exception, in the place of an event's type. */
+const EXCEPTION = 'exception:'
+
+export class ConverseDecoder implements Decoder {
+  readonly #emit: (delta: Delta) => void
+  readonly #output: Output
+  readonly #reasoningFormat: ReasoningFormat | null
+  readonly #blocks = new Map<number, Block>()
+  #started = false
+  #stopReason: string | null = null
+  #stopSequence: string | null = null
+  #serviceTier: string | null = null
+  #hasUsage = false
+  #finished = false
+
+  constructor(emit: (delta: Delta) => void, endpoint?: Endpoint) {
+    this.#emit = emit
+    this.#output = new Output(emit)
+    // Claude's signatures hold in every cloud.
+    this.#reasoningFormat =
+      endpoint !== undefined && familyOf(endpoint.upstreamModel) === 'claude' ? 'anthropic-claude-v1' : null
+  }
+
+  frame(event: string, data: string): void {
+    if (this.#finished) return
+    const frame = record(parseFrame(data))
+    if (frame === null) {
+      throw new GatewayError('provider_unavailable', 'The provider sent an event with an unknown shape')
+    }
+    if (event.startsWith(EXCEPTION)) throw streamFailure(event.slice(EXCEPTION.length), frame)
+    if (event !== '') this.#event(event, frame)
+    else if (record(frame['output']) !== null) this.#whole(frame)
+    else this.#unnamed(frame)
+  }
+
+  end(): void {
+    if (this.#finished) return
+    if (this.#stopReason === null) {
+      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
+    }
+    this.#finish()
+  }
+
+  #event(type: string, fields: Json): void {
+    switch (type) {
+      case 'contentBlockDelta':
+        this.#delta(this.#indexOf(fields), recordOrEmpty(fields['delta']))
+        return
+      case 'contentBlockStart':
+        this.#blockStart(this.#indexOf(fields), recordOrEmpty(fields['start']))
+        return
+      case 'contentBlockStop':
+        this.#blockStop(this.#indexOf(fields))
+        return
+      case 'messageStart':
+        this.#start()
+        return
+      case 'messageStop':
+        this.#stop(fields)
+        if (this.#hasUsage) this.#finish()
+        return
+      case 'metadata':
+        this.#metadata(fields)
+        if (this.#stopReason !== null) this.#finish()
+    }
+  }
+
+  /** An event whose type is its only field, as proxies without binary frames send it; or an error under 200. */
+  #unnamed(frame: Json): void {
+    for (const [type, fields] of Object.entries(frame)) {
+      const inner = record(fields)
+      if (inner === null) continue
+      if (type.endsWith('Exception')) throw streamFailure(type, inner)
+      this.#event(type, inner)
+    }
+    if (!this.#started && filled(frame['message']) !== null) throw converseFailure(200, jsonText(frame))
+  }
+
+  #whole(reply: Json): void {
+    this.#start()
+    const message = recordOrEmpty(recordOrEmpty(reply['output'])['message'])
+    listOrEmpty(message['content']).forEach((given, index) => {
+      const block = recordOrEmpty(given)
+      const call = record(block['toolUse'])
+      const reasoning = record(block['reasoningContent'])
+      if (call !== null) {
+        this.#blockStart(index, { toolUse: call })
+        this.#delta(index, { toolUse: { input: jsonText(recordOrEmpty(call['input'])) } })
+      } else if (reasoning !== null) {
+        this.#delta(index, {
+          reasoningContent: { ...reasoning, ...recordOrEmpty(reasoning['reasoningText']) },
+        })
+      } else this.#delta(index, block)
+      this.#blockStop(index)
+    })
+    this.#metadata(reply)
+    this.#stop(reply)
+    // A reply without a stop reason is not complete; end() reports that.
+    if (this.#stopReason !== null) this.#finish()
+  }
+
+  #start(): void {
+    if (this.#started) return
+    this.#started = true
+    this.#emit({ kind: 'start', upstreamId: null, model: null })
+  }
+
+  #indexOf(fields: Json): number {
+    return wholeNumber(fields['contentBlockIndex']) ?? 0
+  }
+
+  #blockStart(index: number, start: Json): void {
+    const call = record(start['toolUse'])
+    if (call === null) return
+    // A block whose stop was lost ends where the next one takes its place.
+    this.#blockStop(index)
+    const item = this.#openItem({
+      type: 'function_call',
+      id: null,
+      callId: filled(call['toolUseId']),
+      name: textOrEmpty(call['name']),
+      extra: null,
+    })
+    this.#begin(index, 'call', item)
+  }
+
+  #delta(index: number, delta: Json): void {
+    const text = delta['text']
+    if (typeof text === 'string') {
+      this.#text(index, text)
+      return
+    }
+    const call = record(delta['toolUse'])
+    if (call !== null) {
+      this.#arguments(index, textOrEmpty(call['input']))
+      return
+    }
+    const reasoning = record(delta['reasoningContent'])
+    if (reasoning !== null) this.#reasoning(index, reasoning)
+  }
+
+  #text(index: number, piece: string): void {
+    this.#start()
+    if (this.#blocks.get(index)?.kind !== 'text') {
+      this.#blockStop(index)
+      this.#begin(index, 'text', -1)
+    }
+    this.#output.text(piece)
+  }
+
+  #arguments(index: number, piece: string): void {
+    const block = this.#blocks.get(index)
+    if (block?.kind !== 'call' || piece === '') return
+    block.hasInput = true
+    this.#emit({ kind: 'arguments', item: block.item, text: piece })
+  }
+
+  #reasoning(index: number, reasoning: Json): void {
+    let block = this.#blocks.get(index)
+    if (block?.kind !== 'reasoning') {
+      this.#blockStop(index)
+      const start = { type: 'reasoning', id: null, format: this.#reasoningFormat } as const
+      block = this.#begin(index, 'reasoning', this.#openItem(start))
+    }
+    const text = textOrEmpty(reasoning['text'])
+    if (text !== '') this.#emit({ kind: 'reasoning', item: block.item, form: 'text', part: 0, text })
+    block.signature += textOrEmpty(reasoning['signature'])
+    block.sealed += textOrEmpty(reasoning['redactedContent'])
+  }
+
+  #openItem(start: Parameters<Output['open']>[0]): number {
+    this.#start()
+    return this.#output.open(start)
+  }
+
+  #begin(index: number, kind: Block['kind'], item: number): Block {
+    oneMore(this.#blocks.size, 'content blocks')
+    const block: Block = { kind, item, signature: '', sealed: '', hasInput: false }
+    this.#blocks.set(index, block)
+    return block
+  }
+
+  #blockStop(index: number): void {
+    const block = this.#blocks.get(index)
+    if (block === undefined) return
+    this.#blocks.delete(index)
+    const { kind, item, signature, sealed, hasInput } = block
+    if (kind === 'text') return
+    if (kind === 'call') {
+      // A call without input takes nothing.
+      if (!hasInput) this.#emit({ kind: 'arguments', item, text: '{}' })
+      this.#emit({ kind: 'close', item, fields: null })
+      return
+    }
+    const fields = {
+      ...(signature === '' ? undefined : { signature }),
+      ...(sealed === '' ? undefined : { encrypted_content: sealed }),
+    }
+    this.#emit({ kind: 'close', item, fields: Object.keys(fields).length === 0 ? null : fields })
+  }
+
+  #stop(fields: Json): void {
+    this.#stopReason = filled(fields['stopReason']) ?? this.#stopReason
+    const more = recordOrEmpty(fields['additionalModelResponseFields'])
+    this.#stopSequence = filled(more['stop_sequence']) ?? filled(record(more['delta'])?.['stop_sequence'])
+  }
+
+  #metadata(fields: Json): void {
+    this.#serviceTier = serviceTierOf(fields)
+    const usage = record(fields['usage'])
+    if (usage === null) return
+    this.#hasUsage = true
+    this.#emit({ kind: 'usage', usage: usageOf(usage) })
+  }
+
+  #finish(): void {
+    const native = this.#stopReason
+    if (native === null) return
+    this.#start()
+    for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
+    const reason = finishReason(native)
+    if (reason === 'content_filter' && !this.#output.said) {
+      throw new GatewayError('content_policy_violation', 'The provider blocked the request', {
+        metadata: { provider_code: native },
+      })
+    }
+    this.#output.endMessage()
+    this.#finished = true
+    this.#emit({
+      kind: 'finish',
+      reason,
+      native,
+      serviceTier: this.#serviceTier,
+      ...(this.#stopSequence === null ? undefined : { stopSequence: this.#stopSequence }),
+    })
+  }
+}

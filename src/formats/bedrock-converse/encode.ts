@@ -1,0 +1,177 @@
+/**
+ * Encodes a request as the body of Converse and ConverseStream, which take the same. Pure. Only fields named here go
+ * out. Parameters that only tune a reply are dropped where the API lacks them (penalties, log probabilities, seeds).
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { generation } from '../anthropic-messages/generation.ts'
+import { inexpressible } from '../failure.ts'
+import type { ModelRequest, WireRequest } from '../format.ts'
+import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
+import { type ConverseBlock, cachePoint } from './content.ts'
+import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
+import { type Family, familyOf, modelPath, takesCachePoints } from './model.ts'
+import { encodeTools } from './tools.ts'
+
+/** Service tiers by the caller's name. */
+const TIERS: ReadonlyMap<string, string> = new Map([
+  ['default', 'default'],
+  ['flex', 'flex'],
+  ['priority', 'priority'],
+  ['fast', 'priority'],
+])
+
+/** @throws GatewayError `unprocessable` naming what Converse cannot express */
+export function encodeConverse({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
+  if (request.modalities?.includes('image') === true) {
+    throw inexpressible('modalities', 'this provider writes text only')
+  }
+  if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
+  const family = familyOf(endpoint.upstreamModel)
+  const talk = conversation(request, family)
+  const { config, forced } = encodeTools(request, talk.called, family)
+  const { inference, additional } = settings({ request, endpoint, family, talk, forced })
+  const body: ConverseBlock = { messages: marked(talk.messages, request, family) }
+  const put = (name: string, value: unknown): void => {
+    if (value !== null && value !== undefined) body[name] = value
+  }
+  put('system', talk.system.length === 0 ? null : talk.system)
+  put('inferenceConfig', Object.keys(inference).length === 0 ? null : inference)
+  put('toolConfig', config)
+  put('additionalModelRequestFields', Object.keys(additional).length === 0 ? null : additional)
+  put('outputConfig', outputConfig(request))
+  const tier = TIERS.get(request.service_tier ?? '')
+  put('serviceTier', tier === undefined ? null : { type: tier })
+  return { path: `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`, body }
+}
+
+/** A cache mark on the whole request holds for everything up to its end. */
+function marked(
+  messages: readonly ConverseMessage[],
+  request: ResponsesRequest,
+  family: Family,
+): readonly ConverseMessage[] {
+  const point = takesCachePoints(family) ? cachePoint({ cache_control: request.cache_control }) : null
+  const last = messages.at(-1)
+  if (point === null || last === undefined || last.content.at(-1)?.['cachePoint'] !== undefined)
+    return messages
+  return [...messages.slice(0, -1), { ...last, content: [...last.content, point] }]
+}
+
+interface Settings {
+  readonly inference: ConverseBlock
+  /** Fields of the model's own API. */
+  readonly additional: ConverseBlock
+}
+
+interface SettingsWishes {
+  readonly request: ResponsesRequest
+  readonly endpoint: Endpoint
+  readonly family: Family
+  readonly talk: ConverseConversation
+  readonly forced: boolean
+}
+
+function settings(wishes: SettingsWishes): Settings {
+  const { request, family } = wishes
+  if (family === 'claude') return claudeSettings(wishes)
+  const inference = inferenceConfig(request, {
+    maxTokens: request.max_output_tokens,
+    temperature: request.temperature,
+    topP: request.top_p,
+  })
+  const effort = effortOf(wishes)
+  if (effort === null) return { inference, additional: topK(request, family) }
+  if (family === 'gpt-oss') {
+    const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
+    return { inference, additional: { reasoning_effort: nearest } }
+  }
+  return family === 'nova' ? novaSettings(inference, effort) : { inference, additional: {} }
+}
+
+function inferenceConfig(
+  { stop }: ResponsesRequest,
+  numbers: Readonly<Record<string, number | null | undefined>>,
+): ConverseBlock {
+  const config: ConverseBlock = {}
+  for (const [name, value] of Object.entries(numbers)) if (value != null) config[name] = value
+  const sequences = (typeof stop === 'string' ? [stop] : (stop ?? [])).filter(one => one !== '')
+  if (sequences.length > 0) config['stopSequences'] = sequences
+  return config
+}
+
+/** The API names three sampling parameters; the model's own field has the fourth. */
+function topK({ top_k }: ResponsesRequest, family: Family): ConverseBlock {
+  if (top_k == null || top_k <= 0) return {}
+  return family === 'nova' ? { inferenceConfig: { topK: top_k } } : { top_k }
+}
+
+/** Nova takes no length and no sampling together with its highest effort. */
+function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
+  const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
+  const { temperature: _temperature, topP: _topP, ...others } = inference
+  const isLimited = others['maxTokens'] !== undefined
+  return {
+    inference: others,
+    additional: {
+      reasoningConfig: {
+        type: 'enabled',
+        maxReasoningEffort: nearest === 'high' && isLimited ? 'medium' : nearest,
+      },
+    },
+  }
+}
+
+/** What Anthropic's own API takes beside the messages; Converse passes it on. */
+function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Settings {
+  const { max_tokens, thinking, effort, sampling } = generation({
+    request,
+    effort: talk.effort,
+    upstreamModel: endpoint.upstreamModel,
+    isInterleaved: false,
+    maxOutputTokens: endpoint.maxOutputTokens,
+    isThoughtMissing: () => isThoughtMissing(talk.messages),
+    toolForced: forced,
+  })
+  const { temperature, top_p, ...others } = sampling
+  const additional: ConverseBlock = { ...others }
+  if (thinking !== null) additional['thinking'] = thinking
+  if (effort !== null) additional['output_config'] = { effort }
+  const inference = inferenceConfig(request, { maxTokens: max_tokens, temperature, topP: top_p })
+  return { inference, additional }
+}
+
+/** True if the last turns lack a thought that Claude demands where a budget is set. */
+function isThoughtMissing(messages: readonly ConverseMessage[]): boolean {
+  let at = messages.length - 1
+  let first: ConverseMessage | undefined
+  if (messages[at]?.role === 'assistant') first = messages[at--]
+  for (; at > 0 && messages[at]?.content.some(block => block['toolResult'] !== undefined) === true; at -= 2) {
+    first = messages[at - 1]
+  }
+  return first !== undefined && first.content[0]?.['reasoningContent'] === undefined
+}
+
+/** The wanted effort of thinking; null for none. */
+function effortOf({ request, endpoint, talk }: SettingsWishes): Effort | null {
+  const { reasoning } = request
+  const level = talk.effort === undefined ? reasoning?.effort : talk.effort
+  if (reasoning?.enabled === false || level === 'none') return null
+  if (reasoning?.max_tokens != null) {
+    if (reasoning.max_tokens === 0) return null
+    const all = request.max_output_tokens ?? endpoint.maxOutputTokens ?? 4 * reasoning.max_tokens
+    return nearestEffort(reasoning.max_tokens / all, ['low', 'medium', 'high'])
+  }
+  return level ?? (reasoning?.enabled === true ? 'medium' : null)
+}
+
+function outputConfig({ text }: ResponsesRequest): ConverseBlock | null {
+  const format = text?.format
+  if (format?.type === 'json_object') {
+    throw inexpressible('text.format', 'this provider writes JSON only to a schema: use json_schema')
+  }
+  if (format?.type !== 'json_schema') return null
+  const jsonSchema: ConverseBlock = { schema: JSON.stringify(format.schema), name: format.name }
+  if (format.description != null) jsonSchema['description'] = format.description
+  return { textFormat: { type: 'json_schema', structure: { jsonSchema } } }
+}

@@ -1,0 +1,59 @@
+/**
+ * Reads errors of Bedrock: a JSON body with a message, mostly without a code; exceptions inside a stream. Pure.
+ */
+import type { GatewayError } from '../../errors.ts'
+import { providerFailure } from '../failure.ts'
+import { filled, type Json, parseJson, record, wholeNumber } from '../json.ts'
+
+/** HTTP statuses of the exceptions, by their names in lower case; inside a stream only the name is there. */
+const STATUSES: ReadonlyMap<string, number> = new Map([
+  ['validationexception', 400],
+  ['accessdeniedexception', 403],
+  ['resourcenotfoundexception', 404],
+  ['modeltimeoutexception', 504],
+  ['modelnotreadyexception', 503],
+  ['throttlingexception', 429],
+  ['servicequotaexceededexception', 429],
+  ['modelerrorexception', 502],
+  ['modelstreamerrorexception', 502],
+  ['internalserverexception', 500],
+  ['serviceunavailableexception', 503],
+])
+
+/** Not the caller's fault, although it is below 500. */
+const MODEL_FAILED = 424
+
+const TOO_LONG =
+  /input tokens exceeded|exceeds? (?:the )?maximum (?:length|context|number of tokens)|(?:input|prompt) is too long|too many input tokens|context (?:window|length) (?:is )?exceeded|exceeds? the (?:model's )?context/i
+
+/** The error for a reply with a status other than 2xx. */
+export function converseFailure(status: number, body: string): GatewayError {
+  const fields = record(parseJson(body))
+  if (fields !== null) return meaning(status, null, fields)
+  const plain = body.trim()
+  // A page is for browsers and helps no caller.
+  return providerFailure({
+    status,
+    code: null,
+    message: plain === '' || plain.startsWith('<') ? null : plain,
+  })
+}
+
+/** The error for an exception inside a stream. */
+export function streamFailure(exception: string, fields: Json): GatewayError {
+  const original = wholeNumber(fields['originalStatusCode'])
+  const isStatus = original !== null && original >= 400 && original < 600
+  return meaning(isStatus ? original : (STATUSES.get(exception.toLowerCase()) ?? null), exception, fields)
+}
+
+function meaning(status: number | null, exception: string | null, fields: Json): GatewayError {
+  const message = filled(fields['message']) ?? filled(fields['Message']) ?? filled(fields['originalMessage'])
+  // `ValidationException:http://internal.amazon.com/coral/…` in some replies.
+  const code = exception ?? filled(fields['__type'])?.replace(/^.*#|:.*$/g, '') ?? null
+  return providerFailure({
+    // The model failed, whatever was asked.
+    status: status === MODEL_FAILED ? null : status,
+    code: message !== null && status === 400 && TOO_LONG.test(message) ? 'context_length_exceeded' : code,
+    message,
+  })
+}

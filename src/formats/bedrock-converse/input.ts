@@ -1,0 +1,208 @@
+/**
+ * Encodes input items as `system` and `messages` of Converse. Pure.
+ *
+ * - Neighbours of one role become one message; in a user message tool results come first, directly after their calls.
+ * - Later system and developer messages join `system` too, in order.
+ * - The encoder omits items of tools that a provider ran (see outgoing.ts), and reasoning without a signature that the
+ *   model can verify.
+ * - It refuses what the API has no block for, with the path.
+ */
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { inexpressible } from '../failure.ts'
+import { isRecord, parseJson } from '../json.ts'
+import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
+import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
+import { type Family, takesCachePoints } from './model.ts'
+
+export interface ConverseMessage {
+  readonly role: 'user' | 'assistant'
+  readonly content: ConverseBlock[]
+}
+
+export interface ConverseConversation {
+  readonly system: readonly ConverseBlock[]
+  readonly messages: readonly ConverseMessage[]
+  /** Names of the functions that were called, in order. */
+  readonly called: readonly string[]
+  /** The last effort that the input sets; undefined if it sets none. */
+  readonly effort: ReasoningEffort | undefined
+}
+
+type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
+
+/** @throws GatewayError `unprocessable` that names the item without a form in this API */
+export function conversation(request: ResponsesRequest, family: Family): ConverseConversation {
+  const writer = new Writer(family)
+  if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
+  if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
+  else
+    for (const [index, item] of request.input.entries()) {
+      for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
+    }
+  if (writer.messages.length === 0) {
+    throw inexpressible('input', 'must hold at least one message that is not a system message')
+  }
+  return {
+    system: writer.system,
+    messages: writer.messages.map(tidyMessage),
+    called: [...writer.called],
+    effort: writer.effort,
+  }
+}
+
+class Writer {
+  readonly system: ConverseBlock[] = []
+  readonly messages: ConverseMessage[] = []
+  readonly called = new Set<string>()
+  effort: ReasoningEffort | undefined = undefined
+  readonly #family: Family
+  readonly #cached: boolean
+
+  constructor(family: Family) {
+    this.#family = family
+    this.#cached = takesCachePoints(family)
+  }
+
+  add(role: ConverseMessage['role'], blocks: readonly ConverseBlock[]): void {
+    if (blocks.length === 0) return
+    const last = this.messages.at(-1)
+    if (last?.role === role) last.content.push(...blocks)
+    else this.messages.push({ role, content: [...blocks] })
+  }
+
+  item(item: InputItem, path: string): void {
+    switch (item.type) {
+      case undefined:
+      case 'message':
+        this.#message(item, path)
+        return
+      case 'reasoning':
+        this.add('assistant', this.#reasoning(item))
+        return
+      case 'function_call':
+        this.#call(item.call_id, item.name, parseArguments(item.arguments, `${path}.arguments`))
+        return
+      case 'custom_tool_call':
+        this.#call(item.call_id, item.name, { input: item.input })
+        return
+      case 'apply_patch_call':
+        this.#call(item.call_id, 'apply_patch', { ...item.operation })
+        return
+      case 'shell_call':
+        this.#call(item.call_id, 'shell', { ...item.action })
+        return
+      case 'local_shell_call':
+        this.#call(item.call_id, 'local_shell', { ...item.action })
+        return
+      case 'function_call_output':
+      case 'custom_tool_call_output':
+        this.#result(item.call_id, contentBlocks(item.output, `${path}.output`, false))
+        return
+      case 'apply_patch_call_output':
+        this.#result(item.call_id, textBlocks(item.output ?? item.status), item.status === 'failed')
+        return
+      case 'shell_call_output':
+        this.#result(item.call_id, [{ text: JSON.stringify(item.output) }])
+        return
+      case 'local_shell_call_output':
+        this.#result(item.id, textBlocks(item.output))
+        return
+      case 'additional_tools':
+        throw inexpressible(path, 'this provider takes tools in the field tools only')
+      case 'configuration_update':
+        this.effort = item.reasoning.effort
+        return
+    }
+    if (!isSpent(item.type)) throw refuseItem(item.type, path)
+  }
+
+  #message(
+    item: Extract<InputItem, { role: 'user' | 'assistant' | 'system' | 'developer'; content: unknown }>,
+    path: string,
+  ): void {
+    const blocks = contentBlocks(item.content, `${path}.content`, this.#cached)
+    if (item.role === 'user' || item.role === 'assistant') {
+      this.add(item.role, blocks)
+      return
+    }
+    if (blocks.some(block => block['text'] === undefined && block['cachePoint'] === undefined)) {
+      throw inexpressible(`${path}.content`, 'this provider takes only text in system messages')
+    }
+    this.system.push(...blocks)
+  }
+
+  #call(callId: string, name: string, input: unknown): void {
+    this.called.add(name)
+    this.add('assistant', [{ toolUse: { toolUseId: toolUseId(callId), name, input } }])
+  }
+
+  #result(callId: string, content: readonly ConverseBlock[], failed = false): void {
+    const result: ConverseBlock = { toolUseId: toolUseId(callId), content: resultBlocks(content) }
+    if (failed) result['status'] = 'error'
+    this.add('user', [{ toolResult: result }])
+  }
+
+  /** Only Claude's thoughts have a signature; it holds at Anthropic and in every cloud. */
+  #reasoning(item: Extract<InputItem, { type: 'reasoning' }>): ConverseBlock[] {
+    const isOurs = item.format === 'anthropic-claude-v1'
+    if (this.#family !== 'claude' || !(isOurs || item.format == null)) return []
+    if (item.signature != null && item.signature !== '') {
+      const raw = item.content?.map(part => part.text).join('') ?? ''
+      const text = raw === '' ? (item.summary?.map(part => part.text).join('') ?? '') : raw
+      return [{ reasoningContent: { reasoningText: { text, signature: item.signature } } }]
+    }
+    if (isOurs && item.encrypted_content != null && item.encrypted_content !== '') {
+      return [{ reasoningContent: { redactedContent: item.encrypted_content } }]
+    }
+    return []
+  }
+}
+
+/** The API wants a block with words in each result, also for a tool that said nothing. */
+function resultBlocks(content: readonly ConverseBlock[]): readonly ConverseBlock[] {
+  return content.length === 0 ? [{ text: '(no output)' }] : content
+}
+
+/**
+ * Puts results of tools first, gives documents of one message different names, and adds the text that the API demands
+ * beside documents.
+ */
+function tidyMessage({ role, content }: ConverseMessage): ConverseMessage {
+  if (role === 'assistant') return { role, content: trimEnd(content) }
+  const isResult = (block: ConverseBlock): boolean => block['toolResult'] !== undefined
+  const tidy = [...content.filter(isResult), ...content.filter(block => !isResult(block))]
+  const documents = tidy.flatMap(block => (isRecord(block['document']) ? [block['document']] : []))
+  if (documents.length === 0) return { role, content: tidy }
+  const seen = new Map<string, number>()
+  const named = tidy.map(block => {
+    const document = block['document']
+    if (!isRecord(document)) return block
+    const name = String(document['name'])
+    const times = (seen.get(name) ?? 0) + 1
+    seen.set(name, times)
+    return times === 1 ? block : { document: { ...document, name: `${name} (${times})` } }
+  })
+  const hasText = tidy.some(block => block['text'] !== undefined)
+  return { role, content: hasText ? named : [{ text: 'The document:' }, ...named] }
+}
+
+/** Claude refuses to continue a text that ends in white space. */
+function trimEnd(content: readonly ConverseBlock[]): ConverseBlock[] {
+  const last = content.at(-1)
+  const text = last?.['text']
+  return typeof text === 'string' ? [...content.slice(0, -1), { text: text.trimEnd() }] : [...content]
+}
+
+/** Replaces characters that the API refuses in ids, and cuts to its 64; a call and its result change alike. */
+function toolUseId(callId: string): string {
+  return callId.replace(/[^a-zA-Z0-9_.:-]/g, '_').slice(-64)
+}
+
+function parseArguments(json: string, path: string): unknown {
+  if (json.trim() === '') return {}
+  const value = parseJson(json)
+  if (value === undefined) throw inexpressible(path, 'must be JSON')
+  if (!isRecord(value)) throw inexpressible(path, 'must be a JSON object')
+  return value
+}

@@ -1,0 +1,27 @@
+/** Facts that depend on the name of a model at Bedrock: its path, its family, what the family takes. Pure. */
+import { inexpressible } from '../failure.ts'
+
+/** Families whose requests differ. Names may begin with the region of an inference profile, or be in an ARN. */
+export type Family = 'claude' | 'nova' | 'gpt-oss' | 'other'
+
+export function familyOf(model: string): Family {
+  if (/anthropic\.|claude/.test(model)) return 'claude'
+  if (/amazon\.nova|nova-/.test(model)) return 'nova'
+  return model.includes('gpt-oss') ? 'gpt-oss' : 'other'
+}
+
+/** True if the family has prompt caching. The others refuse cache points. */
+export function takesCachePoints(family: Family): boolean {
+  return family === 'claude' || family === 'nova'
+}
+
+/**
+ * The path of a model. Its name, or the ARN of a profile, is one segment.
+ * @throws GatewayError `unprocessable` for a name that could leave it
+ */
+export function modelPath(name: string): string {
+  if (name === '' || name === '.' || name === '..' || !name.isWellFormed()) {
+    throw inexpressible('model', 'the model name cannot be part of a URL')
+  }
+  return `/model/${encodeURIComponent(name)}`
+}

@@ -1,0 +1,83 @@
+/**
+ * Encodes tools and the tool choice. Pure. The API has functions only, and wants them declared wherever the
+ * conversation has calls, even when no more may be made.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { inexpressible } from '../failure.ts'
+import { listOrEmpty, recordOrEmpty } from '../json.ts'
+import { type ConverseBlock, cachePoint } from './content.ts'
+import { type Family, takesCachePoints } from './model.ts'
+
+interface EncodedTools {
+  /** `toolConfig`; null: none. */
+  readonly config: ConverseBlock | null
+  /** True if the model must call a tool. */
+  readonly forced: boolean
+}
+
+/**
+ * @param called names of the functions that the conversation has calls of
+ * @throws GatewayError `unprocessable` that names the tool or the choice without a form in this API
+ */
+export function encodeTools(
+  request: ResponsesRequest,
+  called: readonly string[],
+  family: Family,
+): EncodedTools {
+  const choice = request.tool_choice
+  const allowed =
+    typeof choice === 'object' && choice.type === 'allowed_tools'
+      ? new Set(listOrEmpty(choice.tools).map(tool => recordOrEmpty(tool)['name']))
+      : null
+  const offered = (request.tools ?? [])
+    .map((tool, index) => ({ tool, blocks: toolBlocks(tool, index, family) }))
+    .filter(({ tool }) => allowed?.has((tool as { readonly name?: unknown }).name) ?? true)
+    .flatMap(({ blocks }) => blocks)
+  const isOff = choice === 'none' || offered.length === 0
+  const tools = isOff ? declared(called) : offered
+  if (tools.length === 0) return { config: null, forced: false }
+  const toolChoice = isOff ? null : choiceOf(choice)
+  return {
+    config: toolChoice === null ? { tools } : { tools, toolChoice },
+    forced: toolChoice !== null && toolChoice['auto'] === undefined,
+  }
+}
+
+/** The functions that the conversation speaks of, without what a model would need to call them. */
+function declared(called: readonly string[]): readonly ConverseBlock[] {
+  return called.map(name => ({
+    toolSpec: {
+      name,
+      description: 'No longer available',
+      inputSchema: { json: { type: 'object', properties: {} } },
+    },
+  }))
+}
+
+function toolBlocks(tool: Tool, index: number, family: Family): readonly ConverseBlock[] {
+  if (tool.type !== 'function') {
+    throw inexpressible(`tools[${index}]`, `a ${tool.type} tool cannot be sent to this provider`)
+  }
+  const spec: ConverseBlock = {
+    name: tool.name,
+    inputSchema: { json: { type: 'object', ...(tool.parameters ?? { properties: {} }) } },
+  }
+  if (tool.description != null && tool.description !== '') spec['description'] = tool.description
+  if (tool.strict === true && family === 'claude') spec['strict'] = true
+  const point = takesCachePoints(family) ? cachePoint(tool as Parameters<typeof cachePoint>[0]) : null
+  return point === null ? [{ toolSpec: spec }] : [{ toolSpec: spec }, point]
+}
+
+function choiceOf(choice: ToolChoice | undefined): ConverseBlock | null {
+  if (choice === undefined) return null
+  if (typeof choice === 'string') return word(choice)
+  if (choice.type === 'allowed_tools') return word(choice.mode)
+  if (choice.type === 'function') return { tool: { name: choice.name } }
+  throw inexpressible('tool_choice', `a ${choice.type} tool cannot be forced at this provider`)
+}
+
+function word(choice: 'auto' | 'none' | 'required'): ConverseBlock | null {
+  if (choice === 'none') return null
+  return choice === 'required' ? { any: {} } : { auto: {} }
+}

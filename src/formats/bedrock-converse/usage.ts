@@ -1,0 +1,46 @@
+/**
+ * Token counts, stop reason and service tier of Converse in the gateway's vocabulary. Pure. Hot path.
+ * `inputTokens` excludes cache reads and writes, so this file adds them.
+ */
+import type { FinishReason, Usage } from '../format.ts'
+import { countOrZero, filled, type Json, record, records } from '../json.ts'
+
+/** Any other word is `other`. */
+const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ['end_turn', 'stop'],
+  ['stop_sequence', 'stop'],
+  ['tool_use', 'tool_calls'],
+  ['max_tokens', 'length'],
+  ['model_context_window_exceeded', 'length'],
+  ['content_filtered', 'content_filter'],
+  ['guardrail_intervened', 'content_filter'],
+  // Claude's own word; the API passes it on.
+  ['refusal', 'content_filter'],
+])
+
+export function finishReason(native: string): FinishReason {
+  return FINISH.get(native) ?? 'other'
+}
+
+/** The service tier that a reply or its metadata tells; null if it tells none. */
+export function serviceTierOf(fields: Json): string | null {
+  return filled(record(fields['serviceTier'])?.['type'])
+}
+
+export function usageOf(usage: Json): Usage {
+  const cachedTokens = countOrZero(usage['cacheReadInputTokens'])
+  const cacheWriteTokens = countOrZero(usage['cacheWriteInputTokens'])
+  const hour = records(usage['cacheDetails'])
+    .filter(({ ttl }) => ttl === '1h')
+    .reduce((sum, { inputTokens }) => sum + countOrZero(inputTokens), 0)
+  return {
+    inputTokens: countOrZero(usage['inputTokens']) + cachedTokens + cacheWriteTokens,
+    cachedTokens,
+    cacheWriteTokens,
+    ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, cacheWriteTokens) }),
+    outputTokens: countOrZero(usage['outputTokens']),
+    // The API does not tell the thoughts apart.
+    reasoningTokens: 0,
+    webSearchRequests: 0,
+  }
+}

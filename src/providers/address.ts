@@ -1,0 +1,78 @@
+/**
+ * Addresses of providers with gaps, such as `{region}`, which a key or the provider's row fills. Pure.
+ * A host that comes out of key material must match a pattern of the row: a key must not send requests elsewhere.
+ */
+import { GatewayError } from '../errors.ts'
+import type { AnyFormatName, Provider } from './provider.ts'
+
+/** What stands in a gap, by its name: `region`, `host`, `account`, `project`, `location`. */
+export type GapValues = Readonly<Record<string, string>>
+
+const GAP = /\{([a-z]+)\}/g
+
+/** The base URL of a format at a provider, gaps and all; null if the operator must configure it. */
+export function baseUrlFor(
+  { baseUrl, baseUrls }: Pick<Provider, 'baseUrl' | 'baseUrls'>,
+  format: AnyFormatName,
+): string | null {
+  return baseUrls?.[format] ?? baseUrl
+}
+
+/** The names of the gaps in an address. */
+export function gapsOf(url: string): readonly string[] {
+  return [...url.matchAll(GAP)].map(([, name = '']) => name)
+}
+
+/**
+ * The address with its gaps filled. Values for gaps that it lacks are ignored.
+ * @throws GatewayError `provider_unavailable` if a gap stays open, or the host that comes out is not one of the row
+ */
+export function fillGaps(url: string, values: GapValues, provider: Pick<Provider, 'name' | 'hosts'>): string {
+  const gaps = gapsOf(url)
+  if (gaps.length === 0) return url
+  const open = gaps.find(name => values[name] === undefined)
+  if (open !== undefined) {
+    throw new GatewayError(
+      'provider_unavailable',
+      `The address of ${provider.name} needs ${NEEDS[open] ?? open}`,
+    )
+  }
+  const isPart = (name: string): boolean => url.indexOf(`{${name}}`) < endOfHost(url)
+  const filled = url.replace(GAP, (_, name: string) =>
+    isPart(name) ? (values[name] ?? '') : encodeURIComponent(values[name] ?? ''),
+  )
+  if (gaps.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
+    throw new GatewayError(
+      'provider_unavailable',
+      `The address of ${provider.name} is not one that its row allows`,
+    )
+  }
+  return filled
+}
+
+const NEEDS: Readonly<Record<string, string>> = {
+  region: 'a region',
+  host: 'a host',
+  account: 'an account',
+  project: 'a project',
+  location: 'a location',
+}
+
+function endOfHost(url: string): number {
+  const end = url.indexOf('/', url.indexOf('://') + 3)
+  return end === -1 ? url.length : end
+}
+
+/** True if key material may name this host, which has no port. */
+export function allowsHost({ hosts = [] }: Pick<Provider, 'hosts'>, host: string): boolean {
+  return hosts.some(pattern => matches(pattern, host.toLowerCase()))
+}
+
+/** `*` stands for letters, digits and hyphens: one label, or a part of it. */
+function matches(pattern: string, host: string): boolean {
+  const source = pattern
+    .split('*')
+    .map(part => part.replace(/[.\\+?^${}()|[\]]/g, '\\$&'))
+    .join('[a-z0-9-]+')
+  return new RegExp(`^${source}$`).test(host)
+}

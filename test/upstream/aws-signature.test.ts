@@ -1,0 +1,103 @@
+/** Signatures are checked by recomputing them, with the library at a server and with the example that AWS publishes. */
+import { createHash, createHmac } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { awsSigner, signatureIn } from '../../src/upstream/aws-signature.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const ACCESS = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY' }
+
+/** The signature as AWS describes it, step by step, from what a server received. */
+export function expectedSignature(received: {
+  readonly path: string
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly body: string
+}): string {
+  const authorization = String(received.headers['authorization'])
+  const [, scope = '', signed = ''] =
+    /Credential=[^/]+\/([^,]+), SignedHeaders=([^,]+), Signature=/.exec(authorization) ?? []
+  const canonical = [
+    'POST',
+    received.path.split('/').map(encodeURIComponent).join('/'),
+    '',
+    ...signed.split(';').map(name => `${name}:${received.headers[name]}`),
+    '',
+    signed,
+    createHash('sha256').update(received.body).digest('hex'),
+  ].join('\n')
+  const toSign = [
+    'AWS4-HMAC-SHA256',
+    received.headers['x-amz-date'],
+    scope,
+    createHash('sha256').update(canonical).digest('hex'),
+  ].join('\n')
+  const key = scope
+    .split('/')
+    .reduce<Buffer | string>(
+      (secret, part) => createHmac('sha256', secret).update(part).digest(),
+      `AWS4${ACCESS.secretAccessKey}`,
+    )
+  return createHmac('sha256', key).update(toSign).digest('hex')
+}
+
+t.test('a request that reaches its server has the signature that AWS computes', async t => {
+  const clock = new TestClock()
+  const seen: Parameters<typeof expectedSignature>[0][] = []
+  const server = createServer((request, response) => {
+    let body = ''
+    request.setEncoding('utf8')
+    request.on('data', (chunk: string) => {
+      body += chunk
+    })
+    request.on('end', () => {
+      seen.push({ path: request.url ?? '', headers: request.headers, body })
+      response.end()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const url = new URL(`${base}/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream`)
+  const sign = awsSigner(clock, ACCESS, { region: 'eu-central-1', service: 'bedrock' })
+  for (const body of ['{"messages":[]}', '', JSON.stringify({ text: 'ü👋'.repeat(50_000) })]) {
+    const headers = { ...(await sign({ method: 'POST', url, headers: {}, body })), 'x-added': 'on the way' }
+    await (await fetch(url, { method: 'POST', headers, body })).arrayBuffer()
+    const received = seen.at(-1)
+    t.ok(received)
+    if (received === undefined) continue
+    const authorization = String(received.headers['authorization'])
+    t.match(
+      authorization,
+      /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/\d{8}\/eu-central-1\/bedrock\/aws4_request, /,
+    )
+    t.match(authorization, 'SignedHeaders=host;x-amz-content-sha256;x-amz-date, ')
+    t.ok(authorization.endsWith(`Signature=${expectedSignature(received)}`))
+    t.same(signatureIn(headers), [expectedSignature(received)])
+    t.notMatch(JSON.stringify(headers), ACCESS.secretAccessKey)
+    const at = new Date(clock.nowMs()).toISOString().replace(/[-:]|\.\d+/g, '')
+    t.equal(received.headers['x-amz-date'], at, 'the time is that of the clock')
+  }
+})
+
+t.test('another body, time or region has another signature', async t => {
+  const clock = new TestClock()
+  const url = new URL('https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse')
+  const signature = async (region: string, body: string) =>
+    signatureIn(
+      await awsSigner(clock, ACCESS, { region, service: 'bedrock' })({
+        method: 'POST',
+        url,
+        headers: {},
+        body,
+      }),
+    )[0]
+  const first = await signature('us-east-1', 'a')
+  t.equal(await signature('us-east-1', 'a'), first)
+  t.not(await signature('us-east-1', 'b'), first)
+  t.not(await signature('us-west-2', 'a'), first)
+  clock.advance(1_000)
+  t.not(await signature('us-east-1', 'a'), first)
+})
