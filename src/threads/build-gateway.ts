@@ -32,6 +32,7 @@ import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
@@ -43,11 +44,22 @@ import { createProxyOf, createTransports, type ProxySettings } from '../upstream
 import { createPageFetcher } from '../upstream/fetch-page.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
-import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-catalog.ts'
+import {
+  configuredParts,
+  importedFile,
+  metricLabels,
+  modelFacts,
+  ocrProviderOf,
+  packParts,
+  seriesOf,
+} from './build-catalog.ts'
+import { CatalogueHolder } from './live-catalogue.ts'
 
 export interface GatewayOptions {
   readonly config: Config
   readonly simUrl: string | null
+  /** The catalogue as the main thread packed it. Default: that of the configuration. */
+  readonly catalogue?: PackedCatalogue | null
   /** See credentials/vault-keys.ts. */
   readonly endUserKey: KeyObject
   /** All master keys; the first one seals. */
@@ -74,6 +86,7 @@ export interface BuiltGateway {
   readonly offered: Offered
   readonly config: Config
   readonly catalog: Catalog
+  readonly catalogue: CatalogueHolder
   readonly store: Store
   readonly ledger: Ledger
   /** Requests per minute; the front asks before it reads a body. */
@@ -100,6 +113,7 @@ interface Base {
   readonly clock: Clock
   readonly log: Log
   readonly catalog: Catalog
+  readonly catalogue: CatalogueHolder
   readonly metrics: Metrics
   readonly store: Store
   readonly vault: Vault
@@ -137,6 +151,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     offered: offeredBy(plugins, tools),
     config,
     catalog,
+    catalogue: base.catalogue,
     store,
     ledger,
     rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
@@ -165,8 +180,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
 
 async function openBase(options: GatewayOptions): Promise<Base> {
   const { config, log, clock = systemClock } = options
-  const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
+  const packed = options.catalogue ?? packParts(configuredParts(config, factsOf(options)))
+  const catalogue = new CatalogueHolder(packed)
+  const { catalog } = catalogue
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
+  catalogue.follow((_, next) => metrics.learn(seriesOf(next)))
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
   // At least two for each, so that long tasks leave one to short ones.
   const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
@@ -176,6 +194,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     clock,
     log,
     catalog,
+    catalogue,
     metrics,
     store: options.store ?? (await openStore(config.storage.url, { wait: false })),
     vault: createVault(options.vaultKeys),
@@ -188,6 +207,12 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
   }
+}
+
+/** Without a main thread nothing is imported but what the configuration names. */
+function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
+  const known = { imported: importedFile(config), discovered: new Map() }
+  return { simUrl, known, created: unixSeconds(clock) }
 }
 
 export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {

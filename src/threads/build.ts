@@ -1,7 +1,7 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
 import { ApiKeys, callerOf } from '../access/keys.ts'
 import { createDataRegions } from '../api/inference.ts'
-import { createListing } from '../api/models.ts'
+import { createListing, type Listing, LiveListing } from '../api/models.ts'
 import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
 import { BatchAcceptances } from '../batches/accept.ts'
@@ -92,6 +92,18 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   }
 }
 
+/** Follows the catalogue of the thread. */
+function listingOf({ catalogue, clock }: BuiltGateway): Listing {
+  let live: LiveListing | null = null
+  catalogue.follow(({ documents, version }, catalog) => {
+    const listing = createListing(catalog, { documents, version, clock })
+    if (live === null) live = new LiveListing(listing)
+    else live.replace(listing)
+  })
+  if (live === null) throw new TypeError('a holder has a catalogue')
+  return live
+}
+
 function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolean): ApiKeys {
   return new ApiKeys({
     store: {
@@ -112,11 +124,10 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
 function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
   const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics, tasks } = built
   const { heartbeatMs, stallMs } = config.timeouts
-  const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
   return createOperations({
     gateway,
     offered,
-    listing: createListing(catalog),
+    listing: listingOf(built),
     restrictionsOf: caller => built.guard.restrictions(caller),
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },
@@ -126,7 +137,7 @@ function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => vo
     vault,
     clock,
     changes: { publish },
-    providerName: slug => providerNames.get(slug) ?? null,
+    providerName: slug => catalog.provider(slug)?.name ?? null,
     patternProblem,
     acceptances: new BatchAcceptances({
       uploads: new Uploads({
