@@ -40,7 +40,7 @@ import type { Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
-import { createProxyOf, createTransports, type ProxySettings } from '../upstream/egress.ts'
+import { createProxyOf, createTransports } from '../upstream/egress.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
@@ -54,6 +54,7 @@ import {
   seriesOf,
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
+import { proxiesOf } from './proxies.ts'
 
 export interface GatewayOptions {
   readonly config: Config
@@ -148,7 +149,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     gateway: createGateway(parts),
     requestCheck: createRequestCheck(parts),
     guard,
-    offered: offeredBy(plugins, tools),
+    offered: offeredBy(plugins, tools, catalog),
     config,
     catalog,
     catalogue: base.catalogue,
@@ -213,10 +214,6 @@ async function openBase(options: GatewayOptions): Promise<Base> {
 function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
   const known = { imported: importedFile(config), discovered: new Map() }
   return { simUrl, known, created: unixSeconds(clock) }
-}
-
-export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
-  return { https: httpsProxy, http: httpProxy, except: noProxy }
 }
 
 function spoolOf({ options, clock, log, metrics }: Base) {
@@ -302,9 +299,21 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
 }
 
 /** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
-function offeredBy(plugins: readonly AnyPlugin[], tools: ReadonlyMap<string, ServerTool>): Offered {
+function offeredBy(
+  plugins: readonly AnyPlugin[],
+  tools: ReadonlyMap<string, ServerTool>,
+  catalog: Catalog,
+): Offered {
   // No request can name a built-in rule: the schema does not know its id.
-  return { plugins: new Set(plugins.map(({ id }) => id)), tools: new Set(tools.keys()), routers: new Set() }
+  return {
+    plugins: new Set(plugins.map(({ id }) => id)),
+    tools: new Set(tools.keys()),
+    routers: new Set(),
+    // Of the catalogue of now; task threads get a copy of its value.
+    get defaultModel() {
+      return catalog.defaultModel
+    },
+  }
 }
 
 /** Access to documents: pages behind links, and OCR. */

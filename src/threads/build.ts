@@ -9,6 +9,7 @@ import { Uploads, uploadsFolder } from '../batches/uploads.ts'
 import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
@@ -27,13 +28,20 @@ export interface Serving {
   prepared(): void
   /** Call it after a record was changed: the next request reads it again. */
   changed(change: Invalidation): void
+  /** Takes another catalogue, beside running requests. */
+  catalogue(packed: PackedCatalogue): void
   /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
 }
 
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const gateway = await buildGateway(options)
-  return { ...buildServer(gateway, options), metrics: gateway.metrics, close: () => gateway.close() }
+  return {
+    ...buildServer(gateway, options),
+    metrics: gateway.metrics,
+    catalogue: packed => gateway.catalogue.receive(packed),
+    close: () => gateway.close(),
+  }
 }
 
 export interface FrontOptions {

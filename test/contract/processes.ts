@@ -3,6 +3,7 @@ export const PROCESS_FILES: readonly string[] = [
   'batch-run.test.ts',
   'batch-full-disk.test.ts',
   'canary.test.ts',
+  'catalogue-start.test.ts',
   'guardrail-budgets.test.ts',
   'guarded-accounting.test.ts',
   'limits-over-instances.test.ts',
