@@ -136,17 +136,23 @@ function capabilities(query: URLSearchParams): ModelFilter[] {
   const parameters = words(query, 'supported_parameters', null)
   const input = words(query, 'input_modalities', INPUT_MODALITIES)
   const output = words(query, 'output_modalities', [...OUTPUT_MODALITIES, 'all']) ?? ['text']
-  return [
-    ({ id, name }) =>
-      search === '' || id.toLowerCase().includes(search) || name.toLowerCase().includes(search),
-    ({ endpoints }) =>
-      parameters === null ||
+  const filters: ModelFilter[] = []
+  if (search !== '') {
+    filters.push(({ id, name }) => id.toLowerCase().includes(search) || name.toLowerCase().includes(search))
+  }
+  if (parameters !== null) {
+    filters.push(({ endpoints }) =>
       parameters.every(name => endpoints.some(endpoint => hasParameter(endpoint, name))),
-    ({ inputModalities }) => input === null || input.every(modality => inputModalities.includes(modality)),
-    // Most clients look for chat models; others are listed when they are named, or with `all`.
-    ({ outputModalities }) =>
-      output.includes('all') || output.every(modality => outputModalities.includes(modality)),
-  ]
+    )
+  }
+  if (input !== null) {
+    filters.push(({ inputModalities }) => input.every(modality => inputModalities.includes(modality)))
+  }
+  // Most clients look for chat models; others are listed when they are named, or with `all`.
+  if (!output.includes('all')) {
+    filters.push(({ outputModalities }) => output.every(modality => outputModalities.includes(modality)))
+  }
+  return filters
 }
 
 function origins(query: URLSearchParams): ModelFilter[] {
@@ -157,16 +163,18 @@ function origins(query: URLSearchParams): ModelFilter[] {
   const region = single(query, 'region')
   if (region !== null && !Object.hasOwn(REGIONS, region)) throw bad('region', 'must be eu or us')
   const wanted = region === null ? null : (REGIONS[region] ?? null)
-  return [
-    ({ id }) => authors === null || authors.has(id.slice(0, id.indexOf('/')).toLowerCase()),
-    ({ endpoints }) =>
-      providers === null ||
+  const filters: ModelFilter[] = []
+  if (authors !== null) filters.push(({ id }) => authors.has(id.slice(0, id.indexOf('/')).toLowerCase()))
+  if (providers !== null) {
+    filters.push(({ endpoints }) =>
       endpoints.some(
         ({ provider }) => providers.has(provider.slug) || providers.has(provider.name.toLowerCase()),
       ),
-    ({ endpoints }) => zdr !== 'true' || endpoints.some(endpoint => endpoint.zdr),
-    model => wanted === null || isInRegion(model, wanted),
-  ]
+    )
+  }
+  if (zdr === 'true') filters.push(({ endpoints }) => endpoints.some(endpoint => endpoint.zdr))
+  if (wanted !== null) filters.push(model => isInRegion(model, wanted))
+  return filters
 }
 
 /** True if an endpoint of the model keeps data in the region. */
@@ -176,19 +184,20 @@ export function isInRegion({ endpoints }: Model, region: DataRegion): boolean {
 
 function bounds(query: URLSearchParams): ModelFilter[] {
   const context = integer(query, 'context', 1, Number.MAX_SAFE_INTEGER)
-  const between = (least: string, most: string, value: Value): ModelFilter => {
+  const between = (least: string, most: string, value: Value): ModelFilter[] => {
     const from = perMillion(query, least)
     const to = perMillion(query, most)
-    if (from === null && to === null) return () => true
-    return model => {
+    if (from === null && to === null) return []
+    const within: ModelFilter = model => {
       const found = value(model)
       return found !== null && (from === null || found >= from) && (to === null || found <= to)
     }
+    return [within]
   }
   return [
-    between('min_price', 'max_price', price),
-    between('min_output_price', 'max_output_price', outputPrice),
-    ({ contextLength }) => context === null || (contextLength ?? 0) >= context,
+    ...between('min_price', 'max_price', price),
+    ...between('min_output_price', 'max_output_price', outputPrice),
+    ...(context === null ? [] : [({ contextLength }: Model) => (contextLength ?? 0) >= context]),
   ]
 }
 
@@ -198,10 +207,10 @@ const DAY_SECONDS = 86_400
 function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
   const least = decimal(query, 'min_age_days')
   const most = decimal(query, 'max_age_days')
-  return [
-    ({ created }) => least === null || nowSeconds - created >= least * DAY_SECONDS,
-    ({ created }) => most === null || nowSeconds - created <= most * DAY_SECONDS,
-  ]
+  const filters: ModelFilter[] = []
+  if (least !== null) filters.push(({ created }) => nowSeconds - created >= least * DAY_SECONDS)
+  if (most !== null) filters.push(({ created }) => nowSeconds - created <= most * DAY_SECONDS)
+  return filters
 }
 
 const INDEXES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate'] as const

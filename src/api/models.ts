@@ -11,7 +11,7 @@ import type { DataRegion } from '../protocol/guardrails.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { type EndpointHealth, UNMEASURED } from '../providers/endpoint-health.ts'
-import { type PackedTexts, packedText, packTexts } from '../providers/packed.ts'
+import { type PackedTexts, packTexts } from '../providers/packed.ts'
 import type { Model } from '../providers/provider.ts'
 import type { DataRegionOf } from './inference.ts'
 import {
@@ -31,8 +31,6 @@ import {
   page,
 } from './model-query.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-
-export { modelJson } from './model-documents.ts'
 
 /** A document as it leaves. */
 export interface WrittenDocument {
@@ -75,7 +73,7 @@ export interface ListingOptions {
 const EVERYBODY: ListingTerms = { region: null, allows: null }
 /** The bytes of whole listings that are kept: one for each region. */
 const REGIONS_MAX = 3
-const COMMA: Uint8Array = Buffer.from(',')
+const BEGIN = '{"data":['
 
 /** A digest of the public documents of a catalogue. */
 export function documentsDigest(bytes: Uint8Array): string {
@@ -85,7 +83,7 @@ export function documentsDigest(bytes: Uint8Array): string {
 export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
   const { health = UNMEASURED, clock = systemClock } = options
   const models = catalog.models()
-  const documents = options.documents ?? packTexts(models.map(modelJson))
+  const documents = options.documents ?? packDocuments(models)
   const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
   const whole = new Map<DataRegion | null, Buffer>()
   const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly number[] => {
@@ -104,17 +102,8 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     const sorted = order === null ? indexes : sortedBy(indexes, models, order)
     const { from, to } = page(query)
     const next = to < sorted.length ? nextPage(query, to, to - from) : null
-    const pieces: Uint8Array[] = sorted
-      .slice(from, to)
-      .flatMap((index, at) =>
-        at === 0 ? [packedText(documents, index)] : [COMMA, packedText(documents, index)],
-      )
     const end = `],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
-    return Buffer.concat([
-      Buffer.from('{"data":['),
-      ...pieces,
-      Buffer.from(end),
-    ] as readonly Uint8Array<ArrayBuffer>[])
+    return listBytes(documents, sorted.slice(from, to), end)
   }
   let retaining: WrittenDocument | null = null
   return {
@@ -155,6 +144,31 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     },
     providers: () => ({ data: catalog.providers().map(providerDocument) }),
   }
+}
+
+/** The documents of models as a listing copies them: each ends in a comma, so that neighbours are copied at once. */
+export function packDocuments(models: readonly Model[]): PackedTexts {
+  return packTexts(models.map(model => `${modelJson(model)},`))
+}
+
+/** A listing of these documents, without the comma of the last one. */
+function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end: string): Buffer {
+  const startOf = (index: number): number => (index === 0 ? 0 : (ends[index - 1] ?? 0))
+  const size = indexes.reduce((sum, index) => sum + (ends[index] ?? 0) - startOf(index), 0)
+  const listed = Math.max(0, size - 1)
+  const target = Buffer.allocUnsafe(BEGIN.length + listed + Buffer.byteLength(end))
+  let at = target.write(BEGIN)
+  const source = new Uint8Array(bytes)
+  for (let first = 0; first < indexes.length; ) {
+    let last = first
+    while (indexes[last + 1] === (indexes[last] ?? 0) + 1) last++
+    const run = source.subarray(startOf(indexes[first] ?? 0), ends[indexes[last] ?? 0] ?? 0)
+    target.set(run, at)
+    at += run.length
+    first = last + 1
+  }
+  target.write(end, BEGIN.length + listed)
+  return target
 }
 
 /** Stable, so that what is equal keeps the order of the catalogue. */

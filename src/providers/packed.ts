@@ -19,7 +19,7 @@ export interface PackedCatalogue {
   /** Models as JSON; those of wildcards come last. */
   readonly models: PackedTexts
   readonly wildcardCount: number
-  /** The public document of each model without a star, as JSON. */
+  /** The public document of each model without a star, as the API writes it. */
   readonly documents: PackedTexts
   /** Changes with the documents. */
   readonly version: string
@@ -33,7 +33,7 @@ export interface Unpacked {
 }
 
 export interface PackDeps {
-  readonly documentOf: (model: Model) => string
+  readonly documentsOf: (models: readonly Model[]) => PackedTexts
   readonly digest: (bytes: Uint8Array) => string
 }
 
@@ -43,11 +43,11 @@ type PackedEndpoint = Omit<Endpoint, 'provider' | 'supportedParameters' | 'model
 }
 type PackedModel = Omit<Model, 'endpoints'> & { readonly endpoints: readonly PackedEndpoint[] }
 
-export function packCatalogue(parts: CatalogParts, { documentOf, digest }: PackDeps): PackedCatalogue {
+export function packCatalogue(parts: CatalogParts, { documentsOf, digest }: PackDeps): PackedCatalogue {
   const models = packTexts(
     [...parts.models, ...parts.wildcards].map(model => JSON.stringify(packModel(model))),
   )
-  const documents = packTexts(parts.models.map(documentOf))
+  const documents = documentsOf(parts.models)
   return {
     providers: [...parts.providers.values()],
     aliases: [...parts.aliases],

@@ -1,6 +1,6 @@
 /** The configured catalogue, and lookups on it for other parts. Composition root. */
 import { readFileSync } from 'node:fs'
-import { documentsDigest, modelJson } from '../api/models.ts'
+import { documentsDigest, packDocuments } from '../api/models.ts'
 import { type Config, ConfigError, Faults } from '../config/config.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import { didYouMean } from '../nearest.ts'
@@ -59,7 +59,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
 
 /** The parts as all threads read them. */
 export function packParts(parts: CatalogParts): PackedCatalogue {
-  return packCatalogue(parts, { documentOf: modelJson, digest: documentsDigest })
+  return packCatalogue(parts, { documentsOf: packDocuments, digest: documentsDigest })
 }
 
 /**
