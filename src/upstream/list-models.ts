@@ -20,8 +20,9 @@ const PAGES_MAX = 20
 const TIMEOUT_MS = 20_000
 
 /** True if the API of the provider has a known list. */
-export function hasList({ format }: Provider): boolean {
-  return QUERIES[format] !== undefined
+export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'>): boolean {
+  // An address with gaps is whole only with a key of a customer.
+  return QUERIES[format] !== undefined && baseUrl !== null && !baseUrl.includes('{')
 }
 
 /**
