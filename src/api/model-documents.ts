@@ -4,16 +4,20 @@
  */
 import { PARAMETER_NAMES } from '../gateway/routing/rank.ts'
 import { formatUsd } from '../money.ts'
+import type { EndpointHealth } from '../providers/endpoint-health.ts'
 import {
   type Endpoint,
   isEmbeddingsFormat,
   type Model,
   type Pricing,
   type Provider,
+  type TokenPrices,
 } from '../providers/provider.ts'
 
 /** Parameters of an endpoint that names none: everything the gateway can pass on. */
 const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
+
+const ALL: ReadonlySet<string> = new Set(ALL_PARAMETERS)
 
 /** The same of an endpoint of embeddings. */
 const EMBEDDINGS_PARAMETERS: readonly string[] = ['dimensions', 'encoding_format', 'input_type']
@@ -30,13 +34,31 @@ export function providerDocument({ name, slug }: Provider): object {
   return { ...UNKNOWN_OF_PROVIDER, name, slug }
 }
 
-export function parametersOf({ supportedParameters, format }: Endpoint): readonly string[] {
+export function hasParameter({ supportedParameters, format }: Endpoint, name: string): boolean {
+  if (supportedParameters !== null) return supportedParameters.has(name)
+  return isEmbeddingsFormat(format) ? EMBEDDINGS_PARAMETERS.includes(name) : ALL.has(name)
+}
+
+function parametersOf({ supportedParameters, format }: Endpoint): readonly string[] {
   if (supportedParameters !== null) return [...supportedParameters].sort()
   return isEmbeddingsFormat(format) ? EMBEDDINGS_PARAMETERS : ALL_PARAMETERS
 }
 
+/** The parameters of all endpoints together. */
+function parametersIn({ endpoints }: Model): readonly string[] {
+  const [first] = endpoints
+  const all = endpoints.every(({ supportedParameters }) => supportedParameters === first?.supportedParameters)
+  if (first !== undefined && all) return parametersOf(first)
+  return [...new Set(endpoints.flatMap(parametersOf))].sort()
+}
+
+/** The document of a model as it stands in listings. */
+export function modelJson(model: Model): string {
+  return JSON.stringify(modelDocument(model))
+}
+
 /** One model of a listing. */
-export function modelDocument(model: Model, supportedParameters: readonly string[]): object {
+export function modelDocument(model: Model): object {
   const first = model.endpoints[0]
   return {
     id: model.id,
@@ -55,7 +77,7 @@ export function modelDocument(model: Model, supportedParameters: readonly string
       is_moderated: false,
     },
     per_request_limits: null,
-    supported_parameters: supportedParameters,
+    supported_parameters: parametersIn(model),
     default_parameters: null,
     supported_voices: null,
     expiration_date: null,
@@ -77,39 +99,60 @@ function architecture(model: Model): object {
 const UNKNOWN_PRICE = '-1'
 
 /** Prices of -1 where none is known: it is not 0, and clients expect prices. */
-function pricingDocument(pricing: Pricing | undefined): Record<string, string> {
+function pricingDocument(pricing: Pricing | undefined): Record<string, unknown> {
   if (pricing?.isUnknown === true) return { prompt: UNKNOWN_PRICE, completion: UNKNOWN_PRICE }
-  const document: Record<string, string> = {
-    prompt: formatUsd(pricing?.prompt ?? 0),
-    completion: formatUsd(pricing?.completion ?? 0),
-    request: formatUsd(pricing?.request ?? 0),
+  const { request = 0, image = null, overrides = null } = pricing ?? {}
+  const { prompt, completion, ...others } = tokenPrices(pricing ?? FREE)
+  const document: Record<string, unknown> = { prompt, completion, request: formatUsd(request), ...others }
+  if (image !== null) document['image'] = formatUsd(image)
+  if (overrides !== null) {
+    document['overrides'] = overrides.map(override => ({
+      min_prompt_tokens: override.minPromptTokens,
+      ...tokenPrices(override),
+    }))
   }
-  const { inputCacheRead = null, inputCacheWrite = null } = pricing ?? {}
-  if (inputCacheRead !== null) document['input_cache_read'] = formatUsd(inputCacheRead)
-  if (inputCacheWrite !== null) document['input_cache_write'] = formatUsd(inputCacheWrite)
+  return document
+}
+
+const FREE: TokenPrices = { prompt: 0, completion: 0, inputCacheRead: null, inputCacheWrite: null }
+
+function tokenPrices(prices: TokenPrices): Record<string, string> {
+  const document: Record<string, string> = {
+    prompt: formatUsd(prices.prompt),
+    completion: formatUsd(prices.completion),
+  }
+  const named = {
+    input_cache_read: prices.inputCacheRead,
+    input_cache_write: prices.inputCacheWrite,
+    input_cache_write_1h: prices.inputCacheWrite1h,
+    audio: prices.audio,
+    internal_reasoning: prices.internalReasoning,
+  }
+  for (const [name, price] of Object.entries(named)) if (price != null) document[name] = formatUsd(price)
   return document
 }
 
 /** A model with its endpoints. */
-export function endpointsDocument(model: Model): object {
+export function endpointsDocument(model: Model, health: EndpointHealth): object {
   return {
     id: model.id,
     name: model.name,
     created: model.created,
     description: '',
     architecture: architecture(model),
-    endpoints: model.endpoints.map(endpoint => endpointDocument(model, endpoint)),
+    endpoints: model.endpoints.map(endpoint => endpointDocument(model, endpoint, health)),
   }
 }
 
-export function endpointDocument(model: Model, endpoint: Endpoint): object {
+export function endpointDocument(model: Model, endpoint: Endpoint, health: EndpointHealth): object {
+  const figures = health.of(endpoint)
   const parameters = parametersOf(endpoint)
   const choice = parameters.includes('tool_choice')
   return {
     name: `${endpoint.provider.name} | ${model.id}`,
     model_id: model.id,
     model_name: model.name,
-    tag: endpoint.provider.slug,
+    tag: tagOf(endpoint),
     provider_name: endpoint.provider.name,
     context_length: endpoint.contextLength,
     max_completion_tokens: endpoint.maxOutputTokens,
@@ -120,10 +163,15 @@ export function endpointDocument(model: Model, endpoint: Endpoint): object {
     supports_implicit_caching: endpoint.pricing.inputCacheRead !== null,
     supports_tool_choice: { auto: choice, none: choice, required: choice, function: choice },
     status: 0,
-    uptime_last_5m: null,
-    uptime_last_30m: null,
-    uptime_last_1d: null,
-    latency_last_30m: null,
-    throughput_last_30m: null,
+    uptime_last_5m: figures?.uptimeLast5m ?? null,
+    uptime_last_30m: figures?.uptimeLast30m ?? null,
+    uptime_last_1d: figures?.uptimeLast1d ?? null,
+    latency_last_30m: figures?.latencyLast30m ?? null,
+    throughput_last_30m: figures?.throughputLast30m ?? null,
   }
+}
+
+/** The provider's slug, with region and service tier where the endpoint has them. */
+function tagOf({ provider, region, serviceTier }: Endpoint): string {
+  return [provider.slug, region, serviceTier].filter(part => part != null).join('/')
 }

@@ -2,7 +2,9 @@
 import { GatewayError } from '../errors.ts'
 import { UNITS_PER_USD } from '../money.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
+import { type EndpointFigures, type EndpointHealth, UNMEASURED } from '../providers/endpoint-health.ts'
 import type { Model } from '../providers/provider.ts'
+import { hasParameter } from './model-documents.ts'
 
 /** Page size when only an offset is given, and the largest one. */
 const PAGE_DEFAULT = 500
@@ -10,72 +12,121 @@ const PAGE_MAX = 1000
 const SEARCH_MAX_CHARACTERS = 256
 
 const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', 'video']
-const OUTPUT_MODALITIES: readonly string[] = ['text', 'image', 'audio', 'video', 'embeddings']
+const OUTPUT_MODALITIES: readonly string[] = [
+  'text',
+  'image',
+  'audio',
+  'video',
+  'embeddings',
+  'rerank',
+  'speech',
+  'transcription',
+]
 
 /** Regions by the names that clients give them. */
 const REGIONS: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
 /** Filters of the interface for properties that the catalogue does not have. */
 const UNKNOWN_HERE = ['category', 'arch', 'distillable'] as const
 
-/** One model with the values that filters and orders compare. */
-export interface ListedModel {
-  readonly model: Model
-  readonly parameters: ReadonlySet<string>
-  /** Id and name in lower case. */
-  readonly searchText: string
-}
-
-export type ModelFilter = (entry: ListedModel) => boolean
-type Order = (a: ListedModel, b: ListedModel) => number
+export type ModelFilter = (model: Model) => boolean
+export type Order = (a: Model, b: Model) => number
 
 /** Null: not known. */
-type Price = (entry: ListedModel) => number | null
+type Value = (model: Model) => number | null
 
-const price: Price = entry => priceOf(entry, 'prompt')
-const outputPrice: Price = entry => priceOf(entry, 'completion')
-const context = ({ model }: ListedModel) => model.contextLength ?? 0
+const price: Value = model => priceOf(model, 'prompt')
+const outputPrice: Value = model => priceOf(model, 'completion')
+const context = ({ contextLength }: Model) => contextLength ?? 0
+
+/** Orders by measured figures of the best endpoint. */
+const MEASURED: Readonly<Record<string, (health: EndpointHealth) => Order>> = {
+  'throughput-high-to-low': health =>
+    byValue(
+      -1,
+      best(health, Math.max, ({ throughputLast30m }) => throughputLast30m?.p50 ?? null),
+    ),
+  'latency-low-to-high': health =>
+    byValue(
+      1,
+      best(health, Math.min, ({ latencyLast30m }) => latencyLast30m?.p50 ?? null),
+    ),
+}
 
 /** Null: the order of the catalogue, because nothing is known by which to sort. */
 const ORDERS: Readonly<Record<string, Order | null>> = {
   'pricing-low-to-high': byPrice(1),
   'pricing-high-to-low': byPrice(-1),
   'context-high-to-low': (a, b) => context(b) - context(a),
-  newest: (a, b) => b.model.created - a.model.created,
-  'throughput-high-to-low': null,
-  'latency-low-to-high': null,
+  newest: (a, b) => b.created - a.created,
   'most-popular': null,
   'top-weekly': null,
+  'intelligence-high-to-low': null,
+  'coding-high-to-low': null,
+  'agentic-high-to-low': null,
+  'design-arena-elo-high-to-low': null,
 }
 
 /** Prices of the endpoint that is tried first. */
-function priceOf({ model }: ListedModel, part: 'prompt' | 'completion'): number | null {
-  const pricing = model.endpoints[0]?.pricing
+function priceOf({ endpoints }: Model, part: 'prompt' | 'completion'): number | null {
+  const pricing = endpoints[0]?.pricing
   return pricing?.isUnknown === true ? null : (pricing?.[part] ?? 0)
 }
 
-/** Unknown prices come last in either direction. */
-function byPrice(direction: 1 | -1): Order {
-  const compare = (a: number | null, b: number | null) => {
+/** Unknown values come last in either direction. */
+function byValue(direction: 1 | -1, value: Value): Order {
+  return (first, second) => {
+    const a = value(first)
+    const b = value(second)
     if (a === null || b === null) return Number(a === null) - Number(b === null)
     return direction * (a - b)
   }
-  return (a, b) => compare(price(a), price(b)) || compare(outputPrice(a), outputPrice(b))
+}
+
+function byPrice(direction: 1 | -1): Order {
+  const input = byValue(direction, price)
+  const output = byValue(direction, outputPrice)
+  return (a, b) => input(a, b) || output(a, b)
+}
+
+function best(
+  health: EndpointHealth,
+  choose: (...values: number[]) => number,
+  figure: (figures: EndpointFigures) => number | null,
+): Value {
+  return ({ endpoints }) => {
+    const values = endpoints.flatMap(endpoint => {
+      const figures = health.of(endpoint)
+      const value = figures === null ? null : figure(figures)
+      return value === null ? [] : [value]
+    })
+    return values.length === 0 ? null : choose(...values)
+  }
 }
 
 /** The order that is asked for; null: that of the catalogue. @throws GatewayError `invalid_request` */
-export function orderOf(query: URLSearchParams): Order | null {
+export function orderOf(query: URLSearchParams, health: EndpointHealth = UNMEASURED): Order | null {
   const sort = single(query, 'sort')
   if (sort === null || sort === '') return null
-  if (!Object.hasOwn(ORDERS, sort)) throw bad('sort', `must be one of ${Object.keys(ORDERS).join(', ')}`)
+  const measured = Object.hasOwn(MEASURED, sort) ? MEASURED[sort] : undefined
+  if (measured !== undefined) return measured(health)
+  if (!Object.hasOwn(ORDERS, sort)) {
+    throw bad('sort', `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED)].join(', ')}`)
+  }
   return ORDERS[sort] ?? null
 }
 
 /** All filters of the query. @throws GatewayError `invalid_request` that names the query parameter at fault. */
-export function filtersOf(query: URLSearchParams): readonly ModelFilter[] {
+export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly ModelFilter[] {
   for (const name of UNKNOWN_HERE) {
     if (query.has(name)) throw bad(name, 'must be absent: the catalogue does not have this property')
   }
-  return [...capabilities(query), ...origins(query), ...bounds(query)]
+  return [
+    ...capabilities(query),
+    ...origins(query),
+    ...bounds(query),
+    ...ages(query, nowSeconds),
+    ...indexes(query),
+  ]
 }
 
 function capabilities(query: URLSearchParams): ModelFilter[] {
@@ -85,14 +136,23 @@ function capabilities(query: URLSearchParams): ModelFilter[] {
   const parameters = words(query, 'supported_parameters', null)
   const input = words(query, 'input_modalities', INPUT_MODALITIES)
   const output = words(query, 'output_modalities', [...OUTPUT_MODALITIES, 'all']) ?? ['text']
-  return [
-    ({ searchText }) => search === '' || searchText.includes(search),
-    entry => parameters === null || parameters.every(name => entry.parameters.has(name)),
-    ({ model }) => input === null || input.every(modality => model.inputModalities.includes(modality)),
-    // Most clients look for chat models; others are listed when they are named, or with `all`.
-    ({ model }) =>
-      output.includes('all') || output.every(modality => model.outputModalities.includes(modality)),
-  ]
+  const filters: ModelFilter[] = []
+  if (search !== '') {
+    filters.push(({ id, name }) => id.toLowerCase().includes(search) || name.toLowerCase().includes(search))
+  }
+  if (parameters !== null) {
+    filters.push(({ endpoints }) =>
+      parameters.every(name => endpoints.some(endpoint => hasParameter(endpoint, name))),
+    )
+  }
+  if (input !== null) {
+    filters.push(({ inputModalities }) => input.every(modality => inputModalities.includes(modality)))
+  }
+  // Most clients look for chat models; others are listed when they are named, or with `all`.
+  if (!output.includes('all')) {
+    filters.push(({ outputModalities }) => output.every(modality => outputModalities.includes(modality)))
+  }
+  return filters
 }
 
 function origins(query: URLSearchParams): ModelFilter[] {
@@ -103,39 +163,69 @@ function origins(query: URLSearchParams): ModelFilter[] {
   const region = single(query, 'region')
   if (region !== null && !Object.hasOwn(REGIONS, region)) throw bad('region', 'must be eu or us')
   const wanted = region === null ? null : (REGIONS[region] ?? null)
-  return [
-    ({ model }) => authors === null || authors.has(model.id.slice(0, model.id.indexOf('/')).toLowerCase()),
-    ({ model }) =>
-      providers === null ||
-      model.endpoints.some(
+  const filters: ModelFilter[] = []
+  if (authors !== null) filters.push(({ id }) => authors.has(id.slice(0, id.indexOf('/')).toLowerCase()))
+  if (providers !== null) {
+    filters.push(({ endpoints }) =>
+      endpoints.some(
         ({ provider }) => providers.has(provider.slug) || providers.has(provider.name.toLowerCase()),
       ),
-    ({ model }) => zdr !== 'true' || model.endpoints.some(endpoint => endpoint.zdr),
-    entry => wanted === null || isInRegion(entry, wanted),
-  ]
+    )
+  }
+  if (zdr === 'true') filters.push(({ endpoints }) => endpoints.some(endpoint => endpoint.zdr))
+  if (wanted !== null) filters.push(model => isInRegion(model, wanted))
+  return filters
 }
 
 /** True if an endpoint of the model keeps data in the region. */
-export function isInRegion({ model }: ListedModel, region: DataRegion): boolean {
-  return model.endpoints.some(endpoint => endpoint.region === region)
+export function isInRegion({ endpoints }: Model, region: DataRegion): boolean {
+  return endpoints.some(endpoint => endpoint.region === region)
 }
 
 function bounds(query: URLSearchParams): ModelFilter[] {
   const context = integer(query, 'context', 1, Number.MAX_SAFE_INTEGER)
-  const between = (least: string, most: string, value: Price): ModelFilter => {
+  const between = (least: string, most: string, value: Value): ModelFilter[] => {
     const from = perMillion(query, least)
     const to = perMillion(query, most)
-    if (from === null && to === null) return () => true
-    return entry => {
-      const found = value(entry)
+    if (from === null && to === null) return []
+    const within: ModelFilter = model => {
+      const found = value(model)
       return found !== null && (from === null || found >= from) && (to === null || found <= to)
     }
+    return [within]
   }
   return [
-    between('min_price', 'max_price', price),
-    between('min_output_price', 'max_output_price', outputPrice),
-    ({ model }) => context === null || (model.contextLength ?? 0) >= context,
+    ...between('min_price', 'max_price', price),
+    ...between('min_output_price', 'max_output_price', outputPrice),
+    ...(context === null ? [] : [({ contextLength }: Model) => (contextLength ?? 0) >= context]),
   ]
+}
+
+const DAY_SECONDS = 86_400
+
+/** Days since the creation of a model, inclusive. */
+function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
+  const least = decimal(query, 'min_age_days')
+  const most = decimal(query, 'max_age_days')
+  const filters: ModelFilter[] = []
+  if (least !== null) filters.push(({ created }) => nowSeconds - created >= least * DAY_SECONDS)
+  if (most !== null) filters.push(({ created }) => nowSeconds - created <= most * DAY_SECONDS)
+  return filters
+}
+
+const INDEXES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate'] as const
+
+/** No model has an index here, so none fits a bound on one. */
+function indexes(query: URLSearchParams): ModelFilter[] {
+  const bounds = INDEXES.flatMap(name => [decimal(query, `min_${name}`), decimal(query, `max_${name}`)])
+  return bounds.every(bound => bound === null) ? [] : [() => false]
+}
+
+function decimal(query: URLSearchParams, name: string): number | null {
+  const text = single(query, name)
+  if (text === null) return null
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw bad(name, 'must be a number, 0 or more')
+  return Number(text)
 }
 
 /** USD for a million tokens, as the price of one. */

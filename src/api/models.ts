@@ -1,38 +1,36 @@
 /**
- * The public catalogue: GET /models and its relatives, GET /providers. Documents are written once, together with the
- * catalogue; a request only filters them, and one without filters gets the same bytes as the one before.
+ * The public catalogue: GET /models and its relatives, GET /providers. The documents of models are written once, with
+ * the catalogue; a request only chooses among them, and one without filters gets the same bytes as the one before.
  */
 import { createHash } from 'node:crypto'
 import { callerOf } from '../access/keys.ts'
+import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Restrictions } from '../gateway/routing/rank.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import { type EndpointHealth, UNMEASURED } from '../providers/endpoint-health.ts'
+import { type PackedTexts, packTexts } from '../providers/packed.ts'
 import type { Model } from '../providers/provider.ts'
 import type { DataRegionOf } from './inference.ts'
 import {
   endpointDocument,
   endpointsDocument,
   modelDocument,
-  parametersOf,
+  modelJson,
   providerDocument,
 } from './model-documents.ts'
 import {
   filtersOf,
   isInRegion,
-  type ListedModel,
   type ModelFilter,
   nextPage,
+  type Order,
   orderOf,
   page,
 } from './model-query.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-
-interface Listed extends ListedModel {
-  /** Its document as JSON. */
-  readonly json: string
-}
 
 /** A document as it leaves. */
 export interface WrittenDocument {
@@ -63,32 +61,51 @@ export interface Listing {
   providers(): object
 }
 
-const EVERYBODY: ListingTerms = { region: null, allows: null }
+export interface ListingOptions {
+  /** Documents of the models that are written already. Default: they are written now. */
+  readonly documents?: PackedTexts
+  /** Changes with the documents. */
+  readonly version?: string
+  readonly health?: EndpointHealth
+  readonly clock?: Clock
+}
 
-export function createListing(catalog: Catalog): Listing {
-  const all = catalog.models().map(toListed)
-  const version = digest(all.map(({ json }) => json).join())
+const EVERYBODY: ListingTerms = { region: null, allows: null }
+/** The bytes of whole listings that are kept: one for each region. */
+const REGIONS_MAX = 3
+const BEGIN = '{"data":['
+
+/** A digest of the public documents of a catalogue. */
+export function documentsDigest(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex').slice(0, 16)
+}
+
+export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
+  const { health = UNMEASURED, clock = systemClock } = options
+  const models = catalog.models()
+  const documents = options.documents ?? packDocuments(models)
+  const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
   const whole = new Map<DataRegion | null, Buffer>()
-  const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly Listed[] => {
-    const wanted: ModelFilter[] = [...filtersOf(query)]
-    if (region !== null) wanted.push(entry => isInRegion(entry, region))
-    if (allows !== null) wanted.push(({ model }) => allows(model))
-    return all.filter(entry => wanted.every(matches => matches(entry)))
+  const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly number[] => {
+    const wanted: ModelFilter[] = [...filtersOf(query, unixSeconds(clock))]
+    if (region !== null) wanted.push(model => isInRegion(model, region))
+    if (allows !== null) wanted.push(allows)
+    const indexes: number[] = []
+    for (const [index, model] of models.entries()) {
+      if (wanted.every(matches => matches(model))) indexes.push(index)
+    }
+    return indexes
   }
-  const written = (query: URLSearchParams, terms: ListingTerms): string => {
-    const order = orderOf(query)
-    const entries = found(query, terms)
-    const sorted = order === null ? entries : entries.toSorted(order)
+  const written = (query: URLSearchParams, terms: ListingTerms): Buffer => {
+    const order = orderOf(query, health)
+    const indexes = found(query, terms)
+    const sorted = order === null ? indexes : sortedBy(indexes, models, order)
     const { from, to } = page(query)
     const next = to < sorted.length ? nextPage(query, to, to - from) : null
-    const data = sorted.slice(from, to).map(({ json }) => json)
-    return `{"data":[${data.join(',')}],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
+    const end = `],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
+    return listBytes(documents, sorted.slice(from, to), end)
   }
-  const retaining = catalog
-    .models()
-    .flatMap(model => model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each)))
-  const zeroRetention = { json: JSON.stringify({ data: retaining }), etag: `"${version}-zdr"` }
-  const providers = { data: catalog.providers().map(providerDocument) }
+  let retaining: WrittenDocument | null = null
   return {
     models(query, terms = EVERYBODY) {
       const { region, allows } = terms
@@ -97,8 +114,8 @@ export function createListing(catalog: Catalog): Listing {
       if (query.size > 0) return { json: written(query, terms), etag }
       let bytes = whole.get(region)
       if (bytes === undefined) {
-        bytes = Buffer.from(written(query, terms))
-        whole.set(region, bytes)
+        bytes = written(query, terms)
+        if (whole.size < REGIONS_MAX) whole.set(region, bytes)
       }
       return { json: bytes, etag }
     },
@@ -106,38 +123,101 @@ export function createListing(catalog: Catalog): Listing {
     model(id) {
       const model = catalog.model(id)
       if (model === undefined) return null
-      const record = documentOf(model)
-      const owner = id.slice(0, id.indexOf('/'))
+      const record = modelDocument(model)
+      const owner = model.id.slice(0, model.id.indexOf('/'))
       return { ...record, object: 'model', owned_by: owner, data: record }
     },
     endpoints(id) {
       const model = catalog.model(id)
-      return model === undefined ? null : { data: endpointsDocument(model) }
+      return model === undefined ? null : { data: endpointsDocument(model, health) }
     },
-    zeroRetention: () => zeroRetention,
-    providers: () => providers,
+    zeroRetention() {
+      retaining ??= {
+        json: JSON.stringify({
+          data: models.flatMap(model =>
+            model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each, UNMEASURED)),
+          ),
+        }),
+        etag: `"${version}-zdr"`,
+      }
+      return retaining
+    },
+    providers: () => ({ data: catalog.providers().map(providerDocument) }),
   }
 }
 
-function toListed(model: Model): Listed {
-  return {
-    model,
-    parameters: parametersIn(model),
-    searchText: `${model.id}\n${model.name}`.toLowerCase(),
-    json: JSON.stringify(documentOf(model)),
+/** The documents of models as a listing copies them: each ends in a comma, so that neighbours are copied at once. */
+export function packDocuments(models: readonly Model[]): PackedTexts {
+  return packTexts(models.map(model => `${modelJson(model)},`))
+}
+
+/** A listing of these documents, without the comma of the last one. */
+function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end: string): Buffer {
+  const startOf = (index: number): number => (index === 0 ? 0 : (ends[index - 1] ?? 0))
+  const size = indexes.reduce((sum, index) => sum + (ends[index] ?? 0) - startOf(index), 0)
+  const listed = Math.max(0, size - 1)
+  const target = Buffer.allocUnsafe(BEGIN.length + listed + Buffer.byteLength(end))
+  let at = target.write(BEGIN)
+  const source = new Uint8Array(bytes)
+  for (let first = 0; first < indexes.length; ) {
+    let last = first
+    while (indexes[last + 1] === (indexes[last] ?? 0) + 1) last++
+    const run = source.subarray(startOf(indexes[first] ?? 0), ends[indexes[last] ?? 0] ?? 0)
+    target.set(run, at)
+    at += run.length
+    first = last + 1
   }
+  target.write(end, BEGIN.length + listed)
+  return target
 }
 
-function documentOf(model: Model): object {
-  return modelDocument(model, [...parametersIn(model)].sort())
-}
-
-function parametersIn(model: Model): ReadonlySet<string> {
-  return new Set(model.endpoints.flatMap(parametersOf))
+/** Stable, so that what is equal keeps the order of the catalogue. */
+function sortedBy(indexes: readonly number[], models: readonly Model[], order: Order): readonly number[] {
+  return indexes.toSorted((a, b) => {
+    const [first, second] = [models[a], models[b]]
+    return first === undefined || second === undefined ? 0 : order(first, second)
+  })
 }
 
 function digest(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16)
+}
+
+/** A listing whose catalogue can be exchanged while requests run. */
+export class LiveListing implements Listing {
+  #now: Listing
+
+  constructor(first: Listing) {
+    this.#now = first
+  }
+
+  replace(next: Listing): void {
+    this.#now = next
+  }
+
+  models(query: URLSearchParams, terms?: ListingTerms): WrittenDocument {
+    return this.#now.models(query, terms)
+  }
+
+  count(query: URLSearchParams, terms?: ListingTerms): object {
+    return this.#now.count(query, terms)
+  }
+
+  model(id: string): object | null {
+    return this.#now.model(id)
+  }
+
+  endpoints(id: string): object | null {
+    return this.#now.endpoints(id)
+  }
+
+  zeroRetention(): WrittenDocument {
+    return this.#now.zeroRetention()
+  }
+
+  providers(): object {
+    return this.#now.providers()
+  }
 }
 
 export interface ListingDeps {

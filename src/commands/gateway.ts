@@ -7,6 +7,7 @@ import { lowerHelpers } from '../threads/operating-system.ts'
 import { type CheckedStart, checkStart, startFailure } from '../threads/start-failure.ts'
 import { startWarnings } from '../threads/start-warnings.ts'
 import { complain, configWords, EXIT_UNCLEAN } from './outcome.ts'
+import { watchConfiguration } from './reload.ts'
 import { version } from './version.ts'
 import { banner, firstKeysPath, firstKeysText, MAKE_KEY, type Started, writeFirstKeys } from './welcome.ts'
 
@@ -16,13 +17,16 @@ const SAME_PRESS_MS = 300
 /** Resolves once the gateway listens. The process ends by itself when the gateway has stopped. */
 export async function startGateway(file: string | true | undefined): Promise<void> {
   lowerHelpers()
-  const found = findConfig(configWords(file), processEnvironment())
+  const words = configWords(file)
+  // A later reading of the file needs the secrets that are forgotten below.
+  const environment = { ...processEnvironment() }
+  const found = findConfig(words, environment)
   const checked = checkStart(found)
   forgetSecrets(found)
-  await serve(checked, found)
+  await serve(checked, found, () => findConfig(words, environment))
 }
 
-async function serve(checked: CheckedStart, found: FoundConfig): Promise<void> {
+async function serve(checked: CheckedStart, found: FoundConfig, findAgain: () => FoundConfig): Promise<void> {
   const { config } = checked
   const form: LogForm = process.stdout.isTTY ? 'terminal' : 'json'
   const log = openLog(checked, form)
@@ -45,6 +49,7 @@ async function serve(checked: CheckedStart, found: FoundConfig): Promise<void> {
   // Last, because a supervisor that waits for this line may send a signal at once.
   log.listening(url, adminUrl)
   stopping.started(running)
+  watchConfiguration({ running, config, file: found.file, findAgain, log })
   void running.firstKeys.then(keys => tellKeys(keys, started, log, form))
 }
 

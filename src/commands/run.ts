@@ -5,6 +5,7 @@ import { batchesCancel, batchesList, batchesWatch } from './batches.ts'
 import { check } from './check.ts'
 import { type Command, CommandError, readWords, UsageError, usage } from './command.ts'
 import { keysCreate, keysList } from './keys.ts'
+import { modelsImport, modelsSources } from './models.ts'
 import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
 import { start } from './start.ts'
 import { vaultRotate, vaultStatus } from './vault.ts'
@@ -16,6 +17,8 @@ const COMMANDS: readonly Command[] = [
   check,
   keysCreate,
   keysList,
+  modelsImport,
+  modelsSources,
   vaultStatus,
   vaultRotate,
   batchesList,
@@ -42,7 +45,7 @@ export async function run(words: readonly string[]): Promise<number> {
       return EXIT_BAD_CONFIGURATION
     }
     if (error instanceof CommandError) {
-      complain([error.message])
+      complain(error.message.split('\n'))
       return EXIT_FAILED
     }
     const failure = startFailure(error)

@@ -106,11 +106,26 @@ function readYaml(path: string): unknown {
   } catch (error) {
     throw new ConfigError(`${path}: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
   }
+  const json = readLargeJson(text)
+  if (json !== undefined) return json
   try {
     // Its warnings quote the file.
     return parseYaml(text, { logLevel: 'error' }) ?? {}
   } catch (error) {
     throw new ConfigError(`${path}: invalid YAML: ${yamlFault(error)}`)
+  }
+}
+
+/** The parser of YAML takes seconds for a file with thousands of models. */
+const LARGE_CHARS = 262_144
+
+/** A large file that is JSON, which is YAML too; undefined for others, whose faults the parser of YAML tells. */
+function readLargeJson(text: string): unknown {
+  if (text.length < LARGE_CHARS || !/^\s*\{/.test(text)) return undefined
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
   }
 }
 

@@ -7,6 +7,7 @@ import {
   EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
   QUIRKS,
+  SERVICE_TIERS,
   TRANSPORTS,
 } from '../providers/provider.ts'
 import { closed, ModelName, oneOf, Slug } from './setting.ts'
@@ -41,12 +42,23 @@ const Factor = Type.String({
 const Format = oneOf([...FORMAT_NAMES, ...EMBEDDINGS_FORMAT_NAMES])
 
 /** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
+const MODEL_ID =
+  '~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+(?::[A-Za-z0-9][A-Za-z0-9._-]*)*'
+/** One star, at the end: behind the slash of the vendor, or behind the beginning of a name. */
+const WILDCARD = '[A-Za-z0-9][A-Za-z0-9._-]*/(?:[A-Za-z0-9][A-Za-z0-9._:/-]*)?\\*'
 const ModelId = Type.String({
-  pattern: '^~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+(?::[A-Za-z0-9][A-Za-z0-9._-]*)*$',
+  pattern: `^(?:${MODEL_ID}|${WILDCARD})$`,
+  maxLength: 256,
+  expected: 'the form vendor/model, such as openai/gpt-5-mini, or vendor/*',
+  explain: (id: unknown) =>
+    typeof id === 'string' && id.includes('*')
+      ? 'at most one star, at the end and behind the vendor, such as openai/*'
+      : undefined,
+})
+const Alias = Type.String({
+  pattern: `^${MODEL_ID}$`,
   maxLength: 256,
   expected: 'the form vendor/model, such as openai/gpt-5-mini',
-  explain: (id: unknown) =>
-    typeof id === 'string' && id.includes('*') ? 'one model, since a model id has no wildcards' : undefined,
 })
 
 export const ProviderSchema = Type.Object(
@@ -112,6 +124,10 @@ export const ProviderSchema = Type.Object(
       ),
       'PEM files for TLS with this provider, read at start: `ca`, or `cert` with `key`, or all three',
     ),
+    authors: field(
+      Type.Array(Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*$', maxLength: 128 }), { maxItems: 100 }),
+      'first parts of the ids of models that the provider makes, for [imported](models.md#imported-models) and discovered models; default: that of the built-in row, or the slug',
+    ),
     batch: field(
       Type.Boolean(),
       "true: batches go to the provider's own [batch service](batches.md#batch-services-of-providers), as far as it can run their requests. For OpenAI, Anthropic and Gemini, and what speaks as they do; default: false",
@@ -131,15 +147,40 @@ export const ProviderSchema = Type.Object(
   closed,
 )
 
+/** Prices of one token; each may differ for long prompts. */
+const TOKEN_PRICES = {
+  prompt: field(Price, 'USD per input token'),
+  completion: field(Price, 'USD per output token'),
+  inputCacheRead: field(Price, "USD per input token read from the provider's cache; default: as `prompt`"),
+  inputCacheWrite: field(Price, "USD per input token written to the provider's cache; default: as `prompt`"),
+  inputCacheWrite1h: field(
+    Price,
+    'USD per input token written to the cache for one hour; default: as `inputCacheWrite`',
+  ),
+  audio: field(Price, 'USD per input token of audio; default: as `prompt`'),
+  internalReasoning: field(Price, 'USD per output token of reasoning; default: as `completion`'),
+}
+
 export const PricingSchema = Type.Object(
   {
-    prompt: field(Price, 'USD per input token'),
-    completion: field(Price, 'USD per output token'),
+    ...TOKEN_PRICES,
     request: field(Price, 'USD per request'),
-    inputCacheRead: field(Price, "USD per input token read from the provider's cache; default: as `prompt`"),
-    inputCacheWrite: field(
-      Price,
-      "USD per input token written to the provider's cache; default: as `prompt`",
+    image: field(Price, 'USD per input image, beside its tokens; default: 0'),
+    overrides: field(
+      Type.Array(
+        Type.Object(
+          {
+            minPromptTokens: required(
+              Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+              'the prices hold for prompts with more tokens than this',
+            ),
+            ...TOKEN_PRICES,
+          },
+          closed,
+        ),
+        { minItems: 1, maxItems: 16 },
+      ),
+      'prices of long prompts; an absent price is that of shorter ones',
     ),
   },
   closed,
@@ -150,7 +191,7 @@ export const EndpointSchema = Type.Object(
     provider: required(Slug, 'slug of the provider'),
     upstreamModel: field(
       ModelName,
-      'name of the model at the provider; default: the part of `id` after the slash',
+      'name of the model at the provider; default: the part of `id` after the slash. In a wildcard row a `*` stands for what the star of the id stands for',
     ),
     format: field(
       Format,
@@ -162,6 +203,14 @@ export const EndpointSchema = Type.Object(
     ),
     region: field(oneOf(DATA_REGIONS), 'region in which the data stays; default: none is promised'),
     zdr: field(Type.Boolean(), 'true: the provider keeps no data (zero data retention); default: false'),
+    trains: field(
+      Type.Boolean(),
+      'true: the provider may train on what it is sent, so `data_collection: deny` leaves the endpoint out; default: false',
+    ),
+    serviceTier: field(
+      oneOf(SERVICE_TIERS),
+      'the service tier of the endpoint, with the prices of that tier; an endpoint for each tier. Default: none',
+    ),
     quantization: field(Type.String(), 'default: `unknown`'),
     supportedParameters: field(Type.Array(Type.String()), 'request parameters that it honours; default: all'),
     contextLength: field(Count, "tokens; default: the model's"),
@@ -172,8 +221,19 @@ export const EndpointSchema = Type.Object(
 
 export const ModelSchema = Type.Object(
   {
-    id: required(ModelId, 'name of the model in requests, `vendor/model`'),
+    id: required(
+      ModelId,
+      'name of the model in requests, `vendor/model`; `vendor/*` stands for [every model](models.md#wildcards) of that vendor',
+    ),
     name: field(ModelName, 'display name; default: the id'),
+    aliases: field(
+      Type.Array(Alias, { minItems: 1, maxItems: 100 }),
+      'further ids by which requests may name the model',
+    ),
+    created: field(
+      Type.Integer({ minimum: 0, maximum: 99_999_999_999 }),
+      'Unix seconds; default: what an import or the provider says, or the start of the gateway',
+    ),
     contextLength: field(Count, 'tokens; default: unknown'),
     maxOutputTokens: field(Count, 'default: unknown'),
     inputModalities: field(Words, 'default: `[text]`'),

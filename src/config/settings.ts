@@ -111,9 +111,29 @@ export const Settings = group({
   providers: setting(Type.Array(ProviderSchema), 'adds or changes providers, by slug', { default: [] }),
   models: setting(
     Type.Array(ModelSchema),
-    'the catalogue. Without `providers` it also has the [simulated models](#simulated-models)',
+    'the models, beside [imported and discovered ones](models.md). Without `providers` the catalogue also has the [simulated models](#simulated-models)',
     { default: [] },
   ),
+  defaultModel: setting(
+    nullable(ModelName),
+    'the model of requests that name none; without it they are refused with 400',
+  ),
+  catalogue: group({
+    import: setting(
+      nullable(Address),
+      'a JSON file of [models](models.md#imported-models) in the public shape, relative to the working directory. Read at start and when it changes; it wins over `sluice models import`',
+    ),
+    discover: setting(
+      Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),
+      'true: every provider that has a key and stands under `providers`, or whose key is in the environment, is asked for its own [list of models](models.md#discovered-models). Default: only if the file has no `models`',
+      { default: null },
+    ),
+    refreshMs: setting(
+      Type.Integer({ minimum: 1_000, maximum: 86_400_000 }),
+      'time between two such questions',
+      { default: 3_600_000 },
+    ),
+  }),
   simulator: group({
     enabled: setting(
       Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),

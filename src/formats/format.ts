@@ -46,6 +46,8 @@ export interface Usage {
   readonly cacheWriteTokens: number
   /** Of the cache writes, those that stay for an hour; absent: none. */
   readonly cacheWrite1hTokens?: number
+  /** Of the input, those of audio; absent: none. */
+  readonly audioTokens?: number
   /** All tokens that the model wrote, including reasoning. */
   readonly outputTokens: number
   readonly reasoningTokens: number

@@ -42,13 +42,22 @@ type MetricsOf<Table extends Readonly<Record<string, Declaration>>> = {
 export function createMetrics(labels: MetricLabels = NO_LABELS) {
   const registry = new Registry()
   const metrics = declare(METRICS, registry, labels.thread)
+  const ofModel = lookupUpTo(labels.models, MODELS_MAX, model => modelSeries(model, metrics))
+  const ofProvider = lookupUpTo(labels.providers, PROVIDERS_MAX, provider =>
+    providerSeries(provider, metrics),
+  )
   return {
     ...metrics,
     registry,
     /** The series of a model, by its id. */
-    ofModel: lookupUpTo(labels.models, MODELS_MAX, model => modelSeries(model, metrics)),
+    ofModel: ofModel.find,
     /** The series of a provider, by its slug. */
-    ofProvider: lookupUpTo(labels.providers, PROVIDERS_MAX, provider => providerSeries(provider, metrics)),
+    ofProvider: ofProvider.find,
+    /** Gives series to further models and providers, up to the same limits. */
+    learn(further: Pick<MetricLabels, 'models' | 'providers'>): void {
+      ofModel.learn(further.models)
+      ofProvider.learn(further.providers)
+    },
     stages: stageSeries(metrics.overhead),
   }
 }
@@ -170,19 +179,29 @@ export function observeStages(
   }
 }
 
+/** An entry for each known value, and one that all others share. */
+export interface Lookup<One> {
+  readonly find: (value: string) => One
+  /** Makes entries for further values, as long as there are fewer than the limit. */
+  readonly learn: (values: Iterable<string>) => void
+}
+
 /** Creates a lookup with an entry for each of the first `limit` values; all others share the entry for `other`. */
 export function lookupUpTo<One>(
   values: Iterable<string>,
   limit: number,
   make: (label: string) => One,
-): (value: string) => One {
+): Lookup<One> {
   const known = new Map<string, One>()
-  for (const value of values) {
-    if (known.size === limit) break
-    known.set(value, make(value))
+  const learn = (further: Iterable<string>): void => {
+    for (const value of further) {
+      if (known.size === limit) break
+      if (!known.has(value)) known.set(value, make(value))
+    }
   }
+  learn(values)
   const others = make(OTHER)
-  return value => known.get(value) ?? others
+  return { find: value => known.get(value) ?? others, learn }
 }
 
 /** The label value beyond the limits. */

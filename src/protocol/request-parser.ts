@@ -28,6 +28,8 @@ export interface Offered {
   readonly tools: ReadonlySet<string>
   /** Slugs of routers that choose a model, without the gateway's own prefix. */
   readonly routers: ReadonlySet<string>
+  /** The model of requests that name none; absent or null: they are refused. */
+  readonly defaultModel?: string | null
 }
 
 type Rule = (request: ResponsesRequest, offered: Offered) => string | null
@@ -87,6 +89,7 @@ export function createRequestParser(offered: Offered): (body: unknown) => Respon
   return body => {
     if (isChat(body)) throw new GatewayError('invalid_request', CHAT_BODY)
     const request = check(withoutNulls(body))
+    useDefaultModel(request, offered)
     const refused = refusal(request, offered)
     if (refused !== null) throw new GatewayError('invalid_request', refused)
     return request
@@ -118,6 +121,16 @@ export function refusal(request: ResponsesRequest, offered: Offered): string | n
     if (found !== null) return found
   }
   return null
+}
+
+/** Names the default model in a request that names none. Changes the request, which is the gateway's own. */
+export function useDefaultModel(
+  request: { model?: unknown; readonly models?: unknown },
+  { defaultModel }: Offered,
+): void {
+  if (defaultModel == null || request.model !== undefined) return
+  if (Array.isArray(request.models) && request.models.length > 0) return
+  request.model = defaultModel
 }
 
 function modelPresent(request: ResponsesRequest): string | null {

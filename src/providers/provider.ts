@@ -231,17 +231,40 @@ export interface Provider {
   readonly batch?: { readonly priceFactor: PriceFactor }
 }
 
-/** Prices per token (request: per request) in 1e-12 USD. */
-export interface Pricing {
+/** Prices of tokens in 1e-12 USD; null: as that of the plainer kind of token. */
+export interface TokenPrices {
   readonly prompt: PicoUsd
   readonly completion: PicoUsd
-  readonly request: PicoUsd
-  /** Price of a prompt token read from / written to the provider's cache; null: the prompt price. */
+  /** Of a prompt token read from / written to the provider's cache; null: the prompt price. */
   readonly inputCacheRead: PicoUsd | null
   readonly inputCacheWrite: PicoUsd | null
+  /** Of a prompt token written to the cache for an hour; null: as `inputCacheWrite`. */
+  readonly inputCacheWrite1h?: PicoUsd | null
+  /** Of a prompt token of audio; null: the prompt price. */
+  readonly audio?: PicoUsd | null
+  /** Of an output token of reasoning; null: the completion price. */
+  readonly internalReasoning?: PicoUsd | null
+}
+
+/** Prices of prompts with strictly more tokens than `minPromptTokens`. */
+export interface PriceOverride extends TokenPrices {
+  readonly minPromptTokens: number
+}
+
+export interface Pricing extends TokenPrices {
+  /** For each request. */
+  readonly request: PicoUsd
+  /** For each input image, beside its tokens. */
+  readonly image?: PicoUsd | null
+  /** By rising `minPromptTokens`; null: none. */
+  readonly overrides?: readonly PriceOverride[] | null
   /** Set where the prices are not known; they count as 0, but are no zeros. */
   readonly isUnknown?: true
 }
+
+/** The service tiers that an endpoint of its own may have. */
+export const SERVICE_TIERS = ['default', 'flex', 'priority', 'ultrafast'] as const
+export type ServiceTier = (typeof SERVICE_TIERS)[number]
 
 /** Every region that an endpoint can promise. */
 export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
@@ -260,6 +283,10 @@ export interface Endpoint {
   readonly maxOutputTokens: number | null
   readonly region: DataRegion | null
   readonly zdr: boolean
+  /** The provider may train on what it is sent. Absent: it does not. */
+  readonly trains?: true
+  /** Its service tier; absent: it belongs to none. */
+  readonly serviceTier?: ServiceTier
   readonly quantization: string
   /** True if the model makes images: its events may then carry whole images. */
   readonly drawsImages: boolean

@@ -21,6 +21,7 @@ import { answerBatchCall } from './speak-batches.ts'
 import { chatSpeaker } from './speak-chat.ts'
 import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
+import { listReply, type SimTold, toldModels } from './speak-models.ts'
 import { responsesSpeaker } from './speak-responses.ts'
 import { Transmission } from './transmission.ts'
 
@@ -38,6 +39,8 @@ export interface SimOptions {
   readonly keepRequests?: number
   /** The fault of a model; null for a model without one. Default: no faults. */
   readonly faultOf?: (model: string) => SimFault | null
+  /** The models that its list tells, asked for each time. Default: those that a gateway lists. */
+  readonly models?: () => readonly SimTold[]
   /** The fault of jobs of a model in the batch services; null for none. Default: no faults. */
   readonly jobFaultOf?: (model: string) => SimJobFault | null
 }
@@ -113,6 +116,7 @@ class Simulation implements Sim {
   readonly #clock: Clock
   readonly #keep: number
   readonly #faultOf: (model: string) => SimFault | null
+  readonly #models: () => readonly SimTold[]
   readonly #server: Server
   /** Checks of `until`, which run after each change of state. */
   readonly #waiting = new Set<() => void>()
@@ -121,6 +125,7 @@ class Simulation implements Sim {
     this.#clock = options.clock ?? systemClock
     this.#keep = options.keepRequests ?? 100
     this.#faultOf = options.faultOf ?? (() => null)
+    this.#models = options.models ?? toldModels
     this.batches = new SimBatches({
       clock: this.#clock,
       faultOf: options.jobFaultOf ?? (() => null),
@@ -183,7 +188,9 @@ class Simulation implements Sim {
   }
 
   #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
-    if (text !== null && hasKey(request.headers) && this.#answerBatchCall(request, response, text)) return
+    if (text !== null && hasKey(request.headers)) {
+      if (this.#answerList(request, response) || this.#answerBatchCall(request, response, text)) return
+    }
     const path = request.url ?? '/'
     const target = targetOf(request.method ?? '', path)
     const body = text === null ? null : parseObject(text)
@@ -220,6 +227,21 @@ class Simulation implements Sim {
       else if (ask !== null && behaviour !== null) void reply.send()
       else refuse(404, 'Unknown model')
     }
+  }
+
+  /** False: the call does not ask for the list of models. */
+  #answerList(request: IncomingMessage, response: ServerResponse): boolean {
+    const { method = '', url = '/', headers } = request
+    if (method !== 'GET') return false
+    const [path = '', query = ''] = url.split('?', 2)
+    const isAnthropic = headers['anthropic-version'] !== undefined
+    const document = listReply({ path, query: new URLSearchParams(query), isAnthropic }, this.#models())
+    if (document === null) return false
+    this.#note({ path: url, method, format: null, model: '', stream: false, headers, body: {} })
+    this.#change({ requests: this.state.requests + 1 })
+    response.writeHead(200, { 'content-type': 'application/json' })
+    response.end(JSON.stringify(document))
+    return true
   }
 
   /** False: the call is none of a batch service. */

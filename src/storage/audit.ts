@@ -2,7 +2,7 @@
 
 /** The object of a change. */
 export interface AuditObject {
-  readonly kind: 'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail' | 'credit' | 'vault'
+  readonly kind: 'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail' | 'credit' | 'vault' | 'models'
   readonly id: string
   readonly name: string | null
 }
@@ -12,6 +12,7 @@ export type AuditAction =
   | `guardrail.${'assign' | 'unassign'}`
   | 'credit.create'
   | 'vault.rotate'
+  | 'models.import'
 
 export interface AuditEntry {
   readonly organizationId: string

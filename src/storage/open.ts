@@ -5,6 +5,7 @@ import { CamelCasePlugin, Kysely } from 'kysely'
 import type { Engine } from './engine.ts'
 import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches.ts'
+import { createCatalogueStore } from './kysely-store/catalogue.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
 import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
 import { createKeyStore } from './kysely-store/keys.ts'
@@ -121,5 +122,6 @@ function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
     ledger: createLedgerStore(db, engine),
     audit: createAuditStore(db),
     batches: createBatchStore(db, engine),
+    catalogue: createCatalogueStore(db),
   }
 }

@@ -4,6 +4,7 @@
  */
 import type { MicroUsd } from '../money.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
+import type { CatalogueStore } from './catalogue.ts'
 import type {
   AppliedGuardrail,
   AssigneeKind,
@@ -382,6 +383,7 @@ export interface StoreVerbs {
   readonly ledger: LedgerStore
   readonly audit: AuditStore
   readonly batches: BatchStore
+  readonly catalogue: CatalogueStore
 }
 
 export interface Store extends StoreVerbs {

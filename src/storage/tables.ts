@@ -285,7 +285,18 @@ export interface ServiceJobsTable {
   leaseUntilMs: BigInteger
 }
 
+/** Lists of models by their source. */
+export interface CatalogueSourcesTable {
+  source: string
+  version: string
+  models: number
+  /** JSON. */
+  facts: string
+  updatedAt: string
+}
+
 export interface Tables {
+  catalogueSources: CatalogueSourcesTable
   serviceJobs: ServiceJobsTable
   apiKeys: ApiKeysTable
   removedKeys: RemovedKeysTable

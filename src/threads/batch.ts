@@ -21,12 +21,15 @@ await stat('.')
 lowerThread(STEPS_DOWN)
 
 let batching: Batching | null = null
+let { catalogue } = settings
 let building: Promise<void> | null = null
 
 async function build(): Promise<void> {
   // Code that most gateways never need stays out of memory until there is a batch.
   const { buildBatching } = await import('./build-batch.ts')
-  batching = await buildBatching({ ...settings, log, counters })
+  batching = await buildBatching({ ...settings, catalogue, log, counters })
+  // One that came meanwhile.
+  if (catalogue !== null) batching.catalogue(catalogue)
   batching.load.start()
   batching.runner.wake()
 }
@@ -59,6 +62,10 @@ loop.follow({
   changed(change) {
     if (batching !== null) batching.changed(change)
     else if (change.kind === 'batches' || change.kind === 'all') look()
+  },
+  catalogue(packed) {
+    catalogue = packed
+    batching?.catalogue(packed)
   },
   prepared: look,
   live: (thread, load) => batching?.live(thread, load),

@@ -14,6 +14,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 import { parseFactor } from '../money.ts'
 import type { BatchEndpoint } from '../protocol/batches.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { AdmissionControl } from '../server/admission.ts'
 import type { Load } from '../server/load.ts'
 import type { BatchRecord } from '../storage/batches.ts'
@@ -34,6 +35,8 @@ export interface Batching {
   /** Call it after a record was changed. */
   changed(change: Invalidation): void
   live(thread: string, load: LiveLoad): void
+  /** Takes another catalogue, beside running requests. */
+  catalogue(packed: PackedCatalogue): void
   /** Closes the gateway; call it after the runner has drained. */
   close(): Promise<void>
 }
@@ -99,6 +102,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
       built.changed(change)
       if (change.kind === 'batches' || change.kind === 'all') runner.wake()
     },
+    catalogue: packed => built.catalogue.receive(packed),
     async close() {
       await services.close()
       await built.close()

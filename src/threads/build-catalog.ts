@@ -1,23 +1,40 @@
 /** The configured catalogue, and lookups on it for other parts. Composition root. */
+import { readFileSync } from 'node:fs'
+import { documentsDigest, packDocuments } from '../api/models.ts'
 import { type Config, ConfigError, Faults } from '../config/config.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import { didYouMean } from '../nearest.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
-import { type Catalog, createCatalog } from '../providers/catalog.ts'
-import { type Model, makesEmbeddings, type Provider } from '../providers/provider.ts'
+import { type Catalog, type CatalogParts, catalogOf, readParts } from '../providers/catalog.ts'
+import type { KnownModels } from '../providers/compose.ts'
+import { ImportError, type KnownModel, readModels } from '../providers/known-models.ts'
+import { type PackedCatalogue, packCatalogue } from '../providers/packed.ts'
+import { makesEmbeddings, type Provider } from '../providers/provider.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../sim/rows.ts'
+import { hasList } from '../upstream/list-models.ts'
 import { readTls } from '../upstream/tls-files.ts'
 
-/**
- * The configured catalogue, with the simulated provider where one listens; `created` in Unix seconds.
- * @throws ConfigError with all faults
- */
+export interface CatalogFacts {
+  /** Address of the simulated provider; null where none listens. */
+  readonly simUrl: string | null
+  /** Imported and discovered models. Default: none. */
+  readonly known?: KnownModels
+  /** Unix seconds, of models whose creation is not known. Default 0. */
+  readonly created?: number
+}
+
+/** The configured catalogue. @throws ConfigError with all faults */
 export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
+  return catalogOf(configuredParts(config, { simUrl, created }))
+}
+
+/** The parts of the configured catalogue, with the simulated provider where one listens. @throws ConfigError */
+export function configuredParts(config: Config, { simUrl, known, created = 0 }: CatalogFacts): CatalogParts {
   const faults = new Faults()
   const ownIds = new Set(config.models.map(({ id }) => id))
-  const catalog = faults.try(() =>
-    createCatalog({
+  const parts = faults.try(() =>
+    readParts({
       // Configured rows first: the paths of errors count from there.
       providers:
         simUrl === null
@@ -26,32 +43,80 @@ export function buildCatalog(config: Config, simUrl: string | null, created = 0)
       models: listsSim(config)
         ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
         : config.models,
+      ...(known === undefined ? {} : { known }),
+      defaultModel: config.defaultModel,
       providerKeys: config.providerKeys,
       onAbort: config.accounting.onAbort,
       readTls,
       created,
     }),
   )
-  if (catalog !== null) checkUses(config, catalog, faults)
+  if (parts !== null) checkUses(config, catalogOf(parts), faults)
   faults.throwIfAny()
-  if (catalog === null) throw new ConfigError('models: cannot be read')
-  return catalog
+  if (parts === null) throw new ConfigError('models: cannot be read')
+  return parts
+}
+
+/** The parts as all threads read them. */
+export function packParts(parts: CatalogParts): PackedCatalogue {
+  return packCatalogue(parts, { documentsOf: packDocuments, digest: documentsDigest })
+}
+
+/**
+ * The models of the file that `catalogue.import` names; none without one.
+ * @throws ConfigError with one line for each fault of the file
+ */
+export function importedFile({
+  catalogue: { import: path },
+}: Pick<Config, 'catalogue'>): readonly KnownModel[] {
+  if (path === null) return []
+  try {
+    return readModels(readFileSync(path, 'utf8'))
+  } catch (error) {
+    if (error instanceof ImportError) {
+      throw new ConfigError(...error.message.split('\n').map(line => `catalogue.import: ${path}: ${line}`))
+    }
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+    throw new ConfigError(`catalogue.import: ${path} cannot be read (${code})`)
+  }
+}
+
+/** True if providers are asked for their models. */
+export function discovers({
+  catalogue: { discover },
+  models,
+}: Pick<Config, 'catalogue' | 'models'>): boolean {
+  return discover ?? models.length === 0
+}
+
+/** The providers that are asked for their models: those that the operator has named or given a key. */
+export function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
+  if (!discovers(config)) return []
+  const named = new Set(config.providers.map(({ slug }) => slug))
+  return [...providers].filter(provider => {
+    const { slug, baseUrl, auth, apiKey } = provider
+    const isGiven = named.has(slug) || Object.hasOwn(config.providerKeys, slug)
+    return isGiven && baseUrl !== null && (auth === 'none' || apiKey !== null) && hasList(provider)
+  })
 }
 
 /** Checks what other settings say about the catalogue. */
 function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
-  const checkModel = (path: string, id: string | undefined): void => {
-    if (id === undefined) return
+  const checkModel = (path: string, id: string | null | undefined): void => {
+    if (id == null) return
     const model = catalog.model(id)
     if (model !== undefined) {
       if (makesEmbeddings(model)) faults.add(path, 'this model makes embeddings, not text')
       return
     }
+    // A list that is read later may have it.
+    if (discovers(config)) return
     const ids = catalog.models().map(model => model.id)
     faults.add(path, `there is no such model${didYouMean(id, ids)}`)
   }
   checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
   checkModel('moderation.model', config.moderation?.model)
+  checkModel('defaultModel', config.defaultModel)
   const { ocr } = config.files
   if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
     faults.add('files.ocr.provider', 'there is no such provider with a base URL')
@@ -75,22 +140,15 @@ export function needsSim(config: Config): boolean {
 
 /** Properties of models that plugins ask for, by id. */
 export function modelFacts(catalog: Catalog): ModelFacts {
-  const ids = (holds: (model: Model) => boolean): ReadonlySet<string> =>
-    new Set(
-      catalog
-        .models()
-        .filter(holds)
-        .map(({ id }) => id),
-    )
-  const small = ids(({ endpoints }) =>
-    endpoints.some(({ contextLength }) => contextLength !== null && contextLength <= SMALL_CONTEXT_TOKENS),
-  )
-  const reading = ids(({ inputModalities }) => inputModalities.includes('file'))
-  const seeing = ids(({ inputModalities }) => inputModalities.includes('image'))
   return {
-    hasSmallContext: (id: string) => small.has(id),
-    takesFiles: (id: string) => reading.has(id),
-    takesImages: (id: string) => seeing.has(id),
+    hasSmallContext: id =>
+      catalog
+        .model(id)
+        ?.endpoints.some(
+          ({ contextLength }) => contextLength !== null && contextLength <= SMALL_CONTEXT_TOKENS,
+        ) === true,
+    takesFiles: id => catalog.model(id)?.inputModalities.includes('file') === true,
+    takesImages: id => catalog.model(id)?.inputModalities.includes('image') === true,
   }
 }
 
@@ -101,9 +159,13 @@ export function ocrProviderOf({ ocr }: Config['files'], catalog: Catalog): Provi
 
 /** Only providers that can be asked have series. */
 export function metricLabels(catalog: Catalog, thread: string): MetricLabels {
+  return { thread, ...seriesOf(catalog) }
+}
+
+/** The models and providers that have series of their own. */
+export function seriesOf(catalog: Catalog): Omit<MetricLabels, 'thread'> {
   const models = catalog.models()
   return {
-    thread,
     models: models.map(model => model.id),
     providers: new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.slug))),
   }

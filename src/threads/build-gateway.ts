@@ -32,6 +32,7 @@ import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
@@ -40,16 +41,28 @@ import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
 import { awsSigner } from '../upstream/aws-signature.ts'
-import { createProxyOf, createTransports, type ProxySettings } from '../upstream/egress.ts'
+import { createProxyOf, createTransports } from '../upstream/egress.ts'
 import { createPageFetcher } from '../upstream/fetch-page.ts'
 import { GoogleTokens } from '../upstream/google-tokens.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
-import { buildCatalog, metricLabels, modelFacts, ocrProviderOf } from './build-catalog.ts'
+import {
+  configuredParts,
+  importedFile,
+  metricLabels,
+  modelFacts,
+  ocrProviderOf,
+  packParts,
+  seriesOf,
+} from './build-catalog.ts'
+import { CatalogueHolder } from './live-catalogue.ts'
+import { proxiesOf } from './proxies.ts'
 
 export interface GatewayOptions {
   readonly config: Config
   readonly simUrl: string | null
+  /** The catalogue as the main thread packed it. Default: that of the configuration. */
+  readonly catalogue?: PackedCatalogue | null
   /** See credentials/vault-keys.ts. */
   readonly endUserKey: KeyObject
   /** All master keys; the first one seals. */
@@ -76,6 +89,7 @@ export interface BuiltGateway {
   readonly offered: Offered
   readonly config: Config
   readonly catalog: Catalog
+  readonly catalogue: CatalogueHolder
   readonly store: Store
   readonly ledger: Ledger
   /** Requests per minute; the front asks before it reads a body. */
@@ -101,6 +115,7 @@ interface Base {
   readonly clock: Clock
   readonly log: Log
   readonly catalog: Catalog
+  readonly catalogue: CatalogueHolder
   readonly metrics: Metrics
   readonly store: Store
   readonly vault: Vault
@@ -137,9 +152,10 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     gateway: createGateway(parts),
     requestCheck: createRequestCheck(parts),
     guard,
-    offered: offeredBy(plugins, tools),
+    offered: offeredBy(plugins, tools, catalog),
     config,
     catalog,
+    catalogue: base.catalogue,
     store,
     ledger,
     rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
@@ -169,7 +185,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
 
 async function openBase(options: GatewayOptions): Promise<Base> {
   const { config, log, clock = systemClock } = options
-  const catalog = buildCatalog(config, options.simUrl, unixSeconds(clock))
+  const packed = options.catalogue ?? packParts(configuredParts(config, factsOf(options)))
+  const catalogue = new CatalogueHolder(packed)
+  const { catalog } = catalogue
   const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
   const client = createTransports({
     clock,
@@ -178,6 +196,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     proxies: proxiesOf(config),
     onReplay: () => metrics.upstreamReplays.inc(),
   })
+  catalogue.follow((_, next) => metrics.learn(seriesOf(next)))
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
   // At least two for each, so that long tasks leave one to short ones.
   const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
@@ -187,6 +206,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     clock,
     log,
     catalog,
+    catalogue,
     metrics,
     store: options.store ?? (await openStore(config.storage.url, { wait: false })),
     vault: createVault(options.vaultKeys),
@@ -196,8 +216,10 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   }
 }
 
-export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
-  return { https: httpsProxy, http: httpProxy, except: noProxy }
+/** Without a main thread nothing is imported but what the configuration names. */
+function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
+  const known = { imported: importedFile(config), discovered: new Map() }
+  return { simUrl, known, created: unixSeconds(clock) }
 }
 
 function spoolOf({ options, clock, log, metrics }: Base) {
@@ -286,9 +308,21 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
 }
 
 /** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
-function offeredBy(plugins: readonly AnyPlugin[], tools: ReadonlyMap<string, ServerTool>): Offered {
+function offeredBy(
+  plugins: readonly AnyPlugin[],
+  tools: ReadonlyMap<string, ServerTool>,
+  catalog: Catalog,
+): Offered {
   // No request can name a built-in rule: the schema does not know its id.
-  return { plugins: new Set(plugins.map(({ id }) => id)), tools: new Set(tools.keys()), routers: new Set() }
+  return {
+    plugins: new Set(plugins.map(({ id }) => id)),
+    tools: new Set(tools.keys()),
+    routers: new Set(),
+    // Of the catalogue of now; task threads get a copy of its value.
+    get defaultModel() {
+      return catalog.defaultModel
+    },
+  }
 }
 
 /** Access to documents: pages behind links, and OCR. */

@@ -7,7 +7,7 @@ import type { Config } from '../config/config.ts'
 import type { Log } from '../log/log.ts'
 import { createTransports } from '../upstream/egress.ts'
 import type { Transport } from '../upstream/transport.ts'
-import { proxiesOf } from './build-gateway.ts'
+import { proxiesOf } from './proxies.ts'
 
 export interface Services {
   readonly access: ServiceRunnerDeps['access']

@@ -1,7 +1,7 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
 import { ApiKeys, callerOf } from '../access/keys.ts'
 import { createDataRegions } from '../api/inference.ts'
-import { createListing } from '../api/models.ts'
+import { createListing, type Listing, LiveListing } from '../api/models.ts'
 import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
 import { BatchAcceptances } from '../batches/accept.ts'
@@ -10,6 +10,7 @@ import { describeNewKey } from '../credentials/new-key.ts'
 import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
@@ -28,13 +29,20 @@ export interface Serving {
   prepared(): void
   /** Call it after a record was changed: the next request reads it again. */
   changed(change: Invalidation): void
+  /** Takes another catalogue, beside running requests. */
+  catalogue(packed: PackedCatalogue): void
   /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
 }
 
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const gateway = await buildGateway(options)
-  return { ...buildServer(gateway, options), metrics: gateway.metrics, close: () => gateway.close() }
+  return {
+    ...buildServer(gateway, options),
+    metrics: gateway.metrics,
+    catalogue: packed => gateway.catalogue.receive(packed),
+    close: () => gateway.close(),
+  }
 }
 
 export interface FrontOptions {
@@ -93,6 +101,18 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   }
 }
 
+/** Follows the catalogue of the thread. */
+function listingOf({ catalogue, clock }: BuiltGateway): Listing {
+  let live: LiveListing | null = null
+  catalogue.follow(({ documents, version }, catalog) => {
+    const listing = createListing(catalog, { documents, version, clock })
+    if (live === null) live = new LiveListing(listing)
+    else live.replace(listing)
+  })
+  if (live === null) throw new TypeError('a holder has a catalogue')
+  return live
+}
+
 function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolean): ApiKeys {
   return new ApiKeys({
     store: {
@@ -113,11 +133,10 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
 function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
   const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics, tasks } = built
   const { heartbeatMs, stallMs } = config.timeouts
-  const providerNames = new Map(catalog.providers().map(({ slug, name }) => [slug, name]))
   return createOperations({
     gateway,
     offered,
-    listing: createListing(catalog),
+    listing: listingOf(built),
     restrictionsOf: caller => built.guard.restrictions(caller),
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },
@@ -127,7 +146,7 @@ function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => vo
     vault,
     clock,
     changes: { publish },
-    providerName: slug => providerNames.get(slug) ?? null,
+    providerName: slug => catalog.provider(slug)?.name ?? null,
     describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),
     patternProblem,
     acceptances: new BatchAcceptances({

@@ -14,13 +14,17 @@ import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log, LogForm } from '../log/log.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
+import { createTransports } from '../upstream/egress.ts'
 import { type BatchCounts, startBatchCounts } from './batch-counts.ts'
 import { needsSim } from './build-catalog.ts'
+import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
+import { proxiesOf } from './proxies.ts'
 import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
@@ -44,6 +48,8 @@ export interface Launched {
   stop(graceMs: number): Promise<boolean>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
+  /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
+  reconfigure(config: Config): { readonly providers: number; readonly models: number }
 }
 
 /** How long a stop waits for the database after the last request. */
@@ -62,6 +68,7 @@ export async function launch({ config, ring }: CheckedStart, log: Log, logForm: 
       ring,
       log,
       onInvalidation: change => supervisor?.changed(change),
+      onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
     })
     supervisor = await startSupervisor({
       ...supervisorOptions(config, ring, log, services),
@@ -88,6 +95,7 @@ interface Services {
   disk: DiskWatch
   /** Null without other instances. */
   feed: InvalidationFeed | null
+  catalogue: CatalogueKeeper
 }
 
 interface ServiceOptions {
@@ -96,12 +104,14 @@ interface ServiceOptions {
   readonly log: Log
   /** Called with each invalidation of another instance. */
   readonly onInvalidation: (change: Invalidation) => void
+  /** Called with each later catalogue. */
+  readonly onCatalogue: (packed: PackedCatalogue) => void
 }
 
 /** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
 async function startServices(
   started: Partial<Services>,
-  { config, ring, log, onInvalidation }: ServiceOptions,
+  { config, ring, log, onInvalidation, onCatalogue }: ServiceOptions,
 ): Promise<Services> {
   const clock = systemClock
   const storageUrl = config.storage.url
@@ -139,7 +149,20 @@ async function startServices(
   started.disk = disk
   const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
   started.feed = feed
-  return { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed }
+  const catalogue = new CatalogueKeeper({
+    config,
+    simUrl: sim?.url ?? null,
+    store,
+    createClient: () => createTransports({ clock, log, ...config.upstream, proxies: proxiesOf(config) }),
+    clock,
+    log,
+    onChange: onCatalogue,
+  })
+  started.catalogue = catalogue
+  await catalogue.start()
+  // A store that was away may have lists that nobody has read yet.
+  void watch.prepared.then(() => catalogue.refresh())
+  return { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue }
 }
 
 async function startSim() {
@@ -150,9 +173,11 @@ async function startSim() {
 
 /** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
-  const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed } = services
+  const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
+    services
   watch?.close()
   disk?.close()
+  await catalogue?.close()
   await retention?.close()
   await feed?.close()
   await counting?.close()
@@ -168,11 +193,12 @@ function supervisorOptions(
   config: Config,
   { keys }: VaultRing,
   log: Log,
-  { watch, keyUsage, batchCounts, sim, shipper, counting: { counters }, disk, feed }: Services,
+  { watch, keyUsage, batchCounts, sim, shipper, counting: { counters }, disk, feed, catalogue }: Services,
 ): SupervisorOptions {
   return {
     config,
     simUrl: sim?.url ?? null,
+    catalogue: () => catalogue.packed,
     endUserKey: keyObject(endUserKey(keys)),
     vaultKeys: keys,
     spoolFolder: shipper.folder,
@@ -203,6 +229,10 @@ function launchedOf(supervisor: Supervisor, services: Services): Launched {
     firstKeys: services.watch.prepared,
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
+    reconfigure(config) {
+      services.catalogue.reconfigure(config)
+      return services.catalogue.counts
+    },
     async stop(graceMs) {
       const stopped = await supervisor.drain(graceMs)
       closing ??= waitBriefly(closeServices(services, stopped))

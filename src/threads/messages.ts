@@ -12,6 +12,7 @@ import type { VaultKey } from '../credentials/vault-keys.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import type { ThreadKindName } from './kinds.ts'
 
 /** Given to a thread when it is started. */
@@ -22,6 +23,8 @@ export interface ThreadSettings {
   readonly config: Config
   /** Address of the built-in simulated provider; null when providers are configured. */
   readonly simUrl: string | null
+  /** All threads share its bytes. Null: threads make it from the configuration. */
+  readonly catalogue: PackedCatalogue | null
   /** Key of the hash that names end users to providers. All threads share its bytes. */
   readonly endUserKey: KeyObject
   /** All master keys; the first one seals. All threads share their bytes. */
@@ -46,6 +49,8 @@ export type ToThread =
   | { readonly type: 'metrics'; readonly request: number }
   /** A record was changed, here or at another instance: drop it from the caches. */
   | { readonly type: 'changed'; readonly change: Invalidation }
+  /** Providers and models have changed. */
+  | { readonly type: 'catalogue'; readonly catalogue: PackedCatalogue }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
   /** The load of a serve thread: for threads whose work can wait. */
@@ -78,6 +83,8 @@ export interface ThreadWork {
   metrics(): Promise<MetricSnapshot>
   /** Drops cached copies of a record. */
   changed(change: Invalidation): void
+  /** Takes another catalogue. */
+  catalogue(packed: PackedCatalogue): void
   /** The store is ready for use. */
   prepared(): void
   /** The load to tell others; absent where no client waits. */
@@ -145,6 +152,9 @@ export class ThreadLoop {
         break
       case 'changed':
         work.changed(message.change)
+        break
+      case 'catalogue':
+        work.catalogue(message.catalogue)
         break
       case 'prepared':
         work.prepared()

@@ -23,6 +23,7 @@ loop.follow({
     return metrics.registry.getMetricsAsJSON()
   },
   changed: change => serving.changed(change),
+  catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   drain: graceMs => server.drain(graceMs),

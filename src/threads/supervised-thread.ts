@@ -3,6 +3,7 @@ import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
 
@@ -96,6 +97,11 @@ export class SupervisedThread {
   /** Makes the thread drop its cached copies of a changed record. */
   changed(change: Invalidation): void {
     this.#send({ type: 'changed', change })
+  }
+
+  /** Gives the thread another catalogue; its bytes are shared. */
+  catalogue(catalogue: PackedCatalogue): void {
+    this.#send({ type: 'catalogue', catalogue })
   }
 
   /** Tells the thread that the store is ready for use. */

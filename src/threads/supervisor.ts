@@ -11,6 +11,7 @@ import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log, LogForm } from '../log/log.ts'
 import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
@@ -29,11 +30,15 @@ export interface Supervisor {
   openRequests(): Promise<number>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
+  /** Gives every thread another catalogue. */
+  exchangeCatalogue(packed: PackedCatalogue): void
 }
 
 export interface SupervisorOptions {
   readonly config: Config
   readonly simUrl: string | null
+  /** The catalogue of now. Default: threads make it from the configuration. */
+  readonly catalogue?: () => PackedCatalogue
   readonly endUserKey: KeyObject
   /** All master keys; the first one seals. */
   readonly vaultKeys: readonly VaultKey[]
@@ -87,6 +92,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     drain: graceMs => supervisor.drain(graceMs),
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
+    exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
   }
 }
 
@@ -192,6 +198,10 @@ class ThreadSupervisor {
     for (const thread of this.#alive) thread.changed(change)
   }
 
+  exchangeCatalogue(packed: PackedCatalogue): void {
+    for (const thread of this.#alive) thread.catalogue(packed)
+  }
+
   /** Publishes a change of this instance: to all threads first, then to other instances. */
   readonly #publish = (change: Invalidation): void => {
     this.changed(change)
@@ -249,10 +259,18 @@ class ThreadSupervisor {
 
   #settings(thread: string, spoolWriter: string): ThreadSettings {
     const { config, simUrl, endUserKey, vaultKeys, spoolFolder, logForm = 'json' } = this.#options
+    const catalogue = this.#options.catalogue?.() ?? null
     return {
       thread,
       // Threads must not hold what they do not need.
-      config: { ...config, vaultKeys: null, managementKey: null, apiKey: null },
+      config: {
+        ...config,
+        vaultKeys: null,
+        managementKey: null,
+        apiKey: null,
+        ...(catalogue === null ? {} : { providers: [], models: [], providerKeys: {} }),
+      },
+      catalogue,
       logForm,
       simUrl,
       endUserKey,

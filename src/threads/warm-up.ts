@@ -69,6 +69,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: numbe
     const built = await buildGateway({
       ...options,
       config: alone(options.config),
+      catalogue: null,
       simUrl,
       log: SILENT,
       spoolFolder: folder,
@@ -96,6 +97,8 @@ function alone(config: Config): Config {
     storage: { url: 'sqlite::memory:' },
     redis: { ...config.redis, url: null },
     providers: [],
+    defaultModel: null,
+    catalogue: { ...config.catalogue, import: null },
     models: SIM_FORMATS.map(format => simModel(MODEL, format)) as Config['models'],
     alignment: { ...config.alignment, evaluator: null },
     moderation: null,

@@ -3,8 +3,8 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { ConfigError } from '../config/config.ts'
-import type { TlsFiles } from '../providers/catalog.ts'
 import type { TlsIdentity } from '../providers/provider.ts'
+import type { TlsFiles } from '../providers/provider-rows.ts'
 
 /**
  * @param path of the row's `tls` in the configuration

@@ -452,11 +452,11 @@ t.test('values of the wrong form are told what is expected, in words', async t =
   const cases = [
     [
       'models: [{ id: gpt-5-mini, endpoints: [{ provider: x }] }]',
-      /^models\[0\]\.id: expected the form vendor\/model, such as openai\/gpt-5-mini$/,
+      /^models\[0\]\.id: expected the form vendor\/model, such as openai\/gpt-5-mini, or vendor\/\*$/,
     ],
     [
-      'models: [{ id: "acme/*", endpoints: [{ provider: x }] }]',
-      /^models\[0\]\.id: expected one model, since a model id has no wildcards$/,
+      'models: [{ id: "acme/*-1", endpoints: [{ provider: x }] }]',
+      /^models\[0\]\.id: expected at most one star, at the end and behind the vendor, such as openai\/\*$/,
     ],
     [
       endpoint('{ prompt: 0.0000005 }'),

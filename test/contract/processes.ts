@@ -5,6 +5,7 @@ export const PROCESS_FILES: readonly string[] = [
   'batch-full-disk.test.ts',
   'canary.test.ts',
   'dialects-parity.test.ts',
+  'catalogue-start.test.ts',
   'guardrail-budgets.test.ts',
   'guarded-accounting.test.ts',
   'limits-over-instances.test.ts',

@@ -8,6 +8,7 @@ import { batchLinesContract } from './contract/batch-lines.ts'
 import { batchPruningContract } from './contract/batch-pruning.ts'
 import { batchReadingContract } from './contract/batch-reading.ts'
 import { batchWorkContract } from './contract/batch-work.ts'
+import { catalogueContract } from './contract/catalogue.ts'
 import { credentialContract } from './contract/credentials.ts'
 import { creditContract } from './contract/credits.ts'
 import { endUserContract } from './contract/end-users.ts'
@@ -44,6 +45,7 @@ export async function storeContract(t: Test, open: Opened): Promise<void> {
   await batchPruningContract(t, opened)
   await serviceJobsContract(t, opened)
   await batchInterleavingsContract(t, opened)
+  await catalogueContract(t, opened)
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {
     const store = await open(t)

@@ -29,6 +29,10 @@ export interface GatewayProcess {
   /** The sum over all series of a metric that carry these labels, as the admin port tells it. */
   metric(name: string, labels?: Readonly<Record<string, string>>): Promise<number>
   stderr(): string
+  /** The log so far. */
+  stdout(): string
+  /** Path of its configuration file. */
+  readonly configFile: string
   /** SIGTERM; the exit code. */
   stop(): Promise<number | null>
   /** SIGKILL; resolves when the process is gone, and what it held with it. */
@@ -89,6 +93,10 @@ export async function startGatewayProcess(
     },
   )
   let stderr = ''
+  let stdout = ''
+  child.stdout.on('data', (chunk: Buffer) => {
+    stdout = (stdout + chunk.toString()).slice(-100_000)
+  })
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     stderr = (stderr + text).slice(-100_000)
   })
@@ -119,6 +127,8 @@ export async function startGatewayProcess(
       return sumOf(await reply.text(), name, labels)
     },
     stderr: () => stderr,
+    stdout: () => stdout,
+    configFile: join(folder, 'gateway.yaml'),
     async stop() {
       child.kill('SIGTERM')
       const [code] = (await closed) as [number | null]

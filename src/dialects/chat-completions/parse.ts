@@ -6,7 +6,7 @@ import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
-import { type Offered, refusal } from '../../protocol/request-parser.ts'
+import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
 import { elementPath } from '../../protocol/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
@@ -64,6 +64,7 @@ function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   fields['input'] = conversation.items
   translate(body, fields, offered.tools)
   const request = fields as unknown as ResponsesRequest
+  useDefaultModel(request, offered)
   const refused = refusal(request, offered)
   if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))
   return request

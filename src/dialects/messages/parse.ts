@@ -5,7 +5,7 @@
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
-import { type Offered, refusal } from '../../protocol/request-parser.ts'
+import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
 import { isObject } from '../../protocol/schema.ts'
 import type { Dialect } from '../dialect.ts'
 import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
@@ -85,6 +85,7 @@ function parseMessages(value: unknown, offered: Offered, betas: string): Respons
     models: body.fallbacks == null ? 'models' : 'fallbacks',
   }
   const request = withOrigin(fields as unknown as ResponsesRequest, origin)
+  useDefaultModel(request, offered)
   const refused = refusal(request, offered)
   if (refused !== null) throw new GatewayError('invalid_request', inMessagesNames(refused, request))
   return request

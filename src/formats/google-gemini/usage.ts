@@ -1,6 +1,6 @@
 /** Token counts, finish reason and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
 import type { FinishReason, Usage } from '../format.ts'
-import { count, filled, type Json } from '../json.ts'
+import { count, countOrZero, filled, type Json, record } from '../json.ts'
 
 /** Token counts; null for metadata without counts: some chunks name only the kind of traffic. */
 export function usageOf(metadata: Json, webSearchRequests: number): Usage | null {
@@ -30,10 +30,24 @@ export function usageOf(metadata: Json, webSearchRequests: number): Usage | null
     inputTokens,
     cachedTokens: Math.min(count(metadata['cachedContentTokenCount']) ?? 0, inputTokens),
     cacheWriteTokens: 0,
+    ...audioIn(metadata, inputTokens),
     outputTokens,
     reasoningTokens: Math.min(thoughts, outputTokens),
     webSearchRequests,
   }
+}
+
+/** The tokens of audio in the prompt, where the details name any. */
+function audioIn(metadata: Json, inputTokens: number): Pick<Usage, 'audioTokens'> | undefined {
+  const details = metadata['promptTokensDetails']
+  if (!Array.isArray(details)) return undefined
+  const audio = details
+    .map(record)
+    .reduce(
+      (sum, detail) => sum + (detail?.['modality'] === 'AUDIO' ? countOrZero(detail['tokenCount']) : 0),
+      0,
+    )
+  return audio === 0 ? undefined : { audioTokens: Math.min(audio, inputTokens) }
 }
 
 const TIERS: ReadonlyMap<string, string> = new Map([

@@ -43,6 +43,7 @@ export function chatUsage(usage: Json): Usage {
     inputTokens: input,
     cachedTokens,
     cacheWriteTokens: Math.min(written, input - cachedTokens),
+    ...(audio === 0 ? undefined : { audioTokens: Math.min(audio, input) }),
     outputTokens: output,
     reasoningTokens: Math.min(reasoning, output),
     webSearchRequests: firstCount(

@@ -7,7 +7,7 @@ import { toUsd } from '../../money.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
-import { chargeOf } from './cost.ts'
+import { chargeOf, imagesIn } from './cost.ts'
 import type { Said } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
@@ -64,12 +64,13 @@ export function settle(
     return true
   }
   const { endpoint } = attempt
+  const images = imagesIn(endpoint.pricing, prompt)
   if (usage === null || finish === null || isCut) {
-    bill.charge(chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false))
+    bill.charge(chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false, images))
     return true
   }
   const plausible = estimates.plausible(usage, prompt, figures, endpoint)
-  bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage))
+  bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
   return plausible === usage
 }
 

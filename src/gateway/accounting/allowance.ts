@@ -7,10 +7,12 @@ import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { pricesFor } from '../../providers/pricing.ts'
 import type { AnyFormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 import type { Candidate, Exchange } from '../exchange.ts'
 import { honours } from '../routing/rank.ts'
+import { imagesIn } from './cost.ts'
 import { inputTokensOf, isThoughtless, mostOutput, ordinaryOutput } from './estimate.ts'
 
 /** Tokens that a stream reserves at a time. */
@@ -58,7 +60,9 @@ function offerOf(
   inputTokens: number,
   factor: PriceFactor,
 ): Offer {
-  const { prompt, completion, request: fee } = endpoint.pricing
+  const { pricing } = endpoint
+  const { prompt, completion, internalReasoning } = pricesFor(pricing, inputTokens)
+  const images = imagesIn(pricing, request) * (pricing.image ?? 0)
   const cappable = honours(endpoint, 'max_tokens')
   const asked = cappable ? (request.max_output_tokens ?? null) : null
   const most = Math.min(
@@ -67,8 +71,9 @@ function offerOf(
   )
   const grows = cappable && request.stream === true && isVisible(request, { endpoint })
   return {
-    base: shareOf(inputTokens * prompt + fee, factor),
-    perToken: shareOf(completion, factor),
+    base: shareOf(inputTokens * prompt + images + pricing.request, factor),
+    // What is thought cannot be told from what is said before it is there.
+    perToken: shareOf(Math.max(completion, internalReasoning ?? 0), factor),
     isOwn: credential !== null,
     most,
     first: grows ? Math.min(PIECE_TOKENS, most) : most,

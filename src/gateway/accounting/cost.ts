@@ -1,8 +1,8 @@
 /** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
-
 import type { Usage } from '../../formats/format.ts'
 import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
+import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
 import type { Bill, Charge } from '../bill.ts'
 
@@ -13,17 +13,45 @@ export interface UsageCost {
   readonly total: PicoUsd
 }
 
-/** Cached tokens are part of the input tokens, so each is charged at its own price exactly once. */
-export function priceUsage(usage: Usage, pricing: Pricing): UsageCost {
+/**
+ * Each token is charged at its own price exactly once: cached, written and audio tokens are part of the input tokens,
+ * reasoning tokens of the output tokens. `images`: how many the prompt holds.
+ */
+export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCost {
+  const prices = pricesFor(pricing, usage.inputTokens)
   const cached = Math.min(usage.cachedTokens, usage.inputTokens)
   const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
-  const plain = usage.inputTokens - cached - written
+  const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, written)
+  // Audio that was cached or written is charged as that.
+  const audio = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cached - written)
+  const plain = usage.inputTokens - cached - written - audio
+  const writePrice = prices.inputCacheWrite ?? prices.prompt
   const input =
-    plain * pricing.prompt +
-    cached * (pricing.inputCacheRead ?? pricing.prompt) +
-    written * (pricing.inputCacheWrite ?? pricing.prompt)
-  const output = usage.outputTokens * pricing.completion
+    plain * prices.prompt +
+    audio * (prices.audio ?? prices.prompt) +
+    cached * (prices.inputCacheRead ?? prices.prompt) +
+    (written - writtenForAnHour) * writePrice +
+    writtenForAnHour * (prices.inputCacheWrite1h ?? writePrice) +
+    images * (pricing.image ?? 0)
+  const reasoning = Math.min(usage.reasoningTokens, usage.outputTokens)
+  const output =
+    (usage.outputTokens - reasoning) * prices.completion +
+    reasoning * (prices.internalReasoning ?? prices.completion)
   return { input, output, total: input + output + pricing.request }
+}
+
+/** How many images the prompt holds; looked for only where an image has a price. */
+export function imagesIn({ image }: Pick<Pricing, 'image'>, { input }: { readonly input: unknown }): number {
+  return image == null || image === 0 || typeof input === 'string' ? 0 : countImages(input)
+}
+
+function countImages(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + countImages(entry), 0)
+  const part = value as { readonly type?: unknown; readonly content?: unknown; readonly output?: unknown }
+  if (part.type === 'input_image') return 1
+  // Messages hold parts in their content, outputs of calls in their output.
+  return countImages(part.content) + countImages(part.output)
 }
 
 /** The fee for a request on an own credential that the provider bills as `cost`; whole units, rounded down. */
@@ -32,8 +60,8 @@ export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
 }
 
 /** The charge of one model call at the prices of the endpoint that answered it. */
-export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean): Charge {
-  const { input, output, total } = priceUsage(usage, pricing)
+export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean, images = 0): Charge {
+  const { input, output, total } = priceUsage(usage, pricing, images)
   const isUnpriced = pricing.isUnknown === true
   return { usage, inputCost: input, outputCost: output, cost: total, exact, isUnpriced }
 }

@@ -57,6 +57,8 @@ export function plausibleUsage(
     inputTokens,
     cachedTokens,
     cacheWriteTokens: Math.min(usage.cacheWriteTokens, inputTokens - cachedTokens),
+    ...(usage.cacheWrite1hTokens === undefined ? {} : { cacheWrite1hTokens: usage.cacheWrite1hTokens }),
+    ...(usage.audioTokens === undefined ? {} : { audioTokens: usage.audioTokens }),
     outputTokens,
     reasoningTokens: Math.min(usage.reasoningTokens, outputTokens),
     webSearchRequests: Math.min(usage.webSearchRequests, SEARCHES),

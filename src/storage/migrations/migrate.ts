@@ -9,6 +9,7 @@ import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { audit } from './audit.ts'
 import { batches } from './batches.ts'
+import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
@@ -36,6 +37,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0014-key-revisions': keyRevisions,
   '0015-batches': batches,
   '0016-service-jobs': serviceJobs,
+  '0017-catalogue': catalogue,
 }
 
 /**

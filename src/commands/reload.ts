@@ -1,0 +1,86 @@
+/**
+ * Takes the providers and models of the configuration again, at SIGHUP or when its file or the imported file changes.
+ * A faulty file changes nothing. Main thread.
+ */
+import { statSync, unwatchFile, watchFile } from 'node:fs'
+import type { Config, FoundConfig } from '../config/config.ts'
+import type { ClosableLog } from '../log/log.ts'
+import type { Launched } from '../threads/launch.ts'
+import { checkStart, startFailure } from '../threads/start-failure.ts'
+import { startWarnings } from '../threads/start-warnings.ts'
+
+export interface ReloadDeps {
+  readonly running: Pick<Launched, 'reconfigure'>
+  readonly config: Config
+  /** The configuration file; null without one. */
+  readonly file: string | null
+  readonly findAgain: () => FoundConfig
+  readonly log: Pick<ClosableLog, 'notice' | 'warning' | 'fault'>
+}
+
+/** Polling sees what notifications miss: files that are replaced, and those of mounted volumes. */
+const POLL_MS = 1_000
+/** Settings that are taken while the gateway runs; every other one needs a restart. */
+const TAKEN: ReadonlySet<string> = new Set([
+  'providers',
+  'models',
+  'catalogue',
+  'defaultModel',
+  'providerKeys',
+])
+/** What a check leaves out of the configuration. */
+const NOT_COMPARED: ReadonlySet<string> = new Set(['vaultKeys'])
+
+/** Returns the end of the watch. */
+export function watchConfiguration({ running, config, file, findAgain, log }: ReloadDeps): () => void {
+  let current = config
+  let watched: readonly string[] = []
+  const take = (): void => {
+    try {
+      const found = findAgain()
+      const checked = checkStart(found, { createKeyFile: false })
+      const { providers, models } = running.reconfigure(checked.config)
+      const waiting = changedSettings(config, checked.config)
+      current = checked.config
+      watch()
+      for (const warning of startWarnings(checked)) log.warning(warning)
+      log.notice('configuration reloaded', {
+        providers,
+        models,
+        ...(waiting.length === 0 ? {} : { needRestart: waiting.join() }),
+      })
+    } catch (error) {
+      const failure = startFailure(error)
+      if (failure === null) log.fault('configuration not reloaded', error)
+      else for (const line of failure.lines) log.warning(`configuration not reloaded: ${line}`)
+    }
+  }
+  const changed = (now: { mtimeMs: number }, before: { mtimeMs: number }): void => {
+    if (now.mtimeMs !== before.mtimeMs && now.mtimeMs !== 0) take()
+  }
+  const watch = (): void => {
+    const files = [file, current.catalogue.import].filter(path => path !== null)
+    for (const path of watched) if (!files.includes(path)) unwatchFile(path, changed)
+    for (const path of files) {
+      if (!watched.includes(path) && statSync(path, { throwIfNoEntry: false }) !== undefined)
+        watchFile(path, { persistent: false, interval: POLL_MS }, changed)
+    }
+    watched = files
+  }
+  watch()
+  process.on('SIGHUP', take)
+  return () => {
+    process.off('SIGHUP', take)
+    for (const path of watched) unwatchFile(path, changed)
+  }
+}
+
+/** Names of settings whose new value is not in force. */
+function changedSettings(before: Config, after: Config): readonly string[] {
+  return Object.entries(after)
+    .filter(([name, value]) => {
+      if (TAKEN.has(name) || NOT_COMPARED.has(name)) return false
+      return JSON.stringify(value) !== JSON.stringify(before[name as keyof Config])
+    })
+    .map(([name]) => name)
+}

@@ -1,0 +1,251 @@
+/**
+ * Joins the rows of models in the configuration with what imports and providers tell: gaps of a row are filled, and
+ * models without a row get one. What the configuration says always wins. Pure.
+ */
+import type { EndpointRow, ModelRow } from '../config/config.ts'
+import { CATALOGUE_ID, ID_MAX_CHARS, type KnownModel } from './known-models.ts'
+import type { Provider } from './provider.ts'
+import { endsInVariant } from './variants.ts'
+
+/** Everything that is known of models beside the configuration. */
+export interface KnownModels {
+  readonly imported: readonly KnownModel[]
+  /** Lists of providers, by slug. */
+  readonly discovered: ReadonlyMap<string, readonly KnownModel[]>
+}
+
+export const NOTHING_KNOWN: KnownModels = { imported: [], discovered: new Map() }
+
+export interface ComposeDeps {
+  /** Rows of the configuration: models and wildcards. */
+  readonly rows: readonly ModelRow[]
+  readonly known: KnownModels
+  readonly providers: ReadonlyMap<string, Provider>
+  /** The authors whose models a provider serves; the first one names those that it tells of. */
+  readonly authorsOf: (slug: string) => readonly string[]
+}
+
+export interface Composition {
+  /** The rows of the configuration, in their order, with their gaps filled. */
+  readonly rows: readonly ModelRow[]
+  /** Rows of further models: imported ones first. */
+  readonly added: readonly ModelRow[]
+}
+
+export function composeRows(deps: ComposeDeps): Composition {
+  const { rows, known } = deps
+  if (known.imported.length === 0 && known.discovered.size === 0) return { rows, added: [] }
+  const composer = new Composer(deps)
+  return { rows: rows.map(row => composer.filled(row)), added: composer.added() }
+}
+
+/** True for a row that stands for many models. */
+export function isWildcard(id: string): boolean {
+  return id.endsWith('*')
+}
+
+/** The longest wildcard that covers an id, and what its star stands for; null where none does. */
+export function coveredBy<Row>(
+  id: string,
+  wildcards: readonly { readonly prefix: string; readonly row: Row }[],
+): { readonly row: Row; readonly rest: string } | null {
+  let found: { readonly prefix: string; readonly row: Row } | null = null
+  for (const wildcard of wildcards) {
+    if (id.length <= wildcard.prefix.length || !id.startsWith(wildcard.prefix)) continue
+    if (found === null || wildcard.prefix.length > found.prefix.length) found = wildcard
+  }
+  return found === null ? null : { row: found.row, rest: id.slice(found.prefix.length) }
+}
+
+/** A name of a model without what differs between its spellings: dots or dashes, and the date of a version. */
+function plain(name: string): string {
+  return name
+    .toLowerCase()
+    .replaceAll('.', '-')
+    .replace(/-(?:\d{8}|\d{4}-\d{2}-\d{2})$/, '')
+}
+
+function restOf(id: string): string {
+  return id.slice(id.indexOf('/') + 1)
+}
+
+/** A provider's list, by its own names and by plain ones. */
+interface List {
+  readonly byName: ReadonlyMap<string, KnownModel>
+  readonly byPlain: ReadonlyMap<string, KnownModel>
+}
+
+class Composer {
+  readonly #deps: ComposeDeps
+  readonly #imported: ReadonlyMap<string, KnownModel>
+  readonly #plainImported: ReadonlyMap<string, KnownModel>
+  readonly #lists: ReadonlyMap<string, List>
+  readonly #wildcards: readonly { readonly prefix: string; readonly row: ModelRow }[]
+  /** Providers that can be asked, by author. */
+  readonly #serving = new Map<string, string[]>()
+
+  constructor(deps: ComposeDeps) {
+    const { rows, known, providers, authorsOf } = deps
+    this.#deps = deps
+    this.#imported = new Map(known.imported.map(model => [model.id, model]))
+    // Of two that differ in spelling alone, the first one counts.
+    this.#plainImported = new Map(known.imported.toReversed().map(model => [plain(model.id), model]))
+    this.#lists = new Map([...known.discovered].map(([slug, models]) => [slug, listOf(models)]))
+    this.#wildcards = rows
+      .filter(({ id }) => isWildcard(id))
+      .map(row => ({ prefix: row.id.slice(0, -1), row }))
+    // Those with a key first: the others serve only callers with one of their own.
+    const usable = [...providers.values()].filter(({ baseUrl, slug }) => baseUrl !== null && slug !== '')
+    const ready = usable.filter(({ auth, apiKey }) => auth === 'none' || apiKey !== null)
+    for (const { slug } of new Set([...ready, ...usable])) {
+      for (const author of authorsOf(slug)) {
+        const slugs = this.#serving.get(author)
+        if (slugs === undefined) this.#serving.set(author, [slug])
+        else slugs.push(slug)
+      }
+    }
+  }
+
+  filled(row: ModelRow): ModelRow {
+    const facts = this.#imported.get(row.id) ?? this.#factsOfAlias(row)
+    const endpoints = row.endpoints.map(endpoint =>
+      this.#priced(endpoint, endpoint.upstreamModel ?? restOf(row.id), facts),
+    )
+    const changed = endpoints.some((endpoint, at) => endpoint !== row.endpoints[at])
+    const [first] = endpoints
+    const told =
+      first === undefined ? undefined : this.#told(first.provider, first.upstreamModel ?? restOf(row.id))
+    if (facts === undefined && told === undefined && !changed) return row
+    const embeds = (facts?.outputModalities ?? []).includes('embeddings')
+    const { outputModalities: _output, ...inputFacts } = { ...modelFacts(told), ...modelFacts(facts) }
+    // What a row makes decides by which format it is asked, so a row of the configuration says it itself.
+    return {
+      ...inputFacts,
+      ...(facts?.outputModalities === undefined || embeds
+        ? {}
+        : { outputModalities: [...facts.outputModalities] }),
+      ...row,
+      endpoints,
+    }
+  }
+
+  added(): readonly ModelRow[] {
+    const { rows, known, authorsOf } = this.#deps
+    const taken = new Set(rows.flatMap(({ id, aliases = [] }) => [id, ...aliases]))
+    const added = new Map<string, ModelRow>()
+    for (const model of known.imported) {
+      if (taken.has(model.id)) continue
+      const endpoints = this.#endpointsOf(model)
+      if (endpoints.length > 0) added.set(model.id, { id: model.id, ...modelFacts(model), endpoints })
+    }
+    for (const [slug, models] of known.discovered) {
+      const [author = slug] = authorsOf(slug)
+      if (this.#deps.providers.get(slug)?.baseUrl == null) continue
+      for (const told of models) {
+        const id = told.id.startsWith(`${author}/`) ? told.id : `${author}/${told.id}`
+        if (taken.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
+        const existing = added.get(id)
+        if (existing === undefined) added.set(id, this.#discovered(id, slug, told))
+        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, told, added)
+      }
+    }
+    return [...added.values()]
+  }
+
+  /** A model that was imported, or told by another provider, has one endpoint more. */
+  #join(model: ModelRow, slug: string, told: KnownModel, added: Map<string, ModelRow>): void {
+    if (model.endpoints.some(({ provider }) => provider === slug)) return
+    const endpoint = this.#priced(
+      { provider: slug, upstreamModel: told.id },
+      told.id,
+      this.#imported.get(model.id),
+    )
+    added.set(model.id, { ...model, endpoints: [...model.endpoints, endpoint] })
+  }
+
+  #discovered(id: string, slug: string, told: KnownModel): ModelRow {
+    const facts = this.#imported.get(id) ?? this.#plainImported.get(plain(id))
+    const covering = coveredBy(id, this.#wildcards)
+    const endpoints =
+      covering === null
+        ? [this.#priced({ provider: slug, upstreamModel: told.id }, told.id, facts)]
+        : this.#starred(covering, facts)
+    return { id, ...modelFacts(facts), ...modelFacts(told), endpoints }
+  }
+
+  /** Endpoints of an imported model: of the wildcard that covers it, else of the providers that serve its author. */
+  #endpointsOf(model: KnownModel): EndpointRow[] {
+    const covering = coveredBy(model.id, this.#wildcards)
+    if (covering !== null) return this.#starred(covering, model)
+    // A variant is an offer of who published the list, and not of the author.
+    if (endsInVariant(model.id)) return []
+    const slugs = this.#serving.get(model.id.slice(0, model.id.indexOf('/'))) ?? []
+    return slugs.map(provider => {
+      const upstreamModel = this.#nameAt(provider, restOf(model.id))
+      return this.#priced({ provider, upstreamModel, ...parameters(model) }, upstreamModel, model)
+    })
+  }
+
+  #starred(
+    { row, rest }: { readonly row: ModelRow; readonly rest: string },
+    facts: KnownModel | undefined,
+  ): EndpointRow[] {
+    return row.endpoints.map(endpoint => {
+      const upstreamModel = (endpoint.upstreamModel ?? restOf(row.id)).replace('*', () => rest)
+      return this.#priced({ ...endpoint, upstreamModel }, upstreamModel, facts)
+    })
+  }
+
+  /** The endpoint with what is known of its price and lengths: by its provider, else by an import. */
+  #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
+    const told = this.#told(endpoint.provider, upstreamModel)
+    const pricing = endpoint.pricing ?? told?.pricing ?? facts?.pricing
+    if (told === undefined && pricing === endpoint.pricing) return endpoint
+    return {
+      ...(told?.contextLength === undefined ? {} : { contextLength: told.contextLength }),
+      ...(told?.maxOutputTokens === undefined ? {} : { maxOutputTokens: told.maxOutputTokens }),
+      ...endpoint,
+      ...(pricing === undefined ? {} : { pricing }),
+    }
+  }
+
+  /** The provider's own spelling of a name, where its list has it. */
+  #nameAt(slug: string, name: string): string {
+    const list = this.#lists.get(slug)
+    if (list === undefined || list.byName.has(name)) return name
+    return list.byPlain.get(plain(name))?.id ?? name
+  }
+
+  #told(slug: string, upstreamModel: string): KnownModel | undefined {
+    return this.#lists.get(slug)?.byName.get(upstreamModel)
+  }
+
+  #factsOfAlias({ aliases = [] }: ModelRow): KnownModel | undefined {
+    for (const alias of aliases) {
+      const facts = this.#imported.get(alias)
+      if (facts !== undefined) return facts
+    }
+    return undefined
+  }
+}
+
+function listOf(models: readonly KnownModel[]): List {
+  const oldestFirst = models.toSorted((a, b) => (a.created ?? 0) - (b.created ?? 0))
+  return {
+    byName: new Map(models.map(model => [model.id, model])),
+    byPlain: new Map(oldestFirst.map(model => [plain(model.id), model])),
+  }
+}
+
+/** The facts of a model that stand in its row. */
+function modelFacts(
+  model: KnownModel | undefined,
+): Omit<KnownModel, 'id' | 'pricing' | 'supportedParameters'> {
+  if (model === undefined) return {}
+  const { id: _id, pricing: _pricing, supportedParameters: _parameters, ...facts } = model
+  return facts
+}
+
+function parameters({ supportedParameters }: KnownModel): Pick<EndpointRow, 'supportedParameters'> {
+  return supportedParameters === undefined ? {} : { supportedParameters }
+}

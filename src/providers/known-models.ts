@@ -1,0 +1,302 @@
+/**
+ * Facts about models from outside the configuration: a file of the public shape, or a provider's own list. Everything
+ * here reads foreign text: what cannot be read is left out or refused, and nothing is taken on trust. Pure.
+ */
+import type { PricingRow } from '../config/config.ts'
+import { formatUsd, UNITS_PER_USD } from '../money.ts'
+
+/** What is known of a model; an absent field is not known. Plain data, kept as JSON. */
+export interface KnownModel {
+  /** Of an import the id of the catalogue, of a provider's list the provider's own name. */
+  readonly id: string
+  readonly name?: string
+  /** Unix seconds. */
+  readonly created?: number
+  readonly contextLength?: number
+  readonly maxOutputTokens?: number
+  readonly inputModalities?: readonly string[]
+  readonly outputModalities?: readonly string[]
+  readonly supportedParameters?: readonly string[]
+  readonly pricing?: PricingRow
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+export const CATALOGUE_ID =
+  /^[A-Za-z0-9][A-Za-z0-9._-]*(?:\/[A-Za-z0-9][A-Za-z0-9._-]*)+(?::[A-Za-z0-9][A-Za-z0-9._-]*)*$/
+export const ID_MAX_CHARS = 256
+const NAME_MAX_CHARS = 256
+const MODELS_MAX = 100_000
+const WORDS_MAX = 100
+/** A date or a length beyond is none. */
+const NUMBER_MAX = 99_999_999_999
+/** Shown of one file; the rest follows from them or is seen when they are mended. */
+const FAULTS_MAX = 10
+
+/** A file that cannot be imported. One line for each fault, which begins with its place. */
+export class ImportError extends Error {
+  override readonly name = 'ImportError'
+}
+
+/**
+ * Reads models in the public shape: `{"data": [...]}` or the list alone.
+ * @throws ImportError
+ */
+export function readModels(text: string): readonly KnownModel[] {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new ImportError('is no JSON: expected the answer of GET /models, {"data": [...]}')
+  }
+  const list = Array.isArray(value) ? value : field(value, 'data')
+  if (!Array.isArray(list)) throw new ImportError('has no list of models: expected {"data": [...]}')
+  if (list.length === 0) throw new ImportError('data: has no models')
+  if (list.length > MODELS_MAX) throw new ImportError(`data: has more than ${MODELS_MAX} models`)
+  const faults: string[] = []
+  const models: KnownModel[] = []
+  const seen = new Set<string>()
+  for (const [at, entry] of list.entries()) {
+    const model = publicModel(entry, `data[${at}]`, faults)
+    if (model === null || seen.has(model.id)) continue
+    seen.add(model.id)
+    models.push(model)
+  }
+  if (faults.length > FAULTS_MAX)
+    faults.splice(FAULTS_MAX, faults.length, `and ${faults.length - FAULTS_MAX} more`)
+  if (faults.length > 0) throw new ImportError(faults.join('\n'))
+  return models
+}
+
+/** Null for one with faults, and for names that stand for other models. */
+function publicModel(entry: unknown, path: string, faults: string[]): KnownModel | null {
+  if (!isFields(entry)) {
+    faults.push(`${path}: expected an object`)
+    return null
+  }
+  const { id } = entry
+  if (typeof id !== 'string') {
+    faults.push(`${path}.id: expected the form author/name`)
+    return null
+  }
+  // Names of a newest model stand for others of the list.
+  if (id.startsWith('~')) return null
+  if (id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) {
+    faults.push(`${path}.id: expected the form author/name`)
+    return null
+  }
+  const checked = (name: string, value: unknown, kind: 'string' | 'number' | 'object'): void => {
+    if (value !== undefined && value !== null && typeof value !== kind)
+      faults.push(`${path}.${name}: expected ${kind === 'object' ? 'an object' : `a ${kind}`}`)
+  }
+  checked('name', entry['name'], 'string')
+  checked('created', entry['created'], 'number')
+  checked('context_length', entry['context_length'], 'number')
+  checked('architecture', entry['architecture'], 'object')
+  checked('pricing', entry['pricing'], 'object')
+  checked('top_provider', entry['top_provider'], 'object')
+  const pricing = pricingIn(entry['pricing'], problem => faults.push(`${path}.pricing.${problem}`))
+  return { id, ...factsIn(entry), ...(pricing === null ? {} : { pricing }) }
+}
+
+/** One page of a provider's list. */
+export interface ListPage {
+  readonly models: readonly KnownModel[]
+  /** Query of the next page; null: there is none. */
+  readonly next: string | null
+}
+
+/**
+ * Reads the answer of a provider's list of models, in any of the known shapes; null if it is none. Entries that cannot
+ * be read are left out, and so are models for which the gateway has no operation.
+ */
+export function readList(text: string): ListPage | null {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return null
+  }
+  const list = Array.isArray(value) ? value : (field(value, 'data') ?? field(value, 'models'))
+  if (!Array.isArray(list)) return null
+  const models = list.slice(0, MODELS_MAX).flatMap(entry => {
+    const model = toldModel(entry)
+    return model === null ? [] : [model]
+  })
+  return { models, next: nextPage(value) }
+}
+
+/** Names of models that speak, draw, transcribe or judge by operations of their own. */
+const OTHER_OPERATIONS =
+  /(?:^|[-/])(?:whisper|tts|dall-e|gpt-image|imagen|veo|sora|moderation|transcribe|realtime)(?:[-.\d]|$)/i
+
+function toldModel(entry: unknown): KnownModel | null {
+  if (!isFields(entry)) return null
+  const said = entry['id'] ?? entry['name']
+  if (typeof said !== 'string') return null
+  const id = said.replace(/^models\//, '')
+  if (id.length > ID_MAX_CHARS || !/^[A-Za-z0-9][A-Za-z0-9._:/-]*$/.test(id) || OTHER_OPERATIONS.test(id))
+    return null
+  const methods = entry['supportedGenerationMethods']
+  const embeds = Array.isArray(methods) ? methods.includes('embedContent') : /embed/i.test(id)
+  if (Array.isArray(methods) && !embeds && !methods.includes('generateContent')) return null
+  const pricing = pricingIn(entry['pricing'], () => undefined)
+  return {
+    id,
+    ...(embeds ? { outputModalities: ['embeddings'] } : {}),
+    ...factsIn(entry),
+    ...(pricing === null ? {} : { pricing }),
+  }
+}
+
+function nextPage(value: unknown): string | null {
+  const token = field(value, 'nextPageToken')
+  if (typeof token === 'string' && token !== '') return `pageToken=${encodeURIComponent(token)}`
+  const last = field(value, 'last_id')
+  if (field(value, 'has_more') === true && typeof last === 'string' && last !== '')
+    return `after_id=${encodeURIComponent(last)}`
+  return null
+}
+
+/** The facts that the known shapes tell, under whatever name. */
+function factsIn(entry: Fields): Omit<KnownModel, 'id' | 'pricing'> {
+  const architecture = fieldsOf(entry['architecture'])
+  const top = fieldsOf(entry['top_provider'])
+  const name = textIn(
+    entry['display_name'] ?? entry['displayName'] ?? ('id' in entry ? entry['name'] : undefined),
+  )
+  const facts: Record<string, unknown> = {
+    name,
+    created: secondsIn(entry['created'] ?? entry['created_at']),
+    contextLength: countIn(
+      entry['context_length'] ??
+        entry['context_window'] ??
+        entry['max_context_length'] ??
+        entry['max_model_len'] ??
+        entry['max_input_tokens'] ??
+        entry['inputTokenLimit'] ??
+        top['context_length'],
+    ),
+    maxOutputTokens: countIn(
+      top['max_completion_tokens'] ??
+        entry['max_completion_tokens'] ??
+        entry['max_output_tokens'] ??
+        entry['outputTokenLimit'],
+    ),
+    inputModalities: wordsIn(architecture['input_modalities']),
+    outputModalities: wordsIn(architecture['output_modalities']),
+    supportedParameters: wordsIn(entry['supported_parameters']),
+  }
+  return Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined))
+}
+
+const PRICE_FIELDS = {
+  prompt: 'prompt',
+  completion: 'completion',
+  request: 'request',
+  image: 'image',
+  audio: 'audio',
+  internal_reasoning: 'internalReasoning',
+  input_cache_read: 'inputCacheRead',
+  input_cache_write: 'inputCacheWrite',
+  input_cache_write_1h: 'inputCacheWrite1h',
+} as const
+
+/** What a price of 0 says for these is that there is none of its own. */
+const ZERO_IS_NONE: ReadonlySet<string> = new Set(['audio', 'internal_reasoning'])
+
+/** Null where the prices are not known: none are given, or negative ones, as for models that choose another one. */
+function pricingIn(value: unknown, fault: (problem: string) => void): PricingRow | null {
+  if (!isFields(value)) return null
+  const prices = pricesIn(value, '', fault)
+  if (prices === null || prices['prompt'] === undefined) return null
+  const { overrides } = value
+  if (!Array.isArray(overrides)) return prices
+  const rows = overrides.flatMap((override: unknown, at) => {
+    const least = field(override, 'min_prompt_tokens')
+    // Prices by the hour of the day are not known here: the plain ones hold.
+    if (!isFields(override) || !Number.isSafeInteger(least) || (least as number) < 1) return []
+    if (
+      field(override, 'utc_start') != null ||
+      field(override, 'utc_end') != null ||
+      field(override, 'utc_days') != null
+    )
+      return []
+    const { request: _request, image: _image, ...own } = pricesIn(override, `overrides[${at}].`, fault) ?? {}
+    return [{ minPromptTokens: least as number, ...own }]
+  })
+  const unique = [...new Map(rows.map(row => [row.minPromptTokens, row])).values()].slice(0, 16)
+  return unique.length === 0 ? prices : ({ ...prices, overrides: unique } as PricingRow)
+}
+
+function pricesIn(
+  value: Fields,
+  path: string,
+  fault: (problem: string) => void,
+): Record<string, string> | null {
+  const prices: Record<string, string> = {}
+  for (const [theirs, ours] of Object.entries(PRICE_FIELDS)) {
+    const said = value[theirs]
+    if (said === undefined || said === null) continue
+    const price = priceIn(said)
+    if (price === 'unknown') return null
+    if (price === null) fault(`${path}${theirs}: expected a price in US dollars, such as "0.0000005"`)
+    else if (price !== '0' || !ZERO_IS_NONE.has(theirs)) prices[ours] = price
+  }
+  return prices
+}
+
+/** A price as the configuration writes it, to the nearest 1e-12 USD; negative: unknown; null: none at all. */
+function priceIn(said: unknown): string | 'unknown' | null {
+  const text = typeof said === 'number' ? String(said) : said
+  if (typeof text !== 'string') return null
+  const match = /^(-?)(\d{1,15})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text.trim())
+  if (match === null) return null
+  const [, minus, whole = '', fraction = '', exponent = '0'] = match
+  if (minus === '-') return 'unknown'
+  const shift = Number(exponent) - fraction.length + 12
+  const digits = BigInt(whole + fraction)
+  const pico =
+    shift >= 0 ? digits * 10n ** BigInt(shift) : (digits + 10n ** BigInt(-shift) / 2n) / 10n ** BigInt(-shift)
+  return pico >= 1000n * BigInt(UNITS_PER_USD) ? null : formatUsd(Number(pico))
+}
+
+function textIn(value: unknown): string | undefined {
+  if (typeof value !== 'string') return undefined
+  // The catalogue is shown on terminals too.
+  const text = value.replace(/\p{C}/gu, '').trim().slice(0, NAME_MAX_CHARS).toWellFormed()
+  return text === '' ? undefined : text
+}
+
+function countIn(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 1 && (value as number) <= NUMBER_MAX
+    ? (value as number)
+    : undefined
+}
+
+function secondsIn(value: unknown): number | undefined {
+  if (typeof value === 'string') {
+    const ms = Date.parse(value)
+    return Number.isNaN(ms) || ms < 0 ? undefined : Math.floor(ms / 1000)
+  }
+  if (typeof value !== 'number' || !(value > 0) || value > NUMBER_MAX) return undefined
+  return Math.floor(value)
+}
+
+function wordsIn(value: unknown): readonly string[] | undefined {
+  if (!Array.isArray(value)) return undefined
+  const words = value.filter(word => typeof word === 'string' && /^[a-z0-9_]{1,64}$/.test(word)) as string[]
+  return words.length === 0 ? undefined : [...new Set(words)].slice(0, WORDS_MAX)
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function fieldsOf(value: unknown): Fields {
+  return isFields(value) ? value : {}
+}
+
+function field(value: unknown, name: string): unknown {
+  return isFields(value) && Object.hasOwn(value, name) ? value[name] : undefined
+}

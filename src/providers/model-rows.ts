@@ -1,0 +1,118 @@
+/** Models and their endpoints from rows, with the checks of a row. Pure. */
+import type { EndpointRow, Faults, ModelRow } from '../config/config.ts'
+import { didYouMean } from '../nearest.ts'
+import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'
+import {
+  type AnyFormatName,
+  EMBEDDINGS_FORMAT_NAMES,
+  EMBEDDINGS_OF_FORMAT,
+  type Endpoint,
+  FORMAT_NAMES,
+  isEmbeddingsFormat,
+  type Model,
+  makesEmbeddings,
+  type Provider,
+} from './provider.ts'
+import { FAULTY, quote } from './provider-rows.ts'
+import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
+
+/** The place of a row, and the rows that it is checked against. */
+export interface Place {
+  readonly path: string
+  readonly providers: ReadonlyMap<string, Provider>
+  readonly faults: Faults
+  readonly created: number
+}
+
+/** The model of a row; faults of the row are added to those of its place. */
+export function modelOf(row: ModelRow, place: Place): Model {
+  const { outputModalities = ['text'] } = row
+  if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
+    place.faults.add(`${place.path}.outputModalities`, 'embeddings must stand alone')
+  }
+  const endpoints = row.endpoints.map((endpoint, at) =>
+    endpointOf(endpoint, row, { ...place, path: `${place.path}.endpoints[${at}]` }),
+  )
+  return {
+    id: row.id,
+    name: row.name ?? row.id,
+    created: row.created ?? place.created,
+    contextLength: row.contextLength ?? null,
+    maxOutputTokens: row.maxOutputTokens ?? null,
+    inputModalities: row.inputModalities ?? ['text'],
+    outputModalities,
+    endpoints,
+  }
+}
+
+function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults }: Place): Endpoint {
+  const provider = providerFor(row, providers, problem => faults.add(`${path}.provider`, problem))
+  return {
+    modelId: model.id,
+    upstreamModel: row.upstreamModel ?? model.id.slice(model.id.indexOf('/') + 1),
+    provider,
+    format: formatOf(row, model, provider, problem => faults.add(`${path}.format`, problem)),
+    pricing: row.pricing === undefined ? UNKNOWN_PRICING : pricingOf(row.pricing, `${path}.pricing`, faults),
+    contextLength: row.contextLength ?? model.contextLength ?? null,
+    maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
+    region: row.region ?? null,
+    zdr: row.zdr ?? false,
+    ...(row.trains === true ? { trains: true as const } : {}),
+    ...(row.serviceTier === undefined ? {} : { serviceTier: row.serviceTier }),
+    quantization: row.quantization ?? 'unknown',
+    drawsImages: model.outputModalities?.includes('image') ?? false,
+    supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
+  }
+}
+
+/** The format that the row names, or else that of the provider for what the model makes. */
+function formatOf(
+  row: EndpointRow,
+  { outputModalities = [] }: ModelRow,
+  provider: Provider,
+  fault: (problem: string) => void,
+): AnyFormatName {
+  const embeds = makesEmbeddings({ outputModalities })
+  const format = row.format ?? defaultFormat(provider, embeds)
+  if (provider !== FAULTY && isEmbeddingsFormat(format) !== embeds) fault(misfit(format, row.format))
+  return format
+}
+
+/** `named`: what the row of the endpoint says; the format of a provider goes with its address. */
+function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string {
+  const which = named ?? `the provider's format ${format}`
+  if (!isEmbeddingsFormat(format)) {
+    return `${which} makes no embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
+  }
+  const other =
+    named === undefined
+      ? 'change format and baseUrl of the provider under providers'
+      : `use one of ${FORMAT_NAMES.join(', ')}`
+  return `${which} makes embeddings only: set outputModalities: [embeddings] on the model, or ${other}`
+}
+
+function defaultFormat({ format, embeddings }: Provider, embeds: boolean): AnyFormatName {
+  if (!embeds || isEmbeddingsFormat(format)) return format
+  return embeddings ?? EMBEDDINGS_OF_FORMAT[format] ?? format
+}
+
+function providerFor(
+  { provider: slug }: EndpointRow,
+  providers: ReadonlyMap<string, Provider>,
+  fault: (problem: string) => void,
+): Provider {
+  const provider = providers.get(slug)
+  if (provider !== undefined && provider.baseUrl !== null) return provider
+  if (provider !== undefined) fault(`${quote(slug)} needs a baseUrl under providers`)
+  else if (KNOWN_SLUGS.includes(slug)) {
+    const why = whyNotOffered(slug) ?? 'it has no built-in address'
+    fault(`${quote(slug)} is not offered: ${why}. It needs a row under providers with format and baseUrl`)
+  } else fault(unknownProvider(slug, [...providers.keys()]))
+  return FAULTY
+}
+
+/** The near one of all known slugs, or those that can be used as they are. */
+function unknownProvider(slug: string, usable: readonly string[]): string {
+  const hint = didYouMean(slug, [...usable, ...KNOWN_SLUGS]) || `; there are ${usable.join(', ')}`
+  return `no provider ${quote(slug)}${hint}`
+}

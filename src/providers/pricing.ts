@@ -1,0 +1,98 @@
+/** Prices from their rows. Pure. */
+import type { Faults, PricingRow } from '../config/config.ts'
+import { type PicoUsd, parseUsd } from '../money.ts'
+import type { PriceOverride, Pricing, TokenPrices } from './provider.ts'
+
+/** Prices that nobody told. */
+export const UNKNOWN_PRICING: Pricing = {
+  prompt: 0,
+  completion: 0,
+  request: 0,
+  inputCacheRead: null,
+  inputCacheWrite: null,
+  isUnknown: true,
+}
+
+type OverrideRow = NonNullable<PricingRow['overrides']>[number]
+type PriceName = Exclude<keyof PricingRow, 'overrides'>
+
+/** The prices of a row; faults are added with the path of their field. */
+export function pricingOf(row: PricingRow, path: string, faults: Faults): Pricing {
+  const price = priceReader(row, path, faults)
+  const base: Pricing = {
+    prompt: price('prompt') ?? 0,
+    completion: price('completion') ?? 0,
+    request: price('request') ?? 0,
+    inputCacheRead: price('inputCacheRead'),
+    inputCacheWrite: price('inputCacheWrite'),
+    inputCacheWrite1h: price('inputCacheWrite1h'),
+    image: price('image'),
+    audio: price('audio'),
+    internalReasoning: price('internalReasoning'),
+  }
+  return row.overrides === undefined
+    ? base
+    : { ...base, overrides: overridesOf(row.overrides, base, `${path}.overrides`, faults) }
+}
+
+/** By rising length. What an override leaves out is as for shorter prompts. */
+function overridesOf(
+  rows: readonly OverrideRow[],
+  base: TokenPrices,
+  path: string,
+  faults: Faults,
+): readonly PriceOverride[] {
+  const seen = new Set<number>()
+  const sorted = rows
+    .map((row, at) => ({ row, at }))
+    .sort((a, b) => a.row.minPromptTokens - b.row.minPromptTokens)
+  let shorter = base
+  return sorted.map(({ row, at }) => {
+    const { minPromptTokens } = row
+    if (seen.has(minPromptTokens))
+      faults.add(`${path}[${at}].minPromptTokens`, 'stands in another override too')
+    seen.add(minPromptTokens)
+    const price = priceReader(row, `${path}[${at}]`, faults)
+    const override: PriceOverride = {
+      minPromptTokens,
+      prompt: price('prompt') ?? shorter.prompt,
+      completion: price('completion') ?? shorter.completion,
+      inputCacheRead: price('inputCacheRead') ?? shorter.inputCacheRead,
+      inputCacheWrite: price('inputCacheWrite') ?? shorter.inputCacheWrite,
+      inputCacheWrite1h: price('inputCacheWrite1h') ?? shorter.inputCacheWrite1h ?? null,
+      audio: price('audio') ?? shorter.audio ?? null,
+      internalReasoning: price('internalReasoning') ?? shorter.internalReasoning ?? null,
+    }
+    shorter = override
+    return override
+  })
+}
+
+function priceReader(
+  row: PricingRow | OverrideRow,
+  path: string,
+  faults: Faults,
+): (name: PriceName) => PicoUsd | null {
+  return name => {
+    const text = (row as PricingRow)[name]
+    if (text === undefined) return null
+    try {
+      return parseUsd(text)
+    } catch (error) {
+      faults.add(`${path}.${name}`, error instanceof RangeError ? error.message : 'is not a price')
+      return null
+    }
+  }
+}
+
+/** The prices of a prompt of so many tokens. Hot path. */
+export function pricesFor(pricing: Pricing, promptTokens: number): TokenPrices {
+  const { overrides } = pricing
+  if (overrides == null) return pricing
+  let prices: TokenPrices = pricing
+  for (const override of overrides) {
+    if (promptTokens <= override.minPromptTokens) break
+    prices = override
+  }
+  return prices
+}

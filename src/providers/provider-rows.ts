@@ -1,0 +1,184 @@
+/** Providers: the built-in table with the rows of the configuration on top, and the checks of these rows. Pure. */
+import { ConfigError, Faults, isProxyUrl, type ProviderRow } from '../config/config.ts'
+import { parseFactor } from '../money.ts'
+import { didYouMean } from '../nearest.ts'
+import {
+  type AbortPolicy,
+  type AnyFormatName,
+  AUTH_OF_FORMAT,
+  type AuthScheme,
+  BATCH_FORMATS,
+  BATCH_PRICE_FACTOR,
+  type Egress,
+  type Provider,
+  type TlsIdentity,
+} from './provider.ts'
+import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS } from './table.ts'
+
+/** Names of PEM files, as a row has them. */
+export type TlsFiles = NonNullable<ProviderRow['tls']>
+
+export interface ProvidersConfig {
+  readonly providers: readonly ProviderRow[]
+  /** The policy of providers without one of their own. Default `finish`. */
+  readonly onAbort?: AbortPolicy
+  /** Keys of providers whose row gives none, by slug. Default: none. */
+  readonly providerKeys?: Readonly<Record<string, string>>
+  /** Reads the files of a row's `tls`; `path` names the field in errors. Needed where a row has them. */
+  readonly readTls?: (files: TlsFiles, path: string) => TlsIdentity
+}
+
+/** Stands for a provider whose row has a fault, so that its models are not reported too. */
+export const FAULTY: Provider = {
+  slug: '',
+  name: '',
+  format: 'openai-chat',
+  baseUrl: '',
+  auth: 'none',
+  apiKey: null,
+  quirks: [],
+  headers: {},
+  onAbort: 'cancel',
+}
+
+/** All providers by slug; one whose row has a fault is FAULTY. */
+export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMap<string, Provider> {
+  const { onAbort = 'finish', providerKeys = {} } = config
+  const keyOf = (slug: string): string | null =>
+    Object.hasOwn(providerKeys, slug) ? (providerKeys[slug] ?? null) : null
+  const providers = new Map<string, Provider>(
+    PROVIDERS.map(row => [row.slug, { ...row, apiKey: keyOf(row.slug), onAbort }]),
+  )
+  const seen = new Set<string>()
+  for (const [index, row] of config.providers.entries()) {
+    const path = `providers[${index}]`
+    if (seen.has(row.slug)) faults.add(`${path}.slug`, `duplicate slug ${quote(row.slug)}`)
+    seen.add(row.slug)
+    const keyed = row.apiKey === undefined ? { ...row, ...keyField(keyOf(row.slug)) } : row
+    const provider = faults.try(() => {
+      const made = providerOf(keyed, path, providers.get(row.slug), onAbort)
+      const egress = egressOf(row, path, config.readTls)
+      const batch = batchOf(row, path, made.format)
+      return { ...made, ...(egress === null ? {} : { egress }), ...(batch === null ? {} : { batch }) }
+    })
+    providers.set(row.slug, provider ?? FAULTY)
+  }
+  return providers
+}
+
+function keyField(apiKey: string | null): { readonly apiKey?: string } {
+  return apiKey === null ? {} : { apiKey }
+}
+
+/** @throws ConfigError */
+function providerOf(
+  row: ProviderRow,
+  path: string,
+  builtIn: Provider | undefined,
+  onAbort: AbortPolicy,
+): Provider {
+  const faults = new Faults()
+  const format = row.format ?? builtIn?.format
+  if (format === undefined) faults.add(`${path}.format`, noFormat(row.slug))
+  const baseUrl =
+    row.baseUrl === undefined
+      ? (builtIn?.baseUrl ?? null)
+      : baseUrlOf(row.baseUrl, problem => faults.add(`${path}.baseUrl`, problem))
+  faults.throwIfAny()
+  // Its absence is a fault.
+  const known = format as AnyFormatName
+  return {
+    ...(builtIn === undefined ? {} : keptOf(builtIn, row)),
+    ...definedOf({ region: row.region, tokenUrl: row.tokenUrl, hosts: row.hosts }),
+    slug: row.slug,
+    name: row.name ?? displayName(row.slug) ?? row.slug,
+    format: known,
+    baseUrl,
+    auth: authOf(row, builtIn, known),
+    apiKey: row.apiKey ?? builtIn?.apiKey ?? null,
+    quirks: row.quirks ?? builtIn?.quirks ?? [],
+    headers: { ...builtIn?.headers, ...row.headers },
+    onAbort: row.accounting?.onAbort ?? onAbort,
+  }
+}
+
+/** What a row keeps of the built-in one beside the fields that it may set: addresses go with the base URL. */
+function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
+  const { baseUrls: _urls, regionUrls: _regions, embeddings: _embeddings, ...others } = builtIn
+  const { baseUrls, regionUrls, embeddings } = builtIn
+  return {
+    ...others,
+    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls }) : {}),
+    ...(format === undefined || format === builtIn.format ? definedOf({ embeddings }) : {}),
+  }
+}
+
+type Defined<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
+
+function definedOf<Fields extends object>(fields: Fields): Defined<Fields> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Defined<Fields>
+}
+
+/** A slug that nearly is a built-in one is more often a slip than a provider of one's own. */
+function noFormat(slug: string): string {
+  const hint = KNOWN_SLUGS.includes(slug) ? '' : didYouMean(slug, KNOWN_SLUGS)
+  return `is required: this provider has no built-in format${hint}`
+}
+
+/** Null for a row that says nothing about the way out. */
+function egressOf(row: ProviderRow, path: string, readTls: ProvidersConfig['readTls']): Egress | null {
+  const { proxy = null, transport = 'direct', http2 = false, tls } = row
+  if (proxy === null && transport === 'direct' && !http2 && tls === undefined) return null
+  if (proxy !== null && proxy !== 'none' && !isProxyUrl(proxy)) {
+    throw new ConfigError(
+      `${path}.proxy: expected a URL of the form http://[USER:PASSWORD@]HOST:PORT, or none`,
+    )
+  }
+  const identity = tls === undefined ? null : (readTls?.(tls, `${path}.tls`) ?? null)
+  return { proxy, transport, http2, tls: identity }
+}
+
+/** Null for a row that does not ask for a batch service. @throws ConfigError */
+function batchOf(
+  { batch = false, batchPriceFactor }: ProviderRow,
+  path: string,
+  format: AnyFormatName,
+): NonNullable<Provider['batch']> | null {
+  if (batch && !(BATCH_FORMATS as readonly AnyFormatName[]).includes(format)) {
+    throw new ConfigError(`${path}.batch: no batch service is known for the format ${format}`)
+  }
+  if (!batch && batchPriceFactor !== undefined) {
+    throw new ConfigError(`${path}.batchPriceFactor: has no effect without batch: true`)
+  }
+  if (!batch) return null
+  return { priceFactor: batchPriceFactor === undefined ? BATCH_PRICE_FACTOR : parseFactor(batchPriceFactor) }
+}
+
+function authOf(row: ProviderRow, builtIn: Provider | undefined, format: AnyFormatName): AuthScheme {
+  if (row.auth !== undefined) return row.auth
+  // A server of the operator's own that was given no key is not asked for one.
+  if (builtIn === undefined && row.apiKey === undefined) return 'none'
+  const known = builtIn !== undefined && builtIn.format === format ? builtIn.auth : AUTH_OF_FORMAT[format]
+  // A local server asks for no key until its operator gives it one.
+  return known === 'none' && row.apiKey !== undefined ? AUTH_OF_FORMAT[format] : known
+}
+
+function baseUrlOf(text: string, fault: (problem: string) => void): string {
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    fault('expected an http or https URL')
+  } else if (url.search !== '' || url.hash !== '') fault('must have no query and no fragment')
+  else if (url.username !== '' || url.password !== '') fault('must hold no credentials')
+  return text.replace(/\/+$/, '')
+}
+
+/** The environment variable that holds the key of a provider's own row; null if the table names none. */
+export function keyVariable(slug: string): string | null {
+  return KEY_VARIABLES.get(slug) ?? null
+}
+
+export function quote(text: string): string {
+  return JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)
+}

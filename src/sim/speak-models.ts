@@ -1,0 +1,97 @@
+/**
+ * The list of models of the simulated provider: GET /models, in the shape of the API that is asked. Only the first
+ * shape tells prices and lengths, as at real providers. Pure.
+ */
+import type { SimFields } from './ask.ts'
+import { SIM_MODELS } from './behaviours.ts'
+
+/** A model as the list tells it. */
+export interface SimTold {
+  readonly id: string
+  /** USD for a token, as text; null: the list tells none. */
+  readonly prices: { readonly prompt: string; readonly completion: string } | null
+  readonly contextLength: number | null
+}
+
+/** The models that are told by default. One has no price, as at many providers. */
+export function toldModels(): readonly SimTold[] {
+  const listed = SIM_MODELS.filter(model => 'listed' in model).map(({ name }) => name)
+  return [
+    ...listed.map(id => ({
+      id,
+      prices: id === 'refuse' ? null : { prompt: '0.0000001', completion: '0.0000004' },
+      contextLength: 1_000_000,
+    })),
+    { id: 'embed', prices: { prompt: '0.0000001', completion: '0' }, contextLength: 8_192 },
+  ]
+}
+
+/** Moment of the models' creation, in Unix seconds: they never change. */
+const CREATED = 1_750_000_000
+const PAGE_MAX = 1_000
+const PAGE_DEFAULT = 20
+
+export interface ListAsk {
+  /** With its version, without the query. */
+  readonly path: string
+  readonly query: URLSearchParams
+  /** The header of Anthropic's API is there. */
+  readonly isAnthropic: boolean
+}
+
+/** Null: the path is no list of models. */
+export function listReply(
+  { path, query, isAnthropic }: ListAsk,
+  models: readonly SimTold[],
+): SimFields | null {
+  if (!/^(?:\/v1(?:beta)?)?\/models$/.test(path)) return null
+  if (path.startsWith('/v1beta/')) return geminiList(query, models)
+  return isAnthropic ? messagesList(query, models) : openaiList(models)
+}
+
+function openaiList(models: readonly SimTold[]): SimFields {
+  const data = models.map(({ id, prices, contextLength }) => ({
+    id,
+    object: 'model',
+    created: CREATED,
+    owned_by: 'sim',
+    ...(contextLength === null ? {} : { context_length: contextLength }),
+    ...(prices === null ? {} : { pricing: prices }),
+  }))
+  return { object: 'list', data }
+}
+
+function messagesList(query: URLSearchParams, models: readonly SimTold[]): SimFields {
+  const after = models.findIndex(({ id }) => id === query.get('after_id'))
+  const { page, isLast } = pageOf(models, after + 1, Number(query.get('limit') ?? PAGE_DEFAULT))
+  return {
+    data: page.map(({ id }) => ({
+      type: 'model',
+      id,
+      display_name: `Simulated ${id}`,
+      created_at: new Date(CREATED * 1000).toISOString(),
+    })),
+    has_more: !isLast,
+    first_id: page[0]?.id ?? null,
+    last_id: page.at(-1)?.id ?? null,
+  }
+}
+
+function geminiList(query: URLSearchParams, models: readonly SimTold[]): SimFields {
+  const from = Number(query.get('pageToken') ?? 0)
+  const { page, isLast } = pageOf(models, from, Number(query.get('pageSize') ?? PAGE_DEFAULT))
+  return {
+    models: page.map(({ id, contextLength }) => ({
+      name: `models/${id}`,
+      displayName: `Simulated ${id}`,
+      ...(contextLength === null ? {} : { inputTokenLimit: contextLength }),
+      supportedGenerationMethods: id === 'embed' ? ['embedContent'] : ['generateContent'],
+    })),
+    ...(isLast ? {} : { nextPageToken: String(from + page.length) }),
+  }
+}
+
+function pageOf(models: readonly SimTold[], from: number, limit: number) {
+  const page = models.slice(from, from + Math.min(Math.max(limit, 1), PAGE_MAX))
+  return { page, isLast: from + page.length >= models.length }
+}

@@ -1,0 +1,293 @@
+/**
+ * Keeps the catalogue of the process: the configuration, imported models, and the lists that providers tell, which it
+ * asks for and keeps in the Store. Tells threads of every change. Main thread.
+ */
+import { createHash } from 'node:crypto'
+import { type Clock, isoInstant, type Timer, unixSeconds } from '../clock.ts'
+import { type Config, ConfigError } from '../config/config.ts'
+import { systemCode, toGatewayError } from '../errors.ts'
+import type { Log } from '../log/log.ts'
+import type { CatalogParts } from '../providers/catalog.ts'
+import type { KnownModel } from '../providers/known-models.ts'
+import type { PackedCatalogue } from '../providers/packed.ts'
+import type { Provider } from '../providers/provider.ts'
+import type { CatalogueSource } from '../storage/catalogue.ts'
+import type { Store } from '../storage/store.ts'
+import { listModels } from '../upstream/list-models.ts'
+import type { Transport } from '../upstream/transport.ts'
+import { askedProviders, configuredParts, discovers, importedFile, packParts } from './build-catalog.ts'
+
+export interface CatalogueKeeperDeps {
+  readonly config: Config
+  readonly simUrl: string | null
+  readonly store: Pick<Store, 'catalogue'>
+  /** By which providers are asked; made when one is. */
+  readonly createClient: () => Transport
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
+  /** Called with each later catalogue. */
+  readonly onChange: (packed: PackedCatalogue) => void
+}
+
+/** The source of `sluice models import`. */
+export const IMPORT_SOURCE = 'import'
+
+/** How long a start waits for providers that were never asked before. */
+const FIRST_ANSWER_MS = 2_000
+/** How often the Store is looked at for lists of other processes. */
+const LOOK_MS = 5_000
+/** A provider that gave no list is asked again after this, or sooner where lists are refreshed more often. */
+const RETRY_MS = 30_000
+
+export function providerSource(slug: string): string {
+  return `provider:${slug}`
+}
+
+/** A list as the Store keeps it. */
+export function sourceOf(source: string, models: readonly KnownModel[], clock: Clock): CatalogueSource {
+  const facts = JSON.stringify(models)
+  const version = createHash('sha256').update(facts).digest('hex').slice(0, 32)
+  return { source, version, models: models.length, facts, updatedAt: isoInstant(clock.nowMs()) }
+}
+
+interface KeptList {
+  readonly version: string
+  readonly models: readonly KnownModel[]
+}
+
+export class CatalogueKeeper {
+  readonly #deps: CatalogueKeeperDeps
+  readonly #created: number
+  readonly #closing = new AbortController()
+  /** Lists of the Store by source. */
+  readonly #lists = new Map<string, KeptList>()
+  /** Providers whose last question failed; told once. */
+  readonly #failing = new Set<string>()
+  #config: Config
+  #file: readonly KnownModel[]
+  #parts: CatalogParts
+  #packed: PackedCatalogue
+  #client: Transport | null = null
+  #look: Timer | null = null
+  #ask: Timer | null = null
+  #looking: Promise<void> | null = null
+  #asking: Promise<void> | null = null
+  #asksAgain = false
+
+  /** @throws ConfigError */
+  constructor(deps: CatalogueKeeperDeps) {
+    this.#deps = deps
+    this.#config = deps.config
+    this.#created = unixSeconds(deps.clock)
+    this.#file = importedFile(deps.config)
+    this.#parts = this.#compose(deps.config, this.#file)
+    this.#packed = packParts(this.#parts)
+  }
+
+  /** The catalogue of now. */
+  get packed(): PackedCatalogue {
+    return this.#packed
+  }
+
+  get counts(): { readonly providers: number; readonly models: number } {
+    return { providers: this.#parts.providers.size, models: this.#parts.models.length }
+  }
+
+  /**
+   * Reads the lists of the Store and asks providers for theirs. Resolves soon: it waits only for providers whose list
+   * is not in the Store, and not for long. Never rejects.
+   */
+  async start(): Promise<void> {
+    await this.#readStore()
+    const isNew = this.#asked().some(({ slug }) => !this.#lists.has(providerSource(slug)))
+    const asked = this.#askAll()
+    if (isNew) await this.#briefly(asked)
+    this.#lookLater()
+  }
+
+  /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
+  reconfigure(config: Config): void {
+    const file = importedFile(config)
+    const parts = this.#compose(config, file)
+    this.#config = config
+    this.#file = file
+    this.#take(parts)
+    this.#asksAgain = true
+    void this.#askAll()
+  }
+
+  /** Looks at the Store now: another process changed it. */
+  async refresh(): Promise<void> {
+    await this.#readStore()
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort(new Error('the gateway stops'))
+    this.#look?.cancel()
+    this.#ask?.cancel()
+    await this.#looking
+    await this.#asking
+    await this.#client?.close()
+  }
+
+  #asked(): readonly Provider[] {
+    return askedProviders(this.#config, this.#parts.providers.values())
+  }
+
+  /** @throws ConfigError */
+  #compose(config: Config, file: readonly KnownModel[]): CatalogParts {
+    const stored = this.#lists.get(IMPORT_SOURCE)?.models ?? []
+    const inFile = new Set(file.map(({ id }) => id))
+    const imported = file.length === 0 ? stored : [...file, ...stored.filter(({ id }) => !inFile.has(id))]
+    const discovered = new Map<string, readonly KnownModel[]>()
+    if (discovers(config)) {
+      for (const [source, { models }] of this.#lists) {
+        if (source !== IMPORT_SOURCE) discovered.set(source.slice(providerSource('').length), models)
+      }
+    }
+    return configuredParts(config, {
+      simUrl: this.#deps.simUrl,
+      known: { imported, discovered },
+      created: this.#created,
+    })
+  }
+
+  #recompose(): void {
+    try {
+      this.#take(this.#compose(this.#config, this.#file))
+    } catch (error) {
+      // Lists alone make no row of the configuration wrong; the old catalogue stays.
+      const reason = error instanceof ConfigError ? error.message : 'unknown'
+      this.#deps.log.notice('the catalogue stays as it is', { reason })
+    }
+  }
+
+  #take(parts: CatalogParts): void {
+    this.#parts = parts
+    this.#packed = packParts(parts)
+    this.#deps.onChange(this.#packed)
+  }
+
+  /** Reads what is new in the Store. Never rejects: what is known stays while it is away. */
+  #readStore(): Promise<void> {
+    this.#looking ??= this.#readLists()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#looking = null
+      })
+    return this.#looking
+  }
+
+  async #readLists(): Promise<void> {
+    const { catalogue } = this.#deps.store
+    const found = await catalogue.list()
+    let isChanged = false
+    for (const { source, version } of found) {
+      if (this.#lists.get(source)?.version === version) continue
+      const list = await catalogue.find(source)
+      const models = list === null ? null : modelsIn(list.facts)
+      if (list === null || models === null) continue
+      this.#lists.set(source, { version: list.version, models })
+      isChanged = true
+    }
+    if (!found.some(({ source }) => source === IMPORT_SOURCE)) {
+      isChanged = this.#lists.delete(IMPORT_SOURCE) || isChanged
+    }
+    if (isChanged && !this.#closing.signal.aborted) this.#recompose()
+  }
+
+  #lookLater(): void {
+    if (this.#closing.signal.aborted) return
+    this.#look = this.#deps.clock.after(LOOK_MS, () => void this.#readStore().then(() => this.#lookLater()))
+  }
+
+  /** Asks all providers at once. Called while it runs, it asks once more afterwards. */
+  #askAll(): Promise<void> {
+    this.#asking ??= this.#askEach().finally(() => {
+      this.#asking = null
+      if (this.#closing.signal.aborted) return
+      if (this.#asksAgain) void this.#askAll()
+      else this.#askLater()
+    })
+    return this.#asking
+  }
+
+  #askLater(): void {
+    this.#ask?.cancel()
+    if (this.#asked().length === 0) return
+    const { refreshMs } = this.#config.catalogue
+    const delayMs = this.#failing.size === 0 ? refreshMs : Math.min(refreshMs, RETRY_MS)
+    this.#ask = this.#deps.clock.after(delayMs, () => void this.#askAll())
+  }
+
+  async #askEach(): Promise<void> {
+    this.#asksAgain = false
+    const answers = await Promise.all(this.#asked().map(provider => this.#askOne(provider)))
+    const changed = answers.filter(list => list !== null)
+    if (changed.length === 0 || this.#closing.signal.aborted) return
+    for (const list of changed) {
+      // Other instances and the next start have it too, as soon as the Store can be reached.
+      await this.#deps.store.catalogue.put(list).catch(() => undefined)
+    }
+    this.#recompose()
+  }
+
+  /** The provider's list where it has changed, else null. Never rejects. */
+  async #askOne(provider: Provider): Promise<CatalogueSource | null> {
+    const { clock, log } = this.#deps
+    const source = providerSource(provider.slug)
+    try {
+      this.#client ??= this.#deps.createClient()
+      const models = await listModels(this.#client, provider, this.#closing.signal)
+      const before = this.#lists.get(source)
+      // An empty list is more often a fault than a provider without models.
+      if (models.length === 0) throw new Error('its list has no models')
+      if (this.#failing.delete(provider.slug))
+        log.notice('a provider tells its models again', { provider: provider.slug })
+      const list = sourceOf(source, models, clock)
+      if (before?.version === list.version) return null
+      this.#lists.set(source, { version: list.version, models })
+      return list
+    } catch (error) {
+      if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {
+        this.#failing.add(provider.slug)
+        log.notice('a provider does not tell its models; those that are known stay', {
+          provider: provider.slug,
+          reason: reasonOf(error),
+        })
+      }
+      return null
+    }
+  }
+
+  #briefly(work: Promise<void>): Promise<void> {
+    return new Promise(resolve => {
+      const timer = this.#deps.clock.after(FIRST_ANSWER_MS, resolve)
+      void work.finally(() => {
+        timer.cancel()
+        resolve()
+      })
+    })
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const failure = toGatewayError(error)
+  const reason = failure.metadata?.['reason']
+  if (typeof reason === 'string') return reason
+  return systemCode(error) ?? (error instanceof Error ? error.message : 'unknown')
+}
+
+/** Null for what another version wrote in another form. */
+function modelsIn(facts: string): readonly KnownModel[] | null {
+  try {
+    const models: unknown = JSON.parse(facts)
+    return Array.isArray(models) && models.every(isKnownModel) ? models : null
+  } catch {
+    return null
+  }
+}
+
+function isKnownModel(value: unknown): value is KnownModel {
+  return typeof value === 'object' && value !== null && 'id' in value && typeof value.id === 'string'
+}

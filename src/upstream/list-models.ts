@@ -1,0 +1,73 @@
+/** Asks a provider for its own list of models, page by page. Main thread. */
+import { GatewayError } from '../errors.ts'
+import { type KnownModel, readList } from '../providers/known-models.ts'
+import type { AnyFormatName, Provider } from '../providers/provider.ts'
+import { authHeaders } from './auth.ts'
+import type { Transport } from './transport.ts'
+import { wholeReply } from './whole-reply.ts'
+
+/** How each API is asked for as many models as it gives at once; others have no known list. */
+const QUERIES: Partial<Readonly<Record<AnyFormatName, string>>> = {
+  'openai-responses': '',
+  'openai-chat': '',
+  'openai-embeddings': '',
+  'anthropic-messages': 'limit=1000',
+  'google-gemini': 'pageSize=1000',
+}
+/** Some thousand models of a full description each. */
+const PAGE_MAX_BYTES = 32 * 1024 * 1024
+const PAGES_MAX = 20
+const TIMEOUT_MS = 20_000
+
+/** True if the API of the provider has a known list. */
+export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'>): boolean {
+  // An address with gaps is whole only with a key of a customer.
+  return QUERIES[format] !== undefined && baseUrl !== null && !baseUrl.includes('{')
+}
+
+/**
+ * All models that the provider tells; each name once.
+ * @throws GatewayError; or the reason of the signal
+ */
+export async function listModels(
+  client: Transport,
+  provider: Provider,
+  signal: AbortSignal,
+): Promise<readonly KnownModel[]> {
+  const models = new Map<string, KnownModel>()
+  let query: string | null = QUERIES[provider.format] ?? ''
+  for (let page = 0; page < PAGES_MAX && query !== null; page++) {
+    const answer = await ask(client, provider, query, signal)
+    for (const model of answer.models) if (!models.has(model.id)) models.set(model.id, model)
+    query = answer.next === null ? null : [QUERIES[provider.format], answer.next].filter(Boolean).join('&')
+  }
+  return [...models.values()]
+}
+
+async function ask(client: Transport, provider: Provider, query: string, signal: AbortSignal) {
+  const version: Record<string, string> =
+    provider.format === 'anthropic-messages' ? { 'anthropic-version': '2023-06-01' } : {}
+  const { status, text } = await wholeReply(
+    client,
+    {
+      method: 'GET',
+      url: new URL(`${provider.baseUrl}/models${query === '' ? '' : `?${query}`}`),
+      headers: {
+        accept: 'application/json',
+        ...version,
+        ...provider.headers,
+        ...authHeaders(provider.auth, provider.apiKey),
+      },
+      body: '',
+      headersTimeoutMs: TIMEOUT_MS,
+      idleTimeoutMs: TIMEOUT_MS,
+      egress: provider.egress,
+    },
+    { maxBytes: PAGE_MAX_BYTES, signal },
+  )
+  // The provider's own text may quote the key.
+  if (status !== 200) throw new GatewayError('provider_unavailable', `it answered ${status}`)
+  const page = readList(text)
+  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is no list of models')
+  return page
+}
