@@ -19,7 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   access: ['protocol', 'providers', 'storage', 'invalidation'],
   credentials: ['protocol', 'providers', 'storage', 'invalidation'],
   limits: ['protocol', 'providers', 'storage', 'invalidation'],
-  exchange: ['protocol', 'formats', 'providers'],
+  exchange: ['protocol', 'formats', 'providers', 'health'],
   plugins: ['protocol', 'exchange', 'upstream', 'tasks', 'guardrails'],
   tools: ['protocol', 'exchange', 'upstream', 'tasks', 'providers', 'storage'],
   gateway: [

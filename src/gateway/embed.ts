@@ -268,7 +268,11 @@ class EmbeddingsModelCall implements ModelCall {
         dimensions: settings.dimensions,
         isInt8: endpoint.provider.quirks.includes('int8-vectors'),
       },
-      onReply: () => exchange.watch.enter('stream', deps.clock.monotonicMs()),
+      onReply: () => {
+        const nowMs = deps.clock.monotonicMs()
+        record.health?.answered(nowMs)
+        exchange.watch.enter('stream', nowMs)
+      },
     })
     const attempt = new Attempt(deps, exchange, record, {
       encode: () => {

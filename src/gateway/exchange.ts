@@ -1,6 +1,7 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
 import type { GatewayError } from '../errors.ts'
 import type { FinishReason, WireRequest } from '../formats/format.ts'
+import type { HealthEntry } from '../health/health.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
@@ -128,6 +129,8 @@ export interface AttemptRecord extends Candidate {
   isRefused: boolean
   /** The request was handed to the transport. */
   isStarted: boolean
+  /** Where it reports what came of it; absent for a reply that was stored. */
+  health?: HealthEntry
 }
 
 /** How a model ended its reply. */

@@ -13,13 +13,14 @@ import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
-import { createLedger, estimateInput, type Ledger } from '../gateway/accounting/account.ts'
+import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
 import { createAsk, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
-import { createPins, Stickiness } from '../gateway/routing/rank.ts'
+import { createPins, RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import { EndpointHealth, type HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota, type HoldingQuota } from '../limits/quota.ts'
@@ -63,7 +64,13 @@ export interface GatewayOptions {
   readonly store?: Store
   /** Quota counters; default: counters of this instance alone. */
   readonly counters?: Counters
+  /** Sends what the thread has seen of endpoints to the others. Default: there are none. */
+  readonly sendHealth?: (notes: readonly HealthNote[]) => void
+  /** What others have seen of endpoints before the thread began. */
+  readonly healthBefore?: readonly HealthNote[]
   readonly clock?: Clock
+  /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
+  readonly draw?: () => number
 }
 
 /** A gateway with the parts that fronts need beside it. */
@@ -83,6 +90,7 @@ export interface BuiltGateway {
   /** Opens an own key. Fails with a GatewayError. */
   readonly openKey: SharedDeps['openKey']
   readonly quota: HoldingQuota
+  readonly health: EndpointHealth
   readonly metrics: Metrics
   readonly clock: Clock
   readonly log: Log
@@ -144,12 +152,14 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     credentials,
     openKey: shared.openKey,
     quota,
+    health: shared.routing.health,
     metrics,
     clock,
     log,
     tasks: base.tasks,
     changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
     async close() {
+      shared.routing.health.flush()
       abandoned.endAll()
       await base.client.close()
       await base.tasks.close()
@@ -246,11 +256,31 @@ function sharedDeps(
     openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
     byokFeePercent: config.byok.feePercent,
     stickiness: new Stickiness(createPins(clock)),
+    routing: routingOf(base),
+    retries: new RetryBudget(),
     requests: new ProviderRequests({
       timeouts: config.timeouts,
       hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
     }),
   }
+}
+
+function routingOf({ options, config, clock, metrics }: Base): Routing {
+  const { sendHealth, healthBefore, draw = Math.random } = options
+  const health = new EndpointHealth({
+    clock,
+    breakerFailures: config.routing.breakerFailures,
+    ...(sendHealth === undefined ? {} : { send: sendHealth }),
+    onChange: (provider, change) => metrics.ofProvider(provider).changed(change).inc(),
+  })
+  if (healthBefore !== undefined) health.apply(healthBefore)
+  return new Routing({
+    clock,
+    health,
+    random: draw,
+    balances: config.routing.loadBalancing,
+    inputTokens: inputTokensOf,
+  })
 }
 
 function quotaOf({ config, clock }: Base, counters: Counters, budgets: GuardrailCache) {

@@ -6,7 +6,7 @@ import { FORMATS } from '../../src/formats/table.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
 import { createAsk } from '../../src/gateway/ask.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
-import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/filters.ts'
+import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/restrictions.ts'
 import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../src/guardrails/policy.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -15,6 +15,7 @@ import type { Caller } from '../../src/protocol/records.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
 import { createDirectTransport } from '../../src/upstream/direct-transport.ts'
+import { plainRouting } from '../support/routing.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -63,6 +64,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
     openKey: () => Promise.reject(new Error('own keys are not asked for')),
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(clock)),
+    ...plainRouting(clock),
   })
   t.teardown(async () => {
     await client.close()

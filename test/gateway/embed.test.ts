@@ -21,6 +21,7 @@ import type { UsageRecord } from '../../src/storage/usage.ts'
 import { createDirectTransport } from '../../src/upstream/direct-transport.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { startEmbeddingsProvider } from '../support/embeddings-provider.ts'
+import { plainRouting } from '../support/routing.ts'
 
 const dialect = createEmbeddings(OFFERED)
 
@@ -55,6 +56,7 @@ async function start(t: Test) {
     openKey: () => Promise.reject(new Error('own keys are not asked for')),
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
+    ...plainRouting(systemClock),
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,

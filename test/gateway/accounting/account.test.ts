@@ -22,6 +22,7 @@ import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { createDirectTransport } from '../../../src/upstream/direct-transport.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
+import { plainRouting } from '../../support/routing.ts'
 import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
@@ -108,6 +109,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     openKey: () => Promise.reject(new Error('own keys are not asked for')),
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
+    ...plainRouting(systemClock),
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,
