@@ -164,6 +164,7 @@ class Asking {
     const entry = health.begin(state)
     if (entry !== null) {
       record.health = entry
+      if (this.isRetrying) entry.onAnswered = this.#endRetry
       return true
     }
     const nowMs = this.#deps.clock.monotonicMs()
@@ -200,6 +201,13 @@ class Asking {
     this.isRetrying = this.#deps.retries.take()
     this.#deps.metrics.retries.inc({ outcome: this.isRetrying ? 'tried' : 'over_budget' })
     return this.isRetrying ? next : undefined
+  }
+
+  /** A second attempt that is answered is a request like any other, however long its answer is. */
+  readonly #endRetry = (): void => {
+    if (!this.isRetrying) return
+    this.isRetrying = false
+    this.#deps.retries.release()
   }
 
   #soFar() {

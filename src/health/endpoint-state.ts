@@ -49,6 +49,11 @@ export class EndpointState {
   streak = 0
   /** A probe is on its way until then. */
   probeUntilMs = 0
+  /** When the last probe began. */
+  probeBeganMs = 0
+  /** Failures since the last answer, and refusals by a rate limit since then. */
+  failedInRow = 0
+  limitedInRow = 0
   /** The provider asked to wait until then. */
   restUntilMs = 0
   restCause: Cause = 'limit'
@@ -111,13 +116,12 @@ export class EndpointState {
 
   /** Claims the probe. */
   probe(nowMs: number): void {
-    this.probeUntilMs = nowMs + PROBE_MS
+    this.#setProbe(nowMs, PROBE_MS)
     this.#tell({ kind: 'probe', forMs: PROBE_MS })
   }
 
   count(nowMs: number, ok: number, failed: number, limited: number): void {
-    this.window ??= new OutcomeWindow(nowMs)
-    this.window.add(nowMs, ok, failed, limited)
+    this.#add(nowMs, ok, failed, limited)
     const unsent = this.#note()
     unsent.ok += ok
     unsent.failed += failed
@@ -130,17 +134,28 @@ export class EndpointState {
     if (window === null || this.openUntilMs > 0) return false
     window.advance(nowMs)
     const { ok, failed, limited } = window
-    if (failed >= least && failed > ok) this.open(nowMs, 'failure')
-    else if (limited >= least && limited > ok) this.open(nowMs, 'limit')
+    // In a row: an outage after good times would otherwise be found only when as much has failed as went well.
+    if (failed >= least && (failed > ok || this.failedInRow >= least)) this.open(nowMs, 'failure')
+    else if (limited >= least && (limited > ok || this.limitedInRow >= least)) this.open(nowMs, 'limit')
     return this.openUntilMs > 0
   }
 
-  open(nowMs: number, cause: Cause): void {
+  /** @param sinceMs when the attempt began that found it out: an endpoint may take long to fail */
+  open(nowMs: number, cause: Cause, sinceMs = nowMs): void {
     const isRelapse = this.openUntilMs > 0 || nowMs - this.changedMs < RELAPSE_MS
     this.streak = isRelapse ? this.streak + 1 : 1
-    const forMs = Math.min(OPEN_MAX_MS, OPEN_FIRST_MS * 2 ** (this.streak - 1))
+    const spanMs = Math.min(OPEN_MAX_MS, OPEN_FIRST_MS * 2 ** (this.streak - 1))
+    const forMs = Math.max(OPEN_FIRST_MS, sinceMs + spanMs - nowMs)
     this.#setOpen(nowMs, forMs, cause)
     this.#tell({ kind: 'open', forMs, streak: this.streak, cause })
+  }
+
+  /** The probe that began then has failed. */
+  failProbe(nowMs: number, beganMs: number, cause: Cause): boolean {
+    // A later one is on its way, and knows better.
+    if (this.openUntilMs === 0 || this.probeBeganMs > beganMs) return false
+    this.open(nowMs, cause, beganMs)
+    return true
   }
 
   close(nowMs: number): void {
@@ -181,10 +196,7 @@ export class EndpointState {
   /** Takes over what others have seen. */
   apply(nowMs: number, note: HealthNote): void {
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
-    if (ok !== 0 || failed !== 0 || limited !== 0) {
-      this.window ??= new OutcomeWindow(nowMs)
-      this.window.add(nowMs, ok, failed, limited)
-    }
+    if (ok !== 0 || failed !== 0 || limited !== 0) this.#add(nowMs, ok, failed, limited)
     for (const event of events) this.#follow(nowMs, event)
     if (restMs > 0) {
       this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
@@ -234,7 +246,7 @@ export class EndpointState {
         this.#setOpen(nowMs, event.forMs, event.cause)
         break
       case 'probe':
-        this.probeUntilMs = nowMs + event.forMs
+        this.#setProbe(nowMs, event.forMs)
         break
       case 'unproved':
         this.probeUntilMs = 0
@@ -243,6 +255,18 @@ export class EndpointState {
         this.#setClosed(nowMs)
         break
     }
+  }
+
+  #add(nowMs: number, ok: number, failed: number, limited: number): void {
+    this.window ??= new OutcomeWindow(nowMs)
+    this.window.add(nowMs, ok, failed, limited)
+    this.failedInRow = ok > 0 ? 0 : this.failedInRow + failed
+    this.limitedInRow = ok > 0 ? 0 : this.limitedInRow + limited
+  }
+
+  #setProbe(nowMs: number, forMs: number): void {
+    this.probeUntilMs = nowMs + forMs
+    this.probeBeganMs = nowMs
   }
 
   #setOpen(nowMs: number, forMs: number, cause: Cause): void {
@@ -259,6 +283,8 @@ export class EndpointState {
     this.changedMs = nowMs
     // What failed before says nothing about now.
     this.window?.clear()
+    this.failedInRow = 0
+    this.limitedInRow = 0
   }
 
   #tell(event: BreakerEvent): void {

@@ -22,7 +22,7 @@ export type { Cause, HealthNote } from './notes.ts'
 export type { Percentiles } from './recent-values.ts'
 
 /** What an attempt says about its endpoint. `none`: nothing, for instance because its caller has left. */
-export type Verdict = 'ok' | 'failed' | 'limited' | 'none'
+export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
 
 export interface EndpointHealthOptions {
   readonly clock: Clock
@@ -30,8 +30,6 @@ export interface EndpointHealthOptions {
   readonly breakerFailures?: number | null
   /** Sends notes to the other threads. Default: there are none. */
   readonly send?: (notes: readonly HealthNote[]) => void
-  /** Called when this thread has changed a breaker. */
-  readonly onChange?: (provider: string, change: BreakerChange) => void
   /** The most endpoints whose state is kept. Default 10,000. */
   readonly max?: number
 }
@@ -53,15 +51,19 @@ export class HealthEntry {
   readonly state: EndpointState
   readonly #health: EndpointHealth
   readonly #isProbe: boolean
+  readonly #beganMs: number
   #sentMs: number
   /** Monotonic milliseconds of its first content; null before. */
   #answeredMs: number | null = null
   #isOver = false
+  /** Called with the first content; null: nobody asks. */
+  onAnswered: (() => void) | null = null
 
   constructor(health: EndpointHealth, state: EndpointState, isProbe: boolean, nowMs: number) {
     this.#health = health
     this.state = state
     this.#isProbe = isProbe
+    this.#beganMs = nowMs
     this.#sentMs = nowMs
   }
 
@@ -75,12 +77,13 @@ export class HealthEntry {
     if (this.#answeredMs !== null || this.#isOver) return
     this.#answeredMs = nowMs
     this.#health.ok(this.state, this.#isProbe, nowMs)
+    this.onAnswered?.()
   }
 
   /**
    * The attempt is over. `waitMs`: what the provider asks to wait; 0: it does not. Only the first call counts.
    */
-  ended(verdict: Verdict, nowMs: number, waitMs = 0): void {
+  ended(verdict: EndpointVerdict, nowMs: number, waitMs = 0): void {
     if (this.#isOver) return
     this.#isOver = true
     const isAnswered = this.#answeredMs !== null
@@ -90,7 +93,7 @@ export class HealthEntry {
       if (this.#isProbe && !isAnswered) this.#health.unproved(this.state)
     } else {
       const isProbe = this.#isProbe && !isAnswered
-      this.#health.bad(this.state, verdict, { isAnswered, isProbe, beganMs: this.#sentMs, nowMs, waitMs })
+      this.#health.bad(this.state, verdict, { isAnswered, isProbe, beganMs: this.#beganMs, nowMs, waitMs })
     }
   }
 
@@ -121,6 +124,8 @@ interface BadEnd {
 }
 
 export class EndpointHealth {
+  /** Called when this thread has changed a breaker; null: nobody counts. */
+  onChange: ((provider: string, change: BreakerChange) => void) | null = null
   readonly #options: EndpointHealthOptions
   readonly #clock: Clock
   readonly #failures: number | null
@@ -192,8 +197,8 @@ export class EndpointHealth {
     const isFailed = verdict === 'failed'
     if (waitMs > 0) state.rest(nowMs, waitMs, isFailed ? 'failure' : 'limit')
     if (isProbe && state.isOpen) {
-      state.open(nowMs, isFailed ? 'failure' : 'limit')
-      this.#changed(state, isFailed ? 'opened' : 'limited')
+      const isReopened = state.failProbe(nowMs, beganMs, isFailed ? 'failure' : 'limit')
+      if (isReopened) this.#changed(state, isFailed ? 'opened' : 'limited')
     } else if (beganMs >= state.changedMs) {
       // What began before the breaker changed says nothing about now.
       state.count(nowMs, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
@@ -265,7 +270,7 @@ export class EndpointHealth {
   }
 
   #changed(state: EndpointState, change: BreakerChange): void {
-    this.#options.onChange?.(state.provider, change)
+    this.onChange?.(state.provider, change)
     this.#plan(state)
   }
 

@@ -19,8 +19,8 @@ import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
-import { createPins, RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
-import { EndpointHealth, type HealthNote } from '../health/health.ts'
+import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota, type HoldingQuota } from '../limits/quota.ts'
@@ -29,6 +29,7 @@ import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
+import { createPins, type Pins } from '../pins/pins.ts'
 import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
@@ -64,10 +65,10 @@ export interface GatewayOptions {
   readonly store?: Store
   /** Quota counters; default: counters of this instance alone. */
   readonly counters?: Counters
-  /** Sends what the thread has seen of endpoints to the others. Default: there are none. */
-  readonly sendHealth?: (notes: readonly HealthNote[]) => void
-  /** What others have seen of endpoints before the thread began. */
-  readonly healthBefore?: readonly HealthNote[]
+  /** What is known of endpoints. Default: what this gateway sees itself. */
+  readonly health?: EndpointHealth
+  /** The pins of conversations; default: pins of this gateway alone. */
+  readonly pins?: Pins
   readonly clock?: Clock
   /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
   readonly draw?: () => number
@@ -159,7 +160,6 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tasks: base.tasks,
     changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
     async close() {
-      shared.routing.health.flush()
       abandoned.endAll()
       await base.client.close()
       await base.tasks.close()
@@ -255,7 +255,7 @@ function sharedDeps(
     metrics,
     openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
     byokFeePercent: config.byok.feePercent,
-    stickiness: new Stickiness(createPins(clock)),
+    stickiness: new Stickiness(base.options.pins ?? createPins(clock)),
     routing: routingOf(base),
     retries: new RetryBudget(),
     requests: new ProviderRequests({
@@ -266,19 +266,15 @@ function sharedDeps(
 }
 
 function routingOf({ options, config, clock, metrics }: Base): Routing {
-  const { sendHealth, healthBefore, draw = Math.random } = options
-  const health = new EndpointHealth({
-    clock,
-    breakerFailures: config.routing.breakerFailures,
-    ...(sendHealth === undefined ? {} : { send: sendHealth }),
-    onChange: (provider, change) => metrics.ofProvider(provider).changed(change).inc(),
-  })
-  if (healthBefore !== undefined) health.apply(healthBefore)
+  const { draw = Math.random } = options
+  const { breakerFailures, loadBalancing } = config.routing
+  const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
+  health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
   return new Routing({
     clock,
     health,
     random: draw,
-    balances: config.routing.loadBalancing,
+    balances: loadBalancing,
     inputTokens: inputTokensOf,
   })
 }

@@ -8,12 +8,15 @@ import type { Config } from '../config/config.ts'
 import { checkRing, type KeyUsageGauge, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
+import { SharedHealth } from '../health/shared-health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
+import { openRedisCarrier } from '../invalidation/redis.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log, LogForm } from '../log/log.ts'
+import { RedisPins } from '../pins/redis-pins.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
@@ -88,6 +91,9 @@ interface Services {
   disk: DiskWatch
   /** Null without other instances. */
   feed: InvalidationFeed | null
+  health: SharedHealth
+  /** Null without Redis: the supervisor keeps the pins. */
+  pins: RedisPins | null
 }
 
 interface ServiceOptions {
@@ -139,7 +145,36 @@ async function startServices(
   started.disk = disk
   const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
   started.feed = feed
-  return { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed }
+  const health = startHealth(config)
+  started.health = health
+  const pins = startPins(config)
+  started.pins = pins
+  return { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, health, pins }
+}
+
+/** The counters log the outages of Redis for all. */
+const QUIET = { fault: () => undefined, notice: () => undefined }
+
+function startHealth({ redis: { url, prefix } }: Config): SharedHealth {
+  const clock = systemClock
+  if (url === null) return new SharedHealth({ clock })
+  return new SharedHealth({
+    clock,
+    open: onMessage =>
+      openRedisCarrier({
+        url,
+        channel: `${prefix}health`,
+        clock,
+        log: QUIET,
+        onMessage,
+        onReceiving: () => undefined,
+        onSending: () => undefined,
+      }),
+  })
+}
+
+function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | null {
+  return url === null ? null : new RedisPins({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
 }
 
 async function startSim() {
@@ -151,6 +186,8 @@ async function startSim() {
 /** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed } = services
+  await services.health?.close()
+  services.pins?.close()
   watch?.close()
   disk?.close()
   await retention?.close()
@@ -168,7 +205,7 @@ function supervisorOptions(
   config: Config,
   { keys }: VaultRing,
   log: Log,
-  { watch, keyUsage, batchCounts, sim, shipper, counting: { counters }, disk, feed }: Services,
+  { watch, keyUsage, batchCounts, sim, shipper, counting: { counters }, disk, feed, health, pins }: Services,
 ): SupervisorOptions {
   return {
     config,
@@ -179,6 +216,8 @@ function supervisorOptions(
     writerGone: writer => shipper.gone(writer),
     log,
     counters,
+    health,
+    ...(pins === null ? {} : { pins }),
     onChange: change => feed?.publish(change),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),

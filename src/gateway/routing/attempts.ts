@@ -3,7 +3,7 @@
  * many requests may be at a second attempt at once. Hot path.
  */
 import { GatewayError } from '../../errors.ts'
-import type { Verdict } from '../../health/health.ts'
+import type { EndpointVerdict } from '../../health/health.ts'
 import type { AttemptRecord, Candidate } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 
@@ -62,7 +62,7 @@ function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Can
 }
 
 /** What the outcome of an attempt says about its endpoint. */
-export function verdictOf({ status, error, isStarted, isRefused }: AttemptRecord): Verdict {
+export function verdictOf({ status, error, isStarted, isRefused }: AttemptRecord): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
   if (!isStarted) return 'none'
   if (status === 429 || error.code === 'rate_limit_exceeded') return 'limited'
@@ -99,10 +99,15 @@ export class RetryBudget {
 
   leave(isRetrying: boolean): void {
     this.#active--
-    if (isRetrying) this.#retrying--
+    if (isRetrying) this.release()
   }
 
-  /** Takes a place for a second attempt, which `leave` gives back. False: there is none. */
+  /** Gives a place back. */
+  release(): void {
+    this.#retrying--
+  }
+
+  /** Takes a place for a second attempt. False: there is none. */
   take(): boolean {
     if (this.#retrying >= Math.max(RETRIES_MIN, this.#active * RETRIES_SHARE)) return false
     this.#retrying++

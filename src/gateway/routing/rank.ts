@@ -32,7 +32,7 @@ export { lastError, type RouteCandidate } from './candidate.ts'
 export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
-export { createPins, type Stay, Stickiness } from './sticky.ts'
+export { type Stay, Stickiness } from './sticky.ts'
 
 export interface RoutingOptions {
   readonly clock: Clock
@@ -111,15 +111,11 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       const embeds = exchange.dialect === 'embeddings'
       const { inputTokens } = routing
       const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited, embeds, inputTokens }
-      const {
-        candidates: ranked,
-        fallbacks,
-        skipped,
-        named,
-      } = route(prompt, deps.catalog, scope, routing.terms())
+      const terms = routing.terms()
+      const { candidates: ranked, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
       const found =
         exchange.batch === undefined
-          ? deps.stickiness.order(exchange, ranked)
+          ? deps.stickiness.order(exchange, ranked, terms.nowMs)
           : { candidates: ranked, stay: null }
       return whenReady(found, ({ candidates: pinned, stay }) => {
         const candidates = exchange.plugins?.order(pinned, exchange) ?? pinned

@@ -20,8 +20,11 @@ export function unknownModel(id: string, catalog: Catalog): GatewayError {
   return unavailable('model_not_found', `${id} is not a valid model ID${adviceFor(id, catalog)}`, [id], [])
 }
 
+/** What a name may have around that of a model. */
+const SUFFIXES = /^~|-latest$|:\w{1,32}$/g
+
 function adviceFor(id: string, catalog: Catalog): string {
-  const similar = catalog.similar(id.replace(/^~|(?:-latest)?(?::\w+)*$/g, ''))
+  const similar = catalog.similar(id.replace(SUFFIXES, ''))
   const question = similar.length === 0 ? '' : `: did you mean ${similar.join(' or ')}?`
   return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
 }
