@@ -328,6 +328,11 @@ export const Settings = group({
       { default: 300_000 },
     ),
   }),
+  region: setting(
+    Type.String({ pattern: '^[\\x20-\\x7e]{1,64}$', expected: '1 to 64 printable characters' }),
+    'where this gateway stands, as `gateway_metadata.region` tells it',
+    { default: 'local' },
+  ),
   regions: group({
     europe: setting(
       Type.Array(Host),

@@ -63,6 +63,7 @@ export interface EmbedDeps extends ModelCallDeps, RankDeps {
   readonly clock: Clock
   readonly ledger: Ledger
   readonly byokFeePercent: number
+  readonly region: string
   readonly quota: Quota
   readonly guard: Guard
 }
@@ -104,7 +105,11 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
   fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
   if (conclusion !== null) {
-    const outcome = { answered: false as const, error: conclusion.error, ...details(deps, exchange) }
+    const outcome = {
+      answered: false as const,
+      error: conclusion.error,
+      ...details(deps, exchange, conclusion.error),
+    }
     return { ...outcome, summary: summarize(exchange, outcome) }
   }
   return {
@@ -114,7 +119,7 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
   }
 }
 
-function resultOf({ byokFeePercent }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
+function resultOf({ byokFeePercent, region }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
   const { id, attempts, bill, vectors, withMetadata } = exchange
   const last = attempts.at(-1)
   return {
@@ -123,7 +128,7 @@ function resultOf({ byokFeePercent }: EmbedDeps, exchange: EmbeddingsExchange): 
     provider: last?.endpoint.provider.name ?? '',
     vectors: vectors ?? [],
     usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
-    metadata: withMetadata ? routingMetadata(exchange, true) : null,
+    metadata: withMetadata ? routingMetadata(exchange, true, region) : null,
   }
 }
 

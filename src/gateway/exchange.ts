@@ -8,7 +8,7 @@ import type { DataRegion } from '../protocol/guardrails.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
-import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
+import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { Bill } from './bill.ts'
 
@@ -175,6 +175,8 @@ export class Exchange implements ClientRequest {
   readonly pipeline: PipelineStage[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
+  /** How the model was chosen. */
+  strategy: RoutingStrategy
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []
@@ -208,5 +210,6 @@ export class Exchange implements ClientRequest {
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request
+    this.strategy = (asked.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
   }
 }

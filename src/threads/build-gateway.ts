@@ -255,6 +255,7 @@ function sharedDeps(
     metrics,
     openKey: (credential, endpoint) => openKey(ownKeys, credential, endpoint),
     byokFeePercent: config.byok.feePercent,
+    region: config.region,
     stickiness: new Stickiness(base.options.pins ?? createPins(clock)),
     routing: routingOf(base),
     retries: new RetryBudget(),
