@@ -196,8 +196,9 @@ export class EndpointState {
   /** Takes over what others have seen. */
   apply(nowMs: number, note: HealthNote): void {
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
-    if (ok !== 0 || failed !== 0 || limited !== 0) this.#add(nowMs, ok, failed, limited)
+    // A breaker that closes forgets what was counted before.
     for (const event of events) this.#follow(nowMs, event)
+    if (ok !== 0 || failed !== 0 || limited !== 0) this.#add(nowMs, ok, failed, limited)
     if (restMs > 0) {
       this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
       this.restCause = restCause
