@@ -97,6 +97,11 @@ export class ProviderLane {
     if (waitMs !== null) this.#pausedUntilMs = Math.max(this.#pausedUntilMs, nowMs + waitMs)
   }
 
+  /** Nothing may start for so long. */
+  pause(forMs: number): void {
+    this.#pausedUntilMs = Math.max(this.#pausedUntilMs, this.#clock.monotonicMs() + forMs)
+  }
+
   /** The provider cannot be reached. Returns the milliseconds after which to try again. */
   unreachable(enteredMs: number): number {
     const nowMs = this.#clock.monotonicMs()

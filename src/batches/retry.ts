@@ -39,6 +39,16 @@ function fitsNoMinute({ headers }: GatewayError): boolean {
   return limit !== undefined && limit === headers?.['X-RateLimit-Remaining']
 }
 
+/** True if routing found that no endpoint may be asked now: breakers are open, or a Retry-After runs. */
+export function isNobodyNow({ metadata }: GatewayError): boolean {
+  const availability = metadata?.['availability']
+  return (
+    typeof availability === 'object' &&
+    availability !== null &&
+    Reflect.get(availability, 'retryable') === true
+  )
+}
+
 /** Why a connection did not come about: nothing was sent then. */
 const UNCONNECTED: ReadonlySet<unknown> = new Set([
   'connection_refused',

@@ -12,7 +12,7 @@ import type { LineRun, RunEnd, RunStop } from './line-run.ts'
 import type { OpenBatch, ReadyLine, RunningLine } from './open-batch.ts'
 import type { Pressure } from './pressure.ts'
 import type { ResultBuffer } from './result-buffer.ts'
-import { wasSent } from './retry.ts'
+import { isNobodyNow, wasSent } from './retry.ts'
 
 export interface SchedulerOptions {
   readonly work: Pick<BatchWork, 'claimLines' | 'nextLineAt'>
@@ -221,7 +221,9 @@ export class Scheduler {
       results.add({ batchId, number, fence, outcome, result, usage })
     } else if (end.kind === 'again') {
       const delayMs = Math.max(waitMs, end.delayMs)
-      if (end.error?.code === 'rate_limit_exceeded' && !end.attempts.some(wasSent)) {
+      // No endpoint may be asked now: the batch waits, and not each of its items after a try of its own.
+      if (end.error !== null && isNobodyNow(end.error)) this.#lanes.of(lane).pause(delayMs)
+      else if (end.error?.code === 'rate_limit_exceeded' && !end.attempts.some(wasSent)) {
         this.#pausedKeys.set(batch.record.keyHash, clock.monotonicMs() + delayMs)
       }
       results.giveBack({ batchId, number, fence, tries: end.tries, notBeforeMs: leases.nowMs() + delayMs })

@@ -178,6 +178,20 @@ export const Settings = group({
       { default: 0 },
     ),
   }),
+  routing: group({
+    loadBalancing: setting(
+      Type.Boolean(),
+      'true: requests for a model are [shared out](routing.md) over its endpoints by price. false: endpoints are tried in the order of the file. Endpoints without known prices keep that order in any case',
+      { default: true },
+    ),
+    breakerFailures: setting(
+      Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000 })], {
+        expected: 'null or an integer from 1 to 1000000',
+      }),
+      'failures of an endpoint in 30 s, more than its answers, after which it is [not asked for a while](routing.md#health). null: it is always asked',
+      { default: 5 },
+    ),
+  }),
   upstream: group({
     maxConnections: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000 }),
@@ -334,6 +348,11 @@ export const Settings = group({
       { default: 300_000 },
     ),
   }),
+  region: setting(
+    Type.String({ pattern: '^[\\x20-\\x7e]{1,64}$', expected: '1 to 64 printable characters' }),
+    'where this gateway stands, as `gateway_metadata.region` tells it',
+    { default: 'local' },
+  ),
   regions: group({
     europe: setting(
       Type.Array(Host),

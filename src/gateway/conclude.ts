@@ -16,6 +16,8 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
   readonly clock: Clock
   readonly byokFeePercent: number
   readonly plugins: PluginChains
+  /** Where this gateway stands, told in `gateway_metadata`. */
+  readonly region: string
 }
 
 /** Why an exchange failed, and how its caller learns of it; null: it ended well. */
@@ -65,7 +67,7 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
     return { answered: true }
   }
   const { error, channel } = conclusion
-  if (channel === 'envelope') return { answered: false, error, ...details(deps, exchange) }
+  if (channel === 'envelope') return { answered: false, error, ...details(deps, exchange, error) }
   if (channel === 'stream') {
     if (!answer.turnSeen) {
       answer.dropTurn()
@@ -82,7 +84,7 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
 }
 
 function endingOf(
-  { clock, byokFeePercent }: ConcludeDeps,
+  { clock, byokFeePercent, region }: ConcludeDeps,
   exchange: RunningExchange,
   answered: boolean,
 ): Ending {
@@ -92,7 +94,7 @@ function endingOf(
     completedAt: unixSeconds(clock),
     usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
     serviceTier: answered ? (finish?.serviceTier ?? null) : null,
-    metadata: withMetadata ? routingMetadata(exchange, answered) : null,
+    metadata: withMetadata ? routingMetadata(exchange, answered, region) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
     nativeFinish: answered ? (finish?.native ?? null) : null,
     stopSequence: answered ? (finish?.stopSequence ?? null) : null,
@@ -101,12 +103,17 @@ function endingOf(
 }
 
 /** Details beside an error that is all the caller gets. */
-export function details({ byokFeePercent }: Pick<ConcludeDeps, 'byokFeePercent'>, exchange: Exchange) {
+export function details(
+  { byokFeePercent, region }: Pick<ConcludeDeps, 'byokFeePercent' | 'region'>,
+  exchange: Exchange,
+  error: GatewayError,
+) {
   const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
   const usage = toResponseUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
+  // A request that nobody may serve was routed too.
+  const isRouted = candidates.length + pipeline.length > 0 || error.metadata?.['availability'] !== undefined
   return {
-    metadata:
-      withMetadata && candidates.length + pipeline.length > 0 ? routingMetadata(exchange, false) : null,
+    metadata: withMetadata && isRouted ? routingMetadata(exchange, false, region) : null,
     charged: usage === null ? null : { id, usage },
   }
 }
@@ -138,16 +145,16 @@ function reasonOf({ metadata, errorType }: GatewayError): string {
 }
 
 /** `selected`: the last attempt answered. */
-export function routingMetadata(exchange: Exchange, selected: boolean): GatewayMetadata {
+export function routingMetadata(exchange: Exchange, selected: boolean, region: string): GatewayMetadata {
   const last = exchange.attempts.at(-1)
   const chosen = selected ? last : undefined
   const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
   return {
     requested,
-    strategy: (exchange.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct',
-    region: null,
+    strategy: exchange.strategy,
+    region,
     summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
-    attempt: chosen === undefined ? 0 : exchange.attempts.length,
+    attempt: exchange.attempts.length,
     attempts: exchange.attempts.map(attempt => ({
       provider: attempt.endpoint.provider.name,
       model: attempt.endpoint.modelId,

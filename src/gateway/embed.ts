@@ -64,6 +64,7 @@ export interface EmbedDeps extends ModelCallDeps, RankDeps {
   readonly clock: Clock
   readonly ledger: Ledger
   readonly byokFeePercent: number
+  readonly region: string
   readonly quota: Quota
   readonly guard: Guard
 }
@@ -105,7 +106,11 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
   fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
   if (conclusion !== null) {
-    const outcome = { answered: false as const, error: conclusion.error, ...details(deps, exchange) }
+    const outcome = {
+      answered: false as const,
+      error: conclusion.error,
+      ...details(deps, exchange, conclusion.error),
+    }
     return { ...outcome, summary: summarize(exchange, outcome) }
   }
   return {
@@ -115,7 +120,7 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
   }
 }
 
-function resultOf({ byokFeePercent }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
+function resultOf({ byokFeePercent, region }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
   const { id, attempts, bill, vectors, withMetadata } = exchange
   const last = attempts.at(-1)
   return {
@@ -124,7 +129,7 @@ function resultOf({ byokFeePercent }: EmbedDeps, exchange: EmbeddingsExchange): 
     provider: last?.endpoint.provider.name ?? '',
     vectors: vectors ?? [],
     usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
-    metadata: withMetadata ? routingMetadata(exchange, true) : null,
+    metadata: withMetadata ? routingMetadata(exchange, true, region) : null,
   }
 }
 
@@ -269,7 +274,11 @@ class EmbeddingsModelCall implements ModelCall {
         dimensions: settings.dimensions,
         isInt8: endpoint.provider.quirks.includes('int8-vectors'),
       },
-      onReply: () => exchange.watch.enter('stream', deps.clock.monotonicMs()),
+      onReply: () => {
+        const nowMs = deps.clock.monotonicMs()
+        record.health?.answered(nowMs)
+        exchange.watch.enter('stream', nowMs)
+      },
     })
     const attempt = new Attempt(deps, exchange, record, {
       encode: () => {

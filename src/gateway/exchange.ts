@@ -1,13 +1,14 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
 import type { GatewayError } from '../errors.ts'
 import type { FinishReason, WireRequest } from '../formats/format.ts'
+import type { HealthEntry } from '../health/health.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
-import type { PipelineStage, ResponseResource } from '../protocol/response.ts'
+import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { Bill } from './bill.ts'
 
@@ -128,6 +129,8 @@ export interface AttemptRecord extends Candidate {
   isRefused: boolean
   /** The request was handed to the transport. */
   isStarted: boolean
+  /** Where it reports what came of it; absent for a reply that was stored. */
+  health?: HealthEntry
 }
 
 /** How a model ended its reply. */
@@ -172,6 +175,8 @@ export class Exchange implements ClientRequest {
   readonly pipeline: PipelineStage[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
+  /** How the model was chosen. */
+  strategy: RoutingStrategy
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []
@@ -205,5 +210,6 @@ export class Exchange implements ClientRequest {
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request
+    this.strategy = (asked.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
   }
 }

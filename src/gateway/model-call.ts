@@ -10,12 +10,25 @@ import { type CallFigures, settle, type UsageEstimates } from './accounting/acco
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Finish } from './exchange.ts'
-import { candidateAfter, lastError, type RouteCandidate } from './routing/rank.ts'
+import {
+  askedWaitMs,
+  candidateAfter,
+  lastError,
+  nextCandidate,
+  nobodyNow,
+  type RetryBudget,
+  type RouteCandidate,
+  type Routing,
+  verdictOf,
+  type Waiting,
+} from './routing/rank.ts'
 import type { RoutedExchange } from './running.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
   /** Opens keys; a promise only when one is not at hand. Fails with a GatewayError. */
   readonly providerKeys: ProviderKeys
+  readonly routing: Routing
+  readonly retries: RetryBudget
 }
 
 /** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
@@ -63,13 +76,59 @@ export async function askCandidates(
   first: RouteCandidate | undefined,
   call: ModelCall,
 ): Promise<ModelReply | null> {
-  const { attempts, bill, candidates, signal } = exchange
-  const from = attempts.length
-  let next = first
-  while (next !== undefined) {
-    const candidate = next
+  deps.retries.enter()
+  const asking = new Asking(deps, exchange, call)
+  try {
+    return await asking.ask(first)
+  } finally {
+    deps.retries.leave(asking.isRetrying)
+  }
+}
+
+/** One model call on its way through the candidates. */
+class Asking {
+  /** It has a place in the retry budget. */
+  isRetrying = false
+  readonly #deps: ModelCallDeps
+  readonly #exchange: RoutedExchange
+  readonly #call: ModelCall
+  /** The first attempt of this call among those of the exchange. */
+  readonly #from: number
+  /** Candidates that were passed over without an attempt. */
+  readonly #passed: RouteCandidate[] = []
+  /** Those of them that must not be asked now. */
+  readonly #waiting: Waiting[] = []
+
+  constructor(deps: ModelCallDeps, exchange: RoutedExchange, call: ModelCall) {
+    this.#deps = deps
+    this.#exchange = exchange
+    this.#call = call
+    this.#from = exchange.attempts.length
+  }
+
+  async ask(first: RouteCandidate | undefined): Promise<ModelReply | null> {
+    const { attempts } = this.#exchange
+    let next = first
+    while (next !== undefined) {
+      const result = await this.#try(next)
+      if (result !== null && 'finish' in result) return result
+      next = result === null ? undefined : result.next
+    }
+    if (attempts.length > this.#from) throw lastError(attempts.slice(this.#from))
+    if (this.#waiting.length > 0 && this.#waiting.length === this.#passed.length)
+      throw nobodyNow(this.#waiting)
+    return null
+  }
+
+  /** The reply, or the candidate to try next, if there is one. */
+  async #try(candidate: RouteCandidate): Promise<ModelReply | { readonly next: RouteCandidate | undefined }> {
+    const deps = this.#deps
+    const exchange = this.#exchange
+    const call = this.#call
+    const { attempts } = exchange
     const record = openRecord(candidate)
-    exchange.watch.beginAttempt(deps.clock.monotonicMs(), attempts.length > from)
+    if (!this.#begin(candidate, record)) return { next: this.#passOver(candidate) }
+    exchange.watch.beginAttempt(deps.clock.monotonicMs(), attempts.length > this.#from)
     attempts.push(record)
     let attempt: Attempt | null = null
     try {
@@ -77,32 +136,94 @@ export async function askCandidates(
       const opened = isPending(opening) ? await opening : opening
       if (opened === null) {
         attempts.pop()
-        next =
-          exchange.fallbacks && bill.closed === null
-            ? candidates[candidates.indexOf(candidate) + 1]
-            : undefined
-        continue
+        record.health?.ended('none', deps.clock.monotonicMs())
+        return { next: exchange.bill.closed === null ? this.#passOver(candidate) : undefined }
       }
       attempt = opened.attempt
+      record.health?.sent(deps.clock.monotonicMs())
       const finish = await attempt.run(opened.target)
+      this.#noteHealth(record, attempt)
       if (!settle(exchange, record, attempt, call.estimates)) noteImplausible(deps, candidate)
       return { candidate, record, attempt, finish }
     } catch (thrown) {
-      if (thrown instanceof Deferred) throw thrown
+      if (thrown instanceof Deferred) {
+        record.health?.ended('none', deps.clock.monotonicMs())
+        throw thrown
+      }
       const error = withProvider(asGatewayError(deps, thrown), record)
       record.error = error
+      this.#noteHealth(record, attempt)
       settle(exchange, record, attempt ?? NOTHING_SAID, call.estimates)
       if (error.code === 'client_closed' || call.isSeen()) throw error
       call.drop()
-      // No other candidate is asked if the caller has left or the request was ended here.
-      const goesOn = exchange.fallbacks && !signal.aborted
-      const turn = { attempts: attempts.length - from, hasCharge: bill.closed !== null }
-      next = goesOn ? candidateAfter(candidates, candidate, error, turn) : undefined
+      return { next: this.#after(candidate, error) }
     }
   }
-  if (attempts.length === from) return null
-  throw lastError(attempts.slice(from))
+
+  /** False: the endpoint must not be asked now. */
+  #begin(candidate: RouteCandidate, record: AttemptRecord): boolean {
+    // What a batch service has stored says nothing about now.
+    if (this.#exchange.batch?.service?.kind === 'collection') return true
+    const { health } = this.#deps.routing
+    const { endpoint, credential } = candidate
+    const state = health.of(endpoint, credential === null ? null : credential.id)
+    const entry = health.begin(state)
+    if (entry !== null) {
+      record.health = entry
+      if (this.isRetrying) entry.onAnswered = this.#endRetry
+      return true
+    }
+    const nowMs = this.#deps.clock.monotonicMs()
+    this.#waiting.push({ candidate, isLimited: state.isLimited(nowMs), waitMs: state.waitMs(nowMs) })
+    return false
+  }
+
+  #noteHealth(record: AttemptRecord, attempt: Attempt | null): void {
+    const { health } = record
+    if (health === undefined) return
+    const nowMs = this.#deps.clock.monotonicMs()
+    health.ended(verdictOf(record), nowMs, askedWaitMs(record))
+    if (record.error !== null || attempt === null) return
+    const tokens = attempt.usage?.outputTokens ?? attempt.outputQuarters / QUARTERS
+    health.measured(nowMs, tokens, this.#exchange.request.stream === true)
+  }
+
+  #passOver(candidate: RouteCandidate): RouteCandidate | undefined {
+    this.#passed.push(candidate)
+    const { bill, candidates, fallbacks } = this.#exchange
+    if (!fallbacks) return undefined
+    const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
+      bill.closed === null || (credential === null) === (candidate.credential === null)
+    return nextCandidate(candidates, this.#soFar(), isPaidAlike)
+  }
+
+  /** No other candidate is asked if the caller has left or the request was ended here. */
+  #after(candidate: RouteCandidate, error: GatewayError): RouteCandidate | undefined {
+    const { candidates, fallbacks, signal } = this.#exchange
+    if (!fallbacks || signal.aborted) return undefined
+    const next = candidateAfter(candidates, candidate, error, this.#soFar())
+    // A request that does not fit the model adds nothing to the load of an outage.
+    if (next === undefined || error.retry !== 'endpoint' || this.isRetrying) return next
+    this.isRetrying = this.#deps.retries.take()
+    this.#deps.metrics.retries.inc({ outcome: this.isRetrying ? 'tried' : 'over_budget' })
+    return this.isRetrying ? next : undefined
+  }
+
+  /** A second attempt that is answered is a request like any other, however long its answer is. */
+  readonly #endRetry = (): void => {
+    if (!this.isRetrying) return
+    this.isRetrying = false
+    this.#deps.retries.release()
+  }
+
+  #soFar() {
+    const { attempts, bill } = this.#exchange
+    return { attempts: attempts.slice(this.#from), passed: this.#passed, hasCharge: bill.closed !== null }
+  }
 }
+
+/** Parts of a token in which output is counted. */
+const QUARTERS = 4
 
 /** The model call went to a batch service: the exchange ends here, and another one has its reply later. */
 export class Deferred extends Error {

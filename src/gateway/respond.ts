@@ -7,6 +7,7 @@ import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import type { Quota } from '../limits/quota.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
@@ -38,6 +39,8 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
   readonly credentials: Pick<CredentialCatalog, 'of'>
   /** Fee of a request on an own credential, as a share of its price by the catalogue. */
   readonly byokFeePercent: number
+  /** Where this gateway stands. */
+  readonly region: string
   readonly stickiness: Stickiness
   readonly quota: Quota
   readonly plugins: PluginChains
@@ -142,9 +145,17 @@ async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise
 
 /** Lists the candidates for the prompt in its present form. */
 function route(deps: GatewayDeps, exchange: RunningExchange) {
-  return whenReady(routeRequest(deps, exchange), ({ stay }: Ranking) => {
+  return whenReady(routeRequest(deps, exchange), ({ stay, named }: Ranking) => {
     exchange.stay = stay
+    if (named.isThinking) exchange.prompt = withReasoning(exchange.prompt)
   })
+}
+
+/** The prompt with reasoning on, as the name of its model asks; what the caller says of it counts more. */
+function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
+  const { effort, max_tokens, enabled } = prompt.reasoning ?? {}
+  if (effort != null || max_tokens != null || enabled != null) return prompt
+  return { ...prompt, reasoning: { ...prompt.reasoning, enabled: true } }
 }
 
 /** Goes on with the candidate and the reservation with which the request was submitted. */

@@ -55,6 +55,8 @@ export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking 
     exchange.candidates = ranking.candidates
     exchange.fallbacks = ranking.fallbacks
     exchange.skippedModels = ranking.skipped
+    const { kind } = ranking.named
+    if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
     return ranking
   })
 }

@@ -145,7 +145,7 @@ class TurnCall implements ModelCall {
       echo: echoes(exchange) ? exchange.debug : null,
       meter,
     })
-    return { attempt, target: targetOf(deps, exchange, attempt, candidate, calls) }
+    return { attempt, target: targetOf(deps, exchange, attempt, record, calls) }
   }
 }
 
@@ -213,15 +213,17 @@ function targetOf(
   { clock }: TurnDeps,
   exchange: RunningExchange,
   attempt: Attempt,
-  { endpoint }: RouteCandidate,
+  record: AttemptRecord,
   calls: ToolCalls | null,
 ): AnswerTarget {
   const { answer, debug, guarding } = exchange
+  const { endpoint } = record
   return new AnswerTarget({
     clock,
     exchange,
     answer,
     attempt,
+    record,
     model: endpoint.modelId,
     provider: endpoint.provider.name,
     guarding: guarding?.reply ?? null,
@@ -235,6 +237,7 @@ export interface AnswerTargetDeps {
   readonly exchange: Exchange
   readonly answer: Answer
   readonly attempt: Attempt
+  readonly record: AttemptRecord
   /** Catalogue id of the model that is asked. */
   readonly model: string
   /** Display name of its provider. */
@@ -325,6 +328,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     const { clock, exchange, debug, model, provider } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#hasContent = true
+    this.#deps.record.health?.answered(nowMs)
     exchange.watch.enter('stream', nowMs)
     if (this.#answer.begun) return
     exchange.firstTokenMs = nowMs

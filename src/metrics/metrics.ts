@@ -6,9 +6,14 @@
 import { Gauge, Registry } from 'prom-client'
 import { type Count, Counter, type Distribution, Histogram } from './series.ts'
 import { STAGES, type Stopwatch } from './stages.ts'
-import { type Declaration, METRICS } from './table.ts'
+import { type BreakerChange, type Declaration, type EndpointChoice, METRICS } from './table.ts'
 
-export { CREDENTIAL_EVICTIONS, type GuardrailAction } from './table.ts'
+export {
+  type BreakerChange,
+  CREDENTIAL_EVICTIONS,
+  type EndpointChoice,
+  type GuardrailAction,
+} from './table.ts'
 
 /** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
 const MODELS_MAX = 200
@@ -121,6 +126,10 @@ export interface ProviderSeries {
   failed(code: string): Count
   /** Seconds to its response head. */
   readonly latency: Distribution
+  /** Model calls that asked it first for this reason. */
+  chosen(reason: EndpointChoice): Count
+  /** Changes of the breakers of its endpoints. */
+  changed(change: BreakerChange): Count
 }
 
 /** The series of the stages, with a buffer for the times of one exchange. */
@@ -146,15 +155,21 @@ export function providerSeries(
   {
     upstreamRequests,
     upstreamLatency,
+    endpointChoices,
+    breakerChanges,
   }: {
     readonly upstreamRequests: Counter<'provider' | 'outcome'>
     readonly upstreamLatency: Histogram<'provider'>
+    readonly endpointChoices: Counter<'provider' | 'reason'>
+    readonly breakerChanges: Counter<'provider' | 'change'>
   },
 ): ProviderSeries {
   return {
     answered: upstreamRequests.of(provider, 'ok'),
     failed: code => upstreamRequests.of(provider, code),
     latency: upstreamLatency.of(provider),
+    chosen: reason => endpointChoices.of(provider, reason),
+    changed: change => breakerChanges.of(provider, change),
   }
 }
 

@@ -46,6 +46,24 @@ const TASK_BUCKETS = [
   30, 60,
 ]
 
+/** What became of a second attempt that a failure called for. */
+const RETRY_OUTCOMES = ['tried', 'over_budget']
+/** Changes of circuit breakers. */
+const BREAKER_CHANGES = ['opened', 'limited', 'probed', 'closed'] as const
+export type BreakerChange = (typeof BREAKER_CHANGES)[number]
+/** Why an endpoint was asked first. */
+const ENDPOINT_CHOICES = [
+  'only',
+  'own_key',
+  'pinned',
+  'probe',
+  'preference',
+  'price',
+  'order',
+  'plugin',
+] as const
+export type EndpointChoice = (typeof ENDPOINT_CHOICES)[number]
+
 const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
 const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes']
@@ -182,6 +200,25 @@ export const METRICS = {
     help: 'From sending a request to a provider to its response headers',
     labels: ['provider'],
     buckets: DURATION_BUCKETS,
+  },
+  breakerChanges: {
+    kind: 'counter',
+    name: 'gateway_breaker_changes_total',
+    help: 'Circuit breakers of endpoints that opened because of failures (`opened`) or rate limits (`limited`), were probed, or closed',
+    labels: ['provider', 'change'],
+  },
+  endpointChoices: {
+    kind: 'counter',
+    name: 'gateway_endpoint_choices_total',
+    help: 'Model calls by the provider that was asked first and why',
+    labels: ['provider', 'reason'],
+  },
+  retries: {
+    kind: 'counter',
+    name: 'gateway_retries_total',
+    help: 'Second attempts after a failure of an endpoint: tried, or left out because the retry budget was used up',
+    labels: ['outcome'],
+    fromZero: { outcome: RETRY_OUTCOMES },
   },
   guardrailDecisions: {
     kind: 'counter',

@@ -10,6 +10,10 @@ export interface ErrorBody {
   code: number
   message: string
   metadata: { error_type: string } & Record<string, unknown>
+  /** Only where nobody could serve the request, for callers that asked for routing metadata. */
+  error_type?: string
+  http_status?: number
+  availability?: unknown
 }
 
 export interface ErrorEnvelope {
@@ -31,6 +35,17 @@ export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMeta
     message: error.message,
     // Last, so that details of a failure cannot replace its type.
     metadata: { ...error.metadata, error_type: error.errorType },
+    ...availabilityOf(error, gatewayMetadata),
   }
   return gatewayMetadata == null ? { error: body } : { error: body, gateway_metadata: gatewayMetadata }
+}
+
+/** Why nobody could serve the request, beside the message; empty unless the caller asked for routing metadata. */
+export function availabilityOf(
+  { metadata, errorType, status }: GatewayError,
+  gatewayMetadata: GatewayMetadata | null | undefined,
+): Pick<ErrorBody, 'error_type' | 'http_status' | 'availability'> {
+  const availability = metadata?.['availability']
+  if (availability === undefined || gatewayMetadata == null) return {}
+  return { error_type: errorType, http_status: status, availability }
 }

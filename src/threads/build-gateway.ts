@@ -13,13 +13,14 @@ import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
-import { createLedger, estimateInput, type Ledger } from '../gateway/accounting/account.ts'
+import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
 import { createAsk, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
-import { createPins, Stickiness } from '../gateway/routing/rank.ts'
+import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import { createQuota, type HoldingQuota } from '../limits/quota.ts'
@@ -28,6 +29,7 @@ import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
+import { createPins, type Pins } from '../pins/pins.ts'
 import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
@@ -78,7 +80,13 @@ export interface GatewayOptions {
   readonly store?: Store
   /** Quota counters; default: counters of this instance alone. */
   readonly counters?: Counters
+  /** What is known of endpoints. Default: what this gateway sees itself. */
+  readonly health?: EndpointHealth
+  /** The pins of conversations; default: pins of this gateway alone. */
+  readonly pins?: Pins
   readonly clock?: Clock
+  /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
+  readonly draw?: () => number
 }
 
 /** A gateway with the parts that fronts need beside it. */
@@ -98,6 +106,7 @@ export interface BuiltGateway {
   readonly credentials: CredentialCatalog
   readonly providerKeys: SharedDeps['providerKeys']
   readonly quota: HoldingQuota
+  readonly health: EndpointHealth
   readonly metrics: Metrics
   readonly clock: Clock
   readonly log: Log
@@ -163,6 +172,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     credentials,
     providerKeys: shared.providerKeys,
     quota,
+    health: shared.routing.health,
     metrics,
     clock,
     log,
@@ -276,12 +286,29 @@ function sharedDeps(
       token: (account, place) => base.tokens.token(account, place),
     }),
     byokFeePercent: config.byok.feePercent,
-    stickiness: new Stickiness(createPins(clock)),
+    region: config.region,
+    stickiness: new Stickiness(base.options.pins ?? createPins(clock)),
+    routing: routingOf(base),
+    retries: new RetryBudget(),
     requests: new ProviderRequests({
       timeouts: config.timeouts,
       hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
     }),
   }
+}
+
+function routingOf({ options, config, clock, metrics }: Base): Routing {
+  const { draw = Math.random } = options
+  const { breakerFailures, loadBalancing } = config.routing
+  const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
+  health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
+  return new Routing({
+    clock,
+    health,
+    random: draw,
+    balances: loadBalancing,
+    inputTokens: inputTokensOf,
+  })
 }
 
 function quotaOf({ config, clock }: Base, counters: Counters, budgets: GuardrailCache) {

@@ -8,12 +8,15 @@ import type { Config } from '../config/config.ts'
 import { checkRing, type KeyUsageGauge, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
+import { SharedHealth } from '../health/shared-health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
+import { openRedisCarrier } from '../invalidation/redis.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log, LogForm } from '../log/log.ts'
+import { RedisPins } from '../pins/redis-pins.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
@@ -96,6 +99,9 @@ interface Services {
   /** Null without other instances. */
   feed: InvalidationFeed | null
   catalogue: CatalogueKeeper
+  health: SharedHealth
+  /** Null without Redis: the supervisor keeps the pins. */
+  pins: RedisPins | null
 }
 
 interface ServiceOptions {
@@ -162,7 +168,50 @@ async function startServices(
   await catalogue.start()
   // A store that was away may have lists that nobody has read yet.
   void watch.prepared.then(() => catalogue.refresh())
-  return { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue }
+  const health = startHealth(config)
+  started.health = health
+  const pins = startPins(config)
+  started.pins = pins
+  return {
+    store,
+    watch,
+    keyUsage,
+    batchCounts,
+    sim,
+    shipper,
+    counting,
+    retention,
+    disk,
+    feed,
+    catalogue,
+    health,
+    pins,
+  }
+}
+
+/** The counters log the outages of Redis for all. */
+const QUIET = { fault: () => undefined, notice: () => undefined }
+
+function startHealth({ redis: { url, prefix } }: Config): SharedHealth {
+  const clock = systemClock
+  if (url === null) return new SharedHealth({ clock })
+  return new SharedHealth({
+    clock,
+    open: onMessage =>
+      openRedisCarrier({
+        url,
+        channel: `${prefix}health`,
+        clock,
+        log: QUIET,
+        onMessage,
+        onReceiving: () => undefined,
+        onSending: () => undefined,
+      }),
+  })
+}
+
+function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | null {
+  return url === null ? null : new RedisPins({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
 }
 
 async function startSim() {
@@ -175,6 +224,8 @@ async function startSim() {
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
+  await services.health?.close()
+  services.pins?.close()
   watch?.close()
   disk?.close()
   await catalogue?.close()
@@ -193,7 +244,19 @@ function supervisorOptions(
   config: Config,
   { keys }: VaultRing,
   log: Log,
-  { watch, keyUsage, batchCounts, sim, shipper, counting: { counters }, disk, feed, catalogue }: Services,
+  {
+    watch,
+    keyUsage,
+    batchCounts,
+    sim,
+    shipper,
+    counting: { counters },
+    disk,
+    feed,
+    catalogue,
+    health,
+    pins,
+  }: Services,
 ): SupervisorOptions {
   return {
     config,
@@ -205,6 +268,8 @@ function supervisorOptions(
     writerGone: writer => shipper.gone(writer),
     log,
     counters,
+    health,
+    ...(pins === null ? {} : { pins }),
     onChange: change => feed?.publish(change),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),

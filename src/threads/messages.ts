@@ -9,9 +9,11 @@ import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
+import { EndpointHealth, type HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
+import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { ThreadKindName } from './kinds.ts'
 
@@ -40,6 +42,14 @@ export interface ThreadSettings {
   readonly prepared: boolean
   /** Other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
   readonly shared: boolean
+  /** What other threads have seen of endpoints so far. */
+  readonly health: readonly HealthNote[]
+}
+
+/** What has been seen of endpoints, by one thread or by all others. */
+export interface HealthMessage {
+  readonly type: 'health'
+  readonly notes: readonly HealthNote[]
 }
 
 export type MetricSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
@@ -56,6 +66,8 @@ export type ToThread =
   /** The load of a serve thread: for threads whose work can wait. */
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   | CounterReply
+  | PinReply
+  | HealthMessage
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
 
@@ -74,6 +86,8 @@ export type FromThread =
   /** The thread changed a record: tell all others. */
   | { readonly type: 'changed'; readonly change: Invalidation }
   | CounterRequest
+  | PinRequest
+  | HealthMessage
   /** The last message of a thread that ends, with all its metrics. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }
 
@@ -104,6 +118,8 @@ export class ThreadLoop {
   readonly settings: ThreadSettings
   readonly log: ClosableLog
   readonly counters: CounterClient
+  readonly pins: PinClient
+  readonly health: EndpointHealth
   readonly #kind: ThreadKindName
   readonly #port: MessagePort
   #work: ThreadWork | null = null
@@ -117,6 +133,13 @@ export class ThreadLoop {
     this.settings = settings as ThreadSettings
     this.log = createBufferedLog(this.settings.config.logLevel, { form: this.settings.logForm })
     this.counters = new CounterClient(request => this.send(request), systemClock)
+    this.pins = new PinClient(request => this.send(request), systemClock)
+    this.health = new EndpointHealth({
+      clock: systemClock,
+      breakerFailures: this.settings.config.routing.breakerFailures,
+      send: notes => this.send({ type: 'health', notes }),
+    })
+    this.health.apply(this.settings.health)
     this.#kind = kind
     this.#port = port
   }
@@ -165,6 +188,12 @@ export class ThreadLoop {
       case 'counted':
         this.counters.receive(message.answers)
         break
+      case 'pinned':
+        this.pins.receive(message.answers)
+        break
+      case 'health':
+        this.health.apply(message.notes)
+        break
       case 'drain':
         void this.stop(message.graceMs)
         break
@@ -176,6 +205,7 @@ export class ThreadLoop {
       await drained
       await this.#work?.close()
       this.counters.flush()
+      this.health.flush()
       this.send({ type: 'ended', metrics: (await this.#work?.metrics()) ?? [] })
     } catch (error) {
       this.#failed = true

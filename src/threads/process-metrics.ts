@@ -85,7 +85,13 @@ export function createProcessMetrics() {
     labelNames: ['status'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials, batches }
+  const blocked = new Gauge({
+    name: 'gateway_endpoints_blocked',
+    help: 'Endpoints and own keys that are not asked now: their breaker is open, or their provider asked to wait',
+    labelNames: ['reason'] as const,
+    registers,
+  })
+  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials, batches, blocked }
 }
 
 function fileDescriptors(registers: Registry[]): void {

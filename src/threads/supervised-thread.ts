@@ -1,8 +1,10 @@
 /** A thread as its supervisor controls it: starts a worker, receives its messages, ends it. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
+import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
+import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
@@ -29,6 +31,10 @@ export interface ThreadListener {
   onLoad(load: LiveLoad): void
   /** It has something to count. */
   onCount(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
+  /** It asks for pins of conversations, or has new ones. */
+  onPin(questions: readonly PinQuestion[], pins: readonly NewPin[]): void
+  /** It has seen something of endpoints. */
+  onHealth(notes: readonly HealthNote[]): void
 }
 
 export class SupervisedThread {
@@ -118,6 +124,15 @@ export class SupervisedThread {
     this.#send({ type: 'counted', answers })
   }
 
+  pinned(answers: readonly PinAnswer[]): void {
+    this.#send({ type: 'pinned', answers })
+  }
+
+  /** Tells the thread what others have seen of endpoints. */
+  health(notes: readonly HealthNote[]): void {
+    this.#send({ type: 'health', notes })
+  }
+
   /** Lets running requests finish within the grace time; resolves when the thread has ended. */
   async drain(graceMs: number): Promise<void> {
     this.#send({ type: 'drain', graceMs })
@@ -145,6 +160,12 @@ export class SupervisedThread {
         break
       case 'count':
         this.#listener.onCount(message.takes, message.gives)
+        break
+      case 'pin':
+        this.#listener.onPin(message.questions, message.pins)
+        break
+      case 'health':
+        this.#listener.onHealth(message.notes)
         break
       case 'ended':
         this.#lastWord = message.metrics

@@ -3,13 +3,17 @@ import type { KeyObject } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { LiveLoad } from '../batches/pressure.ts'
+import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
+import { SharedHealth } from '../health/shared-health.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log, LogForm } from '../log/log.ts'
+import { PinServer } from '../pins/pin-channel.ts'
+import { createPins, type Pins } from '../pins/pins.ts'
 import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
@@ -53,6 +57,10 @@ export interface SupervisorOptions {
   readonly onChange?: (change: Invalidation) => void
   /** Counters of all threads. Without them requests with limits are refused. */
   readonly counters?: Counters & { readonly degraded: boolean }
+  /** Pins of conversations of all threads. Default: pins of this instance alone. */
+  readonly pins?: Pins
+  /** Endpoint health of all threads. Default: that of this instance alone. */
+  readonly health?: SharedHealth
   /** Until it resolves, requests get 503, because the store is not ready. Default: the store is ready. */
   readonly prepared?: Promise<unknown>
   /** The reason why no traffic may come yet, apart from threads; null when it may. */
@@ -127,6 +135,8 @@ class ThreadSupervisor {
   /** Restarts under way. */
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
+  readonly #pins: Pins
+  readonly #health: SharedHealth
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
   #watch: NodeJS.Timeout | undefined
@@ -137,6 +147,8 @@ class ThreadSupervisor {
   constructor(options: SupervisorOptions, port: number) {
     this.#options = options
     this.port = port
+    this.#pins = options.pins ?? createPins(systemClock)
+    this.#health = options.health ?? new SharedHealth({ clock: systemClock })
     this.#prepared = options.prepared === undefined
     void options.prepared?.then(() => {
       this.#prepared = true
@@ -161,6 +173,7 @@ class ThreadSupervisor {
           this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
           this.#showSealedCounts()
           this.#showBatchCounts()
+          this.#showBlocked()
           return this.#scraper.page()
         },
         unreadyReason: () => this.#unreadyReason(),
@@ -223,6 +236,8 @@ class ThreadSupervisor {
     const { counters = NO_COUNTERS, entries, log } = this.#options
     const spoolWriter = randomText(12)
     const counting = new CounterServer(counters, log, answers => thread.counted(answers))
+    const pinning = new PinServer(this.#pins, answers => thread.pinned(answers))
+    const health = this.#health.connect(notes => thread.health(notes))
     const thread: SupervisedThread = new SupervisedThread(
       kind,
       this.#settings(name, spoolWriter),
@@ -230,12 +245,15 @@ class ThreadSupervisor {
         onChange: this.#publish,
         onLoad: load => this.#tellLoad(name, load),
         onCount: (takes, gives) => counting.receive(takes, gives),
+        onPin: (questions, pins) => pinning.receive(questions, pins),
+        onHealth: notes => health.receive(notes),
       },
       entries?.[kind.name],
     )
     this.#alive.add(thread)
     void thread.exited().then(() => {
       this.#alive.delete(thread)
+      health.close()
       this.#options.writerGone?.(spoolWriter)
     })
     await thread.started()
@@ -280,6 +298,7 @@ class ThreadSupervisor {
       port: this.port,
       prepared: this.#prepared,
       shared: config.listen.shared || config.threads.serve > 1,
+      health: this.#health.snapshot(),
     }
   }
 
@@ -330,6 +349,14 @@ class ThreadSupervisor {
     const { credentials } = this.#process
     credentials.reset()
     for (const [key_id, count] of this.#options.sealedCounts?.() ?? []) credentials.set({ key_id }, count)
+  }
+
+  #showBlocked(): void {
+    const { open, limited, resting } = this.#health.blocked()
+    const { blocked } = this.#process
+    blocked.set({ reason: 'failures' }, open)
+    blocked.set({ reason: 'rate_limit' }, limited)
+    blocked.set({ reason: 'retry_after' }, resting)
   }
 
   #showBatchCounts(): void {

@@ -6,15 +6,17 @@ import { FORMATS } from '../../src/formats/table.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
 import { createAsk } from '../../src/gateway/ask.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
-import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/filters.ts'
-import { createPins, Stickiness } from '../../src/gateway/routing/sticky.ts'
+import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/restrictions.ts'
+import { Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../src/guardrails/policy.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createPins } from '../../src/pins/pins.ts'
 import type { Caller } from '../../src/protocol/records.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
 import { createDirectTransport } from '../../src/upstream/direct-transport.ts'
+import { plainRouting } from '../support/routing.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -66,6 +68,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
     },
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(clock)),
+    ...plainRouting(clock),
   })
   t.teardown(async () => {
     await client.close()

@@ -11,16 +11,18 @@ import { NO_GUARD } from '../../src/gateway/guard/guard.ts'
 import { NO_PLUGINS } from '../../src/gateway/plugin-chain.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
 import { createGateway } from '../../src/gateway/respond.ts'
-import { createPins, Stickiness } from '../../src/gateway/routing/rank.ts'
+import { Stickiness } from '../../src/gateway/routing/rank.ts'
 import { FREE } from '../../src/limits/quota.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
+import { createPins } from '../../src/pins/pins.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { createDirectTransport } from '../../src/upstream/direct-transport.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { startEmbeddingsProvider } from '../support/embeddings-provider.ts'
+import { plainRouting } from '../support/routing.ts'
 
 const dialect = createEmbeddings(OFFERED)
 
@@ -58,6 +60,7 @@ async function start(t: Test) {
     },
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
+    ...plainRouting(systemClock),
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,

@@ -42,6 +42,7 @@ export interface TestGatewayOptions {
   readonly providers?: Config['providers']
   readonly timeouts?: Partial<Config['timeouts']>
   readonly limits?: Partial<Config['limits']>
+  readonly routing?: Partial<Config['routing']>
   readonly regions?: Config['regions']
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
@@ -75,6 +76,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     threads: { serve: 1, warmUpMs: 0, tasks: 1 },
     timeouts: { ...defaults.timeouts, ...options.timeouts },
     limits: { ...defaults.limits, ...options.limits },
+    routing: { ...defaults.routing, ...options.routing },
     regions: options.regions ?? defaults.regions,
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,

@@ -171,6 +171,7 @@ export function startScripted(
     exchange,
     answer,
     attempt: run,
+    record,
     model: endpoint.modelId,
     provider: endpoint.provider.name,
     guarding: null,

@@ -1,6 +1,6 @@
 /** Failures in the chat form: the envelope, and the `error` of a chunk. Pure. */
 import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
-import { errorEnvelope } from '../../protocol/envelope.ts'
+import { availabilityOf, errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
@@ -59,7 +59,10 @@ export function chatFailure(
   const { error: _, ...rest } = errorEnvelope(error, metadata)
   return {
     ...(usage === null ? {} : { id }),
-    error: chatError(error.errorType, message, error.metadata, error.status),
+    error: {
+      ...chatError(error.errorType, message, error.metadata, error.status),
+      ...availabilityOf(error, metadata),
+    },
     user_id: null,
     ...rest,
     ...(usage === null ? {} : { usage: chatUsage(usage) }),

@@ -1,5 +1,6 @@
 /** Failures in the form of this API: the envelope, and the event of a stream. Pure. */
 import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
+import { availabilityOf } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
@@ -57,7 +58,10 @@ export function messagesFailure(
   const message = request === null ? error.message : inMessagesNames(error.message, request)
   return {
     type: 'error',
-    error: messagesError({ errorType, message, metadata: error.metadata, status }),
+    error: {
+      ...messagesError({ errorType, message, metadata: error.metadata, status }),
+      ...availabilityOf(error, metadata),
+    },
     request_id: id,
     // A fault of ours says nothing of the routing.
     ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),

@@ -1,37 +1,14 @@
-/** Candidates: ways to serve a request, and the choice of the next one after a failure. Pure. */
+/** Candidates: ways to serve a request, and one error for all that have failed. Pure. */
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import type { EndpointState } from '../../health/health.ts'
 import type { AttemptRecord, Candidate } from '../exchange.ts'
 
 export interface RouteCandidate extends Candidate {
   /** Null: the shared key. */
   readonly credential: Credential | null
-}
-
-/** A model call is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
-const MAX_ATTEMPTS = 10
-
-export interface TurnSoFar {
-  /** Attempts of the running turn. */
-  readonly attempts: number
-  /** An earlier turn of the exchange was charged. */
-  readonly hasCharge: boolean
-}
-
-/** The next candidate worth trying after a failure, if there is one. */
-export function candidateAfter(
-  candidates: readonly RouteCandidate[],
-  failed: RouteCandidate,
-  error: GatewayError,
-  { attempts, hasCharge }: TurnSoFar,
-): RouteCandidate | undefined {
-  if (error.retry === 'never' || attempts >= MAX_ATTEMPTS) return undefined
-  return candidates.slice(candidates.indexOf(failed) + 1).find(
-    ({ endpoint, credential }) =>
-      (error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId) &&
-      // What credits pay and what they do not cannot stand in one record.
-      (!hasCharge || (credential === null) === (failed.credential === null)),
-  )
+  /** What was last known of the endpoint with this key; absent: nobody has asked. */
+  state?: EndpointState
 }
 
 /**

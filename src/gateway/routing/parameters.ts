@@ -84,20 +84,29 @@ export function honours(endpoint: Endpoint, name: string): boolean {
   )
 }
 
-/** Names of used parameters that the endpoint does not honour, out of `names` (default: all). */
-export function unsupported(
-  request: ResponsesRequest,
-  endpoint: Endpoint,
-  names?: ReadonlySet<string>,
-): string[] {
+/** Names of used parameters that the endpoint does not honour. */
+export function unsupported(request: ResponsesRequest, endpoint: Endpoint): string[] {
   if (endpoint.supportedParameters === null) return []
-  return PARAMETERS.filter(
-    parameter =>
-      (names === undefined || names.has(parameter.name)) &&
-      parameter.used(request) &&
-      !honours(endpoint, parameter.name),
-  ).map(parameter => parameter.name)
+  return PARAMETERS.filter(parameter => parameter.used(request) && !honours(endpoint, parameter.name)).map(
+    parameter => parameter.name,
+  )
 }
+
+/** Those of the names that the request uses. */
+export function usedOf(request: ResponsesRequest, names: readonly string[]): readonly string[] {
+  let used: string[] | null = null
+  for (const name of names) {
+    if (BY_NAME.get(name)?.used(request) !== true) continue
+    used ??= []
+    used.push(name)
+  }
+  return used ?? NO_NAMES
+}
+
+const BY_NAME: ReadonlyMap<string, Parameter> = new Map(
+  PARAMETERS.map(parameter => [parameter.name, parameter]),
+)
+const NO_NAMES: readonly string[] = []
 
 /** The request as this endpoint should see it. Unsupported parameters are dropped, as documented. */
 export function fitRequest(request: ResponsesRequest, endpoint: Endpoint): ResponsesRequest {

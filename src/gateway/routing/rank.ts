@@ -1,27 +1,79 @@
 /**
  * Ranking: lists the candidates of a request in the order in which they are tried. The door of this room. Hot path.
  */
+import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
+import type { EndpointHealth } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
+import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
 import type { Caller } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { whenReady } from '../../ready.ts'
 import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
-import type { Restrictions } from './filters.ts'
+import type { NamedModel } from './names.ts'
+import type { RankTerms } from './rankers.ts'
+import type { Restrictions } from './restrictions.ts'
 import { route } from './route.ts'
+import { SharedCandidates } from './shared-candidates.ts'
 import type { Stay, Stickiness } from './sticky.ts'
 
-export { candidateAfter, lastError, type RouteCandidate } from './candidate.ts'
-export { namesProvider, type Restriction, type Restrictions, restrictionsOf } from './filters.ts'
+export {
+  askedWaitMs,
+  candidateAfter,
+  nextCandidate,
+  nobodyNow,
+  RetryBudget,
+  verdictOf,
+  type Waiting,
+} from './attempts.ts'
+export { lastError, type RouteCandidate } from './candidate.ts'
+export { namesProvider } from './filters.ts'
+export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
-export { createPins, type Stay, Stickiness } from './sticky.ts'
+export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
+export { type Stay, Stickiness } from './sticky.ts'
+
+export interface RoutingOptions {
+  readonly clock: Clock
+  readonly health: EndpointHealth
+  /** From 0 to 1, 1 excluded. */
+  readonly random: () => number
+  /** False: requests without preferences keep the order of the catalogue. */
+  readonly balances: boolean
+  /** Tokens of a request, about. */
+  readonly inputTokens: (request: ResponsesRequest) => number
+}
+
+/** What the ranking of one thread stands on. */
+export class Routing {
+  readonly health: EndpointHealth
+  readonly inputTokens: RoutingOptions['inputTokens']
+  readonly balances: boolean
+  readonly #options: RoutingOptions
+  readonly #shared = new SharedCandidates()
+
+  constructor(options: RoutingOptions) {
+    this.#options = options
+    this.health = options.health
+    this.inputTokens = options.inputTokens
+    this.balances = options.balances
+  }
+
+  terms(): RankTerms {
+    const { clock, health, random, balances } = this.#options
+    return { shared: this.#shared, health, nowMs: clock.monotonicMs(), random, balances }
+  }
+}
 
 export interface RankDeps {
   readonly catalog: Catalog
   readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly stickiness: Stickiness
   readonly quota: Pick<Quota, 'limitsMoney'>
+  readonly routing: Routing
+  readonly metrics: Metrics
 }
 
 export interface Ranking {
@@ -30,6 +82,8 @@ export interface Ranking {
   readonly fallbacks: boolean
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
+  /** The model that the request names first, as it was understood. */
+  readonly named: NamedModel
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
 }
@@ -51,24 +105,53 @@ export interface RankedExchange extends Exchange {
 export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
   const { caller, dataRegion, guarding, prompt } = exchange
   const { organizationId, workspaceId, keyHash } = caller
+  const { routing } = deps
   const restrictions = guarding?.restrictions ?? null
   return whenReady(deps.quota.limitsMoney(caller), isLimited =>
     whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
       const embeds = exchange.dialect === 'embeddings'
-      const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited, embeds }
-      const routed = route(prompt, deps.catalog, scope)
+      const { inputTokens } = routing
+      const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited, embeds, inputTokens }
+      const terms = routing.terms()
+      const { candidates: ranked, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
       const found =
         exchange.batch === undefined
-          ? deps.stickiness.order(exchange, routed.candidates)
-          : { candidates: routed.candidates, stay: null }
-      return whenReady(found, ({ candidates, stay }) => ({
-        candidates: exchange.plugins?.order(candidates, exchange) ?? candidates,
-        fallbacks: routed.fallbacks,
-        skipped: routed.skipped,
-        stay,
-      }))
+          ? deps.stickiness.order(exchange, ranked, terms.nowMs)
+          : { candidates: ranked, stay: null }
+      return whenReady(found, ({ candidates: pinned, stay }) => {
+        const candidates = exchange.plugins?.order(pinned, exchange) ?? pinned
+        countChoice(deps, prompt, ranked, pinned, candidates)
+        return { candidates, fallbacks, skipped, named, stay }
+      })
     }),
   )
+}
+
+type Candidates = readonly RouteCandidate[]
+
+/** Counts why the first candidate is the first. */
+function countChoice(
+  { routing, metrics }: RankDeps,
+  request: ResponsesRequest,
+  ranked: Candidates,
+  pinned: Candidates,
+  candidates: Candidates,
+): void {
+  const [first] = candidates
+  if (first === undefined) return
+  const series = metrics.ofProvider(first.endpoint.provider.slug)
+  series.chosen(reasonOf(first)).inc()
+
+  function reasonOf({ endpoint, credential, state }: RouteCandidate): EndpointChoice {
+    if (candidates.length === 1) return 'only'
+    if (first !== pinned[0]) return 'plugin'
+    if (first !== ranked[0]) return 'pinned'
+    if (credential !== null) return 'own_key'
+    if (state?.isOpen === true) return 'probe'
+    const { order, sort } = request.provider ?? {}
+    if ((order?.length ?? 0) > 0 || sort != null) return 'preference'
+    return routing.balances && endpoint.pricing.isUnknown !== true ? 'price' : 'order'
+  }
 }
 
 export interface ExplainRefusedDeps {

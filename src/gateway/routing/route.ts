@@ -1,27 +1,23 @@
 /**
- * Candidates of a request, in the order in which they are tried. Pure.
+ * Candidates of a request, in groups. Pure. Hot path.
  * Models keep the order of the request. Within a model, own keys come first, even before the caller's `order`; then
- * the shared endpoints; then own keys that are fallbacks. Within each of the three, the caller's preferences or else
- * the catalogue order the endpoints. Several keys for one endpoint keep their sort order.
+ * the shared endpoints; then own keys that are fallbacks. Within such a group the rankers order the endpoints. Several
+ * keys for one endpoint keep their sort order.
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
-import { type FailureCode, GatewayError } from '../../errors.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import { type Endpoint, type Model, makesEmbeddings, type Provider } from '../../providers/provider.ts'
+import { type Endpoint, makesEmbeddings } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
-import {
-  type Filter,
-  filtersFor,
-  namesProvider,
-  type Preferences,
-  RESTRICTIONS,
-  type Restrictions,
-  UNKNOWN_PRICE,
-  type Wish,
-} from './filters.ts'
-import { unsupported } from './parameters.ts'
+import { type Filter, filtersFor, type Preferences, TIER_ADMISSION, type Wish } from './filters.ts'
+import { type NamedModel, namedModel, type SortBy } from './names.ts'
+import { honours, usedOf } from './parameters.ts'
+import { type Group, type RankTerms, rankGroup } from './rankers.ts'
+import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint } from './refusal.ts'
+import type { Restrictions } from './restrictions.ts'
+import { isOfTier, tierWish } from './service-tiers.ts'
+import { hasSharedKey, SharedCandidates } from './shared-candidates.ts'
 
 export interface Route {
   readonly candidates: readonly RouteCandidate[]
@@ -29,6 +25,8 @@ export interface Route {
   readonly fallbacks: boolean
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
+  /** The model that the request names first, as it was understood. */
+  readonly named: NamedModel
 }
 
 /** For whom a request is routed. */
@@ -44,85 +42,105 @@ export interface RouteScope {
   readonly isLimited?: boolean
   /** True: the caller asks for embeddings, otherwise for text. Default false. */
   readonly embeds?: boolean
+  /** Tokens of a request, about. Default: lengths are not compared. */
+  readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
 }
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
 
-/** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
-const BYOK_REQUIRED = 'byok_required'
-const NO_SHARED_KEY = 'no_shared_key'
-
 /** Parameters for which an endpoint that honours them is preferred even when that is not required. */
-const PREFERRED_PARAMETERS: ReadonlySet<string> = new Set(['tools', 'response_format', 'verbosity'])
+const PREFERRED_PARAMETERS = ['tools', 'response_format', 'verbosity'] as const
+
+/** Nothing is known of any endpoint, and nothing left to chance. */
+function neutralTerms(): RankTerms {
+  return { shared: new SharedCandidates(), health: null, nowMs: 0, random: () => 0, balances: false }
+}
 
 /**
  * @throws GatewayError `model_not_found` for a model that the catalogue does not have, `wrong_endpoint` for one that
  * makes something else; `permission_denied` when guardrails leave nothing, `constraint_filtered` when preferences or
  * data region do, `no_endpoints` when keys do.
  */
-export function route(request: ResponsesRequest, catalog: Catalog, scope: RouteScope = SHARED_ONLY): Route {
+export function route(
+  request: ResponsesRequest,
+  catalog: Catalog,
+  scope: RouteScope = SHARED_ONLY,
+  terms: RankTerms = neutralTerms(),
+): Route {
   const { models, skipped } = knownModels(request, catalog)
   const embeds = scope.embeds === true
-  for (const model of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
-  const preferences: Preferences = request.provider ?? {}
-  const wish: Wish = {
-    request,
-    preferences,
-    dataRegion: scope.dataRegion,
-    isLimited: scope.isLimited === true,
-  }
-  const filters = filtersFor(wish)
+  for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
+  const preferences: Preferences = request.provider ?? NO_PREFERENCES
+  const [first, second] = models
+  // There is one, or the request was refused.
+  const named = first as NamedModel
+  let candidates: readonly RouteCandidate[]
+  let filters: readonly Filter[] = NO_FILTERS
   const excludedBy = new Set<string>()
-  const perModel = models.map(model => modelTiers(model, wish, scope, filters, excludedBy))
-  const tiers = isAcrossModels(request) ? [acrossModels(perModel, preferences)] : perModel
-  const candidates = tiers.flatMap(({ own, shared, fallback }) => [...own, ...shared, ...fallback])
-  if (candidates.length === 0) throw nothingLeft(models, wish, filters, excludedBy)
+  if (second === undefined) {
+    const listed = listGroups(named, request, preferences, scope, terms.shared, excludedBy)
+    filters = listed.filters
+    candidates = ranked(listed.groups, terms)
+  } else {
+    const perModel = models.map(model =>
+      listGroups(model, request, preferences, scope, terms.shared, excludedBy),
+    )
+    filters = perModel.flatMap(each => each.filters)
+    const groups = isAcrossModels(request)
+      ? acrossModels(perModel, preferences)
+      : perModel.flatMap(each => each.groups)
+    candidates = ranked(groups, terms)
+  }
+  if (candidates.length === 0) {
+    throw nothingLeft(
+      models.map(({ model }) => model),
+      preferences,
+      filters,
+      excludedBy,
+    )
+  }
   return {
     candidates,
     fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
     skipped,
+    named,
   }
 }
 
+const NO_PREFERENCES: Preferences = {}
+const NO_FILTERS: readonly Filter[] = []
+const NONE: readonly string[] = []
+
+function ranked(groups: readonly Group[], terms: RankTerms): readonly RouteCandidate[] {
+  const [only] = groups
+  if (only !== undefined && groups.length === 1) return rankGroup(only, terms)
+  return groups.flatMap(group => rankGroup(group, terms))
+}
+
 /** An unknown model of `models` is skipped as long as another one is left; an unknown `model` is an error. */
-function knownModels(request: ResponsesRequest, catalog: Catalog): { models: Model[]; skipped: string[] } {
-  const models: Model[] = []
+function knownModels(
+  request: ResponsesRequest,
+  catalog: Catalog,
+): { models: readonly NamedModel[]; skipped: readonly string[] } {
+  const mode = request.reasoning?.mode
+  const { model, models: list } = request
+  if (model !== undefined && (list === undefined || list.length === 0)) {
+    const named = namedModel(model, catalog, mode)
+    if (named === null) throw unknownModel(model, catalog)
+    return { models: [named], skipped: NONE }
+  }
+  const models: NamedModel[] = []
   const skipped: string[] = []
   for (const id of requestedModels(request)) {
-    const model = catalog.model(id)
-    if (model !== undefined) models.push(model)
-    else if (id === request.model) throw unknownModel(id, catalog)
+    const named = namedModel(id, catalog, mode)
+    if (named !== null) {
+      if (!models.some(known => known.model === named.model)) models.push(named)
+    } else if (id === request.model) throw unknownModel(id, catalog)
     else skipped.push(id)
   }
   const [first = ''] = skipped
   if (models.length === 0) throw unknownModel(first, catalog)
   return { models, skipped }
-}
-
-function wrongEndpoint(model: Model): GatewayError {
-  const message = makesEmbeddings(model)
-    ? `${model.id} makes embeddings: use POST /v1/embeddings`
-    : `${model.id} makes text: use POST /v1/responses, /v1/chat/completions or /v1/messages; GET /v1/embeddings/models lists models that make embeddings`
-  return unavailable('wrong_endpoint', message, [model.id], [])
-}
-
-/** Suffixes that a gateway of this kind may give to any model. */
-const VARIANTS = new Set(['nitro', 'floor', 'exacto', 'free', 'thinking', 'extended', 'online', 'beta'])
-
-function unknownModel(id: string, catalog: Catalog): GatewayError {
-  return unavailable('model_not_found', `${id} is not a valid model ID${adviceFor(id, catalog)}`, [id], [])
-}
-
-function adviceFor(id: string, catalog: Catalog): string {
-  const at = id.lastIndexOf(':')
-  const base = id.slice(0, at)
-  if (at !== -1 && VARIANTS.has(id.slice(at + 1)) && catalog.model(base) !== undefined) {
-    return `: the variant ${id.slice(at)} is not offered by this gateway yet, only ${base}`
-  }
-  if (id.startsWith('~')) return ': names of latest models are not offered by this gateway yet'
-  const similar = catalog.similar(id)
-  const question = similar.length === 0 ? '' : `: did you mean ${similar.join(' or ')}?`
-  return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
 }
 
 /** One order over all models of the request, or those of the first model first. `route` is how it was once said. */
@@ -137,156 +155,106 @@ function requestedModels(request: ResponsesRequest): string[] {
   return [...new Set([...(request.model === undefined ? [] : [request.model]), ...(request.models ?? [])])]
 }
 
-/** Candidates by what goes before what. */
-interface Tiers {
-  readonly own: readonly RouteCandidate[]
-  readonly shared: readonly RouteCandidate[]
-  /** Own keys that wait until everything else was tried. */
-  readonly fallback: readonly RouteCandidate[]
+function sortOf({ sort }: Preferences): SortBy | null {
+  return (typeof sort === 'object' ? sort?.by : sort) ?? null
 }
 
-function modelTiers(
-  model: Model,
-  wish: Wish,
+interface Listed {
+  /** In their order, without empty ones. */
+  readonly groups: readonly Group[]
+  readonly filters: readonly Filter[]
+}
+
+/** The candidates of one model that may serve the request. */
+function listGroups(
+  named: NamedModel,
+  request: ResponsesRequest,
+  preferences: Preferences,
   scope: RouteScope,
-  filters: readonly Filter[],
+  made: SharedCandidates,
   excludedBy: Set<string>,
-): Tiers {
-  const own: RouteCandidate[] = []
-  const shared: RouteCandidate[] = []
-  const fallback: RouteCandidate[] = []
-  const offer = (candidate: RouteCandidate): void => {
-    const refused = filters.find(filter => !filter.admits(candidate, wish))
-    // Guardrails come last: what they refuse would have served.
-    const restriction =
-      refused === undefined && scope.restrictions != null ? scope.restrictions.excludedBy(candidate) : null
-    if (refused !== undefined) excludedBy.add(refused.excludedBy)
-    else if (restriction !== null) excludedBy.add(restriction)
-    else if (candidate.credential === null) shared.push(candidate)
-    else if (candidate.credential.isFallback) fallback.push(candidate)
-    else own.push(candidate)
+): Listed {
+  const { model, isFree } = named
+  const { all, plain, hasTiers, lengthsDiffer } = made.of(model)
+  const tiers = tierWish(request.service_tier, named.tier)
+  const sort = sortOf(preferences) ?? named.sort
+  const { ownKeys, restrictions = null, dataRegion } = scope
+  const wish: Wish = { request, preferences, dataRegion, isLimited: scope.isLimited === true, isFree, tiers }
+  const known = filtersFor(wish)
+  const filters = hasTiers ? [TIER_ADMISSION, ...known] : known
+  const isPlain = filters.length === 0 && restrictions === null && ownKeys.isEmpty && plain.length > 0
+  let own: RouteCandidate[] = []
+  let shared: readonly RouteCandidate[] = plain
+  let fallback: RouteCandidate[] = []
+  if (!isPlain) {
+    const open: RouteCandidate[] = []
+    const offer = (candidate: RouteCandidate): void => {
+      const refused = filters.find(filter => !filter.admits(candidate, wish))
+      // Guardrails come last: what they refuse would have served.
+      const restriction = refused === undefined ? (restrictions?.excludedBy(candidate) ?? null) : null
+      if (refused !== undefined) excludedBy.add(refused.excludedBy)
+      else if (restriction !== null) excludedBy.add(restriction)
+      else if (candidate.credential === null) open.push(candidate)
+      else if (candidate.credential.isFallback) fallback.push(candidate)
+      else own.push(candidate)
+    }
+    const asker = { keyHash: scope.keyHash, user: request.user ?? null }
+    const isReserved = !ownKeys.isEmpty && ownKeys.isByokOnly(model)
+    for (const candidate of all) {
+      const { endpoint } = candidate
+      const { provider } = endpoint
+      if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
+      else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
+      else offer(candidate)
+      if (ownKeys.isEmpty) continue
+      for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
+    }
+    shared = open
   }
-  const { ownKeys } = scope
-  const asker = { keyHash: scope.keyHash, user: wish.request.user ?? null }
-  const isReserved = !ownKeys.isEmpty && ownKeys.isByokOnly(model)
-  for (const endpoint of sortEndpoints(model.endpoints, wish.preferences)) {
-    const { provider } = endpoint
-    if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
-    else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
-    else offer({ endpoint, credential: null })
-    if (ownKeys.isEmpty) continue
-    for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
+  const narrow = (isBetter: (endpoint: Endpoint) => boolean): void => {
+    const fits = ({ endpoint }: RouteCandidate): boolean => isBetter(endpoint)
+    if (!own.some(fits) && !shared.some(fits) && !fallback.some(fits)) return
+    own = own.filter(fits)
+    // The list itself where nothing goes: its order by price is known.
+    if (!shared.every(fits)) shared = shared.filter(fits)
+    fallback = fallback.filter(fits)
   }
-  return preferCapable({ own, shared, fallback }, wish.request)
+  if (hasTiers && tiers.only !== null) {
+    const { only } = tiers
+    narrow(endpoint => isOfTier(endpoint, only))
+  }
+  const used = usedOf(request, PREFERRED_PARAMETERS)
+  if (used.length > 0) narrow(endpoint => used.every(name => honours(endpoint, name)))
+  if (lengthsDiffer) narrow(fitsLengths(request, scope))
+  const groups: Group[] = []
+  if (own.length > 0) groups.push({ kind: 'own', candidates: own, preferences, sort, tiers })
+  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, preferences, sort, tiers })
+  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, preferences, sort, tiers })
+  return { groups, filters }
 }
 
-/** Only candidates that honour the preferred parameters, if there are any. */
-function preferCapable(tiers: Tiers, request: ResponsesRequest): Tiers {
-  const isCapable = ({ endpoint }: RouteCandidate) =>
-    unsupported(request, endpoint, PREFERRED_PARAMETERS).length === 0
-  const own = tiers.own.filter(isCapable)
-  const shared = tiers.shared.filter(isCapable)
-  const fallback = tiers.fallback.filter(isCapable)
-  return own.length + shared.length + fallback.length > 0 ? { own, shared, fallback } : tiers
+/**
+ * True for endpoints that take the prompt and make an answer of the asked length. The length of a prompt is estimated,
+ * so it only chooses between endpoints, and refuses none.
+ */
+function fitsLengths(
+  request: ResponsesRequest,
+  { inputTokens, embeds }: RouteScope,
+): (endpoint: Endpoint) => boolean {
+  const asked = request.max_output_tokens ?? 0
+  const needed = embeds === true || inputTokens === undefined ? 0 : inputTokens(request) + asked
+  return ({ contextLength, maxOutputTokens }) =>
+    (contextLength === null || needed <= contextLength) &&
+    (maxOutputTokens === null || asked <= maxOutputTokens)
 }
 
 /** One order over all models. */
-function acrossModels(perModel: readonly Tiers[], preferences: Preferences): Tiers {
-  const merged = (tier: keyof Tiers): readonly RouteCandidate[] => {
-    const candidates = perModel.flatMap(tiers => tiers[tier])
-    const endpoints = sortEndpoints([...new Set(candidates.map(({ endpoint }) => endpoint))], preferences)
-    return endpoints.flatMap(endpoint => candidates.filter(candidate => candidate.endpoint === endpoint))
-  }
-  return { own: merged('own'), shared: merged('shared'), fallback: merged('fallback') }
-}
-
-/** Stable, so that what is equal keeps the catalogue's order. */
-function sortEndpoints(endpoints: readonly Endpoint[], preferences: Preferences): readonly Endpoint[] {
-  const order = preferences.order ?? []
-  if (order.length > 0) {
-    const rank = (endpoint: Endpoint) => {
-      const at = order.findIndex(name => namesProvider(name, endpoint))
-      return at === -1 ? order.length : at
-    }
-    return endpoints.toSorted((a, b) => rank(a) - rank(b))
-  }
-  const by = typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort
-  if (by !== 'price') return endpoints
-  const price = ({ pricing: { prompt, completion, isUnknown } }: Endpoint) =>
-    isUnknown === true ? Number.MAX_VALUE : prompt + completion
-  return endpoints.toSorted((a, b) => price(a) - price(b))
-}
-
-/** True if the service itself can call the provider; without a shared key only own keys can. */
-function hasSharedKey({ auth, apiKey }: Provider): boolean {
-  return auth === 'none' || apiKey !== null
-}
-
-function nothingLeft(
-  models: readonly Model[],
-  { preferences }: Wish,
-  filters: readonly Filter[],
-  excludedBy: ReadonlySet<string>,
-): GatewayError {
-  const ids = models.map(model => model.id)
-  const reasons = [...excludedBy]
-  const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
-  if (forbidden.length > 0) {
-    const message = `A guardrail on this API key does not allow any endpoint of ${ids.join(', ')} (${forbidden.join(', ')}).`
-    return unavailable('permission_denied', message, ids, reasons)
-  }
-  if (excludedBy.has(UNKNOWN_PRICE)) {
-    const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
-    return unavailable('permission_denied', message, ids, reasons)
-  }
-  if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
-    return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
-  }
-  const only = preferences.only ?? []
-  if (only.length > 0 && excludedBy.has('allowed_providers')) {
-    const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
-    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
-    return unavailable('constraint_filtered', message, ids, reasons)
-  }
-  const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
-  return unavailable('constraint_filtered', message, ids, reasons)
-}
-
-/** Why endpoints were left out, in words for the caller. */
-const WORDS: Readonly<Record<string, string>> = {
-  data_region: 'none keeps data in the region of the request host',
-  allowed_providers: 'provider.only or provider.order excludes all of them',
-  ignored_providers: 'provider.ignore excludes all of them',
-  'data_policy:zdr': 'provider.zdr asks for zero data retention',
-  'data_policy:training': 'provider.data_collection is deny',
-  distillable_text: 'none is known to allow provider.enforce_distillable_text',
-  quantization: 'none has one of provider.quantizations',
-  max_price: 'each costs more than provider.max_price',
-  require_parameters: 'provider.require_parameters is set and none supports all parameters of the request',
-  [BYOK_REQUIRED]: 'the workspace uses own provider credentials only, and none applies',
-  [NO_SHARED_KEY]: 'no provider key is configured',
-}
-
-function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
-  return excludedBy.has(BYOK_REQUIRED)
-    ? `${ids.join(', ')} runs on own provider credentials only in this workspace, and none of them is enabled and allowed for this model, API key and user.`
-    : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
-}
-
-function unavailable(
-  code: FailureCode,
-  message: string,
-  requestedModels: readonly string[],
-  excludedBy: readonly string[],
-): GatewayError {
-  return new GatewayError(code, message, {
-    metadata: {
-      availability: {
-        code,
-        retryable: false,
-        requested_models: requestedModels,
-        ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),
-      },
-    },
+function acrossModels(perModel: readonly Listed[], preferences: Preferences): readonly Group[] {
+  const groups = perModel.flatMap(each => each.groups)
+  const [first] = groups
+  if (first === undefined) return groups
+  return (['own', 'shared', 'fallback'] as const).flatMap(kind => {
+    const candidates = groups.flatMap(group => (group.kind === kind ? group.candidates : []))
+    return candidates.length === 0 ? [] : [{ ...first, kind, candidates, preferences }]
   })
 }

@@ -1,45 +1,27 @@
 /**
- * Sticky routing: keeps a conversation at the provider that has it in its cache. Hot path.
- * A pin names an endpoint for an organization, model and conversation, if reading from its cache costs less than the
- * prompt. A request with a session sets it after any success, other requests after a cache hit. A pin moves its
- * candidate to the front of its kind only (own keys, shared, fallback keys). Models with one endpoint cost nothing.
+ * Sticky routing: keeps a conversation at the endpoint that has it in its cache. Hot path.
+ * A pin names an endpoint for an organization, model and conversation. A conversation that the caller names (a session,
+ * or a cache key) is pinned where it begins, so that requests of one moment stay together, and moves only after a
+ * failure. One that is known by its opening messages is pinned after a cache hit, if reading from the cache costs less
+ * than the prompt. A pin moves its candidate to the front of its kind only (own keys, shared, fallback keys). Models
+ * with one endpoint cost nothing.
  */
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
-import type { Clock } from '../../clock.ts'
 import type { Usage } from '../../formats/format.ts'
+import { endpointKey, PROBE_DUE } from '../../health/health.ts'
+import type { Pins } from '../../pins/pins.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isAcrossModels } from './route.ts'
 
-/** Store of pins. Neither verb throws or rejects: a lost pin costs a cache miss, no request. */
-export interface Pins {
-  /** Null when there is none, or none any more. */
-  get(key: string): string | null | Promise<string | null>
-  /** Kept until it was idle for as long as the keeper allows. */
-  set(key: string, pin: string): void
-}
-
 /** Providers keep a cached prompt for some minutes after its last use; most of them five to ten. */
 const IDLE_MS = 600_000
-/** About 20 MB. */
-const PINS_MAX = 50_000
-
-/** Pins of this process, the least recently used giving way. */
-export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
-  const pins = new LRUCache<string, { readonly pin: string; readonly untilMs: number }>({ max: maxPins })
-  return {
-    get(key) {
-      const entry = pins.get(key)
-      return entry !== undefined && clock.monotonicMs() < entry.untilMs ? entry.pin : null
-    },
-    set(key, pin) {
-      pins.set(key, { pin, untilMs: clock.monotonicMs() + IDLE_MS })
-    },
-  }
-}
+const HOUR_MS = 3_600_000
+const MINUTE_MS = 60_000
+/** Nothing is kept longer, whatever a request asks for. */
+const TTL_MAX_MS = 24 * HOUR_MS
 
 type Candidates = readonly RouteCandidate[]
 
@@ -68,69 +50,89 @@ export class Stickiness {
     this.#pins = pins
   }
 
-  /** The candidates with pinned ones first of their kind; a promise only where the pins have to be fetched. */
-  order({ caller, request }: Asked, candidates: Candidates): Found | Promise<Found> {
-    const models = mayStick(request) ? choices(candidates) : NONE
-    if (models.length === 0) return { candidates, stay: null }
+  /**
+   * The candidates with pinned ones first of their kind; a promise only where the pins have to be fetched. What must
+   * not be asked now (`nowMs`: monotonic) does not go first.
+   */
+  order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
+    if (candidates.length < 2 || !mayStick(request)) return { candidates, stay: null }
     const conversation = conversationOf(request)
     if (conversation === null) return { candidates, stay: null }
-    const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
-    const pinned = [...keys.values()].map(key => this.#pins.get(key))
+    const models = choices(candidates, conversation.isNamed)
+    if (models.length === 0) return { candidates, stay: null }
+    const ttlMs = ttlOf(request)
+    const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation.text)]))
+    const terms = { keys, ttlMs, nowMs, isNamed: conversation.isNamed }
+    const pinned = [...keys].map(([modelId, key]) => this.#pinOf(modelId, key, candidates, terms))
     if (pinned.some(isPending)) {
-      return Promise.all(pinned).then(pins => this.#found(request, candidates, keys, pins))
+      return Promise.all(pinned).then(pins => this.#found(candidates, terms, pins))
     }
-    return this.#found(request, candidates, keys, pinned as (string | null)[])
+    return this.#found(candidates, terms, pinned as (string | null)[])
   }
 
-  #found(
-    request: ResponsesRequest,
+  #pinOf(
+    modelId: string,
+    key: string,
     candidates: Candidates,
-    keys: ReadonlyMap<string, string>,
-    pinned: readonly (string | null)[],
-  ): Found {
+    { isNamed, ttlMs }: Terms,
+  ): string | null | Promise<string | null> {
+    const first = isNamed ? candidates.find(({ endpoint }) => endpoint.modelId === modelId) : undefined
+    return first === undefined ? this.#pins.get(key) : this.#pins.claim(key, pinOf(first), ttlMs)
+  }
+
+  #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Found {
+    const { keys, ttlMs, nowMs, isNamed } = terms
     let ordered = candidates
     const pins = new Map<string, string>()
     for (const [index, modelId] of [...keys.keys()].entries()) {
       const pin = pinned[index] ?? null
       if (pin === null) continue
       pins.set(modelId, pin)
-      ordered = promote(ordered, modelId, pin)
+      ordered = promote(ordered, modelId, pin, nowMs)
     }
-    const isSession = request.session_id !== undefined
     return {
       candidates: ordered,
       stay: {
         succeeded: (candidate, usage) => {
-          const key = keys.get(candidate.endpoint.modelId)
-          if (key === undefined || !savesByCache(candidate)) return
+          const { modelId } = candidate.endpoint
+          const key = keys.get(modelId)
+          if (key === undefined) return
           const pin = pinOf(candidate)
           // A pin that held is renewed; a new one needs its reason.
-          const holds = pins.get(candidate.endpoint.modelId) === pin
-          if (holds || isSession || (usage?.cachedTokens ?? 0) > 0) this.#pins.set(key, pin)
+          const isWorthIt =
+            isNamed ||
+            (savesByCache(candidate) && (pins.get(modelId) === pin || (usage?.cachedTokens ?? 0) > 0))
+          if (isWorthIt) this.#pins.set(key, pin, ttlMs)
         },
       },
     }
   }
 }
 
-const NONE: readonly string[] = []
+interface Terms {
+  /** Of the pins, by model. */
+  readonly keys: ReadonlyMap<string, string>
+  readonly ttlMs: number
+  readonly nowMs: number
+  /** The caller names the conversation. */
+  readonly isNamed: boolean
+}
 
 /** False if the caller sets the order, also for an order across models. */
 function mayStick(request: ResponsesRequest): boolean {
   return (request.provider?.order?.length ?? 0) === 0 && !isAcrossModels(request)
 }
 
-/** The models that have a choice between candidates of one kind, a cache worth staying for among them. */
-function choices(candidates: Candidates): readonly string[] {
-  if (candidates.length < 2) return NONE
+/** The models that have a choice between candidates of one kind; unless `isAny`, with a cache worth staying for. */
+function choices(candidates: Candidates, isAny: boolean): readonly string[] {
   const found = new Set<string>()
   for (const [index, candidate] of candidates.entries()) {
     // Candidates of one model and kind follow each other.
     const next = candidates[index + 1]
     if (next === undefined || !areAlike(candidate, next)) continue
-    if (savesByCache(candidate) || savesByCache(next)) found.add(candidate.endpoint.modelId)
+    if (isAny || savesByCache(candidate) || savesByCache(next)) found.add(candidate.endpoint.modelId)
   }
-  return found.size === 0 ? NONE : [...found]
+  return [...found]
 }
 
 function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
@@ -146,20 +148,20 @@ function kindOf({ credential }: RouteCandidate): 'own' | 'shared' | 'fallback' {
   return credential.isFallback ? 'fallback' : 'own'
 }
 
-function promote(candidates: Candidates, modelId: string, pin: string): Candidates {
+function promote(candidates: Candidates, modelId: string, pin: string, nowMs: number): Candidates {
   const at = candidates.findIndex(
     candidate => candidate.endpoint.modelId === modelId && pinOf(candidate) === pin,
   )
   const chosen = candidates[at]
   if (chosen === undefined) return candidates
+  if (chosen.state !== undefined && chosen.state.standing(nowMs) >= PROBE_DUE) return candidates
   const first = candidates.findIndex(candidate => areAlike(candidate, chosen))
-  return candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
+  return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
 }
 
 /** Names a candidate of a model in every process that has the same catalogue. */
 function pinOf({ endpoint, credential }: RouteCandidate): string {
-  const { provider, upstreamModel, format, region, quantization } = endpoint
-  return [provider.slug, upstreamModel, format, region ?? '', quantization, credential?.id ?? ''].join('\n')
+  return endpointKey(endpoint, credential === null ? null : credential.id)
 }
 
 /** Hashed, so that no prompt and no name of a session is kept; bound to the organization, so that none share. */
@@ -167,13 +169,51 @@ function keyOf(organizationId: string, modelId: string, conversation: string): s
   return hash('sha256', JSON.stringify([organizationId, modelId, conversation]), 'base64')
 }
 
+/** How long a pin is kept after its last use: as long as the provider is asked to keep the prompt, at least. */
+function ttlOf({ cache_control, prompt_cache_options, input }: ResponsesRequest): number {
+  const asked = spanOf(prompt_cache_options?.ttl)
+  const isLong = cache_control?.ttl === '1h' || (Array.isArray(input) && input.some(hasLongMark))
+  return Math.min(TTL_MAX_MS, Math.max(IDLE_MS, asked, isLong ? HOUR_MS : 0))
+}
+
+function hasLongMark(item: object): boolean {
+  const content: unknown = Reflect.get(item, 'content')
+  return (
+    Array.isArray(content) &&
+    content.some(
+      (part: { readonly cache_control?: { readonly ttl?: unknown } | null } | null) =>
+        part?.cache_control?.ttl === '1h',
+    )
+  )
+}
+
+/** `30m`, `1h`; 0 for anything else. */
+function spanOf(text: string | null | undefined): number {
+  const match = /^(\d{1,4})([mh])$/.exec(text ?? '')
+  if (match === null) return 0
+  return Number(match[1]) * (match[2] === 'h' ? HOUR_MS : MINUTE_MS)
+}
+
 /** Enough of a message to distinguish conversations; two with the same beginning may share a cache. */
 const MESSAGE_MAX_CHARS = 4_096
 
-/** The key of a conversation; null if the request has nothing that stays the same from turn to turn. */
-function conversationOf(request: ResponsesRequest): string | null {
-  if (request.session_id !== undefined) return `session:${request.session_id}`
-  if (request.prompt_cache_key != null) return `cache-key:${request.prompt_cache_key}`
+interface Conversation {
+  readonly text: string
+  /** The caller names it. */
+  readonly isNamed: boolean
+}
+
+/** Null if the request has nothing that stays the same from turn to turn. */
+function conversationOf(request: ResponsesRequest): Conversation | null {
+  if (request.session_id !== undefined) return { text: `session:${request.session_id}`, isNamed: true }
+  if (request.prompt_cache_key != null) {
+    return { text: `cache-key:${request.prompt_cache_key}`, isNamed: true }
+  }
+  const text = openingOf(request)
+  return text === null ? null : { text, isNamed: false }
+}
+
+function openingOf(request: ResponsesRequest): string | null {
   const { instructions, input } = request
   if (typeof input === 'string') return messages(instructions, input)
   let system: unknown = instructions ?? null

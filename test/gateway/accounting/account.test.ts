@@ -12,16 +12,18 @@ import { prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
 import { NO_PLUGINS } from '../../../src/gateway/plugin-chain.ts'
 import { ProviderRequests } from '../../../src/gateway/provider-request.ts'
 import { createGateway } from '../../../src/gateway/respond.ts'
-import { createPins, Stickiness } from '../../../src/gateway/routing/sticky.ts'
+import { Stickiness } from '../../../src/gateway/routing/sticky.ts'
 import { FREE } from '../../../src/limits/quota.ts'
 import { createLog } from '../../../src/log/log.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../../src/metrics/stages.ts'
+import { createPins } from '../../../src/pins/pins.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { createDirectTransport } from '../../../src/upstream/direct-transport.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
+import { plainRouting } from '../../support/routing.ts'
 import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
@@ -111,6 +113,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     },
     byokFeePercent: 0,
     stickiness: new Stickiness(createPins(systemClock)),
+    ...plainRouting(systemClock),
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,

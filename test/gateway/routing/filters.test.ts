@@ -1,7 +1,9 @@
 /** What guardrails say of models and providers that the caller did not choose. */
 import t from 'tap'
 import { createPolicyAgainst } from '../../../src/gateway/guard/guard.ts'
-import { filtersFor, restrictionsOf } from '../../../src/gateway/routing/filters.ts'
+import { filtersFor } from '../../../src/gateway/routing/filters.ts'
+import { restrictionsOf } from '../../../src/gateway/routing/restrictions.ts'
+import { tierWish } from '../../../src/gateway/routing/service-tiers.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../../src/guardrails/policy.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
@@ -72,7 +74,7 @@ t.test('a helper is forbidden when none of its endpoints is left', async t => {
 
 t.test('an unknown price leaves the service out for whom limits hold, and own credentials in', t => {
   const { request } = scriptedExchange()
-  const wish = { request, preferences: {}, dataRegion: null }
+  const wish = { request, preferences: {}, dataRegion: null, isFree: false, tiers: tierWish(null, null) }
   t.same(filtersFor({ ...wish, isLimited: false }), [])
   const [filter, ...others] = filtersFor({ ...wish, isLimited: true })
   t.same([filter?.excludedBy, others], ['unknown_price', []])

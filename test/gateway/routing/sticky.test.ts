@@ -3,7 +3,9 @@ import { WorkspaceCredentials } from '../../../src/credentials/catalog.ts'
 import type { Usage } from '../../../src/formats/format.ts'
 import type { RouteCandidate } from '../../../src/gateway/routing/candidate.ts'
 import { route } from '../../../src/gateway/routing/route.ts'
-import { createPins, type Found, type Pins, Stickiness } from '../../../src/gateway/routing/sticky.ts'
+import { type Found, Stickiness } from '../../../src/gateway/routing/sticky.ts'
+import { EndpointHealth, type EndpointState } from '../../../src/health/health.ts'
+import { createPins, type Pins } from '../../../src/pins/pins.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { credentialOf } from '../../support/own-keys.ts'
@@ -69,15 +71,27 @@ function setup(pins?: Pins, ownKeys = new WorkspaceCredentials([])) {
       asked++
       return kept.get(key)
     },
-    set: (key, pin) => kept.set(key, pin),
+    claim(key, pin, ttlMs) {
+      asked++
+      return kept.claim(key, pin, ttlMs)
+    },
+    set: (key, pin, ttlMs) => kept.set(key, pin, ttlMs),
   }
   const sticky = new Stickiness(counted)
   const name = ({ endpoint, credential }: RouteCandidate) => credential?.id ?? endpoint.provider.slug
-  const turn = async (body: Body, organizationId = 'o'): Promise<Turn> => {
+  const turn = async (
+    body: Body,
+    organizationId = 'o',
+    states: Readonly<Record<string, EndpointState>> = {},
+  ): Promise<Turn> => {
     const request = parseResponsesRequest({ model: 'm/one', input: 'hi', ...body })
     const { candidates } = route(request, catalog, { ownKeys, keyHash: 'h', dataRegion: null })
+    for (const candidate of candidates) {
+      const state = states[candidate.endpoint.provider.slug]
+      if (state !== undefined) candidate.state = state
+    }
     const caller = { organizationId }
-    const found = await sticky.order({ caller, request }, candidates)
+    const found = await sticky.order({ caller, request }, candidates, clock.monotonicMs())
     return {
       found,
       order: found.candidates.map(name).join(' '),
@@ -100,6 +114,66 @@ t.test('a session stays where it was answered', async t => {
   t.equal((await turn({ session_id: 'other' })).order, 'a b c d')
   t.equal((await turn({ session_id: 's', model: 'm/two' })).order, 'b a', 'another model has its own pin')
   t.equal((await turn({ session_id: 's' }, 'another organization')).order, 'a b c d')
+})
+
+t.test('a session stays whatever its cache costs, and so does a cache key', async t => {
+  for (const named of [{ session_id: 's' }, { prompt_cache_key: 'k' }]) {
+    const { turn } = setup()
+    for (const slug of ['c', 'd']) {
+      ;(await turn(named)).answers(slug)
+      t.match((await turn(named)).order, new RegExp(`^${slug} `))
+    }
+    ;(await turn({ ...named, model: 'm/dear' })).answers('d')
+    t.equal((await turn({ ...named, model: 'm/dear' })).order, 'd c')
+  }
+})
+
+t.test('turns of one moment go to one endpoint, before the first of them has ended', async t => {
+  const { turn } = setup()
+  t.equal((await turn({ session_id: 's', provider: { ignore: ['a'] } })).order, 'b c d')
+  t.equal((await turn({ session_id: 's' })).order, 'b a c d')
+})
+
+t.test(
+  'what must not be asked now does not go first, and is pinned no more once another one has answered',
+  async t => {
+    const { turn, clock } = setup()
+    ;(await turn({ session_id: 's' })).answers('b')
+    const health = new EndpointHealth({ clock })
+    const candidates = (await turn({ session_id: 's' })).found.candidates
+    const b = candidates.find(({ endpoint }) => endpoint.provider.slug === 'b')
+    if (b === undefined) throw new Error('b is a candidate')
+    const state = health.of(b.endpoint, null)
+    state.open(clock.monotonicMs(), 'failure')
+    const broken = await turn({ session_id: 's' }, 'o', { b: state })
+    t.equal(broken.order, 'a b c d')
+    t.equal((await turn({ session_id: 's' })).order, 'b a c d', 'until then its pin stays')
+    broken.answers('a')
+    t.equal((await turn({ session_id: 's' })).order, 'a b c d')
+  },
+)
+
+t.test('a pin is kept as long as the provider is asked to keep the prompt', async t => {
+  const long = [
+    { cache_control: { type: 'ephemeral', ttl: '1h' } },
+    { prompt_cache_options: { mode: 'explicit', ttl: '1h' } },
+    {
+      input: [
+        {
+          role: 'user',
+          content: [{ type: 'input_text', text: 'x', cache_control: { type: 'ephemeral', ttl: '1h' } }],
+        },
+      ],
+    },
+  ]
+  for (const fields of long) {
+    const { turn, clock } = setup()
+    ;(await turn({ session_id: 's', ...fields })).answers('b')
+    clock.advance(3_599_999)
+    t.equal((await turn({ session_id: 's' })).order, 'b a c d')
+    clock.advance(1)
+    t.equal((await turn({ session_id: 's' })).order, 'a b c d')
+  }
 })
 
 t.test('without a session it takes a cache hit', async t => {
@@ -131,14 +205,14 @@ t.test('a conversation is told by cache key, or else by how it began', async t =
   t.equal((await turn({ input: [user([{ type: 'input_text', text: 'Hear.' }])] })).order, 'a b c d')
 })
 
-t.test('only where the cache is cheaper than the prompt', async t => {
+t.test('its opening messages pin it only where the cache is cheaper than the prompt', async t => {
   const { turn, asked } = setup()
   for (const slug of ['c', 'd']) {
-    ;(await turn({ session_id: 's' })).answers(slug, HIT)
-    t.equal((await turn({ session_id: 's' })).order, 'a b c d', slug)
+    ;(await turn({})).answers(slug, HIT)
+    t.equal((await turn({})).order, 'a b c d', slug)
   }
   const before = asked()
-  t.equal((await turn({ session_id: 's', model: 'm/dear' })).found.stay, null)
+  t.equal((await turn({ model: 'm/dear' })).found.stay, null)
   t.equal((await turn({ session_id: 's', model: 'm/alone' })).found.stay, null)
   t.equal(asked(), before, 'nothing is looked up where there is no choice')
 })
@@ -189,7 +263,15 @@ t.test('a pin stays among its kind: own keys go first all the same', async t => 
 
 t.test('pins may be kept elsewhere, and no prompt or name goes there', async t => {
   const kept = new Map<string, string>()
-  const away: Pins = { get: async key => kept.get(key) ?? null, set: (key, pin) => void kept.set(key, pin) }
+  const away: Pins = {
+    get: async key => kept.get(key) ?? null,
+    set: (key, pin) => void kept.set(key, pin),
+    async claim(key, pin) {
+      const found = kept.get(key)
+      if (found === undefined) kept.set(key, pin)
+      return found ?? pin
+    },
+  }
   const { turn } = setup(away)
   ;(await turn({ session_id: 'secret-name', input: 'secret-prompt' })).answers('b')
   t.equal((await turn({ session_id: 'secret-name' })).order, 'b a c d')

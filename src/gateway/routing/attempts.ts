@@ -1,0 +1,152 @@
+/**
+ * Rules of attempts: which candidate is asked next after a failure, what a failure says about its endpoint, and how
+ * many requests may be at a second attempt at once. Hot path.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { EndpointVerdict } from '../../health/health.ts'
+import type { AttemptRecord, Candidate } from '../exchange.ts'
+import type { RouteCandidate } from './candidate.ts'
+
+/** A model call is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
+const ATTEMPTS_MAX = 10
+/** Shared endpoints of one model that a model call may ask: where three fail, the model fails everywhere. */
+const SHARED_MAX = 3
+
+export interface CallSoFar {
+  /** Attempts of the model call. */
+  readonly attempts: readonly Candidate[]
+  /** Candidates that were not asked, because they must not be asked now. */
+  readonly passed: readonly Candidate[]
+  /** An earlier turn of the exchange was charged. */
+  readonly hasCharge: boolean
+}
+
+/** The next candidate worth trying after a failure, if there is one. None is asked twice. */
+export function candidateAfter(
+  candidates: readonly RouteCandidate[],
+  failed: RouteCandidate,
+  error: GatewayError,
+  call: CallSoFar,
+): RouteCandidate | undefined {
+  if (error.retry === 'never') return undefined
+  return nextCandidate(
+    candidates,
+    call,
+    ({ endpoint, credential }) =>
+      (error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId) &&
+      // What credits pay and what they do not cannot stand in one record.
+      (!call.hasCharge || (credential === null) === (failed.credential === null)),
+  )
+}
+
+/** The first candidate that the call has not had and that may still be asked. */
+export function nextCandidate(
+  candidates: readonly RouteCandidate[],
+  { attempts, passed }: CallSoFar,
+  isWanted: (candidate: RouteCandidate) => boolean,
+): RouteCandidate | undefined {
+  if (attempts.length >= ATTEMPTS_MAX) return undefined
+  return candidates.find(candidate => {
+    if (!isWanted(candidate) || isAmong(attempts, candidate) || isAmong(passed, candidate)) return false
+    if (candidate.credential !== null) return true
+    let shared = 0
+    for (const { endpoint, credential } of attempts) {
+      if (credential === null && endpoint.modelId === candidate.endpoint.modelId) shared++
+    }
+    return shared < SHARED_MAX
+  })
+}
+
+function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Candidate): boolean {
+  return candidates.some(each => each.endpoint === endpoint && each.credential?.id === credential?.id)
+}
+
+/** What the outcome of an attempt says about its endpoint. */
+export function verdictOf({ status, error, isStarted, isRefused }: AttemptRecord): EndpointVerdict {
+  if (error === null || isRefused) return 'ok'
+  if (!isStarted) return 'none'
+  if (status === 429 || error.code === 'rate_limit_exceeded') return 'limited'
+  if (status === 401 || status === 402 || status === 404) return 'failed'
+  // A bad request and a refused country are no failures of the endpoint.
+  if (status !== null && status >= 400 && status < 500) return 'none'
+  return error.retry === 'endpoint' ? 'failed' : 'none'
+}
+
+/** Milliseconds that the provider asks to wait; 0: none. */
+export function askedWaitMs({ error }: AttemptRecord): number {
+  if (error?.retryAfterSeconds === undefined) return 0
+  const isBusy =
+    error.code === 'rate_limit_exceeded' ||
+    error.code === 'service_unavailable' ||
+    error.code === 'upstream_overloaded'
+  return isBusy ? error.retryAfterSeconds * 1_000 : 0
+}
+
+/** Model calls at a second attempt, as a share of all that run. */
+const RETRIES_SHARE = 0.2
+/** So many are always allowed. */
+const RETRIES_MIN = 3
+
+/** The retry budget of one thread: in an outage, second attempts must not double the load of what still works. */
+export class RetryBudget {
+  #active = 0
+  #retrying = 0
+
+  /** A model call begins. */
+  enter(): void {
+    this.#active++
+  }
+
+  leave(isRetrying: boolean): void {
+    this.#active--
+    if (isRetrying) this.release()
+  }
+
+  /** Gives a place back. */
+  release(): void {
+    this.#retrying--
+  }
+
+  /** Takes a place for a second attempt. False: there is none. */
+  take(): boolean {
+    if (this.#retrying >= Math.max(RETRIES_MIN, this.#active * RETRIES_SHARE)) return false
+    this.#retrying++
+    return true
+  }
+}
+
+/** The endpoints that must not be asked now, and how long. */
+export interface Waiting {
+  readonly candidate: Candidate
+  readonly isLimited: boolean
+  readonly waitMs: number
+}
+
+/** The answer to a request that no endpoint may be asked for now. */
+export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
+  const models = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.modelId))]
+  const providers = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.provider.name))]
+  const waitMs = waiting.reduce((least, each) => Math.min(least, each.waitMs), Number.POSITIVE_INFINITY)
+  const seconds = Math.max(1, Math.ceil(waitMs / 1_000))
+  const isLimited = waiting.every(each => each.isLimited)
+  const [code, availability, state] = isLimited
+    ? (['rate_limit_exceeded', 'capacity_exhausted', 'are at capacity'] as const)
+    : (['service_unavailable', 'temporarily_unavailable', 'fail at the moment'] as const)
+  const plural = seconds === 1 ? 'second' : 'seconds'
+  return new GatewayError(
+    code,
+    `All providers for ${models.join(', ')} ${state}. Retry after ${seconds} ${plural}.`,
+    {
+      metadata: {
+        availability: {
+          code: availability,
+          retryable: true,
+          retry_after: seconds,
+          requested_models: models,
+          affected_providers: providers,
+        },
+      },
+      retryAfterSeconds: seconds,
+    },
+  )
+}

@@ -1,0 +1,105 @@
+/**
+ * Model names of requests: what a name with a variant (`:nitro`), a latest name (`~vendor/family-latest`) or a mode
+ * stands for. Pure.
+ */
+import type { Catalog } from '../../providers/catalog.ts'
+import type { Model } from '../../providers/provider.ts'
+
+/** The orders that a request may ask for. */
+export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
+
+/** What a name asks for beside its model. */
+export interface NamedModel {
+  readonly model: Model
+  /** The order that a variant asks for; null: none. */
+  readonly sort: SortBy | null
+  /** The service tier that a variant admits; null: none. */
+  readonly tier: 'priority' | 'flex' | null
+  /** Only endpoints that cost nothing. */
+  readonly isFree: boolean
+  /** Reasoning is to be on. */
+  readonly isThinking: boolean
+  readonly kind: 'plain' | 'alias' | 'latest'
+}
+
+interface Variant extends Partial<Pick<NamedModel, 'sort' | 'tier' | 'isFree' | 'isThinking'>> {}
+
+const VARIANTS: ReadonlyMap<string, Variant> = new Map<string, Variant>([
+  ['nitro', { sort: 'throughput', tier: 'priority' }],
+  ['floor', { sort: 'price', tier: 'flex' }],
+  ['exacto', { sort: 'exacto' }],
+  ['free', { isFree: true }],
+  ['thinking', { isThinking: true }],
+  // No endpoint differs in its length of context for it.
+  ['extended', {}],
+  // The door of the request adds the plugin.
+  ['online', {}],
+])
+
+const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
+/** Suffixes of one name that are looked at. */
+const VARIANTS_MAX = 4
+
+/** Null: the catalogue has no such model. A row with the whole name wins over its variants. */
+export function namedModel(
+  name: string,
+  catalog: Catalog,
+  mode: string | null | undefined,
+): NamedModel | null {
+  const found = exactly(name, catalog, mode)
+  if (found !== null) return found
+  let base = name
+  let asked: Variant = {}
+  for (let count = 0; count < VARIANTS_MAX; count++) {
+    const at = base.lastIndexOf(':')
+    const variant = at === -1 ? undefined : VARIANTS.get(base.slice(at + 1))
+    if (variant === undefined) return null
+    base = base.slice(0, at)
+    asked = { ...variant, ...asked }
+    const model = exactly(base, catalog, mode)
+    if (model !== null) return { ...model, ...asked }
+  }
+  return null
+}
+
+function exactly(name: string, catalog: Catalog, mode: string | null | undefined): NamedModel | null {
+  const model = catalog.model(name)
+  if (model !== undefined) {
+    const kind =
+      model.id === name || !name.startsWith('~') ? (model.id === name ? 'plain' : 'alias') : 'latest'
+    return { model: inMode(model, catalog, mode), ...PLAIN, kind }
+  }
+  const latest = latestOf(name, catalog)
+  return latest === null ? null : { model: inMode(latest, catalog, mode), ...PLAIN, kind: 'latest' }
+}
+
+/** The mode `pro` asks for the sibling of that name, where there is one. */
+function inMode(model: Model, catalog: Catalog, mode: string | null | undefined): Model {
+  return mode === 'pro' ? (catalog.model(`${model.id}-pro`) ?? model) : model
+}
+
+const LATEST = /^~([^/]+\/.+)-latest$/
+
+/** The newest model of a family: by its date, then by the greatest number in its name. */
+function latestOf(name: string, catalog: Catalog): Model | null {
+  const family = LATEST.exec(name)?.[1]
+  if (family === undefined) return null
+  let newest: Model | null = null
+  for (const model of catalog.models()) {
+    if (!isOfFamily(model.id, family)) continue
+    if (newest === null || isNewer(model, newest)) newest = model
+  }
+  return newest
+}
+
+/** The family itself, or a version of it: `vendor/name`, `vendor/name-4.1`; variants are no versions. */
+function isOfFamily(id: string, family: string): boolean {
+  if (!id.startsWith(family) || id.includes(':')) return false
+  const rest = id.slice(family.length)
+  return rest === '' || /^[-.]?\d[\d.-]*$/.test(rest)
+}
+
+function isNewer(model: Model, than: Model): boolean {
+  if (model.created !== than.created) return model.created > than.created
+  return model.id.localeCompare(than.id, 'en', { numeric: true }) > 0
+}

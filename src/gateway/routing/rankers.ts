@@ -1,0 +1,289 @@
+/**
+ * The rankers, in one list: each orders the candidates of a group, and keeps what it finds equal as it was, so that a
+ * later one outweighs those before it. Hot path.
+ *
+ * A group is what may be ordered at all: the candidates of one model (or of all models, where the caller wants one
+ * order over them) and of one kind, which are own keys, shared endpoints, and own keys as fallbacks.
+ */
+import {
+  BLOCKED,
+  type EndpointHealth,
+  type EndpointState,
+  FAILING,
+  type Percentiles,
+  PROBE_DUE,
+  STEADY,
+} from '../../health/health.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { namesProvider, type Preferences } from './filters.ts'
+import type { SortBy } from './names.ts'
+import { type TierWish, tierRank } from './service-tiers.ts'
+import { priceOf, type SharedCandidates } from './shared-candidates.ts'
+
+export type GroupKind = 'own' | 'shared' | 'fallback'
+
+export interface Group {
+  readonly kind: GroupKind
+  readonly candidates: readonly RouteCandidate[]
+  readonly preferences: Preferences
+  /** The order that the caller asks for; null: none. */
+  readonly sort: SortBy | null
+  readonly tiers: TierWish
+}
+
+/** What rankers stand on. */
+export interface RankTerms {
+  readonly shared: SharedCandidates
+  /** Null: nothing is known of any endpoint. */
+  readonly health: EndpointHealth | null
+  readonly nowMs: number
+  /** From 0 to 1, 1 excluded. */
+  readonly random: () => number
+  /** Requests without an order of their own are shared out by price; false: in the order of the catalogue. */
+  readonly balances: boolean
+}
+
+export interface Ranker {
+  readonly name: string
+  /** May return the list itself. */
+  rank(candidates: readonly RouteCandidate[], group: Group, terms: RankTerms): readonly RouteCandidate[]
+}
+
+/** In this order. */
+export const RANKERS: readonly Ranker[] = [
+  { name: 'price', rank: byPrice },
+  { name: 'speed', rank: bySpeed },
+  { name: 'shares', rank: byShares },
+  { name: 'thresholds', rank: byThresholds },
+  { name: 'service_tier', rank: byServiceTier },
+  { name: 'order', rank: byOrder },
+  { name: 'health', rank: byHealth },
+]
+
+/** The candidates of a group in the order in which they are to be asked. */
+export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
+  let { candidates } = group
+  if (candidates.length < 2) return candidates
+  for (const { rank } of RANKERS) candidates = rank(candidates, group, terms)
+  return candidates
+}
+
+/** True if requests are shared out, since the caller asks for no order. */
+function isShared({ kind, preferences, sort, tiers }: Group, { balances }: RankTerms): boolean {
+  return balances && kind === 'shared' && sort === null && tiers.first.length === 0 && !hasOrder(preferences)
+}
+
+function hasOrder({ order }: Preferences): boolean {
+  return order != null && order.length > 0
+}
+
+function byPrice(
+  candidates: readonly RouteCandidate[],
+  group: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  const isWanted = group.sort !== null || group.tiers.only !== null || isShared(group, terms)
+  return isWanted ? terms.shared.byPrice(candidates) : candidates
+}
+
+/** What was never measured goes last. */
+function bySpeed(
+  candidates: readonly RouteCandidate[],
+  { sort, tiers }: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  const { health, nowMs } = terms
+  const by = tiers.first.length > 0 && sort === null ? 'throughput' : sort
+  if (health === null || by === null || by === 'price') return candidates
+  const slowness = candidates.map(candidate => slownessOf(stateOf(health, candidate), by, nowMs))
+  return sortedBy(candidates, index => slowness[index] ?? Number.POSITIVE_INFINITY)
+}
+
+/** Less is better; infinite: nothing was measured. */
+function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: number): number {
+  if (by === 'latency') return state.latency?.percentiles(nowMs)?.p50 ?? Number.POSITIVE_INFINITY
+  const speed = state.throughput?.percentiles(nowMs)?.p50
+  if (speed === undefined) return Number.POSITIVE_INFINITY
+  // What calls tools well is not measured: the share of answers stands for quality.
+  return by === 'throughput' ? -speed : -state.uptime(nowMs) * speed
+}
+
+/**
+ * Shares requests out: the first candidate is drawn by the inverse square of its price among those that work well and
+ * miss no threshold; the others follow by price. Those whose price is not known come last, in their order.
+ */
+function byShares(
+  candidates: readonly RouteCandidate[],
+  group: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  if (!isShared(group, terms)) return candidates
+  const drawn = drawnOf(candidates, group.preferences, terms)
+  if (drawn <= 0) return candidates
+  const ordered = [...candidates]
+  const first = candidates[drawn]
+  if (first === undefined) return candidates
+  ordered.copyWithin(1, 0, drawn)
+  ordered[0] = first
+  return ordered
+}
+
+/** The place of the drawn candidate; -1: none may be drawn. */
+function drawnOf(candidates: readonly RouteCandidate[], preferences: Preferences, terms: RankTerms): number {
+  const { health, nowMs, random } = terms
+  const hasThresholds = wantsSpeed(preferences)
+  let total = 0
+  let free = 0
+  for (const candidate of candidates) {
+    const price = priceOf(candidate.endpoint)
+    // They are sorted: what follows is not known either.
+    if (price === Number.POSITIVE_INFINITY) break
+    if (!mayBeDrawn(candidate, health, nowMs, hasThresholds ? preferences : null)) continue
+    if (price === 0) free++
+    else total += 1 / (price * price)
+  }
+  if (total === 0 && free === 0) return -1
+  // Nothing costs so little that it could have a share beside what costs nothing.
+  let left = random() * (free > 0 ? free : total)
+  let last = -1
+  for (let at = 0; at < candidates.length; at++) {
+    const candidate = candidates[at]
+    if (candidate === undefined) break
+    const price = priceOf(candidate.endpoint)
+    if (price === Number.POSITIVE_INFINITY || (free > 0 && price > 0)) break
+    if (!mayBeDrawn(candidate, health, nowMs, hasThresholds ? preferences : null)) continue
+    last = at
+    left -= free > 0 ? 1 : 1 / (price * price)
+    if (left < 0) return at
+  }
+  return last
+}
+
+function mayBeDrawn(
+  candidate: RouteCandidate,
+  health: EndpointHealth | null,
+  nowMs: number,
+  preferences: Preferences | null,
+): boolean {
+  if (health === null) return true
+  const state = stateOf(health, candidate)
+  return state.standing(nowMs) === STEADY && (preferences === null || !misses(state, preferences, nowMs))
+}
+
+function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Preferences): boolean {
+  return preferred_max_latency != null || preferred_min_throughput != null
+}
+
+/** What misses a threshold goes to the end. */
+function byThresholds(
+  candidates: readonly RouteCandidate[],
+  { preferences }: Group,
+  { health, nowMs }: RankTerms,
+): readonly RouteCandidate[] {
+  if (health === null || !wantsSpeed(preferences)) return candidates
+  const isMissed = candidates.map(candidate => misses(stateOf(health, candidate), preferences, nowMs))
+  return sortedBy(candidates, index => (isMissed[index] === true ? 1 : 0))
+}
+
+type Threshold = Preferences['preferred_max_latency']
+
+/** What was not measured misses nothing. */
+function misses(state: EndpointState, preferences: Preferences, nowMs: number): boolean {
+  const { preferred_max_latency: latency, preferred_min_throughput: throughput } = preferences
+  return (
+    (latency != null &&
+      exceeds(state.latency?.percentiles(nowMs), latency, (ms, seconds) => ms > seconds * 1_000)) ||
+    (throughput != null &&
+      exceeds(state.throughput?.percentiles(nowMs), throughput, (speed, least) => speed < least))
+  )
+}
+
+const SHARES = ['p50', 'p75', 'p90', 'p99'] as const
+
+function exceeds(
+  measured: Percentiles | null | undefined,
+  threshold: NonNullable<Threshold>,
+  isWorse: (measured: number, cutoff: number) => boolean,
+): boolean {
+  if (measured == null) return false
+  if (typeof threshold === 'number') return isWorse(measured.p50, threshold)
+  return SHARES.some(share => {
+    const cutoff = threshold[share]
+    return cutoff != null && isWorse(measured[share], cutoff)
+  })
+}
+
+function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group): readonly RouteCandidate[] {
+  if (tiers.first.length === 0) return candidates
+  return sortedBy(candidates, (_, { endpoint }) => tierRank(endpoint, tiers))
+}
+
+function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group): readonly RouteCandidate[] {
+  const order = preferences.order ?? []
+  if (order.length === 0) return candidates
+  return sortedBy(candidates, (_, { endpoint }) => {
+    const at = order.findIndex(name => namesProvider(name, endpoint))
+    return at === -1 ? order.length : at
+  })
+}
+
+/**
+ * What must not be asked goes to the end. Where the caller sets no order, endpoints that often fail come after the
+ * others, and one whose breaker may be tried goes first, so that it comes back whatever its share.
+ */
+function byHealth(
+  candidates: readonly RouteCandidate[],
+  group: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  const { health, nowMs } = terms
+  if (health === null) return candidates
+  const isFree = group.sort === null && !hasOrder(group.preferences)
+  let isMixed = false
+  for (const candidate of candidates) {
+    if (stateOf(health, candidate).standing(nowMs) !== STEADY) {
+      isMixed = true
+      break
+    }
+  }
+  if (!isMixed) return candidates
+  const probesFirst = isShared(group, terms)
+  let hasProbe = false
+  return sortedBy(candidates, (_, candidate) => {
+    const standing = stateOf(health, candidate).standing(nowMs)
+    if (standing === BLOCKED) return BLOCKED
+    if (standing === PROBE_DUE) {
+      if (!probesFirst) return STEADY
+      // One for each request: those behind it can be asked if it fails.
+      if (hasProbe) return BLOCKED
+      hasProbe = true
+      return -1
+    }
+    return isFree && standing <= FAILING ? standing : STEADY
+  })
+}
+
+/** Kept with the candidate, since a lookup for each of hundreds costs more than the rest of the ranking. */
+function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointState {
+  const { state } = candidate
+  if (state !== undefined && !state.isForgotten) return state
+  const { endpoint, credential } = candidate
+  const found = health.of(endpoint, credential === null ? null : credential.id)
+  candidate.state = found
+  return found
+}
+
+/** Stable. The key of each candidate is asked for once, in their order. */
+function sortedBy(
+  candidates: readonly RouteCandidate[],
+  keyOf: (index: number, candidate: RouteCandidate) => number,
+): readonly RouteCandidate[] {
+  const keys = candidates.map((candidate, index) => keyOf(index, candidate))
+  if (keys.every((key, index) => index === 0 || key >= (keys[index - 1] ?? key))) return candidates
+  const places = candidates.map((_, index) => index)
+  places.sort((a, b) => {
+    const [of, than] = [keys[a] ?? 0, keys[b] ?? 0]
+    return of === than ? a - b : of < than ? -1 : 1
+  })
+  return places.flatMap(place => candidates[place] ?? [])
+}

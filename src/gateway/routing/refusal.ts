@@ -1,0 +1,101 @@
+/** Refusals of routing: what a caller is told whose request nobody may serve, and what would help. Pure. */
+import { type FailureCode, GatewayError } from '../../errors.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import { type Model, makesEmbeddings } from '../../providers/provider.ts'
+import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
+import { RESTRICTIONS } from './restrictions.ts'
+
+/** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
+export const BYOK_REQUIRED = 'byok_required'
+export const NO_SHARED_KEY = 'no_shared_key'
+
+export function wrongEndpoint(model: Model): GatewayError {
+  const message = makesEmbeddings(model)
+    ? `${model.id} makes embeddings: use POST /v1/embeddings`
+    : `${model.id} makes text: use POST /v1/responses, /v1/chat/completions or /v1/messages; GET /v1/embeddings/models lists models that make embeddings`
+  return unavailable('wrong_endpoint', message, [model.id], [])
+}
+
+export function unknownModel(id: string, catalog: Catalog): GatewayError {
+  return unavailable('model_not_found', `${id} is not a valid model ID${adviceFor(id, catalog)}`, [id], [])
+}
+
+/** What a name may have around that of a model. */
+const SUFFIXES = /^~|-latest$|:\w{1,32}$/g
+
+function adviceFor(id: string, catalog: Catalog): string {
+  const similar = catalog.similar(id.replace(SUFFIXES, ''))
+  const question = similar.length === 0 ? '' : `: did you mean ${similar.join(' or ')}?`
+  return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
+}
+
+export function nothingLeft(
+  models: readonly Model[],
+  preferences: Preferences,
+  filters: readonly Filter[],
+  excludedBy: ReadonlySet<string>,
+): GatewayError {
+  const ids = models.map(model => model.id)
+  const reasons = [...excludedBy]
+  const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
+  if (forbidden.length > 0) {
+    const message = `A guardrail on this API key does not allow any endpoint of ${ids.join(', ')} (${forbidden.join(', ')}).`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  if (excludedBy.has(UNKNOWN_PRICE)) {
+    const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
+    return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
+  }
+  const only = preferences.only ?? []
+  if (only.length > 0 && excludedBy.has('allowed_providers')) {
+    const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
+    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
+    return unavailable('constraint_filtered', message, ids, reasons)
+  }
+  const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
+  return unavailable('constraint_filtered', message, ids, reasons)
+}
+
+/** Why endpoints were left out, in words for the caller. */
+const WORDS: Readonly<Record<string, string>> = {
+  data_region: 'none keeps data in the region of the request host',
+  allowed_providers: 'provider.only or provider.order excludes all of them',
+  ignored_providers: 'provider.ignore excludes all of them',
+  'data_policy:zdr': 'provider.zdr asks for zero data retention',
+  'data_policy:training': 'provider.data_collection is deny',
+  distillable_text: 'none is known to allow provider.enforce_distillable_text',
+  quantization: 'none has one of provider.quantizations',
+  max_price: 'each costs more than provider.max_price',
+  require_parameters: 'provider.require_parameters is set and none supports all parameters of the request',
+  free_variant: 'none is free',
+  service_tier: 'all belong to a service tier that the request does not ask for',
+  [BYOK_REQUIRED]: 'the workspace uses own provider credentials only, and none applies',
+  [NO_SHARED_KEY]: 'no provider key is configured',
+}
+
+function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
+  return excludedBy.has(BYOK_REQUIRED)
+    ? `${ids.join(', ')} runs on own provider credentials only in this workspace, and none of them is enabled and allowed for this model, API key and user.`
+    : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
+}
+
+export function unavailable(
+  code: FailureCode,
+  message: string,
+  requestedModels: readonly string[],
+  excludedBy: readonly string[],
+): GatewayError {
+  return new GatewayError(code, message, {
+    metadata: {
+      availability: {
+        code,
+        retryable: false,
+        requested_models: requestedModels,
+        ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),
+      },
+    },
+  })
+}

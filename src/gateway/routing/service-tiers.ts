@@ -1,0 +1,69 @@
+/** Service tiers: which endpoints of a tier a request may have, and which of them go first. Pure. */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+
+/** An endpoint of a tier is a row of its own; one without a tier is of the standard tier. */
+function tierOf(endpoint: Endpoint): string {
+  return endpoint.serviceTier ?? 'default'
+}
+
+/** True for an endpoint that only serves who asks for its tier. */
+export function isTiered(endpoint: Endpoint): boolean {
+  return tierOf(endpoint) !== 'default'
+}
+
+/** Names the endpoint in preferences: `openai/priority`. */
+export function tierSlug(endpoint: Pick<Endpoint, 'provider' | 'serviceTier'>): string {
+  return `${endpoint.provider.slug}/${endpoint.serviceTier ?? 'default'}`
+}
+
+/** The tiers that a request asks for. */
+export interface TierWish {
+  /** In their order, before the standard tier. */
+  readonly first: readonly string[]
+  /** Nothing but this tier, where a model has it; null: any. */
+  readonly only: string | null
+  admits(endpoint: Endpoint): boolean
+}
+
+function wishOf(first: readonly string[], only: string | null, admitted: readonly string[]): TierWish {
+  return { first, only, admits: endpoint => admitted.includes(tierOf(endpoint)) }
+}
+
+const STANDARD = wishOf([], null, [])
+const PRIORITY = wishOf(['priority'], null, ['priority'])
+const ULTRAFAST = wishOf(['ultrafast', 'priority'], null, ['ultrafast', 'priority'])
+const FLEX = wishOf([], 'flex', ['flex'])
+/** A variant admits a tier, and the order of the variant decides. */
+const BY_VARIANT = { priority: wishOf([], null, ['priority']), flex: wishOf([], null, ['flex']) } as const
+
+/** `variant`: the tier that the name of the model admits; null: none. */
+export function tierWish(
+  asked: ResponsesRequest['service_tier'],
+  variant: 'priority' | 'flex' | null,
+): TierWish {
+  switch (asked) {
+    case 'priority':
+    case 'fast':
+      return PRIORITY
+    case 'ultrafast':
+      return ULTRAFAST
+    case 'flex':
+      return FLEX
+    case 'default':
+      return STANDARD
+    default:
+      return variant === null ? STANDARD : BY_VARIANT[variant]
+  }
+}
+
+/** The place of an endpoint among the tiers that go first. */
+export function tierRank(endpoint: Endpoint, { first }: TierWish): number {
+  const at = first.indexOf(tierOf(endpoint))
+  return at === -1 ? first.length : at
+}
+
+/** True if the endpoint is of the only tier that may serve. */
+export function isOfTier(endpoint: Endpoint, tier: string): boolean {
+  return tierOf(endpoint) === tier
+}

@@ -1,0 +1,67 @@
+/**
+ * Shared candidates of models, made once for each model: the endpoints with the service's own key, and their order by
+ * price. Hot path.
+ */
+import type { Endpoint, Model, Provider } from '../../providers/provider.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { isTiered } from './service-tiers.ts'
+
+export interface ModelCandidates {
+  /** All endpoints, in the order of the catalogue. */
+  readonly all: readonly RouteCandidate[]
+  /** Those that serve a request that asks for nothing special. */
+  readonly plain: readonly RouteCandidate[]
+  readonly hasTiers: boolean
+  /** Some endpoints take longer prompts, or make longer answers, than others. */
+  readonly lengthsDiffer: boolean
+}
+
+export class SharedCandidates {
+  readonly #ofModel = new WeakMap<Model, ModelCandidates>()
+  readonly #byPrice = new WeakMap<readonly RouteCandidate[], readonly RouteCandidate[]>()
+
+  of(model: Model): ModelCandidates {
+    let made = this.#ofModel.get(model)
+    if (made === undefined) {
+      made = candidatesOf(model)
+      this.#ofModel.set(model, made)
+      this.#byPrice.set(made.plain, sortedByPrice(made.plain))
+    }
+    return made
+  }
+
+  /** Cheapest first, unknown prices last; what is equal keeps its order. */
+  byPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
+    return this.#byPrice.get(candidates) ?? sortedByPrice(candidates)
+  }
+}
+
+function candidatesOf(model: Model): ModelCandidates {
+  const { endpoints } = model
+  const all = endpoints.map(endpoint => ({ endpoint, credential: null }))
+  return {
+    all,
+    plain: all.filter(({ endpoint }) => !isTiered(endpoint) && hasSharedKey(endpoint.provider)),
+    hasTiers: endpoints.some(isTiered),
+    lengthsDiffer:
+      new Set(endpoints.map(({ contextLength, maxOutputTokens }) => `${contextLength} ${maxOutputTokens}`))
+        .size > 1,
+  }
+}
+
+/** True if the service itself can call the provider; without a shared key only own keys can. */
+export function hasSharedKey({ auth, apiKey }: Provider): boolean {
+  return auth === 'none' || apiKey !== null
+}
+
+/** What an endpoint is compared by: the price of a token of input and one of output. Infinite: it is not known. */
+export function priceOf({ pricing }: Endpoint): number {
+  return pricing.isUnknown === true ? Number.POSITIVE_INFINITY : pricing.prompt + pricing.completion
+}
+
+function sortedByPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
+  return candidates.toSorted((a, b) => {
+    const [of, than] = [priceOf(a.endpoint), priceOf(b.endpoint)]
+    return of === than ? 0 : of - than
+  })
+}

@@ -1,0 +1,323 @@
+/**
+ * What one thread knows of one endpoint: its circuit breaker, the wait that its provider asked for, and its counts.
+ * Pure but for its own fields. Hot path.
+ *
+ * The breaker opens when attempts mostly fail. Then nobody asks for a while, except for one request at a time, the
+ * probe. Its answer closes the breaker; its failure opens it for twice as long.
+ */
+import type { BreakerEvent, Cause, HealthNote } from './notes.ts'
+import { SAMPLES_MAX } from './notes.ts'
+import { OutcomeWindow } from './outcome-window.ts'
+import { RecentValues } from './recent-values.ts'
+
+/** How an endpoint may be used, the best first. */
+export const STEADY = 0
+/** It may be asked, but others first: 5 to 20 % of its attempts fail. */
+export const SHAKY = 1
+/** More than 20 % of its attempts fail. */
+export const FAILING = 2
+/** Its breaker is open, and one request may find out whether it works again. */
+export const PROBE_DUE = 3
+/** It must not be asked. */
+export const BLOCKED = 4
+export type Standing = typeof STEADY | typeof SHAKY | typeof FAILING | typeof PROBE_DUE | typeof BLOCKED
+
+/** Fewer attempts say too little for a share of failures. */
+const UPTIME_MIN = 100
+const UPTIME_STEADY = 0.95
+const UPTIME_SHAKY = 0.8
+
+/** The first span of an open breaker; it doubles with each probe that fails. */
+const OPEN_FIRST_MS = 1_000
+/** So an endpoint that works again is asked within ten seconds. */
+const OPEN_MAX_MS = 8_000
+/** A probe without an answer leaves its place to the next one. */
+const PROBE_MS = 8_000
+/** A breaker that opens again so soon after it closed goes on where it was. */
+const RELAPSE_MS = 10_000
+/** No provider is waited for longer, whatever it asks for. */
+const REST_MAX_MS = 3_600_000
+
+export class EndpointState {
+  readonly key: string
+  /** Slug of its provider, for metrics. */
+  readonly provider: string
+  /** Monotonic, as all times here: the breaker is open, and a probe is due from then on; 0: it is closed. */
+  openUntilMs = 0
+  cause: Cause = 'failure'
+  /** How often the breaker has opened without an answer between. */
+  streak = 0
+  /** A probe is on its way until then. */
+  probeUntilMs = 0
+  /** When the last probe began. */
+  probeBeganMs = 0
+  /** Failures since the last answer, and refusals by a rate limit since then. */
+  failedInRow = 0
+  limitedInRow = 0
+  /** The provider asked to wait until then. */
+  restUntilMs = 0
+  restCause: Cause = 'limit'
+  /** When the breaker has last opened or closed: attempts that began before say nothing about now. */
+  changedMs = Number.NEGATIVE_INFINITY
+  window: OutcomeWindow | null = null
+  latency: RecentValues | null = null
+  throughput: RecentValues | null = null
+  /** It is no longer in the table of its thread. */
+  isForgotten = false
+  /** It waits to tell others what they do not know. */
+  isListed = false
+  /** What others do not know yet; null: nothing. */
+  #unsent: UnsentNote | null = null
+
+  constructor(key: string, provider: string) {
+    this.key = key
+    this.provider = provider
+  }
+
+  get isOpen(): boolean {
+    return this.openUntilMs > 0
+  }
+
+  standing(nowMs: number): Standing {
+    if (this.restUntilMs > nowMs) return BLOCKED
+    if (this.openUntilMs > 0) {
+      return nowMs >= this.openUntilMs && nowMs >= this.probeUntilMs ? PROBE_DUE : BLOCKED
+    }
+    const { window } = this
+    if (window === null || window.failed <= 0) return STEADY
+    window.advance(nowMs)
+    const { ok, failed } = window
+    const total = ok + failed
+    if (failed <= 0 || total < UPTIME_MIN || ok >= total * UPTIME_STEADY) return STEADY
+    return ok >= total * UPTIME_SHAKY ? SHAKY : FAILING
+  }
+
+  /** True if it must not be asked because of its rate limit. */
+  isLimited(nowMs: number): boolean {
+    return this.openUntilMs > 0
+      ? this.cause === 'limit'
+      : this.restUntilMs > nowMs && this.restCause === 'limit'
+  }
+
+  /** The share of attempts that were answered in the last 30 s; 1 without any. */
+  uptime(nowMs: number): number {
+    const { window } = this
+    if (window === null) return 1
+    window.advance(nowMs)
+    const total = window.ok + window.failed
+    return total <= 0 ? 1 : window.ok / total
+  }
+
+  /** Milliseconds until it may be asked; 0: now. */
+  waitMs(nowMs: number): number {
+    const until = this.openUntilMs > 0 ? Math.max(this.openUntilMs, this.probeUntilMs) : 0
+    return Math.max(0, Math.max(until, this.restUntilMs) - nowMs)
+  }
+
+  /** Claims the probe. */
+  probe(nowMs: number): void {
+    this.#setProbe(nowMs, PROBE_MS)
+    this.#tell({ kind: 'probe', forMs: PROBE_MS })
+  }
+
+  count(nowMs: number, ok: number, failed: number, limited: number): void {
+    this.#add(nowMs, ok, failed, limited)
+    const unsent = this.#note()
+    unsent.ok += ok
+    unsent.failed += failed
+    unsent.limited += limited
+  }
+
+  /** Opens the breaker if attempts mostly fail, or are mostly refused by a rate limit. True if it has. */
+  judge(nowMs: number, least: number): boolean {
+    const { window } = this
+    if (window === null || this.openUntilMs > 0) return false
+    window.advance(nowMs)
+    const { ok, failed, limited } = window
+    // In a row: an outage after good times would otherwise be found only when as much has failed as went well.
+    if (failed >= least && (failed > ok || this.failedInRow >= least)) this.open(nowMs, 'failure')
+    else if (limited >= least && (limited > ok || this.limitedInRow >= least)) this.open(nowMs, 'limit')
+    return this.openUntilMs > 0
+  }
+
+  /** @param sinceMs when the attempt began that found it out: an endpoint may take long to fail */
+  open(nowMs: number, cause: Cause, sinceMs = nowMs): void {
+    const isRelapse = this.openUntilMs > 0 || nowMs - this.changedMs < RELAPSE_MS
+    this.streak = isRelapse ? this.streak + 1 : 1
+    const spanMs = Math.min(OPEN_MAX_MS, OPEN_FIRST_MS * 2 ** (this.streak - 1))
+    const forMs = Math.max(OPEN_FIRST_MS, sinceMs + spanMs - nowMs)
+    this.#setOpen(nowMs, forMs, cause)
+    this.#tell({ kind: 'open', forMs, streak: this.streak, cause })
+  }
+
+  /** The probe that began then has failed. */
+  failProbe(nowMs: number, beganMs: number, cause: Cause): boolean {
+    // A later one is on its way, and knows better.
+    if (this.openUntilMs === 0 || this.probeBeganMs > beganMs) return false
+    this.open(nowMs, cause, beganMs)
+    return true
+  }
+
+  close(nowMs: number): void {
+    this.#setClosed(nowMs)
+    this.#tell({ kind: 'closed' })
+  }
+
+  /** The probe ended without a word about the endpoint: another one may find out. */
+  unprobe(): void {
+    this.probeUntilMs = 0
+    this.#tell({ kind: 'unproved' })
+  }
+
+  rest(nowMs: number, forMs: number, cause: Cause): void {
+    const restMs = Math.min(REST_MAX_MS, forMs)
+    this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
+    this.restCause = cause
+    const unsent = this.#note()
+    unsent.restCause = cause
+    unsent.restMs = Math.max(unsent.restMs, restMs)
+    unsent.isUrgent = true
+  }
+
+  measure(nowMs: number, latencyMs: number | null, tokensPerSecond: number | null): void {
+    const unsent = this.#note()
+    if (latencyMs !== null) {
+      this.latency ??= new RecentValues()
+      this.latency.add(nowMs, latencyMs)
+      if (unsent.latencies.length < SAMPLES_MAX) unsent.latencies.push(latencyMs)
+    }
+    if (tokensPerSecond !== null) {
+      this.throughput ??= new RecentValues()
+      this.throughput.add(nowMs, tokensPerSecond)
+      if (unsent.throughputs.length < SAMPLES_MAX) unsent.throughputs.push(tokensPerSecond)
+    }
+  }
+
+  /** Takes over what others have seen. */
+  apply(nowMs: number, note: HealthNote): void {
+    const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
+    // A breaker that closes forgets what was counted before.
+    for (const event of events) this.#follow(nowMs, event)
+    if (ok !== 0 || failed !== 0 || limited !== 0) this.#add(nowMs, ok, failed, limited)
+    if (restMs > 0) {
+      this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
+      this.restCause = restCause
+    }
+    if (latencies.length > 0) this.latency ??= new RecentValues()
+    for (const value of latencies) this.latency?.add(nowMs, value)
+    if (throughputs.length > 0) this.throughput ??= new RecentValues()
+    for (const value of throughputs) this.throughput?.add(nowMs, value)
+  }
+
+  /** All that a thread needs that begins now; null: nothing. Values of latency are not among it. */
+  snapshot(nowMs: number): HealthNote | null {
+    this.window?.advance(nowMs)
+    const { ok = 0, failed = 0, limited = 0 } = this.window ?? {}
+    const events: BreakerEvent[] = []
+    if (this.openUntilMs > 0) {
+      const forMs = Math.max(0, this.openUntilMs - nowMs)
+      events.push({ kind: 'open', forMs, streak: this.streak, cause: this.cause })
+      if (this.probeUntilMs > nowMs) events.push({ kind: 'probe', forMs: this.probeUntilMs - nowMs })
+    }
+    const restMs = Math.max(0, this.restUntilMs - nowMs)
+    if (ok + failed + limited === 0 && events.length === 0 && restMs === 0) return null
+    const { key, restCause } = this
+    return { key, ok, failed, limited, events, restMs, restCause, latencies: [], throughputs: [] }
+  }
+
+  /** True if others should not wait for what they do not know yet. */
+  get isUrgent(): boolean {
+    return this.#unsent?.isUrgent === true
+  }
+
+  /** What others do not know yet; afterwards they do. */
+  takeUnsent(): HealthNote | null {
+    const unsent = this.#unsent
+    this.#unsent = null
+    this.isListed = false
+    if (unsent === null) return null
+    const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = unsent
+    return { key: this.key, ok, failed, limited, events, restMs, restCause, latencies, throughputs }
+  }
+
+  #follow(nowMs: number, event: BreakerEvent): void {
+    switch (event.kind) {
+      case 'open':
+        this.streak = event.streak
+        this.#setOpen(nowMs, event.forMs, event.cause)
+        break
+      case 'probe':
+        this.#setProbe(nowMs, event.forMs)
+        break
+      case 'unproved':
+        this.probeUntilMs = 0
+        break
+      case 'closed':
+        this.#setClosed(nowMs)
+        break
+    }
+  }
+
+  #add(nowMs: number, ok: number, failed: number, limited: number): void {
+    this.window ??= new OutcomeWindow(nowMs)
+    this.window.add(nowMs, ok, failed, limited)
+    this.failedInRow = ok > 0 ? 0 : this.failedInRow + failed
+    this.limitedInRow = ok > 0 ? 0 : this.limitedInRow + limited
+  }
+
+  #setProbe(nowMs: number, forMs: number): void {
+    this.probeUntilMs = nowMs + forMs
+    this.probeBeganMs = nowMs
+  }
+
+  #setOpen(nowMs: number, forMs: number, cause: Cause): void {
+    // Never 0, which means that it is closed.
+    this.openUntilMs = Math.max(Number.MIN_VALUE, nowMs + forMs)
+    this.probeUntilMs = 0
+    this.cause = cause
+    this.changedMs = nowMs
+  }
+
+  #setClosed(nowMs: number): void {
+    this.openUntilMs = 0
+    this.probeUntilMs = 0
+    this.changedMs = nowMs
+    // What failed before says nothing about now.
+    this.window?.clear()
+    this.failedInRow = 0
+    this.limitedInRow = 0
+  }
+
+  #tell(event: BreakerEvent): void {
+    const unsent = this.#note()
+    unsent.events.push(event)
+    unsent.isUrgent = true
+  }
+
+  #note(): UnsentNote {
+    this.#unsent ??= {
+      ok: 0,
+      failed: 0,
+      limited: 0,
+      events: [],
+      restMs: 0,
+      restCause: 'limit',
+      latencies: [],
+      throughputs: [],
+      isUrgent: false,
+    }
+    return this.#unsent
+  }
+}
+
+interface UnsentNote {
+  ok: number
+  failed: number
+  limited: number
+  readonly events: BreakerEvent[]
+  restMs: number
+  restCause: Cause
+  readonly latencies: number[]
+  readonly throughputs: number[]
+  isUrgent: boolean
+}

@@ -1,0 +1,306 @@
+/**
+ * Endpoint health of one thread: which endpoints may be asked now, and how fast they are. Attempts report what came of
+ * them; notes carry it to the other threads and nodes. The door of this room. Hot path.
+ */
+import { LRUCache } from 'lru-cache'
+import type { Clock } from '../clock.ts'
+import type { BreakerChange } from '../metrics/metrics.ts'
+import type { Endpoint } from '../providers/provider.ts'
+import { BLOCKED, EndpointState, PROBE_DUE, type Standing } from './endpoint-state.ts'
+import type { HealthNote } from './notes.ts'
+
+export {
+  BLOCKED,
+  type EndpointState,
+  FAILING,
+  PROBE_DUE,
+  SHAKY,
+  STEADY,
+  type Standing,
+} from './endpoint-state.ts'
+export type { Cause, HealthNote } from './notes.ts'
+export type { Percentiles } from './recent-values.ts'
+
+/** What an attempt says about its endpoint. `none`: nothing, for instance because its caller has left. */
+export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
+
+export interface EndpointHealthOptions {
+  readonly clock: Clock
+  /** Failures in 30 s, more than successes, that open a breaker; null: none opens. Default 5. */
+  readonly breakerFailures?: number | null
+  /** Sends notes to the other threads. Default: there are none. */
+  readonly send?: (notes: readonly HealthNote[]) => void
+  /** The most endpoints whose state is kept. Default 10,000. */
+  readonly max?: number
+}
+
+const FAILURES = 5
+/** About 1 KB each, and 20 KB more for those with traffic in the last five minutes. */
+const STATES_MAX = 10_000
+/** Counts that nobody waits for are sent together. */
+const SEND_MS = 250
+
+/** Names an endpoint, or one own key at it, in every process that has the same catalogue. */
+export function endpointKey(endpoint: Endpoint, credentialId: string | null): string {
+  const { provider, upstreamModel, format, region, quantization } = endpoint
+  return [provider.slug, upstreamModel, format, region ?? '', quantization, credentialId ?? ''].join('\n')
+}
+
+/** What one attempt reports about its endpoint. */
+export class HealthEntry {
+  readonly state: EndpointState
+  readonly #health: EndpointHealth
+  readonly #isProbe: boolean
+  readonly #beganMs: number
+  #sentMs: number
+  /** Monotonic milliseconds of its first content; null before. */
+  #answeredMs: number | null = null
+  #isOver = false
+  /** Called with the first content; null: nobody asks. */
+  onAnswered: (() => void) | null = null
+
+  constructor(health: EndpointHealth, state: EndpointState, isProbe: boolean, nowMs: number) {
+    this.#health = health
+    this.state = state
+    this.#isProbe = isProbe
+    this.#beganMs = nowMs
+    this.#sentMs = nowMs
+  }
+
+  /** The request is about to be sent: what came before is the gateway's own time. */
+  sent(nowMs: number): void {
+    this.#sentMs = nowMs
+  }
+
+  /** The first content has come: an endpoint that answers works, however long the answer is. */
+  answered(nowMs: number): void {
+    if (this.#answeredMs !== null || this.#isOver) return
+    this.#answeredMs = nowMs
+    this.#health.ok(this.state, this.#isProbe, nowMs)
+    this.onAnswered?.()
+  }
+
+  /**
+   * The attempt is over. `waitMs`: what the provider asks to wait; 0: it does not. Only the first call counts.
+   */
+  ended(verdict: EndpointVerdict, nowMs: number, waitMs = 0): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    const isAnswered = this.#answeredMs !== null
+    if (verdict === 'ok') {
+      if (!isAnswered) this.#health.ok(this.state, this.#isProbe, nowMs)
+    } else if (verdict === 'none') {
+      if (this.#isProbe && !isAnswered) this.#health.unproved(this.state)
+    } else {
+      const isProbe = this.#isProbe && !isAnswered
+      this.#health.bad(this.state, verdict, { isAnswered, isProbe, beganMs: this.#beganMs, nowMs, waitMs })
+    }
+  }
+
+  /** Notes how fast the answer was. `isStream`: its first content came as soon as there was any. */
+  measured(nowMs: number, outputTokens: number, isStream: boolean): void {
+    const answeredMs = this.#answeredMs
+    if (answeredMs === null) return
+    const latencyMs = isStream ? Math.max(MEASURED_MIN_MS, answeredMs - this.#sentMs) : null
+    const spanMs = nowMs - (isStream ? answeredMs : this.#sentMs)
+    const isLong = outputTokens >= TOKENS_MIN && spanMs >= SPAN_MIN_MS
+    this.#health.measure(this.state, nowMs, latencyMs, isLong ? (outputTokens * 1_000) / spanMs : null)
+  }
+}
+
+/** Shorter times are not distinguished. */
+const MEASURED_MIN_MS = 0.1
+/** Of fewer tokens or shorter times no speed can be told. */
+const TOKENS_MIN = 8
+const SPAN_MIN_MS = 20
+
+interface BadEnd {
+  /** Content had come: the success that was counted is taken back. */
+  readonly isAnswered: boolean
+  readonly isProbe: boolean
+  readonly beganMs: number
+  readonly nowMs: number
+  readonly waitMs: number
+}
+
+export class EndpointHealth {
+  /** Called when this thread has changed a breaker; null: nobody counts. */
+  onChange: ((provider: string, change: BreakerChange) => void) | null = null
+  readonly #options: EndpointHealthOptions
+  readonly #clock: Clock
+  readonly #failures: number | null
+  readonly #states: LRUCache<string, EndpointState>
+  /** The states of shared endpoints, so that their keys are made once. */
+  readonly #ofEndpoint = new WeakMap<Endpoint, EndpointState>()
+  /** States with something to tell. */
+  #unsent: EndpointState[] = []
+  #isTimed = false
+  #isSoon = false
+
+  constructor(options: EndpointHealthOptions) {
+    this.#options = options
+    this.#clock = options.clock
+    this.#failures = options.breakerFailures === undefined ? FAILURES : options.breakerFailures
+    this.#states = new LRUCache({
+      max: options.max ?? STATES_MAX,
+      dispose: state => {
+        state.isForgotten = true
+      },
+    })
+  }
+
+  /** The state of an endpoint with the shared key (null), or with an own one. */
+  of(endpoint: Endpoint, credentialId: string | null): EndpointState {
+    if (credentialId !== null) return this.#byKey(endpointKey(endpoint, credentialId), endpoint.provider.slug)
+    const known = this.#ofEndpoint.get(endpoint)
+    if (known !== undefined && !known.isForgotten) return known
+    const state = this.#byKey(endpointKey(endpoint, null), endpoint.provider.slug)
+    this.#ofEndpoint.set(endpoint, state)
+    return state
+  }
+
+  standing(state: EndpointState): Standing {
+    return state.standing(this.#clock.monotonicMs())
+  }
+
+  /** Begins an attempt; null: the endpoint must not be asked now. */
+  begin(state: EndpointState): HealthEntry | null {
+    const nowMs = this.#clock.monotonicMs()
+    const standing = state.standing(nowMs)
+    if (standing === BLOCKED) return null
+    // Used lately, for the bound of the table.
+    this.#states.get(state.key)
+    if (standing === PROBE_DUE) {
+      state.probe(nowMs)
+      this.#changed(state, 'probed')
+    }
+    return new HealthEntry(this, state, standing === PROBE_DUE, nowMs)
+  }
+
+  ok(state: EndpointState, isProbe: boolean, nowMs: number): void {
+    if (isProbe && state.isOpen) {
+      state.close(nowMs)
+      this.#changed(state, 'closed')
+    }
+    state.count(nowMs, 1, 0, 0)
+    this.#plan(state)
+  }
+
+  unproved(state: EndpointState): void {
+    if (!state.isOpen) return
+    state.unprobe()
+    this.#plan(state)
+  }
+
+  bad(state: EndpointState, verdict: 'failed' | 'limited', end: BadEnd): void {
+    const { isAnswered, isProbe, beganMs, nowMs, waitMs } = end
+    const isFailed = verdict === 'failed'
+    if (waitMs > 0) state.rest(nowMs, waitMs, isFailed ? 'failure' : 'limit')
+    if (isProbe && state.isOpen) {
+      const isReopened = state.failProbe(nowMs, beganMs, isFailed ? 'failure' : 'limit')
+      if (isReopened) this.#changed(state, isFailed ? 'opened' : 'limited')
+    } else if (beganMs >= state.changedMs) {
+      // What began before the breaker changed says nothing about now.
+      state.count(nowMs, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
+      if (this.#failures !== null && state.judge(nowMs, this.#failures)) {
+        this.#changed(state, state.cause === 'limit' ? 'limited' : 'opened')
+      }
+    }
+    this.#plan(state)
+  }
+
+  measure(
+    state: EndpointState,
+    nowMs: number,
+    latencyMs: number | null,
+    tokensPerSecond: number | null,
+  ): void {
+    state.measure(nowMs, latencyMs, tokensPerSecond)
+    this.#plan(state)
+  }
+
+  /** Takes over what others have seen. */
+  apply(notes: readonly HealthNote[]): void {
+    const nowMs = this.#clock.monotonicMs()
+    for (const note of notes) this.#byKey(note.key, slugOf(note.key)).apply(nowMs, note)
+  }
+
+  /** What a thread that begins has to know. */
+  snapshot(): readonly HealthNote[] {
+    const nowMs = this.#clock.monotonicMs()
+    const notes: HealthNote[] = []
+    for (const state of this.#states.values()) {
+      const note = state.snapshot(nowMs)
+      if (note !== null) notes.push(note)
+    }
+    return notes
+  }
+
+  /** How many endpoints must not be asked now, by the reason. */
+  blocked(): { readonly open: number; readonly limited: number; readonly resting: number } {
+    const nowMs = this.#clock.monotonicMs()
+    let [open, limited, resting] = [0, 0, 0]
+    for (const state of this.#states.values()) {
+      if (state.isOpen && state.cause === 'limit') limited++
+      else if (state.isOpen) open++
+      else if (state.restUntilMs > nowMs) resting++
+    }
+    return { open, limited, resting }
+  }
+
+  /** Sends what others do not know yet; for a thread that ends. */
+  flush(): void {
+    if (this.#unsent.length === 0) return
+    const notes: HealthNote[] = []
+    for (const state of this.#unsent) {
+      const note = state.takeUnsent()
+      if (note !== null) notes.push(note)
+    }
+    this.#unsent = []
+    this.#options.send?.(notes)
+  }
+
+  #byKey(key: string, provider: string): EndpointState {
+    let state = this.#states.get(key)
+    if (state === undefined) {
+      state = new EndpointState(key, provider)
+      this.#states.set(key, state)
+    }
+    return state
+  }
+
+  #changed(state: EndpointState, change: BreakerChange): void {
+    this.onChange?.(state.provider, change)
+    this.#plan(state)
+  }
+
+  /** Plans to send: at once what others must not wait for, the rest a quarter of a second later. */
+  #plan(state: EndpointState): void {
+    if (this.#options.send === undefined) {
+      state.takeUnsent()
+      return
+    }
+    if (!state.isListed) {
+      state.isListed = true
+      this.#unsent.push(state)
+    }
+    if (state.isUrgent) {
+      if (this.#isSoon) return
+      this.#isSoon = true
+      setImmediate(() => {
+        this.#isSoon = false
+        this.flush()
+      })
+    } else if (!this.#isTimed) {
+      this.#isTimed = true
+      this.#clock.after(SEND_MS, () => {
+        this.#isTimed = false
+        this.flush()
+      })
+    }
+  }
+}
+
+function slugOf(key: string): string {
+  return key.slice(0, key.indexOf('\n'))
+}

@@ -1,0 +1,98 @@
+/**
+ * Health notes: what one thread has seen of endpoints, for the other threads and nodes. Plain data. Times are spans,
+ * since the clocks of two threads have different zeros.
+ */
+
+/** Why an endpoint is asked for nothing: it fails, or it is over its rate limit. */
+export type Cause = 'failure' | 'limit'
+
+/** A change of a breaker. */
+export type BreakerEvent =
+  | { readonly kind: 'open'; readonly forMs: number; readonly streak: number; readonly cause: Cause }
+  /** One request is on its way to find out; nobody else asks for so long. */
+  | { readonly kind: 'probe'; readonly forMs: number }
+  /** The probe ended without a word about the endpoint. */
+  | { readonly kind: 'unproved' }
+  | { readonly kind: 'closed' }
+
+export interface HealthNote {
+  /** Of `endpointKey`. */
+  readonly key: string
+  /** Attempts since the last note; a success that broke later counts -1. */
+  readonly ok: number
+  readonly failed: number
+  readonly limited: number
+  /** In their order. */
+  readonly events: readonly BreakerEvent[]
+  /** The provider asks to wait for so long; 0: it does not. */
+  readonly restMs: number
+  readonly restCause: Cause
+  /** Milliseconds to the first content. */
+  readonly latencies: readonly number[]
+  /** Tokens per second. */
+  readonly throughputs: readonly number[]
+}
+
+/** Of one message between nodes; longer lists are cut. */
+const NOTES_MAX = 10_000
+export const SAMPLES_MAX = 64
+const EVENTS_MAX = 64
+const KEY_MAX_CHARS = 1_024
+const SPAN_MAX_MS = 3_600_000
+const COUNT_MAX = 1_000_000
+
+/** Reads notes of another node; what is not well formed is left out. */
+export function readNotes(value: unknown): readonly HealthNote[] {
+  if (!Array.isArray(value)) return []
+  return value.slice(0, NOTES_MAX).flatMap((note: unknown) => {
+    const read = readNote(note)
+    return read === null ? [] : [read]
+  })
+}
+
+function readNote(value: unknown): HealthNote | null {
+  if (typeof value !== 'object' || value === null) return null
+  const { key, ok, failed, limited, events, restMs, restCause, latencies, throughputs } = value as Record<
+    string,
+    unknown
+  >
+  if (typeof key !== 'string' || key.length > KEY_MAX_CHARS) return null
+  return {
+    key,
+    ok: whole(ok, -COUNT_MAX),
+    failed: whole(failed, 0),
+    limited: whole(limited, 0),
+    events: Array.isArray(events) ? events.slice(0, EVENTS_MAX).flatMap(readEvent) : [],
+    restMs: span(restMs),
+    restCause: causeOf(restCause),
+    latencies: samples(latencies),
+    throughputs: samples(throughputs),
+  }
+}
+
+function readEvent(value: unknown): readonly BreakerEvent[] {
+  if (typeof value !== 'object' || value === null) return []
+  const { kind, forMs, streak, cause } = value as Record<string, unknown>
+  if (kind === 'open') {
+    return [{ kind, forMs: span(forMs), streak: whole(streak, 1), cause: causeOf(cause) }]
+  }
+  if (kind === 'probe') return [{ kind, forMs: span(forMs) }]
+  return kind === 'closed' || kind === 'unproved' ? [{ kind }] : []
+}
+
+function causeOf(value: unknown): Cause {
+  return value === 'limit' ? 'limit' : 'failure'
+}
+
+function whole(value: unknown, least: number): number {
+  return Number.isInteger(value) ? Math.max(least, Math.min(COUNT_MAX, value as number)) : Math.max(least, 0)
+}
+
+function span(value: unknown): number {
+  return typeof value === 'number' && value >= 0 ? Math.min(SPAN_MAX_MS, value) : 0
+}
+
+function samples(value: unknown): readonly number[] {
+  if (!Array.isArray(value)) return []
+  return value.slice(0, SAMPLES_MAX).filter(each => typeof each === 'number' && Number.isFinite(each))
+}

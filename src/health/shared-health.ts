@@ -1,0 +1,92 @@
+/**
+ * Endpoint health of one instance: passes the notes of each thread to all others, and to other instances where there
+ * are some. Main thread.
+ */
+import type { Clock } from '../clock.ts'
+import { randomText } from '../ids.ts'
+import { EndpointHealth } from './health.ts'
+import { type HealthNote, readNotes } from './notes.ts'
+
+/** Carries texts to other instances, and theirs to this one. */
+export interface HealthCarrier {
+  /** Rejects while nothing can be sent. */
+  send(text: string): Promise<unknown>
+  close(): Promise<void>
+}
+
+export interface SharedHealthOptions {
+  readonly clock: Clock
+  /** Opens the way to other instances. Default: there are none. */
+  readonly open?: (onMessage: (text: string) => void) => HealthCarrier
+}
+
+/** One thread, as the others' notes reach it. */
+export interface HealthThread {
+  /** Takes notes of the thread. */
+  receive(notes: readonly HealthNote[]): void
+  /** The thread has ended. */
+  close(): void
+}
+
+/** A text of other instances is longer only if something else sends on the channel. */
+const TEXT_MAX_CHARS = 16 * 1024 * 1024
+const INSTANCE_CHARS = 12
+
+export class SharedHealth {
+  /** What all have seen together, for threads that begin. */
+  readonly #known: EndpointHealth
+  readonly #threads = new Set<(notes: readonly HealthNote[]) => void>()
+  readonly #carrier: HealthCarrier | null
+  /** Tells own messages from those of others. */
+  readonly #instance = randomText(INSTANCE_CHARS)
+
+  constructor({ clock, open }: SharedHealthOptions) {
+    this.#known = new EndpointHealth({ clock, breakerFailures: null })
+    this.#carrier = open?.(text => this.#receive(text)) ?? null
+  }
+
+  /** What a thread has to know when it begins. */
+  snapshot(): readonly HealthNote[] {
+    return this.#known.snapshot()
+  }
+
+  /** How many endpoints must not be asked now, by the reason. */
+  blocked(): ReturnType<EndpointHealth['blocked']> {
+    return this.#known.blocked()
+  }
+
+  /** @param send passes notes of others to the thread */
+  connect(send: (notes: readonly HealthNote[]) => void): HealthThread {
+    this.#threads.add(send)
+    return {
+      receive: notes => {
+        this.#spread(notes, send)
+        // Health is of the moment: what cannot be sent now is not sent later.
+        this.#carrier?.send(JSON.stringify({ from: this.#instance, notes })).catch(() => undefined)
+      },
+      close: () => void this.#threads.delete(send),
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#carrier?.close()
+  }
+
+  #spread(notes: readonly HealthNote[], from: ((notes: readonly HealthNote[]) => void) | null): void {
+    this.#known.apply(notes)
+    for (const send of this.#threads) if (send !== from) send(notes)
+  }
+
+  #receive(text: string): void {
+    if (text.length > TEXT_MAX_CHARS) return
+    let message: { readonly from?: unknown; readonly notes?: unknown } | null
+    try {
+      message = JSON.parse(text)
+    } catch {
+      return
+    }
+    if (message === null || typeof message !== 'object' || message.from === this.#instance) return
+    const notes = readNotes(message.notes)
+    if (notes.length > 0) this.#spread(notes, null)
+  }
+}
