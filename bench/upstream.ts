@@ -238,10 +238,17 @@ function answer(
   const id = String(uid).padStart(8, '0')
   if (plan.kind === 'json') {
     const text = jsonBody(wire, id, model, jsonText(plan.textBytes))
-    reply.cork(() => {
-      reply.writeHeader('content-type', 'application/json')
-      reply.end(text)
-    })
+    const send = (): void => {
+      reply.cork(() => {
+        reply.writeHeader('content-type', 'application/json')
+        reply.end(text)
+      })
+    }
+    if (plan.delayMs === undefined) send()
+    else {
+      const timer = setTimeout(send, plan.delayMs)
+      state.aborted = () => clearTimeout(timer)
+    }
     return
   }
   const frames = framesOf(wire, id, model)

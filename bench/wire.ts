@@ -29,11 +29,13 @@ export type Plan =
     }
   /** As many bytes as the reader takes, without pauses. */
   | { readonly kind: 'flood'; readonly mebibytes: number }
-  | { readonly kind: 'json'; readonly textBytes: number }
+  /** `delayMs`: how long the upstream takes; absent: it answers at once. */
+  | { readonly kind: 'json'; readonly textBytes: number; readonly delayMs?: number }
 
 export function planName(plan: Plan): string {
   if (plan.kind === 'stream') return `stream-${plan.events}-${plan.spacingMs}-${plan.textBytes}`
-  return plan.kind === 'flood' ? `flood-${plan.mebibytes}` : `json-${plan.textBytes}`
+  if (plan.kind === 'flood') return `flood-${plan.mebibytes}`
+  return `json-${plan.textBytes}${plan.delayMs === undefined ? '' : `-${plan.delayMs}`}`
 }
 
 /** The plan that a model name spells, with or without a vendor in front; null for any other name. */
@@ -44,10 +46,16 @@ export function planOf(model: string): Plan | null {
     const [, events, spacingMs, textBytes] = stream.map(Number)
     return { kind: 'stream', events: events ?? 0, spacingMs: spacingMs ?? 0, textBytes: textBytes ?? 0 }
   }
-  const other = /^(flood|json)-(\d{1,5})$/.exec(name)
-  if (other === null) return null
-  const size = Number(other[2])
-  return other[1] === 'flood' ? { kind: 'flood', mebibytes: size } : { kind: 'json', textBytes: size }
+  const flood = /^flood-(\d{1,5})$/.exec(name)
+  if (flood !== null) return { kind: 'flood', mebibytes: Number(flood[1]) }
+  const json = /^json-(\d{1,5})(?:-(\d{1,4}))?$/.exec(name)
+  if (json === null) return null
+  const [, textBytes, delayMs] = json
+  return {
+    kind: 'json',
+    textBytes: Number(textBytes),
+    ...(delayMs === undefined ? {} : { delayMs: Number(delayMs) }),
+  }
 }
 
 export const FNV_START = 2166136261

@@ -6,7 +6,7 @@ import t from 'tap'
 const ROOT = resolve(import.meta.dirname, '..')
 const SRC = join(ROOT, 'src')
 
-/** Words that mean nothing of their own here; the glossary has the word to use instead. */
+/** Words that mean nothing of their own here, or only in their homes; the glossary has the word to use instead. */
 const BANNED = ['Step', 'Look', 'Wire', 'Desk', 'Hand', 'Crew', 'Line', 'House', 'Remembered']
 /** Names in which a banned word has its plain meaning. */
 const ALLOWED: ReadonlySet<string> = new Set([
@@ -15,25 +15,7 @@ const ALLOWED: ReadonlySet<string> = new Set([
   // Lines of the log and of HTTP.
   'ExchangeLine',
   'statusLine',
-  // Lines of the body of a batch, and of its results.
-  'NewLine',
-  'ClaimedLine',
-  'HeldLine',
-  'ReturnedLine',
-  'LineResult',
-  'LineOutcome',
-  'LineCounts',
-  'BatchLinesTable',
-  'DraftLine',
-  'lineNumber',
-  'EndedLine',
-  'heldLines',
-  'changeLines',
-  'linesIn',
-  'SimJobLine',
-  'SimLineFault',
-  'SimLineEnd',
-  'JobLinesChoice',
+  // Lines of a reply of a batch service.
   'JsonLinesTerms',
   'RefusedLines',
   'jsonLines',
@@ -47,6 +29,9 @@ const ALLOWED: ReadonlySet<string> = new Set([
   'ServerTools',
   'EncodedTools',
 ])
+/** Folders in which a banned word has the meaning of the glossary. */
+const HOMES: Readonly<Record<string, RegExp>> = { Line: /^(batches|storage|sim)\// }
+
 interface Export {
   readonly name: string
   readonly isType: boolean
@@ -75,8 +60,9 @@ function wordsOf(name: string): string[] {
   return words.map(word => (word.slice(0, 1).toUpperCase() + word.slice(1).toLowerCase()).replace(/s$/, ''))
 }
 
-function isBanned({ name, isType }: Export): boolean {
-  return wordsOf(name).some(word => BANNED.includes(word)) || (isType && name.endsWith('Tools'))
+function isBanned({ name, isType, path }: Export): boolean {
+  const banned = wordsOf(name).filter(word => BANNED.includes(word) && HOMES[word]?.test(path) !== true)
+  return banned.length > 0 || (isType && name.endsWith('Tools'))
 }
 
 /** Rows of the glossary: a word, its meaning, and the identifiers that stand for it. */

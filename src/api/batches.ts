@@ -41,7 +41,7 @@ export function createBatch({ acceptances, changes, dataRegionOf }: BatchDeps): 
       idempotencyKey: idempotencyKeyOf(headers),
       withMetadata: wantsMetadata(headers),
       dataRegion: dataRegionOf(host),
-      read: take => body.read(take),
+      read: reader => body.read(reader),
       watch,
       held,
       signal,

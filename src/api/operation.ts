@@ -39,11 +39,21 @@ export interface RawBody {
   /** Bytes announced; null when the body is chunked. */
   readonly contentLength: number | null
   /**
-   * Reads the body to its end, once. `take` gets the chunks in order; each is its own until its promise resolves, and
-   * while that is pending the client is held back. Resolves after the last chunk was taken.
-   * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or what `take` throws
+   * Reads the body to its end, once. Resolves after the last chunk was taken.
+   * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or what the reader throws
    */
-  read(take: (chunk: Uint8Array) => void | Promise<void>): Promise<void>
+  read(reader: BodyReader): Promise<void>
+}
+
+/** Takes the chunks of a body. `at`: where the chunk stands in the body, in bytes. */
+export interface BodyReader {
+  /** The chunk is the reader's until the promise resolves; while it is pending the client is held back. */
+  take(chunk: Uint8Array, at: number): Promise<void>
+  /**
+   * Takes a chunk before it returns, perhaps while earlier ones are pending: the client sends faster than it can be
+   * held back.
+   */
+  takeAtOnce(chunk: Uint8Array, at: number): void
 }
 
 /** Known facts to report beside an error. */

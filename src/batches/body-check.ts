@@ -7,7 +7,7 @@ import { GatewayError } from '../errors.ts'
 import { NO_USAGE } from '../protocol/batches.ts'
 import type { BatchRecord, BatchWork, Claim, LineResult, NewLine } from '../storage/batches.ts'
 import { TaskError } from '../tasks/task.ts'
-import { failedItem } from './result-item.ts'
+import { failedLine } from './result-line.ts'
 
 /** The fault of one body. */
 export interface BodyFault {
@@ -80,6 +80,6 @@ function resultOf(
   batchId: string,
   { number, code, message }: BodyFault,
 ): Omit<LineResult, 'batchId' | 'fence'> {
-  const result = failedItem(batchId, number, new GatewayError(code, message))
+  const result = failedLine(batchId, number, new GatewayError(code, message))
   return { number, outcome: 'failed', result, usage: NO_USAGE }
 }

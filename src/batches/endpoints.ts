@@ -1,5 +1,5 @@
 /**
- * How the items of each endpoint run: the door of an item into the gateway. A new endpoint is one row of the table.
+ * How the lines of each endpoint run: the door of a line into the gateway. A new endpoint is one row of the table.
  */
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
@@ -8,31 +8,31 @@ import { type ExchangeSummary, FinalSink } from '../gateway/answer/answer.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/batches.ts'
-import { withPreferences } from './item-request.ts'
+import { withPreferences } from './line-request.ts'
 
-/** An item as its endpoint runs it. */
-export interface ItemCall extends Omit<ClientRequest, 'request' | 'dialect'> {
+/** A line as its endpoint runs it. */
+export interface LineCall extends Omit<ClientRequest, 'request' | 'dialect'> {
   /** With its model. */
   readonly body: Readonly<Record<string, unknown>>
   readonly preferences: BatchPreferences | null
 }
 
-/** The reply to an item: a body, or an error with its message in the names of the dialect. */
-export type ItemReply = { readonly summary: ExchangeSummary | undefined } & (
+/** The reply to a line: a body, or an error with its message in the names of the dialect. */
+export type LineReply = { readonly summary: ExchangeSummary | undefined } & (
   | { readonly error: null; readonly body: unknown }
   | { readonly error: GatewayError; readonly message: string }
 )
 
-/** Runs one item to its end. Rejects with a GatewayError for a body that the endpoint does not take. */
-export type RunItem = (call: ItemCall) => Promise<ItemReply>
+/** Runs one line to its end. Rejects with a GatewayError for a body that the endpoint does not take. */
+export type RunLine = (call: LineCall) => Promise<LineReply>
 
-export type ItemEndpoints = Readonly<Record<BatchEndpoint, RunItem>>
+export type LineEndpoints = Readonly<Record<BatchEndpoint, RunLine>>
 
-/** An item has none of its own. */
+/** A line has none of its own. */
 const NO_HEADERS: ReadonlyMap<string, string> = new Map()
 
-/** Items of an endpoint that has a dialect. */
-export function runByDialect(dialect: Dialect, gateway: Gateway): RunItem {
+/** Lines of an endpoint that has a dialect. */
+export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
   return async ({ body, preferences, ...call }) => {
     const request = withPreferences(dialect.parse(body, NO_HEADERS), preferences)
     const asked: ClientRequest = { ...call, dialect: dialect.name, request }
@@ -49,8 +49,8 @@ export function runByDialect(dialect: Dialect, gateway: Gateway): RunItem {
   }
 }
 
-/** Items of embeddings, which have no turns. */
-export function runEmbeddings(dialect: EmbeddingsDialect, gateway: Gateway): RunItem {
+/** Lines of embeddings, which have no turns. */
+export function runEmbeddings(dialect: EmbeddingsDialect, gateway: Gateway): RunLine {
   return async ({ body, preferences, ...call }) => {
     const parsed = dialect.parse(body)
     const request = withPreferences(parsed.request, preferences)

@@ -3,7 +3,7 @@
  * small one, nor one customer another. Pure.
  */
 
-/** A batch with items that may be run. */
+/** A batch with lines that may be run. */
 export interface Sharer {
   /** Of the batch. */
   readonly id: string
@@ -48,7 +48,7 @@ export function shareOut(
     for (const [hash, key] of keys) {
       if (chosen !== null && chosen.held <= key.held) continue
       if (key.shares.some(canTake)) chosen = key
-      // Its items are all given out, or its lanes are full: neither changes for the better.
+      // Its lines are all given out, or its lanes are full: neither changes for the better.
       else keys.delete(hash)
     }
     if (chosen === null) break

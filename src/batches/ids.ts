@@ -1,18 +1,18 @@
 /**
- * Ids of what comes of the items of a batch. They are derived, so that an item that is run again after a crash has the
+ * Ids of what comes of the lines of a batch. They are derived, so that a line that is run again after a crash has the
  * same ones, and its usage record is stored once. Pure.
  */
 import { hash } from 'node:crypto'
 import type { BatchRecord } from '../storage/batches.ts'
 
-/** 96 bits: no two items of all batches share an id. */
+/** 96 bits: no two lines of all batches share an id. */
 const DIGITS = 24
 
 /**
- * Generation id of one try of an item: `gen-batch-<unix seconds of the batch>-<24 hexadecimal characters>`. `tries`:
+ * Generation id of one try of a line: `gen-batch-<unix seconds of the batch>-<24 hexadecimal characters>`. `tries`:
  * tries before it, so that each try that counts has a usage record of its own.
  */
-export function itemGenerationId(
+export function lineGenerationId(
   { id, createdAt }: Pick<BatchRecord, 'id' | 'createdAt'>,
   number: number,
   tries: number,
@@ -20,8 +20,8 @@ export function itemGenerationId(
   return `gen-batch-${Math.floor(Date.parse(createdAt) / 1000)}-${digest(`${id}/${number}/${tries}`)}`
 }
 
-/** Id of the result of an item: `batch_req_` and 24 hexadecimal characters. */
-export function resultItemId(batchId: string, number: number): string {
+/** Id of the result of a line: `batch_req_` and 24 hexadecimal characters. */
+export function resultId(batchId: string, number: number): string {
   return `batch_req_${digest(`${batchId}/${number}`)}`
 }
 

@@ -1,4 +1,4 @@
-/** The lanes of one runner, by provider and own credential, and what ended items say about them. Batch thread. */
+/** The lanes of one runner, by provider and own credential, and what ended lines say about them. Batch thread. */
 import type { Clock } from '../clock.ts'
 import type { FailureCode } from '../errors.ts'
 import type { AttemptRecord } from '../gateway/exchange.ts'
@@ -43,7 +43,7 @@ export class Lanes {
     return lane
   }
 
-  /** Learns from the attempts of an item that began then. Returns milliseconds that the item has to wait at least. */
+  /** Learns from the attempts of a line that began then. Returns milliseconds that the line has to wait at least. */
   learn(attempts: readonly AttemptRecord[], enteredMs: number): number {
     let waitMs = 0
     for (const attempt of attempts) {

@@ -1,5 +1,5 @@
 /**
- * Leases of the items and batches that this runner has claimed. They are renewed long before they end. Times are those
+ * Leases of the lines and batches that this runner has claimed. They are renewed long before they end. Times are those
  * of a clock that goes on evenly, so that a jump of the system's time ends no lease. Batch thread.
  */
 import type { Clock, Timer } from '../clock.ts'
@@ -11,18 +11,18 @@ export interface LeasesOptions {
   readonly owner: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** The items that it has now. */
+  /** The lines that it has now. */
   readonly lines: () => readonly HeldLine[]
   /** True while it has claimed a batch. */
   readonly hasBatch: () => boolean
-  /** Called with items that are still its own, and the monotonic time until which they are. */
+  /** Called with lines that are still its own, and the monotonic time until which they are. */
   readonly onRenewed: (lines: readonly HeldLine[], untilMs: number) => void
-  /** Called with items that are no longer its own. */
+  /** Called with lines that are no longer its own. */
   readonly onLost: (lines: readonly HeldLine[]) => void
 }
 
 /**
- * How long a claim lasts without a word of its owner: the items of a dead runner wait for so long. A thread or a
+ * How long a claim lasts without a word of its owner: the lines of a dead runner wait for so long. A thread or a
  * database that is busy may be silent for some seconds.
  */
 export const LEASE_MS = 20_000
@@ -46,7 +46,7 @@ export class Leases {
     this.#schedule()
   }
 
-  /** Unix milliseconds by the even clock: for leases, and for the times of items in the queue. */
+  /** Unix milliseconds by the even clock: for leases, and for the times of lines in the queue. */
   nowMs(): number {
     return Math.floor(this.#startWallMs + this.#options.clock.monotonicMs() - this.#startMs)
   }

@@ -1,17 +1,17 @@
-/** An open batch as one runner knows it: its record, and the items of it that the runner has. Batch thread. */
+/** An open batch as one runner knows it: its record, and the lines of it that the runner has. Batch thread. */
 import type { BatchRecord, ClaimedLine } from '../storage/batches.ts'
-import type { ItemRun } from './item-run.ts'
+import type { LineRun } from './line-run.ts'
 
-/** A claimed item that has not begun. */
-export interface ReadyItem {
+/** A claimed line that has not begun. */
+export interface ReadyLine {
   readonly line: ClaimedLine
   /** Monotonic; from then on another runner may have it. */
   untilMs: number
 }
 
-/** An item that runs. */
-export interface RunningItem {
-  readonly run: ItemRun
+/** A line that runs. */
+export interface RunningLine {
+  readonly run: LineRun
   /** Of its lane. */
   readonly lane: string
   /** Monotonic, when it entered its lane. */
@@ -20,14 +20,14 @@ export interface RunningItem {
 
 export class OpenBatch {
   record: BatchRecord
-  /** The lane that its items take. */
+  /** The lane that its lines take. */
   lane: string
-  readonly ready: ReadyItem[] = []
+  readonly ready: ReadyLine[] = []
   /** By number of the line. */
-  readonly running = new Map<number, RunningItem>()
+  readonly running = new Map<number, RunningLine>()
   /** Monotonic; before then nothing can be claimed. */
   dryUntilMs = Number.NEGATIVE_INFINITY
-  /** Monotonic; since then its items are ended. Null: they go on. */
+  /** Monotonic; since then its lines are ended. Null: they go on. */
   endingSinceMs: number | null = null
   /** The running step of its state; null: none. */
   step: Promise<void> | null = null
@@ -39,12 +39,12 @@ export class OpenBatch {
     this.lane = lane
   }
 
-  /** Items that this runner has. */
+  /** Lines that this runner has. */
   get held(): number {
     return this.ready.length + this.running.size
   }
 
-  /** Items with a result, as far as this runner knows. */
+  /** Lines with a result, as far as this runner knows. */
   get done(): number {
     return this.record.completed + this.record.failed + this.#storedSince
   }

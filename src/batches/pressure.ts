@@ -40,7 +40,7 @@ export class Pressure {
     this.#periodMs = clock.monotonicMs()
   }
 
-  /** Items that may run at once. */
+  /** Lines that may run at once. */
   get limit(): number {
     return Math.floor(this.#limit)
   }

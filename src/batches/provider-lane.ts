@@ -1,5 +1,5 @@
 /**
- * Lane: how many items may run at one provider at once. It finds out by itself: more as long as all goes well, half of
+ * Lane: how many lines may run at one provider at once. It finds out by itself: more as long as all goes well, half of
  * it when the provider is overloaded, none while the provider asks to wait. Pure but for the clock.
  */
 import type { Clock } from '../clock.ts'
@@ -13,7 +13,7 @@ export interface ProviderLaneOptions {
 }
 
 const FIRST = 16
-/** A lane is never closed for good: one item at a time finds out when more may run. */
+/** A lane is never closed for good: one line at a time finds out when more may run. */
 const LEAST = 1
 /** Without a word of the provider; doubles each time until something succeeds. */
 const PAUSE_FIRST_MS = 1_000
@@ -24,7 +24,7 @@ export class ProviderLane {
   readonly #max: number
   /** With a fraction, as it grows by parts of a place. */
   #limit: number
-  /** Until the first overload it doubles with each round of items, then it grows by one. */
+  /** Until the first overload it doubles with each round of lines, then it grows by one. */
   #doubles = true
   #running = 0
   /** Monotonic, as all times here. */
@@ -59,7 +59,7 @@ export class ProviderLane {
     return Math.max(0, this.#pausedUntilMs - this.#clock.monotonicMs())
   }
 
-  /** Milliseconds since it was last used; 0 while items run. */
+  /** Milliseconds since it was last used; 0 while lines run. */
   get idleMs(): number {
     return this.#running > 0 ? 0 : this.#clock.monotonicMs() - this.#usedMs
   }
@@ -76,7 +76,7 @@ export class ProviderLane {
     this.#usedMs = this.#clock.monotonicMs()
   }
 
-  /** An item was answered. Only lanes that are in use grow: others have not shown that they can take more. */
+  /** A line was answered. Only lanes that are in use grow: others have not shown that they can take more. */
   succeeded(): void {
     this.#pauseMs = 0
     if (this.#running < this.limit / 2) return
@@ -84,7 +84,7 @@ export class ProviderLane {
   }
 
   /**
-   * The provider has too much to do. `enteredMs`: when the item began; of items that began before the last cut, none
+   * The provider has too much to do. `enteredMs`: when the line began; of lines that began before the last cut, none
    * cuts again. `waitMs`: what the provider asks for; null: it does not say.
    */
   overloaded(enteredMs: number, waitMs: number | null): void {

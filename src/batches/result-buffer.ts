@@ -8,7 +8,7 @@ import type { Log } from '../log/log.ts'
 import { NO_USAGE } from '../protocol/batches.ts'
 import type { BatchWork, HeldLine, LineResult, ReturnedLine } from '../storage/batches.ts'
 import { isUnfit } from '../storage/store.ts'
-import { failedItem } from './result-item.ts'
+import { failedLine } from './result-line.ts'
 
 export interface ResultBufferOptions {
   readonly work: Pick<BatchWork, 'finish' | 'giveBack'>
@@ -19,7 +19,7 @@ export interface ResultBufferOptions {
   readonly hold: (bytes: number) => void
   /** Called with results that the Store has taken, and with how many of them were not overtaken. */
   readonly onStored: (results: readonly LineResult[]) => void
-  /** Called when items that went back to the queue are there. */
+  /** Called when lines that went back to the queue are there. */
   readonly onReturned: (lines: readonly ReturnedLine[]) => void
 }
 
@@ -48,7 +48,7 @@ export class ResultBuffer {
     this.#options = options
   }
 
-  /** True while the Store refuses results: no further items should be claimed. */
+  /** True while the Store refuses results: no further lines should be claimed. */
   get isStuck(): boolean {
     return this.#refusals > 0
   }
@@ -57,7 +57,7 @@ export class ResultBuffer {
     return this.#results.length === 0 && this.#returned.length === 0
   }
 
-  /** Items whose end is not stored yet. */
+  /** Lines whose end is not stored yet. */
   get lines(): readonly HeldLine[] {
     return [...this.#results, ...this.#returned]
   }
@@ -74,7 +74,7 @@ export class ResultBuffer {
     this.#soon(GATHER_MS)
   }
 
-  /** Puts an item back into the queue. */
+  /** Puts a line back into the queue. */
   giveBack(line: ReturnedLine): void {
     this.#returned.push(line)
     this.#soon(GATHER_MS)
@@ -89,7 +89,7 @@ export class ResultBuffer {
     return true
   }
 
-  /** What waits is lost to this process; the leases of the items end, and they are run again. */
+  /** What waits is lost to this process; the leases of the lines end, and they are run again. */
   close(): void {
     this.#timer?.cancel()
   }
@@ -155,7 +155,7 @@ export class ResultBuffer {
     return next
   }
 
-  /** One result that no database takes must not hold up the others: it is found, and its item has failed. */
+  /** One result that no database takes must not hold up the others: it is found, and its line has failed. */
   #isolate(results: readonly LineResult[], error: unknown): void {
     const [first] = results
     if (first === undefined) return
@@ -169,10 +169,10 @@ export class ResultBuffer {
     const replaced: LineResult = {
       ...first,
       outcome: 'failed',
-      result: failedItem(first.batchId, first.number, failure),
+      result: failedLine(first.batchId, first.number, failure),
       usage: NO_USAGE,
     }
-    // Not even that: the lease of the item ends, and it is run again.
+    // Not even that: the lease of the line ends, and it is run again.
     if (replaced.result === first.result) {
       this.#results.shift()
       return

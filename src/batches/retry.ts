@@ -1,11 +1,11 @@
 /**
- * Decides what becomes of an item whose request failed: it has failed, it is tried again, or it waits, which does not
+ * Decides what becomes of a line whose request failed: it has failed, it is tried again, or it waits, which does not
  * count as a try. Pure.
  */
 import type { FailureCode, GatewayError } from '../errors.ts'
 import type { AttemptRecord } from '../gateway/exchange.ts'
 
-/** Requests that are sent for one item, when they fail in a way that may pass. */
+/** Requests that are sent for one line, when they fail in a way that may pass. */
 export const TRIES_MAX = 3
 
 /** `again`: a try that counts. `waits`: nobody was asked, so nothing counts. */
@@ -13,7 +13,7 @@ export type Fate = 'failed' | 'again' | 'waits'
 
 /** Failures of ours that pass, although no other endpoint would help a live request. */
 const PASSING: ReadonlySet<FailureCode> = new Set<FailureCode>(['overloaded'])
-/** Failures that one item may meet each time, so that it must not wait for ever. */
+/** Failures that one line may meet each time, so that it must not wait for ever. */
 const COUNTED_UNSENT: ReadonlySet<FailureCode> = new Set<FailureCode>(['internal', 'guardrail_unavailable'])
 /** Statuses by which a provider refuses the key or has no such model: waiting does not help. */
 const LASTING_STATUSES: ReadonlySet<unknown> = new Set([401, 402, 403, 404])
@@ -64,7 +64,7 @@ const FIRST_MS = 1_000
 const MAX_MS = 60_000
 
 /**
- * Milliseconds until the next try: doubled with each try, half of it at random so that items do not come back together,
+ * Milliseconds until the next try: doubled with each try, half of it at random so that lines do not come back together,
  * and never earlier than asked for. `random`: 0 to 1.
  */
 export function backoffMs(tries: number, retryAfterSeconds: number | undefined, random: number): number {

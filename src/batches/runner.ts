@@ -1,5 +1,5 @@
 /**
- * The runner of batches: takes each open batch through its states and runs its items. Any number of runners may share
+ * The runner of batches: takes each open batch through its states and runs its lines. Any number of runners may share
  * the batches; claims with leases and fences divide the work, and a batch changes its state only by compare-and-set.
  * Batch thread.
  */
@@ -10,8 +10,8 @@ import type { Metrics } from '../metrics/metrics.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { BatchRecord, BatchWork, Claim, HeldLine, LineOutcome } from '../storage/batches.ts'
 import { type CheckBodies, checkBatch } from './body-check.ts'
-import { ItemRun, type ItemRunDeps } from './item-run.ts'
 import { LEASE_MS, Leases } from './leases.ts'
+import { LineRun, type LineRunDeps } from './line-run.ts'
 import { OpenBatch } from './open-batch.ts'
 import { type LiveLoad, Pressure } from './pressure.ts'
 import { ResultBuffer } from './result-buffer.ts'
@@ -19,13 +19,13 @@ import { Scheduler } from './scheduler.ts'
 import { ServiceRunner, type ServiceRunnerDeps } from './services/service-runner.ts'
 import { isTerminal } from './states.ts'
 
-export interface RunnerDeps extends ItemRunDeps {
+export interface RunnerDeps extends LineRunDeps {
   readonly services: Pick<ServiceRunnerDeps, 'jobs' | 'access' | 'quota' | 'catalog'>
   readonly work: BatchWork
   readonly check: CheckBodies
-  /** The lane that the items of a batch take until the first of them tells. */
+  /** The lane that the lines of a batch take until the first of them tells. */
   readonly firstLane: (batch: BatchRecord) => string
-  /** The most items that run at once. */
+  /** The most lines that run at once. */
   readonly concurrency: number
   /** False while memory is short. */
   readonly hasRoom: () => boolean
@@ -33,7 +33,7 @@ export interface RunnerDeps extends ItemRunDeps {
   readonly hold: (bytes: number) => void
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  readonly metrics: Pick<Metrics, 'batchItems' | 'serviceJobs'>
+  readonly metrics: Pick<Metrics, 'batchLines' | 'serviceJobs'>
   /** Names the runner: unique for each that ever ran. Default: a random name. */
   readonly owner?: string
 }
@@ -44,9 +44,9 @@ const BUSY_MS = 500
 const RETRY_MS = 1_000
 /** Batches whose bodies are checked at the same time: the pool of long tasks has two workers. */
 const CHECKS_MAX = 2
-/** An owner who has not said that it ended its items by then is dead. */
+/** An owner who has not said that it ended its lines by then is dead. */
 const OTHERS_MS = LEASE_MS + BUSY_MS
-/** Aborted items have this long to end. */
+/** Aborted lines have this long to end. */
 const LAST_WORDS_MS = 1_500
 /** How long a stop waits for jobs that are being submitted, so that nobody has to look for them. */
 const SUBMISSION_MS = 5_000
@@ -124,7 +124,7 @@ export class BatchRunner {
       ...deps.services,
       owner: this.#owner,
       nowMs: () => this.#leases.nowMs(),
-      run: (batch, line, part) => new ItemRun(deps, batch, line, part),
+      run: (batch, line, part) => new LineRun(deps, batch, line, part),
       giveBack: lines => {
         for (const line of lines) this.#results.giveBack({ ...line, notBeforeMs: this.#leases.nowMs() })
       },
@@ -140,7 +140,7 @@ export class BatchRunner {
         leases: this.#leases,
         results: this.#results,
         pressure: this.#pressure,
-        run: (batch, line) => new ItemRun(deps, batch, line, this.#services.partOf(batch, line)),
+        run: (batch, line) => new LineRun(deps, batch, line, this.#services.partOf(batch, line)),
         isHeldBack: ({ record }) => this.#services.isHeldBack(record),
         onIdle: batch => {
           if (batch.endingSinceMs !== null) this.wake()
@@ -150,7 +150,7 @@ export class BatchRunner {
     )
   }
 
-  /** Items that run. */
+  /** Lines that run. */
   get running(): number {
     return this.#scheduler.running
   }
@@ -184,7 +184,7 @@ export class BatchRunner {
   }
 
   /**
-   * Claims nothing more, lets items end within the grace time, and puts the rest back into the queue. Called again with
+   * Claims nothing more, lets lines end within the grace time, and puts the rest back into the queue. Called again with
    * less, it hurries.
    */
   drain(graceMs: number): Promise<void> {
@@ -345,7 +345,7 @@ export class BatchRunner {
     const { clock, work } = this.#deps
     batch.endingSinceMs ??= clock.monotonicMs()
     this.#scheduler.stop(batch, to)
-    // Results of items that had finished come first.
+    // Results of lines that had finished come first.
     if (batch.held > 0 || this.#results.holds(batch.record.id)) return
     if (batch.record.service !== null && !(await this.#services.isOver(batch.record))) return
     const sinceMs = batch.endingSinceMs
@@ -397,7 +397,7 @@ export class BatchRunner {
   }
 
   #stored(batchId: string, outcome: LineOutcome): void {
-    this.#deps.metrics.batchItems.inc({ outcome })
+    this.#deps.metrics.batchLines.inc({ outcome })
     const batch = this.#batches.get(batchId)
     batch?.stored(1)
     if (batch?.isDone === true || batch?.endingSinceMs != null) this.wake()

@@ -1,15 +1,15 @@
 /**
- * Claims items of open batches and runs them: as many as the provider, live traffic and memory allow, in turn between
+ * Claims lines of open batches and runs them: as many as the provider, live traffic and memory allow, in turn between
  * keys and batches. Batch thread.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { BatchRecord, BatchWork, ClaimedLine, HeldLine, ReturnedLine } from '../storage/batches.ts'
 import { type Sharer, shareOut } from './fair-shares.ts'
-import type { ItemRun, RunEnd, RunStop } from './item-run.ts'
 import { Lanes, laneNameOf } from './lanes.ts'
 import type { Leases } from './leases.ts'
-import type { OpenBatch, ReadyItem, RunningItem } from './open-batch.ts'
+import type { LineRun, RunEnd, RunStop } from './line-run.ts'
+import type { OpenBatch, ReadyLine, RunningLine } from './open-batch.ts'
 import type { Pressure } from './pressure.ts'
 import type { ResultBuffer } from './result-buffer.ts'
 import { wasSent } from './retry.ts'
@@ -22,25 +22,25 @@ export interface SchedulerOptions {
   readonly leases: Leases
   readonly results: ResultBuffer
   readonly pressure: Pressure
-  /** Begins to run an item. */
-  readonly run: (batch: BatchRecord, line: ClaimedLine) => ItemRun
+  /** Begins to run a line. */
+  readonly run: (batch: BatchRecord, line: ClaimedLine) => LineRun
   /** True while a batch service takes no more of the batch. */
   readonly isHeldBack: (batch: OpenBatch) => boolean
-  /** The most items that run at once. */
+  /** The most lines that run at once. */
   readonly concurrency: number
   /** False while memory is short. */
   readonly hasRoom: () => boolean
   /** Counts memory; negative when it is free again. */
   readonly hold: (bytes: number) => void
-  /** Called when an item has ended without a result to store, or nothing of a batch runs any more. */
+  /** Called when a line has ended without a result to store, or nothing of a batch runs any more. */
   readonly onIdle: (batch: OpenBatch) => void
 }
 
-/** Beside the items that run, so many of them are claimed ahead, so that none waits for the Store. */
+/** Beside the lines that run, so many of them are claimed ahead, so that none waits for the Store. */
 const AHEAD_SHARE = 0.25
 /** Of one claim. Larger bodies come one by one. */
 const CLAIM_BYTES = 8 * 1024 * 1024
-/** How soon a batch without claimable items is asked again: items of a dead runner become free. */
+/** How soon a batch without claimable lines is asked again: lines of a dead runner become free. */
 const DRY_MS = 2_000
 /** The least between two questions. */
 const DRY_MIN_MS = 20
@@ -72,12 +72,12 @@ export class Scheduler {
     this.#lanes = new Lanes(options.concurrency, options.clock)
   }
 
-  /** Items that run. */
+  /** Lines that run. */
   get running(): number {
     return this.#running
   }
 
-  /** All items that this runner has claimed, but those whose end is on its way to the Store. */
+  /** All lines that this runner has claimed, but those whose end is on its way to the Store. */
   get lines(): readonly HeldLine[] {
     return [...this.#batches.values()].flatMap(({ ready, running }) => [
       ...ready.map(({ line }) => line),
@@ -96,25 +96,25 @@ export class Scheduler {
     })
   }
 
-  /** Ends all items of a batch; those that have not begun go back to the queue. */
+  /** Ends all lines of a batch; those that have not begun go back to the queue. */
   stop(batch: OpenBatch, why: RunStop): void {
     for (const { run } of batch.running.values()) run.stop(why)
     if (why === 'lost') this.#drop(batch.ready)
     else this.#returnReady(batch)
   }
 
-  /** The leases of these items go on until then. */
+  /** The leases of these lines go on until then. */
   renewed(lines: readonly HeldLine[], untilMs: number): void {
     const kept = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
     for (const batch of this.#batches.values()) {
-      for (const item of batch.ready) {
-        if (kept.has(`${item.line.batchId}/${item.line.number}`)) item.untilMs = untilMs
+      for (const ready of batch.ready) {
+        if (kept.has(`${ready.line.batchId}/${ready.line.number}`)) ready.untilMs = untilMs
       }
     }
     this.pump()
   }
 
-  /** Others have these items now. */
+  /** Others have these lines now. */
   lost(lines: readonly HeldLine[]): void {
     for (const { batchId, number, fence } of lines) {
       const batch = this.#batches.get(batchId)
@@ -125,7 +125,7 @@ export class Scheduler {
     }
   }
 
-  /** Items are back in the queue. */
+  /** Lines are back in the queue. */
   returned(lines: readonly ReturnedLine[]): void {
     const { clock, leases } = this.#options
     for (const { batchId, notBeforeMs } of lines) {
@@ -193,9 +193,9 @@ export class Scheduler {
     }
   }
 
-  #start(batch: OpenBatch, { line }: ReadyItem): void {
+  #start(batch: OpenBatch, { line }: ReadyLine): void {
     const lane = this.#lanes.of(batch.lane)
-    const running: RunningItem = {
+    const running: RunningLine = {
       run: this.#options.run(batch.record, line),
       lane: batch.lane,
       enteredMs: lane.enter(),
@@ -205,7 +205,7 @@ export class Scheduler {
     void running.run.ended.then(end => this.#ended(batch, running, end))
   }
 
-  #ended(batch: OpenBatch, { run, lane, enteredMs }: RunningItem, end: RunEnd): void {
+  #ended(batch: OpenBatch, { run, lane, enteredMs }: RunningLine, end: RunEnd): void {
     const { clock, leases, results } = this.#options
     const { line, stopped } = run
     batch.running.delete(line.number)
@@ -233,13 +233,13 @@ export class Scheduler {
     this.#noticeQuiet()
   }
 
-  /** Nobody was asked, so such items have a lane of their own, which knows no overload. */
+  /** Nobody was asked, so such lines have a lane of their own, which knows no overload. */
   #deferred(batch: OpenBatch, lane: string): void {
     batch.lane = `${batch.record.service?.provider} (batch service)`
     if (lane === batch.lane) this.#lanes.of(lane).succeeded()
   }
 
-  /** Returns the number of claimed items. */
+  /** Returns the number of claimed lines. */
   async #claimSome(): Promise<number> {
     const { clock, results, hasRoom } = this.#options
     if (this.#closing || this.#refused || results.isStuck || !hasRoom()) return 0
@@ -280,13 +280,13 @@ export class Scheduler {
       else if (lines.length < limit) await this.#noteDry(batch, lines.length)
       return lines.length
     } catch (error) {
-      if (!this.#refused) log.fault('items of batches cannot be claimed', error)
+      if (!this.#refused) log.fault('lines of batches cannot be claimed', error)
       this.#refused = true
       return 0
     }
   }
 
-  /** Fewer items than asked for: because of their bytes, or because no more can be claimed now. */
+  /** Fewer lines than asked for: because of their bytes, or because no more can be claimed now. */
   async #noteDry(batch: OpenBatch, claimed: number): Promise<void> {
     const { work, clock, leases } = this.#options
     const nextMs = await work.nextLineAt(batch.record.id)
@@ -309,7 +309,7 @@ export class Scheduler {
     }
   }
 
-  #drop(ready: ReadyItem[], from = 0, count = ready.length): readonly ReadyItem[] {
+  #drop(ready: ReadyLine[], from = 0, count = ready.length): readonly ReadyLine[] {
     const dropped = ready.splice(from, count)
     this.#ready -= dropped.length
     for (const { line } of dropped) this.#options.hold(-CHAR_BYTES * line.body.length)
@@ -324,7 +324,7 @@ export class Scheduler {
     return Math.ceil(this.#limit * AHEAD_SHARE)
   }
 
-  /** Items that may be claimed for a lane: one that is paused, or full, needs none. */
+  /** Lines that may be claimed for a lane: one that is paused, or full, needs none. */
   #roomOf(name: string): number {
     const lane = this.#lanes.of(name)
     if (lane.pausedMs > 0) return 0

@@ -2,7 +2,7 @@
  * Bodies of batches on their way: files without a name, so that none is left behind however a process ends. Serve
  * threads; a task worker reads a file by its descriptor.
  */
-import { readdirSync, unlinkSync } from 'node:fs'
+import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
@@ -11,8 +11,12 @@ import { spoolRoot } from '../storage/spool-folder.ts'
 import { codeOf } from '../storage/store.ts'
 import type { FileBytes } from '../tasks/batches/file-source.ts'
 
-/** Hands over the chunks of a body; see `RawBody`. */
-export type ReadBody = (take: (chunk: Uint8Array) => Promise<void>) => Promise<void>
+/** Takes the chunks of a body: see `BodyReader` of `api/operation.ts`. */
+export interface UploadReader {
+  take(chunk: Uint8Array, at: number): Promise<void>
+  takeAtOnce(chunk: Uint8Array, at: number): void
+}
+export type ReadBody = (reader: UploadReader) => Promise<void>
 
 /** A body that is whole. */
 export interface Upload {
@@ -64,12 +68,20 @@ export class Uploads {
       await handle.close()
     }
     try {
-      await read(async chunk => {
-        const at = bytes
+      const count = (chunk: Uint8Array): void => {
         bytes += chunk.byteLength
         this.#bytes += chunk.byteLength
         if (this.#bytes > this.#options.maxBytes) throw full()
-        await writeFully(handle, chunk, at)
+      }
+      await read({
+        async take(chunk, at) {
+          count(chunk)
+          await writeFully(handle, chunk, at)
+        },
+        takeAtOnce(chunk, at) {
+          count(chunk)
+          writeAtOnce(handle.fd, chunk, at)
+        },
       })
     } catch (thrown) {
       await close()
@@ -104,6 +116,13 @@ async function writeFully(handle: FileHandle, chunk: Uint8Array, position: numbe
       position + written,
     )
     written += bytesWritten
+  }
+}
+
+function writeAtOnce(descriptor: number, chunk: Uint8Array, position: number): void {
+  let written = 0
+  while (written < chunk.byteLength) {
+    written += writeSync(descriptor, chunk, written, chunk.byteLength - written, position + written)
   }
 }
 

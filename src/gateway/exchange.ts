@@ -22,7 +22,7 @@ export interface Held {
 /** For what is too little to be counted. */
 export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 
-/** The terms of a request that is an item of a batch. */
+/** The terms of a request that is a line of a batch. */
 export interface BatchTerms {
   readonly priceFactor: PriceFactor
   /**

@@ -50,7 +50,7 @@ const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
 const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes']
 const CONNECTION_REFUSALS = ['limit', 'address']
-const BATCH_ITEM_OUTCOMES = ['completed', 'failed']
+const BATCH_LINE_OUTCOMES = ['completed', 'failed']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 /** Reasons why an opened provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
@@ -265,12 +265,12 @@ export const METRICS = {
     help: 'Requests that a thread is working on',
     labels: ['thread'],
   },
-  batchItems: {
+  batchLines: {
     kind: 'counter',
     name: 'gateway_batch_items_total',
     help: 'Requests of batches whose results are stored, by outcome',
     labels: ['outcome'],
-    fromZero: { outcome: BATCH_ITEM_OUTCOMES },
+    fromZero: { outcome: BATCH_LINE_OUTCOMES },
   },
   serviceJobs: {
     kind: 'counter',

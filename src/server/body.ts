@@ -2,10 +2,9 @@
  * Request bodies on their way in: collected whole within a limit, or passed on chunk by chunk. The parser reuses its
  * memory after each chunk, so chunks are copied; memory grows with received bytes, never with announced ones.
  */
-import type { ApiRequest, RawBody } from '../api/operation.ts'
+import type { ApiRequest, BodyReader, RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError, overloaded } from '../errors.ts'
-import { isPending } from '../ready.ts'
 import { tooLarge } from './gate.ts'
 
 /** Counts bytes in memory. */
@@ -116,8 +115,14 @@ export class BodyBuffer implements IncomingBody {
 
 /** Of the memory for one chunk, so that it fits most others. The library reads no more at once. */
 const COPY_BYTES = 512 * 1024
-/** The library hands over all that the kernel has, tens of megabytes, before it looks whether the socket is paused. */
-const COPIES_MAX = 64
+/** As many as wait before the reader has to take them at once, and one that it has. */
+const COPIES_MAX = 9
+/**
+ * The library reads a connection until the kernel has nothing left, even one that is paused. A client on the same
+ * machine fills the kernel's buffer as fast as that: its whole body then arrives in one turn of the event loop, in
+ * which nothing can be written elsewhere.
+ */
+const WAITING_MAX = 8
 
 /**
  * Copies of chunks in memory that is used again. New memory for each would pile up: hundreds of megabytes of a large
@@ -148,6 +153,11 @@ class ChunkCopies {
  */
 const STAY_MS = 4_000
 
+interface WaitingChunk {
+  readonly chunk: Uint8Array
+  readonly at: number
+}
+
 /**
  * A body that its reader takes as it arrives. The socket is paused while a chunk waits; bytes that the kernel holds by
  * then, a few megabytes, arrive nevertheless.
@@ -157,15 +167,15 @@ export class BodyStream implements IncomingBody, RawBody {
   readonly #limitBytes: number
   readonly #count: ByteCount
   readonly #socket: PausableSocket
-  #waiting: Uint8Array[] = []
+  #waiting: WaitingChunk[] = []
+  #reader: BodyReader | null = null
   readonly #copies = new ChunkCopies()
   #bytes = 0
   #heldBytes = 0
   #paused = false
   #whole: boolean
-  #read = false
   #released = false
-  #fault: GatewayError | null = null
+  #fault: { readonly thrown: unknown } | null = null
   #wake: (() => void) | null = null
   #deadline: Timer | null = null
   #clock: Clock | null = null
@@ -193,13 +203,7 @@ export class BodyStream implements IncomingBody, RawBody {
       this.fail(tooLarge(this.#limitBytes))
       return
     }
-    if (bytes.byteLength > 0) {
-      this.#waiting.push(isLast ? new Uint8Array(bytes.slice(0)) : this.#copies.of(bytes))
-      if (!this.#hold(bytes.byteLength)) {
-        this.fail(overloaded())
-        return
-      }
-    }
+    if (bytes.byteLength > 0 && !this.#keep(bytes, isLast)) return
     if (isLast) {
       this.#whole = true
       this.#deadline?.cancel()
@@ -213,8 +217,27 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#wakeReader()
   }
 
-  fail(fault: GatewayError): void {
-    this.#fault ??= fault
+  /** False: the body has failed. */
+  #keep(bytes: ArrayBuffer, isLast: boolean): boolean {
+    const at = this.#bytes - bytes.byteLength
+    if (this.#reader !== null && this.#waiting.length >= WAITING_MAX) {
+      try {
+        this.#reader.takeAtOnce(new Uint8Array(bytes), at)
+        return true
+      } catch (thrown) {
+        this.fail(thrown)
+        return false
+      }
+    }
+    this.#waiting.push({ chunk: isLast ? new Uint8Array(bytes.slice(0)) : this.#copies.of(bytes), at })
+    if (this.#hold(bytes.byteLength)) return true
+    this.fail(overloaded())
+    return false
+  }
+
+  /** @param fault a GatewayError, or what the reader threw */
+  fail(fault: unknown): void {
+    this.#fault ??= { thrown: fault }
     this.#waiting = []
     this.#hold(-this.#heldBytes)
     this.#resume()
@@ -237,15 +260,15 @@ export class BodyStream implements IncomingBody, RawBody {
     if (!this.#whole) this.#deadline = clock.after(uploadMs, () => this.fail(late()))
   }
 
-  async read(take: (chunk: Uint8Array) => void | Promise<void>): Promise<void> {
-    if (this.#read) throw new Error('a body is read once')
-    this.#read = true
+  async read(reader: BodyReader): Promise<void> {
+    if (this.#reader !== null) throw new Error('a body is read once')
+    this.#reader = reader
     for (;;) {
-      if (this.#fault !== null) throw this.#fault
-      const chunk = this.#waiting.shift()
-      if (chunk !== undefined) {
-        const taken = take(chunk)
-        if (isPending(taken)) await taken
+      if (this.#fault !== null) throw this.#fault.thrown
+      const next = this.#waiting.shift()
+      if (next !== undefined) {
+        const { chunk, at } = next
+        await reader.take(chunk, at)
         this.#hold(-Math.min(chunk.byteLength, this.#heldBytes))
         this.#copies.free(chunk)
       } else if (this.#whole) return

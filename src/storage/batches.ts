@@ -115,7 +115,7 @@ export type HeldLine = Pick<ClaimedLine, 'batchId' | 'number' | 'fence'>
 /** The one result of a line. A result under an older fence is dropped. */
 export interface LineResult extends HeldLine {
   readonly outcome: LineOutcome
-  /** The result item without `custom_id`, as JSON: `{"id":…,"response":…,"error":…}`. */
+  /** The result without `custom_id`, as JSON: `{"id":…,"response":…,"error":…}`. */
   readonly result: string
   readonly usage: BatchUsage
 }

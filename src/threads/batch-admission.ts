@@ -1,5 +1,5 @@
-/** Admission of the items of batches: what a request over HTTP passes, without a socket. Batch thread. */
-import type { AdmittedItem, EndedRun } from '../batches/item-run.ts'
+/** Admission of the lines of batches: what a request over HTTP passes, without a socket. Batch thread. */
+import type { AdmittedLine, EndedRun } from '../batches/line-run.ts'
 import { GatewayError } from '../errors.ts'
 import {
   Admission,
@@ -13,7 +13,7 @@ import type { KeyRecord } from '../storage/store.ts'
 /** Of the log line: no method of HTTP. */
 const METHOD = 'BATCH'
 
-export class BatchAdmission implements AdmissionOwner, AdmittedItem {
+export class BatchAdmission implements AdmissionOwner, AdmittedLine {
   readonly method = METHOD
   readonly route: string
   readonly path = undefined
@@ -31,7 +31,7 @@ export class BatchAdmission implements AdmissionOwner, AdmittedItem {
     this.held = new HeldBytes(control.load)
     this.#admission = new Admission(control, this, id)
     this.#admission.open()
-    // Whoever runs the item may have its end already.
+    // Whoever runs the line may have its end already.
     this.#givenUp.promise.catch(() => undefined)
   }
 

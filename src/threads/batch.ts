@@ -1,5 +1,5 @@
 /**
- * Entry of the batch thread: waits for a batch, then builds its gateway and runs the items. It takes no traffic and
+ * Entry of the batch thread: waits for a batch, then builds its gateway and runs the lines. It takes no traffic and
  * stands back from threads that do.
  */
 import { stat } from 'node:fs/promises'
@@ -11,7 +11,7 @@ import { BatchWatch } from './batch-watch.ts'
 import type { Batching } from './build-batch.ts'
 import { ThreadLoop } from './messages.ts'
 
-/** As far as documents: nobody waits for an item of a batch, and it gets all of an idle core. */
+/** As far as documents: nobody waits for a line of a batch, and it gets all of an idle core. */
 const STEPS_DOWN = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)

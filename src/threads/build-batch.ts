@@ -1,7 +1,7 @@
 /** One runner of batches: a gateway without a server. Composition root; the batch thread and tests start it. */
 import { ApiKeys } from '../access/keys.ts'
 import type { CheckBodies } from '../batches/body-check.ts'
-import { type ItemEndpoints, runByDialect, runEmbeddings } from '../batches/endpoints.ts'
+import { type LineEndpoints, runByDialect, runEmbeddings } from '../batches/endpoints.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { BatchRunner } from '../batches/runner.ts'
 import { createChatCompletions } from '../dialects/chat-completions.ts'
@@ -105,7 +105,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
   }
 }
 
-function endpointsOf({ gateway, offered }: BuiltGateway): ItemEndpoints {
+function endpointsOf({ gateway, offered }: BuiltGateway): LineEndpoints {
   return {
     '/v1/responses': runByDialect(createResponsesDialect(offered), gateway),
     '/v1/chat/completions': runByDialect(createChatCompletions(offered), gateway),
@@ -123,7 +123,7 @@ function checkBy({ tasks, offered }: BuiltGateway): CheckBodies {
     )
 }
 
-/** The provider that most probably serves the items of a batch. */
+/** The provider that most probably serves the lines of a batch. */
 function firstProvider(catalog: Catalog, { model, preferences }: BatchRecord): string {
   const slugs = (catalog.model(model)?.endpoints ?? []).map(({ provider }) => provider.slug)
   const only = preferences?.only ?? []

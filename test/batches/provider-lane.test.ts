@@ -8,7 +8,7 @@ function fill(lane: ProviderLane): number[] {
   return entered
 }
 
-/** One round of items that all go well, each followed by others. */
+/** One round of lines that all go well, each followed by others. */
 function round(lane: ProviderLane): void {
   fill(lane)
   for (let left = lane.running; left > 0; left--) {
@@ -34,7 +34,7 @@ t.test('a lane doubles with each good round up to its maximum', async t => {
 
 t.test('a lane that is not full does not grow', async t => {
   const lane = new ProviderLane({ clock: new TestClock(), max: 100 })
-  for (let items = 0; items < 50; items++) {
+  for (let lines = 0; lines < 50; lines++) {
     lane.enter()
     lane.succeeded()
     lane.leave()
@@ -42,7 +42,7 @@ t.test('a lane that is not full does not grow', async t => {
   t.equal(lane.limit, 16)
 })
 
-t.test('an overload halves the places once for all items that ran then, and ends the doubling', async t => {
+t.test('an overload halves the places once for all lines that ran then, and ends the doubling', async t => {
   const clock = new TestClock()
   const lane = new ProviderLane({ clock, max: 100 })
   const entered = fill(lane)
@@ -89,7 +89,7 @@ t.test('a provider that cannot be reached is asked ever more rarely, until somet
   for (let tries = 0; tries < 8; tries++) {
     const enteredMs = lane.enter()
     pauses.push(lane.unreachable(enteredMs))
-    // Another item of the same round.
+    // Another line of the same round.
     lane.unreachable(enteredMs - 1)
     lane.leave()
     clock.advance(lane.pausedMs)

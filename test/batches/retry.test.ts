@@ -12,7 +12,7 @@ function failed(error: GatewayError, fields: Partial<AttemptRecord> = {}): Attem
 const errorOf = (code: FailureCode, metadata?: Record<string, unknown>) =>
   new GatewayError(code, 'x', metadata === undefined ? {} : { metadata })
 
-/** The fate of an item whose provider has answered with this failure. */
+/** The fate of a line whose provider has answered with this failure. */
 const answered = (error: GatewayError, tries = 0) => fateOf(error, [failed(error, { status: 500 })], tries)
 
 t.test('failures that may pass are tried three times in all', async t => {
@@ -84,7 +84,7 @@ t.test('a request that fits into no minute fails instead of waiting for ever', a
   t.equal(fateOf(over('99'), [], 0), 'waits')
 })
 
-t.test('faults of ours that one item may meet each time count, sent or not', async t => {
+t.test('faults of ours that one line may meet each time count, sent or not', async t => {
   for (const code of ['internal', 'guardrail_unavailable'] as const) {
     t.equal(fateOf(errorOf(code), [], 0), 'again', code)
     t.equal(fateOf(errorOf(code), [], 2), 'failed', code)

@@ -1,4 +1,4 @@
-/** The callers of items as they are when an item runs: keys, limits, guardrails, own provider keys. */
+/** The callers of lines as they are when a line runs: keys, limits, guardrails, own provider keys. */
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
@@ -7,7 +7,7 @@ import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
-import type { ItemReplied } from '../support/item-provider.ts'
+import type { LineReplied } from '../support/line-provider.ts'
 import { credentialOf, sealedRecord } from '../support/own-keys.ts'
 
 const DEFAULTS = loadConfig([], {})
@@ -15,11 +15,11 @@ const DEFAULTS = loadConfig([], {})
 const REPLY_MICROS = 17
 
 const errorsOf = async (world: BatchWorld, id: string) =>
-  (await world.results(id)).map(({ item }) => item.error?.error_type ?? null)
+  (await world.results(id)).map(({ document }) => document.error?.error_type ?? null)
 
-/** A world whose model holds items named `held` until they are let go, one at a time. */
+/** A world whose model holds lines named `held` until they are let go, one at a time. */
 async function startHeld(t: Parameters<typeof startBatchWorld>[0], options = {}) {
-  const held = Promise.withResolvers<ItemReplied>()
+  const held = Promise.withResolvers<LineReplied>()
   const config = { batches: { ...DEFAULTS.batches, concurrency: 2 } }
   const world = await startBatchWorld(t, {
     answer: text => (text === 'held' ? held.promise : {}),
@@ -35,7 +35,7 @@ t.test('a key that is disabled or deleted in the middle fails the rest', async t
     ['deleted', /Invalid API key/],
   ] as const) {
     const { world, letGo } = await startHeld(t)
-    const { id } = await world.put({ items: ['held', 'held', 'a', 'b', 'c', 'd'] })
+    const { id } = await world.put({ lines: ['held', 'held', 'a', 'b', 'c', 'd'] })
     await world.until(() => world.provider.running === 2)
     const { keys } = world.store
     if (change === 'deleted') await keys.remove(DEFAULT_ORGANIZATION_ID, world.keyHash)
@@ -47,18 +47,18 @@ t.test('a key that is disabled or deleted in the middle fails the rest', async t
     t.match(batch, { completed: 2, failed: 4 }, change)
     const authentication = Array(4).fill('authentication')
     t.same(await errorsOf(world, id), [null, null, ...authentication])
-    t.match((await world.results(id))[2]?.item.error, { message: expected, type: 'authentication_error' })
+    t.match((await world.results(id))[2]?.document.error, { message: expected, type: 'authentication_error' })
   }
 })
 
 t.test('when the money of a key is spent in the middle, the rest fails with 402', async t => {
-  // An unstreamed reply reserves its cap, so items run one after the other in the end.
+  // An unstreamed reply reserves its cap, so lines run one after the other in the end.
   const world = await startBatchWorld(t, { key: { limit: 3 * REPLY_MICROS } })
-  const items = Array.from({ length: 6 }, (_, at) => ({
+  const lines = Array.from({ length: 6 }, (_, at) => ({
     messages: [{ role: 'user', content: String(at) }],
     max_tokens: 5,
   }))
-  const { id } = await world.put({ items })
+  const { id } = await world.put({ lines })
   const batch = await world.reaches(id, 'completed')
   const errors = await errorsOf(world, id)
   t.equal(errors.filter(error => error === null).length, batch.completed)
@@ -71,10 +71,10 @@ t.test('when the money of a key is spent in the middle, the rest fails with 402'
   t.equal(world.provider.calls, batch.completed, 'nobody was asked for what cannot be paid')
 })
 
-t.test('items that only the reservations of others block wait, and do not fail', async t => {
+t.test('lines that only the reservations of others block wait, and do not fail', async t => {
   const { world, letGo } = await startHeld(t, { key: { limit: 60 } })
   const capped = (content: string) => ({ messages: [{ role: 'user', content }], max_tokens: 20 })
-  const { id } = await world.put({ items: [capped('held'), capped('a')] })
+  const { id } = await world.put({ lines: [capped('held'), capped('a')] })
   await world.until(() => world.provider.running === 1)
   const waits = () => world.lines.filter(({ error }) => error === 'rate_limit_exceeded').length
   await world.until(() => waits() >= 5)
@@ -83,29 +83,29 @@ t.test('items that only the reservations of others block wait, and do not fail',
   t.match(await world.reaches(id, 'completed'), { completed: 2, failed: 0 })
 })
 
-t.test('items over the requests per minute of their key wait for the next minute', async t => {
+t.test('lines over the requests per minute of their key wait for the next minute', async t => {
   const world = await startBatchWorld(t, {
     config: { quotas: { ...DEFAULTS.quotas, requestsPerMinute: 3 } },
   })
   const startMs = world.clock.nowMs()
-  const { id } = await world.put({ items: ['a', 'b', 'c', 'd', 'e', 'f', 'g'] })
+  const { id } = await world.put({ lines: ['a', 'b', 'c', 'd', 'e', 'f', 'g'] })
   t.match(await world.reaches(id, 'completed'), { completed: 7, failed: 0 })
   t.equal(world.provider.calls, 7)
   t.ok(world.clock.nowMs() - startMs >= 120_000, 'three minutes were needed')
   t.equal((await world.records()).length, 7, 'waiting leaves no record')
 })
 
-t.test('an item that no minute of its key can hold fails, and the others do not', async t => {
+t.test('a line that no minute of its key can hold fails, and the others do not', async t => {
   const world = await startBatchWorld(t, {
     config: { quotas: { ...DEFAULTS.quotas, tokensPerMinute: 5_000 } },
   })
   const capped = (max_tokens: number) => ({ messages: [{ role: 'user', content: 'x' }], max_tokens })
-  const { id } = await world.put({ items: [capped(10), capped(6_000), capped(10)] })
+  const { id } = await world.put({ lines: [capped(10), capped(6_000), capped(10)] })
   t.match(await world.reaches(id, 'completed'), { completed: 2, failed: 1 })
   t.same(await errorsOf(world, id), [null, 'rate_limit_exceeded', null])
 })
 
-t.test('a guardrail of the key blocks and redacts items as it does live requests', async t => {
+t.test('a guardrail of the key blocks and redacts lines as it does live requests', async t => {
   const world = await startBatchWorld(t)
   const now = new Date().toISOString()
   const guardrail: GuardrailRecord = {
@@ -132,13 +132,13 @@ t.test('a guardrail of the key blocks and redacts items as it does live requests
     kind: 'api-key',
   } as const
   await world.store.guardrails.assign(place, [world.keyHash], { assignedBy: null, createdAt: now })
-  const { id } = await world.put({ items: ['fine', 'a forbidden word', 'write to a@example.com'] })
+  const { id } = await world.put({ lines: ['fine', 'a forbidden word', 'write to a@example.com'] })
   t.match(await world.reaches(id, 'completed'), { completed: 2, failed: 1 })
   t.same(await errorsOf(world, id), [null, 'permission_denied', null])
   t.same([...world.provider.asked.keys()].sort(), ['fine', 'write to [EMAIL]'])
 })
 
-t.test('items run on the own provider keys of the workspace, and are charged the fee alone', async t => {
+t.test('lines run on the own provider keys of the workspace, and are charged the fee alone', async t => {
   const world = await startBatchWorld(t, {
     answer: (_, nth) => (nth === 1 ? {} : {}),
     config: { byok: { feePercent: 10 } },
@@ -146,7 +146,7 @@ t.test('items run on the own provider keys of the workspace, and are charged the
   const vault = createVault(parseVaultKeys(world.vaultKeys))
   const own = credentialOf('acme', { workspaceId: DEFAULT_WORKSPACE_ID })
   await world.store.credentials.add(sealedRecord(vault, own, 'own-key'))
-  const { id } = await world.put({ items: ['a', 'b'] })
+  const { id } = await world.put({ lines: ['a', 'b'] })
   const batch = await world.reaches(id, 'completed')
   t.same(world.provider.keys, ['own-key', 'own-key'])
   t.match(batch.usage, {

@@ -1,8 +1,8 @@
-/** Several runners on one database, and runners that end or hang: each item has one result and one charge. */
+/** Several runners on one database, and runners that end or hang: each line has one result and one charge. */
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
-import type { ItemReplied } from '../support/item-provider.ts'
+import type { LineReplied } from '../support/line-provider.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { StoreFaults } from '../support/store-faults.ts'
 
@@ -12,24 +12,24 @@ const REPLY_COST = 17_000_000
 
 /** Holds each text that begins with `held` back until it is let go. */
 function holding() {
-  const held = Promise.withResolvers<ItemReplied>()
+  const held = Promise.withResolvers<LineReplied>()
   return {
     answer: (text: string) => (text.startsWith('held') ? held.promise : {}),
     letGo: () => held.resolve({}),
   }
 }
 
-async function hasOneResultEach(t: Test, world: BatchWorld, id: string, items: number): Promise<void> {
+async function hasOneResultEach(t: Test, world: BatchWorld, id: string, lines: number): Promise<void> {
   const batch = await world.batch(id)
-  t.match(batch, { total: items, completed: items, failed: 0 })
+  t.match(batch, { total: lines, completed: lines, failed: 0 })
   const results = await world.results(id)
   t.same(
     results.map(({ number }) => number),
-    Array.from({ length: items }, (_, at) => at),
+    Array.from({ length: lines }, (_, at) => at),
   )
   const records = await world.records()
-  t.equal(records.length, items, 'each item is charged once')
-  t.equal(batch.usage.cost, String(items * REPLY_COST))
+  t.equal(records.length, lines, 'each line is charged once')
+  t.equal(batch.usage.cost, String(lines * REPLY_COST))
 }
 
 async function shares(t: Test, storageUrl?: string): Promise<void> {
@@ -40,8 +40,8 @@ async function shares(t: Test, storageUrl?: string): Promise<void> {
     ...(storageUrl === undefined ? {} : { storageUrl }),
   })
   const other = await world.another()
-  const items = Array.from({ length: 60 }, (_, at) => `held ${at}`)
-  const { id } = await world.put({ items })
+  const lines = Array.from({ length: 60 }, (_, at) => `held ${at}`)
+  const { id } = await world.put({ lines })
   await world.until(() => world.provider.running === 4)
   other.runner.wake()
   await world.until(() => world.provider.running === 8)
@@ -63,12 +63,12 @@ t.test('two runners share one batch on PostgreSQL', { skip: await withoutPostgre
 })
 
 t.test(
-  'items of a runner that is cut off are run by another once their lease is over, and its results are dropped',
+  'lines of a runner that is cut off are run by another once their lease is over, and its results are dropped',
   async t => {
     const faults = new StoreFaults()
     const { answer, letGo } = holding()
     const world = await startBatchWorld(t, { answer, between: store => faults.between(store) })
-    const { id } = await world.put({ items: ['held', 'held', 'a'] })
+    const { id } = await world.put({ lines: ['held', 'held', 'a'] })
     await world.until(async () => world.provider.running === 2 && (await world.batch(id)).completed === 1)
     faults.failAll()
     const other = await world.another(store => store)
@@ -86,13 +86,13 @@ t.test(
   },
 )
 
-t.test('an item that is run again after a crash before its result was stored is charged once', async t => {
+t.test('a line that is run again after a crash before its result was stored is charged once', async t => {
   const faults = new StoreFaults()
   const world = await startBatchWorld(t, {
     answer: (_, nth) => ({ tokens: { input: 7, output: nth === 1 ? 5 : 500 } }),
     between: store => faults.between(store),
   })
-  const { id } = await world.put({ items: ['a'] })
+  const { id } = await world.put({ lines: ['a'] })
   // The provider has answered and the record is written; then nothing reaches the database any more.
   await world.until(() => world.runner.running > 0, 1)
   faults.failAll()
@@ -107,13 +107,13 @@ t.test('an item that is run again after a crash before its result was stored is 
   t.match(batch.usage, { outputTokens: 5, cost: String(REPLY_COST) }, 'and what the batch tells')
 })
 
-t.test('a drain lets items end within its time and gives the rest back at once, unpaid', async t => {
-  const first = Promise.withResolvers<ItemReplied>()
-  const never = Promise.withResolvers<ItemReplied>()
+t.test('a drain lets lines end within its time and gives the rest back at once, unpaid', async t => {
+  const first = Promise.withResolvers<LineReplied>()
+  const never = Promise.withResolvers<LineReplied>()
   const world = await startBatchWorld(t, {
     answer: (text, nth) => (text === 'soon' ? first.promise : nth === 1 ? never.promise : {}),
   })
-  const { id } = await world.put({ items: ['soon', 'never', 'never too'] })
+  const { id } = await world.put({ lines: ['soon', 'never', 'never too'] })
   await world.until(() => world.provider.running === 3)
   let over = false
   const drained = world.runner.drain(5_000).then(() => {
@@ -138,7 +138,7 @@ t.test('a drain lets items end within its time and gives the rest back at once, 
 t.test('a drain that is called again hurries', async t => {
   const { answer, letGo } = holding()
   const world = await startBatchWorld(t, { answer })
-  await world.put({ items: ['held'] })
+  await world.put({ lines: ['held'] })
   await world.until(() => world.provider.running === 1)
   const slow = world.runner.drain(3_600_000)
   world.clock.advance(1_000)
@@ -157,7 +157,7 @@ t.test('a jump of the system time ends no lease', async t => {
   const { answer, letGo } = holding()
   const world = await startBatchWorld(t, { answer })
   const expiresAt = new Date(world.clock.nowMs() + 10 * 86_400_000).toISOString()
-  const { id } = await world.put({ items: ['held', 'held'], expiresAt })
+  const { id } = await world.put({ lines: ['held', 'held'], expiresAt })
   await world.until(() => world.provider.running === 2)
   const other = await world.another()
   for (const jumpMs of [90_000_000, -95_000_000]) {
@@ -168,16 +168,16 @@ t.test('a jump of the system time ends no lease', async t => {
       await new Promise(resolve => setImmediate(resolve))
     }
   }
-  t.equal(world.provider.calls, 2, 'nobody took the items over')
+  t.equal(world.provider.calls, 2, 'nobody took the lines over')
   letGo()
   await world.reaches(id, 'completed')
   await hasOneResultEach(t, world, id, 2)
 })
 
-t.test('a batch that another runner has ended is dropped with its items', async t => {
+t.test('a batch that another runner has ended is dropped with its lines', async t => {
   const { answer, letGo } = holding()
   const world = await startBatchWorld(t, { answer })
-  const { id } = await world.put({ items: ['held', 'held'] })
+  const { id } = await world.put({ lines: ['held', 'held'] })
   await world.until(() => world.provider.running === 2)
   await world.store.batches.work.move(id, ['in_progress'], 'expired', new Date().toISOString())
   world.runner.wake()

@@ -21,7 +21,7 @@ t.test(
       between: store => faults.between(store),
       answer: text => (text === 'held' ? held.promise : {}),
     })
-    const { id } = await world.put({ items: Array.from({ length: 40 }, () => 'held') })
+    const { id } = await world.put({ lines: Array.from({ length: 40 }, () => 'held') })
     // Those that run, and those that were claimed ahead.
     await world.until(() => world.provider.running === 16)
     faults.failAll()

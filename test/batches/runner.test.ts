@@ -2,13 +2,13 @@
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
-import type { ItemAnswer, ItemReplied } from '../support/item-provider.ts'
+import type { LineAnswer, LineReplied } from '../support/line-provider.ts'
 
 const DEFAULTS = loadConfig([], {})
 
 t.test('a batch is checked, run and completed, and its sums are those of the ledger', async t => {
   const world = await startBatchWorld(t)
-  const { id } = await world.put({ items: ['one', 'two', 'three'] })
+  const { id } = await world.put({ lines: ['one', 'two', 'three'] })
   const batch = await world.reaches(id, 'completed')
   t.match(batch, { total: 3, completed: 3, failed: 0, error: null })
   t.match(
@@ -20,7 +20,7 @@ t.test('a batch is checked, run and completed, and its sums are those of the led
     {
       customId: 'line-0',
       outcome: 'completed',
-      item: {
+      document: {
         id: /^batch_req_[0-9a-f]{24}$/,
         error: null,
         response: {
@@ -35,11 +35,17 @@ t.test('a batch is checked, run and completed, and its sums are those of the led
         },
       },
     },
-    { customId: 'line-1', item: { response: { body: { choices: [{ message: { content: 'two' } }] } } } },
-    { customId: 'line-2', item: { response: { body: { choices: [{ message: { content: 'three' } }] } } } },
+    { customId: 'line-1', document: { response: { body: { choices: [{ message: { content: 'two' } }] } } } },
+    {
+      customId: 'line-2',
+      document: { response: { body: { choices: [{ message: { content: 'three' } }] } } },
+    },
   ])
   const records = await world.records()
-  t.same(records.map(record => record.id).sort(), results.map(({ item }) => item.response?.request_id).sort())
+  t.same(
+    records.map(record => record.id).sort(),
+    results.map(({ document }) => document.response?.request_id).sort(),
+  )
   t.match(batch.usage, {
     inputTokens: 21,
     outputTokens: 15,
@@ -55,7 +61,7 @@ t.test('a batch is checked, run and completed, and its sums are those of the led
 })
 
 /** Texts that the provider takes as what to do: `STATUS`, `wait:SECONDS`, `broken`, `once:STATUS`; else an echo. */
-const answer: ItemAnswer = (text, nth) => {
+const answer: LineAnswer = (text, nth) => {
   const [what, argument = ''] = text.split(':')
   switch (what) {
     case 'status':
@@ -71,9 +77,9 @@ const answer: ItemAnswer = (text, nth) => {
   }
 }
 
-t.test('any mix of good, malformed and failing items ends, each with its own error', async t => {
+t.test('any mix of good, malformed and failing lines ends, each with its own error', async t => {
   const world = await startBatchWorld(t, { answer })
-  const items = {
+  const lines = {
     good: 'good',
     malformed: { messages: 'no list' },
     streamed: { messages: [{ role: 'user', content: 'x' }], stream: true },
@@ -88,11 +94,11 @@ t.test('any mix of good, malformed and failing items ends, each with its own err
     once: 'once:503',
     last: 'last',
   }
-  const { id } = await world.put({ items: Object.values(items) })
+  const { id } = await world.put({ lines: Object.values(lines) })
   const batch = await world.reaches(id, 'completed')
   const results = await world.results(id)
   const errors = Object.fromEntries(
-    Object.keys(items).map((name, at) => [name, results[at]?.item.error?.error_type ?? null]),
+    Object.keys(lines).map((name, at) => [name, results[at]?.document.error?.error_type ?? null]),
   )
   t.same(errors, {
     good: null,
@@ -110,7 +116,7 @@ t.test('any mix of good, malformed and failing items ends, each with its own err
     last: null,
   })
   t.match(batch, { total: 13, completed: 4, failed: 9 })
-  t.match(results[1]?.item.error, { param: 'messages', type: 'invalid_request_error' })
+  t.match(results[1]?.document.error, { param: 'messages', type: 'invalid_request_error' })
   t.same(
     Object.fromEntries(world.provider.asked),
     {
@@ -137,7 +143,7 @@ t.test('any mix of good, malformed and failing items ends, each with its own err
 
 t.test('a batch of nothing but malformed bodies has failed, and says so', async t => {
   const world = await startBatchWorld(t)
-  const { id } = await world.put({ items: [{ messages: 1 }, { messages: 2 }] })
+  const { id } = await world.put({ lines: [{ messages: 1 }, { messages: 2 }] })
   const batch = await world.reaches(id, 'failed', 'completed')
   t.match(batch, {
     status: 'failed',
@@ -146,22 +152,22 @@ t.test('a batch of nothing but malformed bodies has failed, and says so', async 
     failed: 2,
     error: /^The bodies of all requests/,
   })
-  t.match(await world.results(id), [{ item: { error: {} } }, { item: { error: {} } }])
+  t.match(await world.results(id), [{ document: { error: {} } }, { document: { error: {} } }])
   t.equal(world.provider.calls, 0)
 })
 
-t.test('items answer in the dialect of their endpoint, with metadata where it was asked for', async t => {
+t.test('lines answer in the dialect of their endpoint, with metadata where it was asked for', async t => {
   const world = await startBatchWorld(t)
   const { id } = await world.put({
     endpoint: '/v1/responses',
     withMetadata: true,
-    items: [{ input: 'hi' }, { input: 'hi', temperature: 'hot' }],
+    lines: [{ input: 'hi' }, { input: 'hi', temperature: 'hot' }],
   })
   const batch = await world.reaches(id, 'completed')
   t.match(batch, { completed: 1, failed: 1 })
   t.match(await world.results(id), [
     {
-      item: {
+      document: {
         response: {
           body: {
             object: 'response',
@@ -172,7 +178,7 @@ t.test('items answer in the dialect of their endpoint, with metadata where it wa
         },
       },
     },
-    { item: { error: { param: 'temperature' } } },
+    { document: { error: { param: 'temperature' } } },
   ])
 })
 
@@ -186,30 +192,30 @@ t.test('preferences of the batch decide over providers', async t => {
   const { id } = await world.put({
     model: 'two/model',
     preferences: { only: ['acme'], allowFallbacks: false },
-    items: ['x'],
+    lines: ['x'],
   })
   await world.reaches(id, 'completed')
   t.equal(world.provider.calls, 1)
-  const none = await world.put({ preferences: { only: ['nobody'], allowFallbacks: true }, items: ['x'] })
+  const none = await world.put({ preferences: { only: ['nobody'], allowFallbacks: true }, lines: ['x'] })
   await world.reaches(none.id, 'completed')
-  t.match(await world.results(none.id), [{ item: { error: { error_type: 'not_found' } } }])
+  t.match(await world.results(none.id), [{ document: { error: { error_type: 'not_found' } } }])
 })
 
 t.test('the factor of prices holds in the body, the record and the sum', async t => {
   const world = await startBatchWorld(t, { config: { batches: { ...DEFAULTS.batches, priceFactor: '0.5' } } })
-  const { id } = await world.put({ items: ['x', 'y'] })
+  const { id } = await world.put({ lines: ['x', 'y'] })
   const batch = await world.reaches(id, 'completed')
   t.equal(batch.usage.cost, '17000000')
   t.same(batch.usage.upstream, { prompt: '14000000', completions: '20000000' })
   t.match(await world.records(), [{ cost: 8_500_000 }, { cost: 8_500_000 }])
   const usage = { cost: 0.0000085, cost_details: { upstream_inference_prompt_cost: 0.000007 } }
-  t.match(await world.results(id), [{ item: { response: { body: { usage } } } }])
+  t.match(await world.results(id), [{ document: { response: { body: { usage } } } }])
 })
 
-t.test('cancelled in the middle, items that run are ended at once, and what had finished stays', async t => {
-  const held = Promise.withResolvers<ItemReplied>()
+t.test('cancelled in the middle, lines that run are ended at once, and what had finished stays', async t => {
+  const held = Promise.withResolvers<LineReplied>()
   const world = await startBatchWorld(t, { answer: text => (text === 'held' ? held.promise : {}) })
-  const { id } = await world.put({ items: ['a', 'held', 'b', 'held', 'held'] })
+  const { id } = await world.put({ lines: ['a', 'held', 'b', 'held', 'held'] })
   await world.until(async () => world.provider.running === 3 && (await world.batch(id)).completed === 2)
   await world.store.batches.work.move(id, ['in_progress'], 'cancelling', new Date().toISOString())
   world.batching.changed({ kind: 'batches' })
@@ -235,7 +241,7 @@ t.test('cancelled in the middle, items that run are ended at once, and what had 
 t.test('a batch that is cancelled while it is checked ends without a run', async t => {
   const world = await startBatchWorld(t)
   await world.runner.drain(0)
-  const { id } = await world.put({ items: ['a'] })
+  const { id } = await world.put({ lines: ['a'] })
   await world.store.batches.work.move(id, ['validating'], 'cancelling', new Date().toISOString())
   const other = await world.another()
   other.runner.wake()
@@ -243,14 +249,14 @@ t.test('a batch that is cancelled while it is checked ends without a run', async
   t.equal(world.provider.calls, 0)
 })
 
-t.test('when its time is over a batch expires: running items are ended, others never begin', async t => {
-  const held = Promise.withResolvers<ItemReplied>()
+t.test('when its time is over a batch expires: running lines are ended, others never begin', async t => {
+  const held = Promise.withResolvers<LineReplied>()
   const world = await startBatchWorld(t, {
     answer: text =>
       text === 'held' ? held.promise : text === 'later' ? { status: 429, retryAfter: 7_000 } : {},
   })
   const expiresAt = new Date(world.clock.nowMs() + 3_600_000).toISOString()
-  const { id } = await world.put({ items: ['a', 'held', 'later'], expiresAt })
+  const { id } = await world.put({ lines: ['a', 'held', 'later'], expiresAt })
   await world.until(() => world.provider.running === 1 && world.provider.calls === 3)
   world.clock.advance(3_600_000)
   const batch = await world.reaches(id, 'expired')
@@ -263,7 +269,7 @@ t.test('when its time is over a batch expires: running items are ended, others n
 t.test('a batch whose time was over before its check expires too', async t => {
   const world = await startBatchWorld(t)
   await world.runner.drain(0)
-  const { id } = await world.put({ items: ['a'], expiresAt: new Date(world.clock.nowMs()).toISOString() })
+  const { id } = await world.put({ lines: ['a'], expiresAt: new Date(world.clock.nowMs()).toISOString() })
   const other = await world.another()
   other.runner.wake()
   t.match(await world.reaches(id, 'expired'), { completed: 0, failed: 0 })

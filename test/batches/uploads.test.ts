@@ -4,7 +4,7 @@ import { fstatSync, mkdtempSync, readdirSync, readSync, rmSync, statSync, writeF
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Upload, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
+import { type Upload, type UploadReader, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
 import { GatewayError } from '../../src/errors.ts'
 
 function start(t: Test, maxBytes = 1_000_000) {
@@ -16,8 +16,12 @@ function start(t: Test, maxBytes = 1_000_000) {
 
 const send =
   (...chunks: readonly string[]) =>
-  async (take: (chunk: Uint8Array) => Promise<void>) => {
-    for (const chunk of chunks) await take(Buffer.from(chunk))
+  async (reader: UploadReader) => {
+    let at = 0
+    for (const chunk of chunks) {
+      await reader.take(Buffer.from(chunk), at)
+      at += chunk.length
+    }
   }
 
 function contentOf({ file }: Upload): string {
@@ -28,10 +32,10 @@ function contentOf({ file }: Upload): string {
 
 t.test('a body is a file without a name, for its owner alone', async t => {
   const { folder, uploads } = start(t)
-  const upload = await uploads.receive(async take => {
-    await take(Buffer.from('{"a"'))
+  const upload = await uploads.receive(async reader => {
+    await reader.take(Buffer.from('{"a"'), 0)
     t.same(readdirSync(folder), [], 'while it arrives')
-    await take(Buffer.from(':1}'))
+    await reader.take(Buffer.from(':1}'), 4)
   })
   t.equal(contentOf(upload), '{"a":1}')
   t.equal(fstatSync(upload.file.descriptor).nlink, 0)
@@ -54,8 +58,8 @@ t.test('a body that breaks off leaves nothing, and its reason is told', async t 
   const { folder, uploads } = start(t)
   const reason = new GatewayError('client_closed', 'gone')
   await t.rejects(
-    uploads.receive(async take => {
-      await take(Buffer.from('half'))
+    uploads.receive(async reader => {
+      await reader.take(Buffer.from('half'), 0)
       throw reason
     }),
     reason,
@@ -85,6 +89,25 @@ t.test('all files together are bounded', async t => {
   await (await uploads.receive(send('1234567890'))).close()
   t.equal(uploads.bytes, 0)
 })
+
+t.test(
+  'chunks that are taken at once are written before it goes on, whatever is still on its way',
+  async t => {
+    const { uploads } = start(t, 10)
+    const upload = await uploads.receive(async reader => {
+      const first = reader.take(Buffer.from('0123'), 0)
+      const second = reader.take(Buffer.from('45'), 4)
+      reader.takeAtOnce(Buffer.from('67'), 6)
+      reader.takeAtOnce(Buffer.from('89'), 8)
+      await Promise.all([first, second])
+    })
+    t.equal(contentOf(upload), '0123456789')
+    await upload.close()
+    const tooMuch = uploads.receive(async reader => reader.takeAtOnce(Buffer.from('0123456789a'), 0))
+    await t.rejects(tooMuch, { code: 'service_unavailable' })
+    t.equal(uploads.bytes, 0)
+  },
+)
 
 t.test('what a killed process has left is removed, and nothing else', async t => {
   const { folder, uploads } = start(t)

@@ -1,11 +1,11 @@
 /** Batches over HTTP whose requests end in every way: each has its own error, and the counts are right. */
 import t from 'tap'
-import { BATCH_MODEL, BatchClient, type BatchDocument, startItemProvider } from '../support/batch-client.ts'
+import { BATCH_MODEL, BatchClient, type BatchDocument, startLineProvider } from '../support/batch-client.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import type { ItemReplied } from '../support/item-provider.ts'
+import type { LineReplied } from '../support/line-provider.ts'
 import { caller } from '../support/management.ts'
 
-const never = new Promise<ItemReplied>(() => undefined)
+const never = new Promise<LineReplied>(() => undefined)
 const say = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
 /** What the provider does for a text, and how its request ends; null: it is answered. */
@@ -44,8 +44,8 @@ const MALFORMED: readonly (readonly [body: object, errorType: string, message: R
 const isSent = (times: number, tries: number): boolean => times >= tries && times <= 3
 
 t.test('good, malformed, failing and slow requests of one batch each end as they would alone', async t => {
-  const held = Promise.withResolvers<ItemReplied>()
-  const { provider, settings } = await startItemProvider(t, (text, nth) => {
+  const held = Promise.withResolvers<LineReplied>()
+  const { provider, settings } = await startLineProvider(t, (text, nth) => {
     if (text === 'slow and good') return held.promise
     if (text === 'silent') return never
     if (text === 'breaks') return { breaks: true }
@@ -96,7 +96,7 @@ t.test('good, malformed, failing and slow requests of one batch each end as they
 })
 
 t.test('a malformed request names fields of the endpoint of its batch', async t => {
-  const { settings } = await startItemProvider(t)
+  const { settings } = await startLineProvider(t)
   const gateway = await startGatewayProcess(t, {
     ...settings,
     models: [

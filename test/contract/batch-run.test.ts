@@ -1,15 +1,15 @@
 /** Batches over HTTP, run by the batch thread of the product: from the request to the results. */
 import t from 'tap'
-import { BatchClient, newDatabaseUrl, startItemProvider } from '../support/batch-client.ts'
+import { BatchClient, newDatabaseUrl, startLineProvider } from '../support/batch-client.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import type { ItemReplied } from '../support/item-provider.ts'
+import type { LineReplied } from '../support/line-provider.ts'
 import { caller } from '../support/management.ts'
 import { eventually } from '../support/stream-probe.ts'
 
 const PATIENCE_MS = 60_000
 
 t.test('a batch that was accepted is run, and its results and sums are there', async t => {
-  const { provider, settings } = await startItemProvider(t, text => (text === 'bad' ? { status: 400 } : {}))
+  const { provider, settings } = await startLineProvider(t, text => (text === 'bad' ? { status: 400 } : {}))
   const gateway = await startGatewayProcess(t, settings)
   const client = new BatchClient(gateway.url, gateway.apiKey)
   const { id, status } = await client.create(['a', 'bad', 'c'])
@@ -22,12 +22,12 @@ t.test('a batch that was accepted is run, and its results and sums are there', a
     error: null,
     results: [
       {
-        custom_id: 'item-0',
+        custom_id: 'line-0',
         response: { status_code: 200, body: { choices: [{ message: { content: 'a' } }] } },
         error: null,
       },
-      { custom_id: 'item-1', response: null, error: { error_type: 'invalid_request' } },
-      { custom_id: 'item-2', error: null },
+      { custom_id: 'line-1', response: null, error: { error_type: 'invalid_request' } },
+      { custom_id: 'line-2', error: null },
     ],
   })
   t.equal(provider.calls, 3)
@@ -38,8 +38,8 @@ t.test('a batch that was accepted is run, and its results and sums are there', a
   t.match((await ask('GET', path)).data, { total_cost: 0.000017, streamed: false })
   t.ok(
     await eventually(async () => {
-      const items = (outcome: string) => gateway.metric('gateway_batch_items_total', { outcome })
-      return (await items('completed')) === 2 && (await items('failed')) === 1
+      const lines = (outcome: string) => gateway.metric('gateway_batch_items_total', { outcome })
+      return (await lines('completed')) === 2 && (await lines('failed')) === 1
     }, PATIENCE_MS),
   )
   t.ok(
@@ -54,8 +54,8 @@ t.test('a batch that was accepted is run, and its results and sums are there', a
 t.test(
   'a cancelled batch ends at once: calls to providers are closed, what had finished is there',
   async t => {
-    const held = Promise.withResolvers<ItemReplied>()
-    const { provider, settings } = await startItemProvider(t, text => (text === 'held' ? held.promise : {}))
+    const held = Promise.withResolvers<LineReplied>()
+    const { provider, settings } = await startLineProvider(t, text => (text === 'held' ? held.promise : {}))
     const gateway = await startGatewayProcess(t, settings)
     const client = new BatchClient(gateway.url, gateway.apiKey)
     const { id } = await client.create(['a', 'held', 'held'])
@@ -64,16 +64,16 @@ t.test(
     t.match(await client.cancel(id), { status: /^cancell/ })
     const batch = await client.ended(id)
     t.match(batch, { status: 'cancelled', request_counts: { total: 3, completed: 1, failed: 0 } })
-    t.match(batch.results, [{ custom_id: 'item-0' }])
+    t.match(batch.results, [{ custom_id: 'line-0' }])
     t.equal(batch.results?.length, 1)
     t.equal(provider.left, 2)
     held.resolve({})
   },
 )
 
-t.test('a gateway that is stopped puts its items back, and the next one runs them', async t => {
-  const held = Promise.withResolvers<ItemReplied>()
-  const { provider, settings } = await startItemProvider(t, (text, nth) =>
+t.test('a gateway that is stopped puts its lines back, and the next one runs them', async t => {
+  const held = Promise.withResolvers<LineReplied>()
+  const { provider, settings } = await startLineProvider(t, (text, nth) =>
     text.startsWith('held') && nth === 1 ? held.promise : {},
   )
   const environment = { DATABASE_URL: newDatabaseUrl() }

@@ -1,4 +1,4 @@
-/** The guarantee of batches: whatever moment the process is killed at, each item ends in exactly one result. */
+/** The guarantee of batches: whatever moment the process is killed at, each line ends in exactly one result. */
 import t, { type Test } from 'tap'
 import { killBatches } from '../support/batch-kill.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
@@ -13,7 +13,7 @@ async function holds(t: Test, rounds: number, nodes: 1 | 2, databaseUrl: string 
   t.comment(JSON.stringify(totals))
   t.match(totals, { lost: 0, broken: [], backward: [], unrecorded: 0 })
   t.ok(totals.acknowledged >= rounds, 'there was something to lose')
-  t.ok(totals.inFlight > 0, 'kills came while items ran')
+  t.ok(totals.inFlight > 0, 'kills came while lines ran')
   t.ok(totals.repeated <= totals.inFlight, 'no more was asked twice than what was in flight')
 }
 

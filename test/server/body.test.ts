@@ -1,6 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { BodyBuffer, BodyStream } from '../../src/server/body.ts'
+import { bodyReader } from '../support/body-reader.ts'
 import { turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -69,7 +70,7 @@ t.test('a body that does not end in time is given up, collected or streamed', as
   const collected = new BodyBuffer(10, counted()).collect(clock, UPLOAD_MS)
   const stream = new BodyStream(counted(), null, 10, counted())
   stream.startDeadline(clock, UPLOAD_MS)
-  const read = stream.read(() => undefined)
+  const read = stream.read(bodyReader())
   clock.advance(UPLOAD_MS)
   await t.rejects(collected, { code: 'deadline_exceeded' })
   await t.rejects(read, { code: 'deadline_exceeded' })
@@ -83,10 +84,11 @@ t.test('a stream hands chunks over in order, and holds the client back meanwhile
   const gate = Promise.withResolvers<void>()
   stream.push(bytes('ab'), false)
   t.ok(socket.paused, 'before anybody reads')
-  const read = stream.read(chunk => {
+  const reader = bodyReader(chunk => {
     seen.push(text(chunk))
     return seen.length === 1 ? gate.promise : undefined
   })
+  const read = stream.read(reader)
   await turns(2)
   t.same(seen, ['ab'])
   t.ok(socket.paused, 'while a chunk is being taken')
@@ -119,7 +121,7 @@ t.test(
       if (isEarly) arrive()
       stream.startDeadline(clock, UPLOAD_MS)
       if (!isEarly) arrive()
-      await stream.read(() => undefined)
+      await stream.read(bodyReader())
       t.equal(socket.resumed, 1)
       // The library's own timer has ten seconds, and may fire four earlier.
       clock.advance(5_000)
@@ -151,19 +153,17 @@ t.test('a stream ends with its first fault', async t => {
     const stream = new BodyStream(counted(), null, 4, count)
     stream.push(bytes('1'), false)
     fault(stream)
-    await t.rejects(
-      stream.read(() => undefined),
-      error,
-      name,
-    )
+    await t.rejects(stream.read(bodyReader()), error, name)
     t.equal(count.held, 0, name)
   }
   const failing = new BodyStream(counted(), null, 4, counted())
   failing.push(bytes('1'), true)
   await t.rejects(
-    failing.read(async () => {
-      throw new Error('disk full')
-    }),
+    failing.read(
+      bodyReader(() => {
+        throw new Error('disk full')
+      }),
+    ),
     { message: 'disk full' },
   )
 })
@@ -171,7 +171,59 @@ t.test('a stream ends with its first fault', async t => {
 t.test('a body of no bytes is whole at once', async t => {
   const stream = new BodyStream(counted(), 0, 4, counted())
   t.ok(stream.whole)
-  await stream.read(() => {
-    t.fail('no chunk')
+  await stream.read(bodyReader(() => t.fail('no chunk')))
+})
+
+/** A reader that keeps what it is given at its place, and finishes with `take` when `gate` opens. */
+function placing(gate: Promise<void>) {
+  const body = Buffer.alloc(40)
+  const atOnce: number[] = []
+  return {
+    body,
+    atOnce,
+    async take(chunk: Uint8Array, at: number) {
+      await gate
+      body.set(chunk, at)
+    },
+    takeAtOnce(chunk: Uint8Array, at: number) {
+      atOnce.push(at)
+      body.set(chunk, at)
+    },
+  }
+}
+
+t.test('a body that arrives in one turn is taken at once beyond its first chunks', async t => {
+  const count = counted()
+  const stream = new BodyStream(counted(), 40, 40, count)
+  const gate = Promise.withResolvers<void>()
+  const reader = placing(gate.promise)
+  const read = stream.read(reader)
+  for (let at = 0; at < 40; at += 2) stream.push(bytes(String(at).padStart(2, '0')), at === 38)
+  t.equal(count.held, 16, 'as much waits as may')
+  t.same(reader.atOnce, [16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38])
+  gate.resolve()
+  await read
+  t.equal(
+    reader.body.toString(),
+    Array.from({ length: 20 }, (_, at) => String(2 * at).padStart(2, '0')).join(''),
+  )
+  t.equal(count.held, 0)
+})
+
+t.test('a reader that cannot take a chunk at once ends the body with its reason', async t => {
+  const count = counted()
+  const socket = counted()
+  const stream = new BodyStream(socket, 40, 40, count)
+  const gate = Promise.withResolvers<void>()
+  const read = stream.read({
+    take: () => gate.promise,
+    takeAtOnce() {
+      throw new Error('disk full')
+    },
   })
+  for (let at = 0; at < 40; at += 2) stream.push(bytes('ab'), at === 38)
+  gate.resolve()
+  await t.rejects(read, { message: 'disk full' })
+  t.equal(count.held, 0)
+  t.notOk(socket.paused)
 })

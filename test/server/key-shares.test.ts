@@ -6,6 +6,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import type { Authenticator } from '../../src/server/http-request.ts'
 import { type KeyPlace, KeyShares } from '../../src/server/key-shares.ts'
+import { bodyReader } from '../support/body-reader.ts'
 import { awaited, until } from '../support/patience.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -385,7 +386,7 @@ t.test('a body that is handed over as it arrives announces nothing', async t => 
     operations: [
       rawOperation('/raw', 10_000_000, async ({ body }, reply) => {
         begun.push(body.contentLength ?? 0)
-        await body.read(() => undefined)
+        await body.read(bodyReader())
         reply.json(200, {})
       }),
     ],

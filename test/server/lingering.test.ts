@@ -3,6 +3,7 @@
  */
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../src/errors.ts'
+import { bodyReader } from '../support/body-reader.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, operation, rawOperation, startFrontEnd } from './front-end.ts'
@@ -25,7 +26,7 @@ async function start(t: Test) {
         handler: (_request, reply) => reply.json(200, {}),
       }),
       rawOperation('/upload', LIMIT, async ({ body }, reply) => {
-        await body.read(() => undefined)
+        await body.read(bodyReader())
         reply.json(200, {})
       }),
       // Answers before it has read anything.

@@ -2,6 +2,7 @@
 import t from 'tap'
 import type { Dialect } from '../../src/dialects/dialect.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { bodyReader } from '../support/body-reader.ts'
 import { responsesDialect } from '../support/dialects.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { INFERENCE, openOperation, operation, rawOperation, startFrontEnd } from './front-end.ts'
@@ -26,11 +27,13 @@ t.test('a raw body arrives in chunks of any content type, with the client held b
   let total = 0
   const slow = Promise.withResolvers<void>()
   const uploads = rawOperation('/upload', 100 * MIB, async (handled, reply) => {
-    await handled.body.read(async chunk => {
-      if (total === 0) await slow.promise
-      total += chunk.length
-      most = Math.max(most, front.server.load.bufferedBytes)
-    })
+    await handled.body.read(
+      bodyReader(async chunk => {
+        if (total === 0) await slow.promise
+        total += chunk.length
+        most = Math.max(most, front.server.load.bufferedBytes)
+      }),
+    )
     reply.json(200, { total, announced: handled.body.contentLength })
   })
   const front = await startFrontEnd(t, [], { operations: [uploads] })
@@ -59,9 +62,11 @@ t.test('a raw body may be chunked or empty, and has its limit', async t => {
       rawOperation('/upload', 10, async ({ body }, reply) => {
         let text = ''
         seen.push(body.contentLength)
-        await body.read(chunk => {
-          text += Buffer.from(chunk).toString()
-        })
+        await body.read(
+          bodyReader(chunk => {
+            text += Buffer.from(chunk).toString()
+          }),
+        )
         reply.json(200, { text })
       }),
     ],
@@ -89,7 +94,7 @@ t.test('the reading of a raw body ends when the client leaves', async t => {
   const front = await startFrontEnd(t, [], {
     operations: [
       rawOperation('/upload', 100, async ({ body }) => {
-        await body.read(() => undefined).catch(reading.resolve)
+        await body.read(bodyReader()).catch(reading.resolve)
       }),
     ],
   })

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import type { ResultItem } from './batch-world.ts'
+import type { ResultDocument } from './batch-world.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
-import { type ItemAnswer, ItemProvider } from './item-provider.ts'
+import { type LineAnswer, LineProvider } from './line-provider.ts'
 import { caller } from './management.ts'
 
 export const BATCH_MODEL = 'acme/model'
@@ -16,13 +16,13 @@ export interface BatchDocument {
   readonly status: string
   readonly request_counts: { readonly total: number; readonly completed: number; readonly failed: number }
   readonly usage: { readonly cost: number } | null
-  readonly results: readonly (ResultItem & { readonly custom_id: string })[] | null
+  readonly results: readonly (ResultDocument & { readonly custom_id: string })[] | null
   readonly error: { readonly message: string } | null
 }
 
 /** A configuration whose one model is served by the provider. */
-export async function startItemProvider(t: Pick<Test, 'teardown'>, answer?: ItemAnswer) {
-  const provider = new ItemProvider(answer)
+export async function startLineProvider(t: Pick<Test, 'teardown'>, answer?: LineAnswer) {
+  const provider = new LineProvider(answer)
   const baseUrl = await provider.listen()
   t.teardown(() => provider.close())
   return {
@@ -57,7 +57,7 @@ export class BatchClient {
       endpoint: '/v1/chat/completions',
       model: BATCH_MODEL,
       requests: texts.map((content, at) => ({
-        custom_id: `item-${at}`,
+        custom_id: `line-${at}`,
         body: { messages: [{ role: 'user', content }] },
       })),
       ...fields,

@@ -5,13 +5,13 @@ import { type BatchWorld, startBatchWorld } from './batch-world.ts'
 import { type FaultMode, StoreFaults } from './store-faults.ts'
 
 const DEFAULTS = loadConfig([], {})
-/** One item at a time, so that the life of a batch has many calls. */
+/** One line at a time, so that the life of a batch has many calls. */
 const NARROW = { batches: { ...DEFAULTS.batches, concurrency: 1 } }
 const MALFORMED = 3
 /** Each fails the first time. */
 const FLAKY = 5
-const ITEMS_MAX = 18
-const RUN = ITEMS_MAX - 1
+const LINES_MAX = 18
+const RUN = LINES_MAX - 1
 /** What one reply of 7 and 5 tokens costs, in units of 1e-12 USD. */
 const REPLY_COST = 17_000_000
 
@@ -28,10 +28,10 @@ export interface FaultTotals {
   readonly broken: string[]
 }
 
-function itemsOf(life: number) {
-  return Array.from({ length: ITEMS_MAX }, (_, at) => {
+function linesOf(life: number) {
+  return Array.from({ length: LINES_MAX }, (_, at) => {
     if (at === MALFORMED) return { messages: 1 }
-    return at === FLAKY ? `flaky ${life}` : `item ${at}`
+    return at === FLAKY ? `flaky ${life}` : `line ${at}`
   })
 }
 
@@ -52,7 +52,7 @@ export async function faultPoints(
       faults.failed.length = 0
       faults.failAt(n, mode, count)
       const before = faults.calls
-      const { id } = await world.put({ items: itemsOf(totals.points) })
+      const { id } = await world.put({ lines: linesOf(totals.points) })
       await world.reaches(id, 'completed')
       const calls = faults.calls - before
       faults.heal()
@@ -65,14 +65,14 @@ export async function faultPoints(
   return { ...totals, world }
 }
 
-/** Each item has its one result, and the sums are those of the results. */
+/** Each line has its one result, and the sums are those of the results. */
 async function isWhole(world: BatchWorld, id: string): Promise<boolean> {
   const { completed, failed, usage } = await world.batch(id)
   const results = await world.results(id)
   return (
     completed === RUN &&
     failed === 1 &&
-    results.length === ITEMS_MAX &&
+    results.length === LINES_MAX &&
     results.every(({ number, outcome }, at) => {
       return number === at && (outcome === 'failed') === (number === MALFORMED)
     }) &&
@@ -80,7 +80,7 @@ async function isWhole(world: BatchWorld, id: string): Promise<boolean> {
   )
 }
 
-/** Holds the ledger against the batches: each item was charged once, however often it ran. */
+/** Holds the ledger against the batches: each line was charged once, however often it ran. */
 export async function isChargedOnce({
   world,
   points,

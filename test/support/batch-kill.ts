@@ -1,6 +1,6 @@
 /**
  * Kills the running product again and again while batches are accepted, checked, run and finished, and holds what is
- * left against what clients were told: nothing is lost, every item has one result, states go forward, and no more is
+ * left against what clients were told: nothing is lost, every line has one result, states go forward, and no more is
  * asked twice than what was in flight at a kill.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -11,18 +11,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { itemGenerationId } from '../../src/batches/ids.ts'
+import { lineGenerationId } from '../../src/batches/ids.ts'
 import { TRIES_MAX } from '../../src/batches/retry.ts'
 import { isTerminal } from '../../src/batches/states.ts'
 import { BATCH_STATUSES, type BatchStatus } from '../../src/protocol/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../src/storage/store.ts'
 import { allResults } from '../storage/batches.ts'
-import { BatchClient, startItemProvider } from './batch-client.ts'
-import type { ResultItem } from './batch-world.ts'
+import { BatchClient, startLineProvider } from './batch-client.ts'
+import type { ResultDocument } from './batch-world.ts'
 import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 
-/** Items that one node runs at once. */
+/** Lines that one node runs at once. */
 const CONCURRENCY = 8
 /** Sizes of batches, in turn: one that runs for a while, one that is over at once, one in between. */
 const SIZES = [60, 1, 12]
@@ -39,15 +39,15 @@ export interface BatchKillTotals {
   acknowledged: number
   unheard: number
   lost: number
-  /** Batches whose results are not one for each item, or whose counts or sums differ from them. */
+  /** Batches whose results are not one for each line, or whose counts or sums differ from them. */
   broken: string[]
   backward: string[]
-  items: number
+  lines: number
   /** Requests to the provider beyond those that a life without kills has. */
   repeated: number
-  /** Items that somebody had claimed at a kill. */
+  /** Lines that somebody had claimed at a kill. */
   inFlight: number
-  /** Answered items without exactly one usage record. */
+  /** Answered lines without exactly one usage record. */
   unrecorded: number
   slowestStartMs: number
 }
@@ -71,7 +71,7 @@ export async function killBatches(
   const folder = mkdtempSync(join(tmpdir(), 'sluice-batch-kill-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const storageUrl = databaseUrl ?? `sqlite:${join(folder, 'gateway.db')}`
-  const { provider, settings } = await startItemProvider(t, async (text, nth) => {
+  const { provider, settings } = await startLineProvider(t, async (text, nth) => {
     await delay(randomInt(REPLY_MAX_MS))
     return text.startsWith('flaky') && nth === 1 ? { status: 500 } : {}
   })
@@ -84,7 +84,7 @@ export async function killBatches(
     lost: 0,
     broken: [],
     backward: [],
-    items: 0,
+    lines: 0,
     repeated: 0,
     inFlight: 0,
     unrecorded: 0,
@@ -133,7 +133,7 @@ export async function killBatches(
     if (killed === undefined) throw new Error('no such node')
     killed.child.kill('SIGKILL')
     await once(killed.child, 'exit')
-    totals.inFlight += await claimedItems(store)
+    totals.inFlight += await claimedLines(store)
     nodes[at] = await start(at)
     await posting.end()
   }
@@ -189,7 +189,7 @@ class Posting {
       const name = `${round}.${turn}`
       const texts = Array.from(
         { length: size },
-        (_, at) => `${at % 10 === 9 ? 'flaky' : 'item'} ${name}.${at}`,
+        (_, at) => `${at % 10 === 9 ? 'flaky' : 'line'} ${name}.${at}`,
       )
       try {
         const batch = await nodes[turn % nodes.length]?.client.create(texts)
@@ -262,7 +262,7 @@ async function allBatches(store: Store) {
   }
 }
 
-async function claimedItems(store: Store): Promise<number> {
+async function claimedLines(store: Store): Promise<number> {
   let claimed = 0
   for (const { id } of await store.batches.work.open())
     claimed += (await store.batches.work.counts(id)).claimed
@@ -281,7 +281,7 @@ async function check(
   totals.unheard = batches.filter(({ id }) => !acknowledged.has(id)).length
   for (const batch of batches) {
     const results = await allResults(store.batches, batch.id)
-    totals.items += batch.total
+    totals.lines += batch.total
     const ids = new Set(results.map(({ customId }) => customId))
     const completed = results.filter(({ outcome }) => outcome === 'completed').length
     const isWhole =
@@ -295,15 +295,15 @@ async function check(
   for (const [text, calls] of asked) totals.repeated += calls - (text.startsWith('flaky') ? 2 : 1)
 }
 
-/** Every answered item has one record, and the sum of a batch is that of its records. */
+/** Every answered line has one record, and the sum of a batch is that of its records. */
 async function checkLedger(store: Store, totals: BatchKillTotals): Promise<void> {
   for (const batch of await allBatches(store)) {
     let cost = 0n
     for (const { number, result } of await allResults(store.batches, batch.id)) {
-      const { response } = JSON.parse(result) as ResultItem
+      const { response } = JSON.parse(result) as ResultDocument
       const records = []
       for (let tries = 0; tries <= TRIES_MAX; tries++) {
-        const record = await store.ledger.find(itemGenerationId(batch, number, tries), batch.organizationId)
+        const record = await store.ledger.find(lineGenerationId(batch, number, tries), batch.organizationId)
         if (record !== null) records.push(record)
       }
       const charged = records.filter(record => record.cost > 0)

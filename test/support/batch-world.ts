@@ -25,7 +25,7 @@ import type { UsageRecord } from '../../src/storage/usage.ts'
 import { type Batching, buildBatching } from '../../src/threads/build-batch.ts'
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
 import { accept, allResults, type BatchFields, someLine } from '../storage/batches.ts'
-import { type ItemAnswer, ItemProvider } from './item-provider.ts'
+import { type LineAnswer, LineProvider } from './line-provider.ts'
 import { TestClock } from './test-clock.ts'
 
 export const MODEL = 'acme/model'
@@ -33,7 +33,7 @@ export const MODEL = 'acme/model'
 export const PRICES = { prompt: '0.000001', completion: '0.000002' }
 
 export interface BatchWorldOptions {
-  readonly answer?: ItemAnswer
+  readonly answer?: LineAnswer
   readonly config?: Partial<Config>
   readonly models?: Config['models']
   readonly providers?: Config['providers']
@@ -48,11 +48,11 @@ export interface BatchWorldOptions {
 
 export interface WorldBatch extends Omit<BatchFields, 'lines'> {
   /** One request for each: a text for the model, or a whole body. */
-  readonly items: readonly (string | Readonly<Record<string, unknown>>)[]
+  readonly lines: readonly (string | Readonly<Record<string, unknown>>)[]
 }
 
-/** A result item as a client reads it. */
-export interface ResultItem {
+/** A result as a client reads it, but for its `custom_id`. */
+export interface ResultDocument {
   readonly id: string
   readonly response: {
     readonly status_code: number
@@ -71,7 +71,7 @@ export class BatchWorld {
   readonly clock: TestClock
   readonly store: Store
   readonly #ledger: Store
-  readonly provider: ItemProvider
+  readonly provider: LineProvider
   readonly shipper: LedgerShipper
   readonly lines: Record<string, unknown>[]
   readonly apiKey: string
@@ -84,7 +84,7 @@ export class BatchWorld {
     clock: TestClock
     store: Store
     ledger: Store
-    provider: ItemProvider
+    provider: LineProvider
     shipper: LedgerShipper
     lines: Record<string, unknown>[]
     apiKey: string
@@ -115,7 +115,7 @@ export class BatchWorld {
   }
 
   /** Puts a batch into the database and wakes the runner. */
-  async put({ items, ...fields }: WorldBatch): Promise<BatchRecord> {
+  async put({ lines, ...fields }: WorldBatch): Promise<BatchRecord> {
     const nowMs = this.clock.nowMs()
     const record = await accept(this.store.batches, {
       keyHash: this.keyHash,
@@ -126,10 +126,10 @@ export class BatchWorld {
       createdAt: new Date(nowMs).toISOString(),
       expiresAt: new Date(nowMs + 86_400_000).toISOString(),
       ...fields,
-      lines: items.map((item, number) =>
+      lines: lines.map((line, number) =>
         someLine(number, {
           body: JSON.stringify(
-            typeof item === 'string' ? { messages: [{ role: 'user', content: item }] } : item,
+            typeof line === 'string' ? { messages: [{ role: 'user', content: line }] } : line,
           ),
         }),
       ),
@@ -165,9 +165,9 @@ export class BatchWorld {
     }
   }
 
-  async results(id: string): Promise<(StoredResult & { readonly item: ResultItem })[]> {
+  async results(id: string): Promise<(StoredResult & { readonly document: ResultDocument })[]> {
     const all = await allResults(this.store.batches, id)
-    return all.map(result => ({ ...result, item: JSON.parse(result.result) as ResultItem }))
+    return all.map(result => ({ ...result, document: JSON.parse(result.result) as ResultDocument }))
   }
 
   /** All usage records, oldest first. */
@@ -179,7 +179,7 @@ export class BatchWorld {
 }
 
 export async function startBatchWorld(t: Pick<Test, 'teardown'>, options: BatchWorldOptions = {}) {
-  const provider = new ItemProvider(options.answer)
+  const provider = new LineProvider(options.answer)
   const baseUrl = await provider.listen()
   const folder = mkdtempSync(join(tmpdir(), 'sluice-batch-'))
   const storageUrl = options.storageUrl ?? `sqlite:${join(folder, 'gateway.db')}`

@@ -105,7 +105,7 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
       idempotencyKey: null,
       withMetadata: false,
       dataRegion: null,
-      read: take => take(Buffer.from(body)),
+      read: reader => reader.take(Buffer.from(body), 0),
       watch: new Stopwatch(0),
       held: UNCOUNTED,
       signal: new AbortController().signal,

@@ -76,8 +76,8 @@ export function liveCalls({ requests }: Sim): number {
 
 /** The texts of chat completions in results. */
 export function textsOf(results: Awaited<ReturnType<BatchWorld['results']>>): (string | null)[] {
-  return results.map(({ item }) => {
-    const body = item.response?.body as { choices?: { message: { content: string } }[] } | undefined
+  return results.map(({ document }) => {
+    const body = document.response?.body as { choices?: { message: { content: string } }[] } | undefined
     return body?.choices?.[0]?.message.content ?? null
   })
 }

@@ -1,5 +1,5 @@
 /**
- * Drafts of jobs: the model calls of items that were deferred, until enough of them make a job. Their reservations wait
+ * Drafts of jobs: the model calls of lines that were deferred, until enough of them make a job. Their reservations wait
  * with them. Batch thread; no I/O.
  */
 import type { Clock } from '../../clock.ts'
@@ -38,9 +38,9 @@ export interface JobDraftsOptions {
   readonly hold: (bytes: number) => void
 }
 
-/** No more items of the batch come at present: the rest makes a job. */
+/** No more lines of the batch come at present: the rest makes a job. */
 const QUIET_MS = 3_000
-/** Items that come one by one, because of limits by the minute, do not wait longer for others. */
+/** Lines that come one by one, because of limits by the minute, do not wait longer for others. */
 const AGE_MS = 60_000
 /** All drafts together; the largest makes a job before they exceed it. */
 const BYTES_MAX = 64 * 1024 * 1024
@@ -76,7 +76,7 @@ export class JobDrafts {
   }
 
   /**
-   * Takes the model call of an item, with its reservation. False: the batch service cannot run it, or the item may go
+   * Takes the model call of a line, with its reservation. False: the batch service cannot run it, or the line may go
    * to other providers too.
    */
   take(batch: BatchRecord, line: ClaimedLine, call: DeferredCall): boolean {

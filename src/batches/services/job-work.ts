@@ -13,7 +13,7 @@ import type { Caller, Reservation, Spent } from '../../protocol/records.ts'
 import type { BatchRecord, BatchWork, Claim, ClaimedLine, LineResult } from '../../storage/batches.ts'
 import { jobOwner, type ServiceJob, type ServiceJobStore } from '../../storage/service-jobs.ts'
 import type { KeyRecord } from '../../storage/store.ts'
-import type { CollectedItem, ItemRun, RunEnd } from '../item-run.ts'
+import type { CollectedLine, LineRun, RunEnd } from '../line-run.ts'
 import { lineNumber } from './job-drafts.ts'
 import type { EndedLine, JobState } from './service.ts'
 import type { ServiceAccess } from './service-access.ts'
@@ -27,8 +27,8 @@ export interface JobWorkDeps {
   /** The key as it is now. @throws (or rejects with) GatewayError */
   readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
   readonly quota: Pick<HoldingQuota, 'hold'>
-  /** Runs an item with the reply that was collected. */
-  readonly run: (batch: BatchRecord, line: ClaimedLine, part: CollectedItem) => ItemRun
+  /** Runs a line with the reply that was collected. */
+  readonly run: (batch: BatchRecord, line: ClaimedLine, part: CollectedLine) => LineRun
   readonly owner: string
   /** Unix milliseconds by a clock that goes on evenly: for leases and the queue. */
   readonly nowMs: () => number
@@ -82,7 +82,7 @@ export class JobWork {
   #isCancelled = false
   #polls = 0
   #failures = 0
-  readonly #running = new Set<ItemRun>()
+  readonly #running = new Set<LineRun>()
 
   constructor(
     deps: JobWorkDeps,
@@ -270,7 +270,7 @@ export class JobWork {
     const { work, nowMs, onStored } = this.#deps
     const { key, caller } = await this.#caller()
     const spent = { ...NOTHING, isByok: access.ownKey !== null }
-    const collected: CollectedItem = {
+    const collected: CollectedLine = {
       kind: 'collection',
       candidate: access.candidate,
       ownKey: access.ownKey,
@@ -306,7 +306,7 @@ export class JobWork {
     if (returned.length > 0) await work.giveBack(owner, returned)
   }
 
-  async #run(line: ClaimedLine, part: CollectedItem): Promise<RunEnd> {
+  async #run(line: ClaimedLine, part: CollectedLine): Promise<RunEnd> {
     const run = this.#deps.run(this.batch, line, part)
     this.#running.add(run)
     if (this.#deps.signal.aborted) run.stop('returned')

@@ -1,5 +1,5 @@
 /**
- * The part of a runner of batches that uses batch services: makes jobs of deferred items, and works on the jobs of its
+ * The part of a runner of batches that uses batch services: makes jobs of deferred lines, and works on the jobs of its
  * batches until they have given all they have. Runners share the jobs by claims. Batch thread.
  */
 
@@ -22,7 +22,7 @@ export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** Counts memory; negative when it is free again. */
   readonly hold: (bytes: number) => void
-  /** Puts items back into the queue. */
+  /** Puts lines back into the queue. */
   readonly giveBack: (lines: readonly Pick<ClaimedLine, 'batchId' | 'number' | 'fence' | 'tries'>[]) => void
   /** Called when a job is over. */
   readonly onOver: () => void
@@ -78,13 +78,13 @@ export class ServiceRunner {
     return isServed ? slug : null
   }
 
-  /** The part of the service in the run of an item; null: it has none. */
+  /** The part of the service in the run of a line; null: it has none. */
   partOf(batch: BatchRecord, line: ClaimedLine): ServiceSubmission | null {
     if (batch.service === null) return null
     return { kind: 'submission', take: call => this.#drafts.take(batch, line, call) }
   }
 
-  /** True while no items of the batch should be claimed: its service has enough to do, or asks to wait. */
+  /** True while no lines of the batch should be claimed: its service has enough to do, or asks to wait. */
   isHeldBack({ id, service }: Pick<BatchRecord, 'id' | 'service'>): boolean {
     if (service === null) return false
     const { clock } = this.#deps

@@ -13,7 +13,7 @@ import { ends, startServed, textsOf } from '../../support/served-world.ts'
 const DEFAULTS = loadConfig([], {})
 
 const errorsOf = async (world: BatchWorld, id: string) =>
-  (await world.results(id)).map(({ item }) => item.error?.error_type ?? null)
+  (await world.results(id)).map(({ document }) => document.error?.error_type ?? null)
 
 t.test('jobs run on own provider keys of the workspace, and are charged the fee alone', async t => {
   const { world, sim } = await startServed(t, 'openai-chat', { config: { byok: { feePercent: 10 } } })
@@ -21,7 +21,7 @@ t.test('jobs run on own provider keys of the workspace, and are charged the fee 
   await world.store.credentials.add(
     sealedRecord(createVault(parseVaultKeys(world.vaultKeys)), own, 'own-key-0123456789'),
   )
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
   const batch = await ends(world, id, 'completed')
   t.match(batch.usage, { isByok: true, cost: String(2 * 150_000), upstream: { prompt: '2000000' } })
   for (const { headers } of sim.requests) t.equal(headers.authorization, 'Bearer own-key-0123456789')
@@ -35,7 +35,7 @@ t.test('a credential that is disabled meanwhile holds its job up until it is ena
   await world.store.credentials.add(
     sealedRecord(createVault(parseVaultKeys(world.vaultKeys)), own, 'own-key-0123456789'),
   )
-  const { id } = await world.put({ model: 'served/echo', items: ['one'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one'] })
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
   // Another runner has to go on: it has not opened the key.
@@ -74,7 +74,7 @@ t.test('limits reserve what is at a service, and count what it came to', async t
   const limit = 450
   const { world, sim } = await startServed(t, 'openai-chat', { key: { limit } })
   const capped = (content: string) => ({ messages: [{ role: 'user', content }], max_tokens: 100 })
-  const { id } = await world.put({ model: 'served/echo', items: ['a', 'b', 'c', 'd', 'e'].map(capped) })
+  const { id } = await world.put({ model: 'served/echo', lines: ['a', 'b', 'c', 'd', 'e'].map(capped) })
   const largest = () => Math.max(0, ...[...sim.batches.jobs.values()].map(({ lines }) => lines.length))
   t.match(await ends(world, id, 'completed'), { completed: 5, failed: 0 })
   t.equal(largest(), 2, 'no more at once than the limit has room for')
@@ -115,8 +115,8 @@ t.test('guardrails look at requests before they leave, and at replies when they 
     kind: 'api-key',
   } as const
   await world.store.guardrails.assign(place, [world.keyHash], { assignedBy: null, createdAt: now })
-  const items = ['fine', 'a forbidden word', 'write to a@example.com', 'my password']
-  const { id } = await world.put({ model: 'served/echo', items })
+  const lines = ['fine', 'a forbidden word', 'write to a@example.com', 'my password']
+  const { id } = await world.put({ model: 'served/echo', lines })
   t.match(await ends(world, id, 'completed'), { completed: 3, failed: 1 })
   t.same(await errorsOf(world, id), [null, 'permission_denied', null, null])
   t.same(textsOf(await world.results(id)), ['fine', null, 'write to [EMAIL]', 'my [REDACTED]'])
@@ -129,7 +129,7 @@ t.test('guardrails look at requests before they leave, and at replies when they 
 
 t.test('a key that is deleted meanwhile does not lose what was paid for', async t => {
   const { world, sim } = await startServed(t)
-  const { id } = await world.put({ model: 'served/echo', items: ['one'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one'] })
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
   await world.store.keys.remove(DEFAULT_ORGANIZATION_ID, world.keyHash)
@@ -142,14 +142,14 @@ t.test('several runners share the jobs of a batch', async t => {
   const { world, sim } = await startServed(t)
   const others = [await world.another(), await world.another()]
   for (const { runner } of others) runner.wake()
-  const items = Array.from({ length: 200 }, (_, at) => `text ${at}`)
-  const { id } = await world.put({ model: 'served/echo', items })
+  const lines = Array.from({ length: 200 }, (_, at) => `text ${at}`)
+  const { id } = await world.put({ model: 'served/echo', lines })
   for (const { runner } of others) runner.wake()
   t.match(await ends(world, id, 'completed'), { completed: 200, failed: 0 })
-  t.same(textsOf(await world.results(id)), items)
-  const lines = [...sim.batches.jobs.values()].map(job => job.lines.length)
+  t.same(textsOf(await world.results(id)), lines)
+  const counts = [...sim.batches.jobs.values()].map(job => job.lines.length)
   t.equal(
-    lines.reduce((sum, count) => sum + count, 0),
+    counts.reduce((sum, count) => sum + count, 0),
     200,
     'each line is in one job',
   )
@@ -160,7 +160,7 @@ t.test('a runner that stops leaves its jobs to the others', async t => {
   const served = await startServed(t)
   served.fault = { polls: 4 }
   const { world, sim } = served
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
   const other = await world.another()
@@ -176,9 +176,9 @@ t.test('a runner that stops leaves its jobs to the others', async t => {
   t.equal(sim.batches.jobs.size, 1)
 })
 
-t.test('a runner that stops while it gathers a job puts the items back', async t => {
+t.test('a runner that stops while it gathers a job puts the lines back', async t => {
   const { world, sim } = await startServed(t)
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
   await world.reaches(id, 'in_progress')
   await world.until(async () => (await world.store.batches.work.counts(id)).claimed === 2)
   const other = await world.another()
@@ -196,8 +196,8 @@ t.test('a runner that stops while it gathers a job puts the items back', async t
 t.test('a batch with a limit of requests per minute is submitted as the minutes allow', async t => {
   const config = { quotas: { ...DEFAULTS.quotas, requestsPerMinute: 3 } }
   const { world, sim } = await startServed(t, 'openai-chat', { config })
-  const items = ['a', 'b', 'c', 'd', 'e']
-  const { id } = await world.put({ model: 'served/echo', items })
+  const lines = ['a', 'b', 'c', 'd', 'e']
+  const { id } = await world.put({ model: 'served/echo', lines })
   t.match(await ends(world, id, 'completed'), { completed: 5, failed: 0 })
   t.equal(sim.batches.jobs.size, 2)
 })

@@ -7,7 +7,7 @@ import { ends, liveCalls, startServed, textsOf } from '../../support/served-worl
 for (const format of BATCH_FORMATS) {
   t.test(`a batch is run by the service of a provider that speaks ${format}`, async t => {
     const { world, sim } = await startServed(t, format)
-    const { id } = await world.put({ model: 'served/echo', items: ['one', 'two', 'three'] })
+    const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two', 'three'] })
     const batch = await ends(world, id, 'completed')
     t.match(batch, { total: 3, completed: 3, failed: 0, service: { provider: 'served' } })
     const results = await world.results(id)
@@ -17,7 +17,7 @@ for (const format of BATCH_FORMATS) {
     const records = await world.records()
     t.same(
       records.map(record => record.id).sort(),
-      results.map(({ item }) => item.response?.request_id).sort(),
+      results.map(({ document }) => document.response?.request_id).sort(),
     )
     // One word each way, at half of the prices.
     const record = {
@@ -34,7 +34,7 @@ for (const format of BATCH_FORMATS) {
       cost: '4500000',
       upstream: { prompt: '3000000', completions: '6000000' },
     })
-    t.match(results[0]?.item.response?.body, { usage: { cost: 0.0000015 } })
+    t.match(results[0]?.document.response?.body, { usage: { cost: 0.0000015 } })
     t.match(await world.store.batches.jobs.ofBatch(id), [
       { provider: 'served', credentialId: null, lines: 3 },
     ])
@@ -58,7 +58,7 @@ t.test('each line has its own end: errors, gaps, repetitions, garbage, in any or
   ]
   served.fault = { line: at => faults[at] ?? null, reversed: true }
   const { world, sim } = served
-  const { id } = await world.put({ model: 'served/echo', items: faults.map((_, at) => `text ${at}`) })
+  const { id } = await world.put({ model: 'served/echo', lines: faults.map((_, at) => `text ${at}`) })
   // What gave no result makes another job, at which all goes well.
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
@@ -67,10 +67,10 @@ t.test('each line has its own end: errors, gaps, repetitions, garbage, in any or
   t.match(batch, { completed: 7, failed: 1 })
   const results = await world.results(id)
   t.same(
-    textsOf(results).map((text, at) => text ?? results[at]?.item.error?.error_type),
+    textsOf(results).map((text, at) => text ?? results[at]?.document.error?.error_type),
     ['text 0', 'invalid_request', 'text 2', 'text 3', 'text 4', 'text 5', 'text 6', 'text 7'],
   )
-  t.match(results[1]?.item.error, { message: 'Simulated failure', type: 'invalid_request_error' })
+  t.match(results[1]?.document.error, { message: 'Simulated failure', type: 'invalid_request_error' })
   t.equal(liveCalls(sim), 0)
   const jobs = await world.store.batches.jobs.ofBatch(id)
   t.same(
@@ -87,10 +87,10 @@ t.test('a line that never gets a result fails after three tries', async t => {
   const served = await startServed(t)
   served.fault = { line: at => (at === 0 ? 'missing' : null) }
   const { world, sim } = served
-  const { id } = await world.put({ model: 'served/echo', items: ['gone', 'here'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['gone', 'here'] })
   const batch = await ends(world, id, 'completed')
   t.match(batch, { completed: 1, failed: 1 })
-  t.match((await world.results(id))[0]?.item.error, {
+  t.match((await world.results(id))[0]?.document.error, {
     message: 'The batch service gave no result for this request',
     error_type: 'provider_unavailable',
   })
@@ -100,7 +100,7 @@ t.test('a line that never gets a result fails after three tries', async t => {
 t.test('what a service cannot run alone is run by the gateway, in the same batch', async t => {
   const { world, sim } = await startServed(t)
   const tool = { messages: [{ role: 'user', content: 'three' }], tools: [{ type: 'gateway:datetime' }] }
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two', tool, 'four'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two', tool, 'four'] })
   t.match(await ends(world, id, 'completed'), { completed: 4, failed: 0 })
   t.same(textsOf(await world.results(id)), ['one', 'two', 'three', 'four'])
   t.equal(liveCalls(sim), 1)
@@ -119,20 +119,20 @@ t.test('the gateway runs batches that may go to another provider too', async t =
   const { world, sim } = await startServed(t, 'openai-chat', {
     models: [{ id: 'both/echo', endpoints }] as never,
   })
-  const both = await world.put({ model: 'both/echo', items: ['one'] })
+  const both = await world.put({ model: 'both/echo', lines: ['one'] })
   t.equal((await ends(world, both.id, 'completed')).service, null)
   t.equal(sim.batches.jobs.size, 0)
   const only = { only: ['served'], allowFallbacks: true }
   const one = await world.put({
     model: 'both/echo',
-    items: ['one', { messages: [{ role: 'user', content: 'x' }], provider: { only: ['served'] } }],
+    lines: ['one', { messages: [{ role: 'user', content: 'x' }], provider: { only: ['served'] } }],
     preferences: only,
   })
   t.match(await ends(world, one.id, 'completed'), { service: { provider: 'served' }, completed: 2 })
   t.equal(sim.batches.jobs.size, 1)
   const other = await world.put({
     model: 'both/echo',
-    items: ['one'],
+    lines: ['one'],
     preferences: { ...only, only: ['acme'] },
   })
   t.equal((await ends(world, other.id, 'completed')).service, null)
@@ -146,11 +146,11 @@ t.test('a job that the service refuses or fails as a whole fails its lines with 
   ] as const) {
     const served = await startServed(t)
     served.fault = fault
-    const { id } = await served.world.put({ model: 'served/echo', items: ['one', 'two'] })
+    const { id } = await served.world.put({ model: 'served/echo', lines: ['one', 'two'] })
     t.match(await ends(served.world, id, 'completed'), { completed: 0, failed: 2 })
     const results = await served.world.results(id)
     t.match(
-      results.map(({ item }) => item.error),
+      results.map(({ document }) => document.error),
       [error, error],
     )
     const records = await served.world.records()
@@ -164,7 +164,7 @@ t.test('a service that is down or busy is asked again until it takes the job', a
     const served = await startServed(t)
     served.fault = fault
     const { world, sim } = served
-    const { id } = await world.put({ model: 'served/echo', items: ['one', 'two'] })
+    const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
     await world.reaches(id, 'in_progress')
     const asked = () =>
       sim.requests.filter(({ path, method }) => method === 'POST' && path === '/v1/batches').length
@@ -180,7 +180,7 @@ t.test('a service that is down or busy is asked again until it takes the job', a
 t.test('polling a service that is away for a while changes nothing', async t => {
   const served = await startServed(t)
   const { world, sim } = served
-  const { id } = await world.put({ model: 'served/echo', items: ['one'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one'] })
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
   const port = Number(new URL(served.url).port)
@@ -195,7 +195,7 @@ t.test('a cancelled batch is cancelled at its service, and has what had ended', 
     const served = await startServed(t, format)
     served.fault = { polls: Number.POSITIVE_INFINITY, done: 2 }
     const { world, sim } = served
-    const { id } = await world.put({ model: 'served/echo', items: ['one', 'two', 'three', 'four'] })
+    const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two', 'three', 'four'] })
     await world.reaches(id, 'in_progress')
     await world.until(() => sim.batches.jobs.size === 1, 100)
     await world.store.batches.work.move(
@@ -215,7 +215,7 @@ t.test('a cancelled batch is cancelled at its service, and has what had ended', 
 
 t.test('a batch that is cancelled before its job is made leaves nothing at the service', async t => {
   const { world, sim } = await startServed(t)
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
   await world.reaches(id, 'in_progress')
   await world.store.batches.work.move(
     id,
@@ -233,7 +233,7 @@ t.test('a batch that expires is cancelled at its service, and has what had ended
   served.fault = { polls: Number.POSITIVE_INFINITY, done: 1 }
   const { world, sim } = served
   const expiresAt = new Date(world.clock.nowMs() + 120_000).toISOString()
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two', 'three'], expiresAt })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two', 'three'], expiresAt })
   t.match(await ends(world, id, 'expired'), { completed: 1, failed: 0 })
   t.same(textsOf(await world.results(id)), ['one'])
   t.match([...sim.batches.jobs.values()], [{ end: 'cancelled' }])
@@ -243,9 +243,9 @@ t.test('lines that a service did not run in its own time fail as too late', asyn
   const served = await startServed(t)
   served.fault = { end: 'expired', done: 1 }
   const { world } = served
-  const { id } = await world.put({ model: 'served/echo', items: ['one', 'two'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
   t.match(await ends(world, id, 'completed'), { completed: 1, failed: 1 })
-  t.match((await world.results(id))[1]?.item.error, {
+  t.match((await world.results(id))[1]?.document.error, {
     error_type: 'timeout',
     message: 'The batch service did not run this request in time',
   })
@@ -255,7 +255,7 @@ t.test('a service that never answers is given up some time after the end of the 
   const served = await startServed(t)
   served.fault = { polls: Number.POSITIVE_INFINITY }
   const { world, sim } = served
-  const { id } = await world.put({ model: 'served/echo', items: ['one'] })
+  const { id } = await world.put({ model: 'served/echo', lines: ['one'] })
   await world.reaches(id, 'in_progress')
   await world.until(() => sim.batches.jobs.size === 1, 100)
   await sim.close()
@@ -275,7 +275,7 @@ t.test('large batches make several jobs, none too large', async t => {
   const text = 'x'.repeat(3 * 1024 * 1024)
   const { id } = await world.put({
     model: 'served/echo',
-    items: Array.from({ length: 8 }, (_, at) => `${at} ${text}`),
+    lines: Array.from({ length: 8 }, (_, at) => `${at} ${text}`),
   })
   t.match(await ends(world, id, 'completed'), { completed: 8, failed: 0 })
   const sizes = [...sim.batches.jobs.values()].map(({ lines }) => lines.length)

@@ -107,7 +107,7 @@ t.test('whose credential counts is that of the attempt that answered', async t =
   t.equal(usageRecord(exchange, null, 5).isByok, false)
 })
 
-t.test('an item of a batch is charged its share, and nothing where it is not to be accounted', async t => {
+t.test('a line of a batch is charged its share, and nothing where it is not to be accounted', async t => {
   const asked: [string, string | null][] = []
   let accounts = true
   const batch: BatchTerms = {

@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-export interface ItemReplied {
+export interface LineReplied {
   /** Default 200. */
   readonly status?: number
   /** Default: the text that was asked. */
@@ -18,9 +18,9 @@ export interface ItemReplied {
 }
 
 /** Answers a text that is asked for the n-th time, from 1; a promise to answer later. */
-export type ItemAnswer = (text: string, nth: number) => ItemReplied | Promise<ItemReplied>
+export type LineAnswer = (text: string, nth: number) => LineReplied | Promise<LineReplied>
 
-export class ItemProvider {
+export class LineProvider {
   /** How often each text was asked. */
   readonly asked = new Map<string, number>()
   /** Bearer keys, in the order of the requests. */
@@ -31,10 +31,10 @@ export class ItemProvider {
   most = 0
   /** Requests whose client went before its answer. */
   left = 0
-  answer: ItemAnswer
+  answer: LineAnswer
   readonly #server: Server = createServer((request, response) => void this.#reply(request, response))
 
-  constructor(answer: ItemAnswer = () => ({})) {
+  constructor(answer: LineAnswer = () => ({})) {
     this.answer = answer
   }
 
@@ -89,7 +89,7 @@ function textOf({ messages, input }: Readonly<Record<string, unknown>>): string 
   return (content as { text?: string }[]).map(({ text }) => text ?? '').join('')
 }
 
-function whole(text: string, { tokens = { input: 7, output: 5 } }: ItemReplied) {
+function whole(text: string, { tokens = { input: 7, output: 5 } }: LineReplied) {
   return {
     id: 'reply',
     object: 'chat.completion',

@@ -1,11 +1,11 @@
-/** Result items: what a client reads of each request of a batch, and what the request came to. Pure. */
+/** Results of lines: what a client reads of each, and what its request came to. Pure. */
 import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { byokFee } from '../gateway/accounting/account.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { PicoUsd } from '../money.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'
-import { resultItemId } from './ids.ts'
+import { resultId } from './ids.ts'
 
 /** Families of errors by status, under the names that clients of batches know. */
 const TYPES: Readonly<Record<number, string>> = {
@@ -20,17 +20,17 @@ const TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 }
 
-/** The result of an item that was answered, as JSON without `custom_id`. `requestId`: its generation id. */
-export function answeredItem(batchId: string, number: number, requestId: string, body: unknown): string {
+/** The result of a line that was answered, as JSON without `custom_id`. `requestId`: its generation id. */
+export function answeredLine(batchId: string, number: number, requestId: string, body: unknown): string {
   return JSON.stringify({
-    id: resultItemId(batchId, number),
+    id: resultId(batchId, number),
     response: { status_code: 200, request_id: requestId, body },
     error: null,
   })
 }
 
-/** The result of an item that failed, as JSON without `custom_id`. `message`: in the names of the dialect. */
-export function failedItem(
+/** The result of a line that failed, as JSON without `custom_id`. `message`: in the names of the dialect. */
+export function failedLine(
   batchId: string,
   number: number,
   { code, message: own }: Pick<GatewayError, 'code' | 'message'>,
@@ -38,7 +38,7 @@ export function failedItem(
 ): string {
   const { status, errorType } = FAILURES[code]
   return JSON.stringify({
-    id: resultItemId(batchId, number),
+    id: resultId(batchId, number),
     response: null,
     error: {
       message: status === 500 ? INTERNAL_MESSAGE : message,
@@ -72,7 +72,7 @@ export function usageOf({ attempts, bill, finish }: Exchange, byokFeePercent: nu
 }
 
 /**
- * What an earlier run of the item came to, by its usage record. The prices of the endpoint and the calls of tools are
+ * What an earlier run of the line came to, by its usage record. The prices of the endpoint and the calls of tools are
  * not in it, and are those of the later run.
  */
 export function usageOfRecord(record: UsageRecord, later: BatchUsage, byokFeePercent: number): BatchUsage {

@@ -1,4 +1,4 @@
-/** The request of an item with what the batch says for all: the model, and preferences of providers. Pure. */
+/** The request of a line with what the batch says for all: the model, and preferences of providers. Pure. */
 import { GatewayError } from '../errors.ts'
 import type { BatchPreferences } from '../protocol/batches.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

@@ -1,6 +1,6 @@
 /**
- * One run of one item of a batch: an exchange without a socket. It asks who may run it, as things are now, passes it to
- * its endpoint, and ends with a result, or with the word that the item goes back to the queue. Batch thread.
+ * One run of one line of a batch: an exchange without a socket. It asks who may run it, as things are now, passes it to
+ * its endpoint, and ends with a result, or with the word that the line goes back to the queue. Batch thread.
  */
 import { callerOf } from '../access/keys.ts'
 import type { Clock } from '../clock.ts'
@@ -23,10 +23,10 @@ import { isObject } from '../protocol/schema.ts'
 import type { BatchRecord, ClaimedLine, LineOutcome } from '../storage/batches.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
-import type { ItemCall, ItemEndpoints, ItemReply } from './endpoints.ts'
-import { itemGenerationId } from './ids.ts'
-import { withModel } from './item-request.ts'
-import { answeredItem, failedItem, usageOf, usageOfRecord } from './result-item.ts'
+import type { LineCall, LineEndpoints, LineReply } from './endpoints.ts'
+import { lineGenerationId } from './ids.ts'
+import { withModel } from './line-request.ts'
+import { answeredLine, failedLine, usageOf, usageOfRecord } from './result-line.ts'
 import { backoffMs, type Fate, fateOf } from './retry.ts'
 
 /** The end of one run, for its log line. */
@@ -36,8 +36,8 @@ export interface EndedRun {
   readonly summary: ExchangeSummary | undefined
 }
 
-/** An item that was admitted: what bounds it, and what tells of it. */
-export interface AdmittedItem extends Pick<ClientRequest, 'id' | 'watch' | 'held' | 'signal'> {
+/** A line that was admitted: what bounds it, and what tells of it. */
+export interface AdmittedLine extends Pick<ClientRequest, 'id' | 'watch' | 'held' | 'signal'> {
   /** Names the key in the log line. */
   owned(key: KeyRecord): void
   /** Starts the total deadline. */
@@ -50,15 +50,15 @@ export interface AdmittedItem extends Pick<ClientRequest, 'id' | 'watch' | 'held
   readonly givenUp: Promise<never>
   /** Counts and logs the run. */
   finish(run: EndedRun): void
-  /** Ends it without a word: another run of the item tells. */
+  /** Ends it without a word: another run of the line tells. */
   drop(): void
 }
 
 /** The part that a batch service has in a run. */
-export type ServicePart = ServiceSubmission | CollectedItem
+export type ServicePart = ServiceSubmission | CollectedLine
 
-/** The reply to an item that a batch service has run. Nobody asks whether it may run: that was decided before. */
-export interface CollectedItem extends ServiceCollection {
+/** The reply to a line that a batch service has run. Nobody asks whether it may run: that was decided before. */
+export interface CollectedLine extends ServiceCollection {
   /** Null: it is gone. */
   readonly key: KeyRecord | null
   readonly caller: Caller
@@ -67,10 +67,10 @@ export interface CollectedItem extends ServiceCollection {
   readonly mayBeRecorded: boolean
 }
 
-export interface ItemRunDeps {
-  readonly endpoints: ItemEndpoints
+export interface LineRunDeps {
+  readonly endpoints: LineEndpoints
   /** `batch`: its endpoint is the label of metrics. */
-  readonly admit: (generationId: string, batch: BatchRecord) => AdmittedItem
+  readonly admit: (generationId: string, batch: BatchRecord) => AdmittedLine
   /** The key as it is now. @throws (or rejects with) GatewayError `authentication`, `service_unavailable` */
   readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
   /** Counts a request of the caller in this minute. @throws (or rejects with) GatewayError */
@@ -84,7 +84,7 @@ export interface ItemRunDeps {
   readonly random: () => number
 }
 
-/** Why a run is ended from outside. After `returned` and `lost` the item has no result of this run. */
+/** Why a run is ended from outside. After `returned` and `lost` the line has no result of this run. */
 export type RunStop = 'cancelled' | 'expired' | 'returned' | 'lost'
 
 /** How a run ended. */
@@ -99,7 +99,7 @@ export type RunEnd = { readonly attempts: readonly AttemptRecord[]; readonly err
   | { readonly kind: 'again'; readonly tries: number; readonly delayMs: number }
   /** It was ended from outside. */
   | { readonly kind: 'stopped' }
-  /** A batch service has its model call; the item goes on with the reply. */
+  /** A batch service has its model call; the line goes on with the reply. */
   | { readonly kind: 'deferred' }
 )
 
@@ -116,15 +116,15 @@ const FIRST_FENCE = 1
 /** Memory of a body: its text, its value, and its texts once more for the provider. */
 const HELD_PER_CHAR = 3
 
-export class ItemRun {
+export class LineRun {
   readonly batch: BatchRecord
   readonly line: ClaimedLine
   /** Never rejects. */
   readonly ended: Promise<RunEnd>
-  readonly #deps: ItemRunDeps
+  readonly #deps: LineRunDeps
   readonly #part: ServicePart | null
   /** Null before it is known which try this is. */
-  #admitted: AdmittedItem | null = null
+  #admitted: AdmittedLine | null = null
   #stop: RunStop | null = null
   /** Tries that count, before this one. */
   #tries: number
@@ -137,7 +137,7 @@ export class ItemRun {
   #isDeferred = false
 
   /** @param part null: the gateway asks the provider itself */
-  constructor(deps: ItemRunDeps, batch: BatchRecord, line: ClaimedLine, part: ServicePart | null = null) {
+  constructor(deps: LineRunDeps, batch: BatchRecord, line: ClaimedLine, part: ServicePart | null = null) {
     this.#deps = deps
     this.#part = part
     this.batch = batch
@@ -166,7 +166,7 @@ export class ItemRun {
       const error = serviceUnavailable(cause)
       return this.#stop === null ? this.#again(error) : { kind: 'stopped', attempts: [], error }
     }
-    const admitted = this.#deps.admit(itemGenerationId(batch, line.number, this.#tries), batch)
+    const admitted = this.#deps.admit(lineGenerationId(batch, line.number, this.#tries), batch)
     this.#admitted = admitted
     if (this.#stop !== null) end(admitted, this.#stop)
     let error: GatewayError
@@ -177,14 +177,14 @@ export class ItemRun {
       summary = reply.summary
       if (reply.error === null) {
         admitted.finish({ status: 200, error: null, summary })
-        return this.#result('completed', null, answeredItem(batch.id, line.number, admitted.id, reply.body))
+        return this.#result('completed', null, answeredLine(batch.id, line.number, admitted.id, reply.body))
       }
       error = reply.error
       message = reply.message
     } catch (thrown) {
       error = toGatewayError(thrown)
       message = error.message
-      if (error.code === 'internal') this.#deps.log.fault('item of a batch failed', error.cause ?? error)
+      if (error.code === 'internal') this.#deps.log.fault('line of a batch failed', error.cause ?? error)
     }
     if (this.#isDeferred) {
       admitted.drop()
@@ -194,7 +194,7 @@ export class ItemRun {
     const fate = this.#fate ?? this.#fateOf(error, this.#exchange)
     if (fate === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
     if (fate === 'failed') {
-      return this.#result('failed', error, failedItem(batch.id, line.number, error, message))
+      return this.#result('failed', error, failedLine(batch.id, line.number, error, message))
     }
     if (fate === 'again') this.#tries++
     return this.#again(error)
@@ -206,7 +206,7 @@ export class ItemRun {
     return { kind: 'again', attempts: this.#exchange?.attempts ?? [], error, tries, delayMs }
   }
 
-  async #answer(admitted: AdmittedItem): Promise<ItemReply> {
+  async #answer(admitted: AdmittedLine): Promise<LineReply> {
     const { batch, line } = this
     const { endpoints } = this.#deps
     admitted.begin()
@@ -215,7 +215,7 @@ export class ItemRun {
     const run = endpoints[batch.endpoint]
     if (!admitted.held.hold(HELD_PER_CHAR * line.body.length)) throw overloaded()
     const { id, watch, held, signal } = admitted
-    const call: ItemCall = {
+    const call: LineCall = {
       id,
       watch,
       held,
@@ -230,8 +230,8 @@ export class ItemRun {
     return await run(call)
   }
 
-  /** @throws GatewayError if the item may not run now */
-  async #callerOf(admitted: AdmittedItem): Promise<Caller> {
+  /** @throws GatewayError if the line may not run now */
+  async #callerOf(admitted: AdmittedLine): Promise<Caller> {
     const { keyOf, countRequest } = this.#deps
     if (this.#part?.kind === 'collection') {
       if (this.#part.key !== null) admitted.owned(this.#part.key)
@@ -254,13 +254,13 @@ export class ItemRun {
   }
 
   /**
-   * Finds what earlier runs left in the ledger, so that the item is charged once. A try that has failed without a
+   * Finds what earlier runs left in the ledger, so that the line is charged once. A try that has failed without a
    * charge is over, although the crash of its runner kept that from the queue: the next one has an id of its own.
    */
   async #findRecord(): Promise<void> {
     const { batch, line } = this
     for (let tries = 0; tries <= this.#tries; tries++) {
-      const id = itemGenerationId(batch, line.number, tries)
+      const id = lineGenerationId(batch, line.number, tries)
       const record = await this.#deps.ledger.find(id, batch.organizationId)
       if (record === null) continue
       if (record.cost > 0 || record.outcome === 'completed' || record.outcome === 'incomplete') {
@@ -319,7 +319,7 @@ export class ItemRun {
   }
 }
 
-function end(admitted: AdmittedItem, why: RunStop): void {
+function end(admitted: AdmittedLine, why: RunStop): void {
   if (why === 'cancelled') {
     admitted.leave()
     return

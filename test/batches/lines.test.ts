@@ -1,8 +1,8 @@
-/** Ids, requests and results of items: what is derived from them. */
+/** Ids, requests and results of lines: what is derived from them. */
 import t from 'tap'
-import { itemGenerationId, resultItemId } from '../../src/batches/ids.ts'
-import { withModel, withPreferences } from '../../src/batches/item-request.ts'
-import { answeredItem, failedItem, usageOf, usageOfRecord } from '../../src/batches/result-item.ts'
+import { lineGenerationId, resultId } from '../../src/batches/ids.ts'
+import { withModel, withPreferences } from '../../src/batches/line-request.ts'
+import { answeredLine, failedLine, usageOf, usageOfRecord } from '../../src/batches/result-line.ts'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
 import { chargeOf } from '../../src/gateway/accounting/cost.ts'
 import { Exchange } from '../../src/gateway/exchange.ts'
@@ -13,18 +13,18 @@ import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/s
 const BATCH = { id: 'batch_1', createdAt: '2026-05-01T00:00:01.999Z' }
 
 t.test('ids are the same for the same try, and differ otherwise', async t => {
-  const id = itemGenerationId(BATCH, 3, 0)
+  const id = lineGenerationId(BATCH, 3, 0)
   t.match(id, /^gen-batch-1777593601-[0-9a-f]{24}$/)
-  t.equal(itemGenerationId(BATCH, 3, 0), id)
+  t.equal(lineGenerationId(BATCH, 3, 0), id)
   const others = [
-    itemGenerationId(BATCH, 3, 1),
-    itemGenerationId(BATCH, 4, 0),
-    itemGenerationId({ ...BATCH, id: 'batch_13' }, 0, 0),
-    itemGenerationId({ ...BATCH, id: 'batch_1' }, 30, 0),
+    lineGenerationId(BATCH, 3, 1),
+    lineGenerationId(BATCH, 4, 0),
+    lineGenerationId({ ...BATCH, id: 'batch_13' }, 0, 0),
+    lineGenerationId({ ...BATCH, id: 'batch_1' }, 30, 0),
   ]
   t.equal(new Set([id, ...others]).size, 5)
-  t.match(resultItemId('batch_1', 3), /^batch_req_[0-9a-f]{24}$/)
-  t.not(resultItemId('batch_1', 3), resultItemId('batch_1', 4))
+  t.match(resultId('batch_1', 3), /^batch_req_[0-9a-f]{24}$/)
+  t.not(resultId('batch_1', 3), resultId('batch_1', 4))
 })
 
 t.test('the model of the batch holds where a body names none', async t => {
@@ -57,14 +57,14 @@ t.test('preferences of the batch and of a body hold together', async t => {
 })
 
 t.test('a result has a response or an error, and the other is null', async t => {
-  t.same(JSON.parse(answeredItem('batch_1', 3, 'gen-1', { a: 1 })), {
-    id: resultItemId('batch_1', 3),
+  t.same(JSON.parse(answeredLine('batch_1', 3, 'gen-1', { a: 1 })), {
+    id: resultId('batch_1', 3),
     response: { status_code: 200, request_id: 'gen-1', body: { a: 1 } },
     error: null,
   })
   const error = new GatewayError('invalid_request', 'input[0]: must be an object')
-  t.same(JSON.parse(failedItem('batch_1', 3, error, 'messages[0]: must be an object')), {
-    id: resultItemId('batch_1', 3),
+  t.same(JSON.parse(failedLine('batch_1', 3, error, 'messages[0]: must be an object')), {
+    id: resultId('batch_1', 3),
     response: null,
     error: {
       message: 'messages[0]: must be an object',
@@ -77,7 +77,7 @@ t.test('a result has a response or an error, and the other is null', async t => 
 
 t.test('each failure has its types, and internal ones tell nothing', async t => {
   const typesOf = (code: FailureCode) => {
-    const { error } = JSON.parse(failedItem('b', 0, new GatewayError(code, 'secret cause')))
+    const { error } = JSON.parse(failedLine('b', 0, new GatewayError(code, 'secret cause')))
     return [error.type, error.error_type]
   }
   t.same(typesOf('rate_limit_exceeded'), ['rate_limit_error', 'rate_limit_exceeded'])
@@ -89,7 +89,7 @@ t.test('each failure has its types, and internal ones tell nothing', async t => 
   t.same(typesOf('upstream_overloaded'), ['overloaded_error', 'provider_overloaded'])
   t.same(typesOf('no_endpoints'), ['not_found_error', 'not_found'])
   t.same(typesOf('unprocessable'), ['invalid_request_error', 'unprocessable'])
-  t.notMatch(failedItem('b', 0, new GatewayError('internal', 'secret cause')), /secret/)
+  t.notMatch(failedLine('b', 0, new GatewayError('internal', 'secret cause')), /secret/)
   for (const code of Object.keys(FAILURES) as FailureCode[])
     t.ok(
       typesOf(code).every(type => typeof type === 'string'),
@@ -98,7 +98,7 @@ t.test('each failure has its types, and internal ones tell nothing', async t => 
 })
 
 t.test(
-  'the usage of an item is that of its exchange, charged at its factor, and of a byok item the fee',
+  'the usage of a line is that of its exchange, charged at its factor, and of a byok line the fee',
   async t => {
     const usage = {
       inputTokens: 10,
@@ -138,7 +138,7 @@ t.test(
   },
 )
 
-t.test('an item whose earlier run has a record comes to what the record says', async t => {
+t.test('a line whose earlier run has a record comes to what the record says', async t => {
   const later = {
     ...NO_USAGE,
     inputTokens: 99,

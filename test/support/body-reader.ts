@@ -1,0 +1,14 @@
+/** Readers of a raw body. */
+import type { BodyReader } from '../../src/api/operation.ts'
+
+/** Hands each chunk to a function, whichever way it comes. */
+export function bodyReader(onChunk: (chunk: Uint8Array) => unknown = () => undefined): BodyReader {
+  return {
+    async take(chunk) {
+      await onChunk(chunk)
+    },
+    takeAtOnce(chunk) {
+      onChunk(chunk)
+    },
+  }
+}
