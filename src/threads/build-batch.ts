@@ -8,6 +8,7 @@ import { createChatCompletions } from '../dialects/chat-completions.ts'
 import { createEmbeddings } from '../dialects/embeddings.ts'
 import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
+import { namesProvider } from '../gateway/routing/rank.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { parseFactor } from '../money.ts'
@@ -125,8 +126,8 @@ function checkBy({ tasks, offered }: BuiltGateway): CheckBodies {
 
 /** The provider that most probably serves the lines of a batch. */
 function firstProvider(catalog: Catalog, { model, preferences }: BatchRecord): string {
-  const slugs = (catalog.model(model)?.endpoints ?? []).map(({ provider }) => provider.slug)
+  const endpoints = catalog.model(model)?.endpoints ?? []
   const only = preferences?.only ?? []
-  const allowed = slugs.find(slug => only.some(name => slug === name || slug.startsWith(`${name}/`)))
-  return allowed ?? slugs[0] ?? model
+  const allowed = endpoints.find(endpoint => only.some(name => namesProvider(name, endpoint)))
+  return (allowed ?? endpoints[0])?.provider.slug ?? model
 }

@@ -139,10 +139,7 @@ t.test('a guardrail of the key blocks and redacts lines as it does live requests
 })
 
 t.test('lines run on the own provider keys of the workspace, and are charged the fee alone', async t => {
-  const world = await startBatchWorld(t, {
-    answer: (_, nth) => (nth === 1 ? {} : {}),
-    config: { byok: { feePercent: 10 } },
-  })
+  const world = await startBatchWorld(t, { config: { byok: { feePercent: 10 } } })
   const vault = createVault(parseVaultKeys(world.vaultKeys))
   const own = credentialOf('acme', { workspaceId: DEFAULT_WORKSPACE_ID })
   await world.store.credentials.add(sealedRecord(vault, own, 'own-key'))

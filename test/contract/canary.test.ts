@@ -79,7 +79,7 @@ async function until(
 
 t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, async t => {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-canary-'))
-  const provider = await startCanaryProvider(secrets.output)
+  const provider = await startCanaryProvider(secrets)
   const sim = createFaultySim({ keepRequests: 0 })
   const faulty = await FaultServer.start(answering => {
     const [, name] = /FAULT<([^>]*)>/.exec(answering.request.body) ?? []
@@ -152,12 +152,17 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
     key,
     ...(body === undefined ? {} : { body }),
   })
-  /** Looks through what the process keeps. The end user is in usage records by design, and in nothing else. */
+  /**
+   * Looks through what the process keeps. By design the end user is in usage records, lines of batches and their
+   * results are in the database, and nothing else is anywhere.
+   */
   const scanFiles = (when: string) => {
-    const stored = new Set(['end user'])
+    const spooled = new Set(['end user'])
+    const stored = new Set([...spooled, 'batch prompt', 'batch output'])
     for (const [name, content] of gateway.contents('data/')) {
-      const ledger = name.startsWith('data/gateway.db') || name.startsWith('data/spool/')
-      scanner.scan(`${name} ${when}`, content, ledger ? stored : undefined)
+      const isSpool = name.startsWith('data/spool/')
+      const allowed = name.startsWith('data/gateway.db') ? stored : isSpool ? spooled : undefined
+      scanner.scan(`${name} ${when}`, content, allowed)
     }
   }
   const scanAdmin = async ({ adminUrl }: RunningGateway, when: string) => {
@@ -280,6 +285,55 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
           asks.push(embed(`${kind} key as ${writing} in ${place}`, { model: `${kind}/vectors`, input }))
         }
     await client.sendAll(running.url, asks)
+  })
+
+  await t.test('batches that succeed, with lines whose provider repeats the key', async t => {
+    const orders: readonly (readonly [Place, Writing])[] = [
+      ...(Object.keys(PLACES) as Place[]).map(place => [place, 'plain'] as const),
+      ...(Object.keys(WRITINGS) as Writing[]).map(writing => ['invalid', writing] as const),
+    ]
+    const bodyOf = (text: string) => ({
+      input: text,
+      instructions: secrets.batchPrompt,
+      user: secrets.endUser,
+    })
+    const run = async (model: string) => {
+      const made = await client.send(running.url, {
+        ...manage('POST', '/batches', undefined, secrets.apiKey),
+        name: `POST /batches of ${model}`,
+        headers: { 'x-gateway-metadata': 'enabled' },
+        body: {
+          endpoint: '/v1/responses',
+          model,
+          requests: [secrets.batchPrompt, ...orders.map(each => order(...each))].map((text, at) => ({
+            custom_id: `line-${at}`,
+            body: bodyOf(text),
+          })),
+        },
+      })
+      t.equal(made.status, 202, made.text)
+      const { id } = JSON.parse(made.text) as { id: string }
+      const find = { ...manage('GET', `/batches/${id}`, undefined, secrets.apiKey), name: `GET of ${model}` }
+      let told = made.text
+      const hasEnded = async (): Promise<boolean> => {
+        told = (await client.send(running.url, find)).text
+        return (JSON.parse(told) as { results: unknown }).results !== null
+      }
+      await until(`the batch of ${model} has ended`, hasEnded, () => told)
+      const { status, results } = JSON.parse(told) as { status: string; results: Record<string, unknown>[] }
+      t.equal(status, 'completed')
+      t.equal(results.length, orders.length + 1)
+      t.match(JSON.stringify(results[0]?.['response']), secrets.batchOutput)
+      const failed = results.filter(({ error }) => error !== null)
+      t.ok(failed.length >= orders.length - 1, `${failed.length} lines failed`)
+      t.match(JSON.stringify(failed), 'Incorrect API key provided', 'with the words of the provider')
+    }
+    const before = provider.keys.size
+    // No more at once than one key may send.
+    for (const kind of ['shared', 'own']) await Promise.all(FORMATS.map(format => run(`${kind}/${format}`)))
+    t.equal(provider.keys.size, before, 'with the keys that were given')
+    const list = { ...manage('GET', '/batches', undefined, secrets.apiKey), name: 'GET /batches' }
+    t.equal((await client.send(running.url, list)).status, 200)
   })
 
   await t.test('another start, with short deadlines', async t => {

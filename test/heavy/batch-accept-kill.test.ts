@@ -33,7 +33,9 @@ t.test(`${ROUNDS} kills while batches are accepted`, async t => {
     )
     const call = batchCaller(`${gateway.url}/v1`, apiKey)
     const startMs = performance.now()
-    const first = await call('POST', '/batches', body)
+    let first = await call('POST', '/batches', body)
+    // A machine that is busy has no task worker in time.
+    while (first.status === 503) first = await call('POST', '/batches', body)
     if (first.status !== 202) throw new Error(first.text)
     acknowledged.add(String(first.document['id']))
     const tookMs = performance.now() - startMs
@@ -43,8 +45,8 @@ t.test(`${ROUNDS} kills while batches are accepted`, async t => {
         try {
           inFlight++
           const { status, document, text } = await call('POST', '/batches', body)
-          if (status !== 202) throw new Error(text)
-          acknowledged.add(String(document['id']))
+          if (status === 202) acknowledged.add(String(document['id']))
+          else if (status !== 503) throw new Error(text)
           inFlight--
         } catch (error) {
           if (!isKilled) throw error

@@ -28,6 +28,8 @@ const CONCURRENCY = 8
 const SIZES = [60, 1, 12]
 /** The kill comes this long after the first batch of the round was accepted, at random. */
 const LIFE_MAX_MS = 1_500
+/** The same on a machine that is busy, where a batch thread takes seconds to start. */
+const SLOW_LIFE_MAX_MS = 10_000
 /** A reply takes as long, at random. */
 const REPLY_MAX_MS = 120
 /** A moment after which what happens in the product has happened in the database. */
@@ -127,7 +129,8 @@ export async function killBatches(
   for (let round = 0; round < rounds; round++) {
     const posting = new Posting(nodes, round, acknowledged)
     await posting.first
-    await delay(randomInt(LIFE_MAX_MS))
+    const slowMs = Math.min(SLOW_LIFE_MAX_MS, Math.ceil(totals.slowestStartMs))
+    await delay(randomInt(Math.max(LIFE_MAX_MS, slowMs)))
     const at = randomInt(count)
     const killed = nodes[at]
     if (killed === undefined) throw new Error('no such node')

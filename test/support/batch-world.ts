@@ -74,6 +74,7 @@ export class BatchWorld {
   readonly provider: LineProvider
   readonly shipper: LedgerShipper
   readonly lines: Record<string, unknown>[]
+  readonly storageUrl: string
   readonly apiKey: string
   readonly keyHash: string
   readonly vaultKeys: string
@@ -87,6 +88,7 @@ export class BatchWorld {
     provider: LineProvider
     shipper: LedgerShipper
     lines: Record<string, unknown>[]
+    storageUrl: string
     apiKey: string
     vaultKeys: string
     batching: Batching
@@ -98,6 +100,7 @@ export class BatchWorld {
     this.provider = parts.provider
     this.shipper = parts.shipper
     this.lines = parts.lines
+    this.storageUrl = parts.storageUrl
     this.apiKey = parts.apiKey
     this.keyHash = hashKey(parts.apiKey)
     this.vaultKeys = parts.vaultKeys
@@ -263,6 +266,7 @@ export async function startBatchWorld(t: Pick<Test, 'teardown'>, options: BatchW
     provider,
     shipper,
     lines,
+    storageUrl,
     apiKey,
     vaultKeys,
     batching,

@@ -89,8 +89,10 @@ export interface CanaryProvider {
   close(): void
 }
 
-/** @param output what its models say when they are not ordered to fail */
-export async function startCanaryProvider(output: string): Promise<CanaryProvider> {
+/** What its models say when they are not ordered to fail: to a line of a batch, by its prompt, and to others. */
+type Said = Readonly<Record<'output' | 'batchPrompt' | 'batchOutput', string>>
+
+export async function startCanaryProvider(said: Said): Promise<CanaryProvider> {
   const keys = new Set<string>()
   const server = createServer((request, response) => void serve(request, response))
   server.listen(0, '127.0.0.1')
@@ -119,6 +121,7 @@ export async function startCanaryProvider(output: string): Promise<CanaryProvide
       .find(value => value !== undefined)
     keys.add(key ?? '')
     const format = (request.url ?? '').split('/')[1] as Format
+    const output = body.includes(said.batchPrompt) ? said.batchOutput : said.output
     const [, place, writing] = /CASE<([a-z0-9-]+)\/([a-z0-9-]+)>/.exec(body) ?? []
     if (place === undefined || writing === undefined) {
       json(response, 200, goodReply(format, 'stop', output))

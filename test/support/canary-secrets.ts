@@ -31,6 +31,9 @@ export interface Secrets {
   readonly safetyIdentifier: string
   readonly toolArgument: string
   readonly output: string
+  /** Of lines of batches, which the store keeps; the provider answers the one with the other. */
+  readonly batchPrompt: string
+  readonly batchOutput: string
   /** Everything that is text, in one. Longer than any field that is stored may be. */
   readonly all: string
   readonly canaries: readonly Canary[]
@@ -56,6 +59,8 @@ export function makeSecrets(): Secrets {
     'safety identifier': `safety-${hex(16)}`,
     'tool argument': `argument ${hex(16)}`,
     output: `what the model says ${hex(16)}`,
+    'batch prompt': `what a line asks ${hex(16)}`,
+    'batch output': `what a line is told ${hex(16)}`,
   } as const
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
@@ -110,6 +115,8 @@ export function makeSecrets(): Secrets {
     safetyIdentifier: plain['safety identifier'],
     toolArgument: plain['tool argument'],
     output: plain.output,
+    batchPrompt: plain['batch prompt'],
+    batchOutput: plain['batch output'],
     all: [...Object.values(plain), pemLine, vaultKey.toString('base64'), 'x'.repeat(400)].join(' '),
     canaries: [
       ...Object.entries(plain).map(([name, text]) => ({ name, text })),
@@ -129,4 +136,6 @@ export const CALLERS_OWN: ReadonlySet<string> = new Set([
   'safety identifier',
   'tool argument',
   'output',
+  'batch prompt',
+  'batch output',
 ])

@@ -62,6 +62,8 @@ const UNSURE_MS = 3_600_000
 const REST = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
 const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
 const GONE = 404
+/** Claims are numbered from 1, so a later number tells of an earlier claim. */
+const FIRST_FENCE = 1
 
 export class JobWork {
   readonly job: ServiceJob
@@ -76,10 +78,13 @@ export class JobWork {
   #name: string | null
   /** The Store has the name. */
   #isNamed: boolean
+  /** Of this visit: a key may be gone by the next one. */
   #access: ServiceAccess | null = null
   /** What the job reserves of its caller's limits; null: not reserved yet. */
   #held: Reservation | null
   #isCancelled = false
+  /** An earlier visit may have got as far as the usage records of lines. */
+  #mayBeRecorded: boolean
   #polls = 0
   #failures = 0
   readonly #running = new Set<LineRun>()
@@ -97,6 +102,7 @@ export class JobWork {
     this.batch = batch
     this.job = job
     this.#claim = claim
+    this.#mayBeRecorded = claim.fence > FIRST_FENCE
     this.#name = job.name
     this.#isNamed = job.name !== null
     this.#held = held
@@ -105,9 +111,21 @@ export class JobWork {
 
   /** Submits the job. Never rejects: what is not known then is found out by the next visits. */
   async submit(lines: readonly string[]): Promise<void> {
-    const { mark, upstreamModel: model, path } = this.job
+    const { batchId, mark, upstreamModel: model, path } = this.job
+    let access: ServiceAccess
     try {
-      const { service, calls } = await this.#open()
+      access = await this.#open()
+    } catch (thrown) {
+      await this.#guard(async () => {
+        if (this.#noteFailure(thrown) === null) return
+        // Its key is gone. Nobody has asked the service, so the lines may go another way.
+        this.#deps.onBusy(batchId, RETRY_FIRST_MS)
+        await this.#close('lost')
+      })
+      return
+    }
+    try {
+      const { service, calls } = access
       const name = await service.submit(calls, { mark, model, path, lines })
       await this.#named(name)
       this.#count('submitted')
@@ -132,7 +150,9 @@ export class JobWork {
         this.#leave()
         return
       }
+      this.#mayBeRecorded ||= claim.fence !== this.#claim.fence
       this.#claim = claim
+      this.#access = null
       this.#held ??= await this.#hold()
       try {
         await this.#advance(await this.#open())
@@ -277,7 +297,7 @@ export class JobWork {
       priceFactor: access.priceFactor,
       key,
       caller,
-      mayBeRecorded: this.#claim.fence > 1,
+      mayBeRecorded: this.#mayBeRecorded,
       reservation: {
         allowance: null,
         settle(one) {
@@ -302,8 +322,12 @@ export class JobWork {
         : [],
     )
     await this.#charge(caller, spent)
+    // Until they are stored: another visit would find the records.
+    const mayBeRecorded = this.#mayBeRecorded
+    this.#mayBeRecorded = true
     if (results.length > 0) onStored(await work.finish(owner, results))
     if (returned.length > 0) await work.giveBack(owner, returned)
+    this.#mayBeRecorded = mayBeRecorded
   }
 
   async #run(line: ClaimedLine, part: CollectedLine): Promise<RunEnd> {

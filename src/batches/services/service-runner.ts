@@ -7,6 +7,7 @@ import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'
 import { isoInstant } from '../../clock.ts'
 import type { ServiceSubmission } from '../../gateway/exchange.ts'
+import { namesProvider } from '../../gateway/routing/rank.ts'
 import type { Log } from '../../log/log.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -66,8 +67,7 @@ export class ServiceRunner {
   providerOf({ model, preferences }: Pick<BatchRecord, 'model' | 'preferences'>): string | null {
     const only = preferences?.only ?? []
     const endpoints = (this.#deps.catalog.model(model)?.endpoints ?? []).filter(
-      ({ provider: { slug } }) =>
-        only.length === 0 || only.some(name => slug === name || slug.startsWith(`${name}/`)),
+      endpoint => only.length === 0 || only.some(name => namesProvider(name, endpoint)),
     )
     const [first] = endpoints
     if (first === undefined || first.provider.batch === undefined) return null
@@ -162,12 +162,14 @@ export class ServiceRunner {
   async #submit(draft: JobDraft): Promise<void> {
     const { jobs, owner, nowMs, clock, giveBack } = this.#deps
     const { batch, facts, mark } = draft
-    const lines = draft.lines.map(({ line }) => line)
+    // As they are now: a line that the job has taken is soon told to be lost, and leaves the draft.
+    const drafted = [...draft.lines]
+    const lines = drafted.map(({ line }) => line)
     if (lines.length === 0) {
       this.#drafts.remove(draft)
       return
     }
-    const reserved = draft.lines.reduce((sum, each) => sum + BigInt(Math.ceil(each.reserved)), 0n)
+    const reserved = drafted.reduce((sum, each) => sum + BigInt(Math.ceil(each.reserved)), 0n)
     const opened = await jobs.open(
       owner,
       { ...facts, batchId: batch.id, mark, reserved: String(reserved), createdAt: isoInstant(clock.nowMs()) },
@@ -181,7 +183,7 @@ export class ServiceRunner {
       return
     }
     const taken = new Set(opened.lines.map(({ number }) => number))
-    const texts = draft.lines.filter(({ line }) => taken.has(line.number)).map(({ text }) => text)
+    const texts = drafted.filter(({ line }) => taken.has(line.number)).map(({ text }) => text)
     const held = await this.#hold(draft, reserved)
     const { job, claim } = opened
     const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, { job, claim, held })

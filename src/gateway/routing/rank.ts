@@ -13,7 +13,7 @@ import { route } from './route.ts'
 import type { Stay, Stickiness } from './sticky.ts'
 
 export { candidateAfter, lastError, type RouteCandidate } from './candidate.ts'
-export { type Restriction, type Restrictions, restrictionsOf } from './filters.ts'
+export { namesProvider, type Restriction, type Restrictions, restrictionsOf } from './filters.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { createPins, type Stay, Stickiness } from './sticky.ts'
 
