@@ -56,7 +56,7 @@ export async function startParityGateway(
   mkdirSync(home, { recursive: true })
   const config = join(home, 'gateway.yaml')
   // JSON is YAML.
-  writeFileSync(config, JSON.stringify(configuration(`${providerUrl}/${side}/v1`, cases)))
+  writeFileSync(config, JSON.stringify(parityConfiguration(`${providerUrl}/${side}/v1`, cases)))
   const log = join(home, 'errors.log')
   const words = ['--disable-warning=ExperimentalWarning', join(tree, 'src/main.ts'), '--config', config]
   const one = start(process.execPath, words, {
@@ -84,7 +84,7 @@ export async function startParityGateway(
 }
 
 /** A reply takes no time, so that heartbeats and shedding would only tell how busy the machine is. */
-function configuration(baseUrl: string, cases: readonly Case[]): object {
+export function parityConfiguration(baseUrl: string, cases: readonly Case[]): object {
   const rowOf = (format: Format) => ({
     slug: format as string,
     name: `Replayed ${format}`,

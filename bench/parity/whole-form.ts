@@ -64,7 +64,7 @@ function wholeCompletion(chunks: readonly Fields[]): Fields | null {
   let usage: unknown = null
   if (chunks.some(({ error }) => error != null)) return null
   for (const chunk of chunks) {
-    usage = chunk['usage'] ?? usage
+    usage = chunk['usage'] ?? fields(chunk['x_groq'])['usage'] ?? usage
     const said = list(chunk['choices']).find(({ index }) => (index ?? 0) === 0)
     if (said === undefined) continue
     const delta = fields(said['delta'] ?? said['message'])
@@ -116,6 +116,7 @@ function wholeMessage(events: readonly Fields[]): Fields | null {
   if (events.some(({ type }) => type === 'error') || !events.some(({ type }) => type === 'message_stop'))
     return null
   const message: Loose = { ...fields(starts[0]?.['message']) }
+  const told = list(message['content']).map((block): Loose => ({ ...block }))
   const blocks: Loose[] = []
   const inputs = new Map<Loose, string>()
   for (const event of events) {
@@ -138,7 +139,7 @@ function wholeMessage(events: readonly Fields[]): Fields | null {
     }
   }
   for (const [block, json] of inputs) if (json !== '') block['input'] = JSON.parse(json)
-  return { ...message, content: blocks.filter(block => block !== undefined) }
+  return { ...message, content: [...told, ...blocks.filter(block => block !== undefined)] }
 }
 
 /** Each chunk has the shape of a whole reply: parts follow each other, of the rest the last counts. */

@@ -19,9 +19,13 @@ export class AcceptancePlaces {
     if (idempotencyKey !== null && this.#idempotencyKeys.has(name)) throw keyTaken()
     const count = this.#counts.get(keyHash) ?? 0
     if (count >= PER_KEY) {
-      throw new GatewayError('rate_limit_exceeded', `This API key has ${PER_KEY} batches arriving already`, {
-        retryAfterSeconds: RETRY_AFTER_SECONDS,
-      })
+      throw new GatewayError(
+        'rate_limit_exceeded',
+        `This API key is sending ${PER_KEY} batches already: send this one after one of them is answered`,
+        {
+          retryAfterSeconds: RETRY_AFTER_SECONDS,
+        },
+      )
     }
     this.#counts.set(keyHash, count + 1)
     if (idempotencyKey !== null) this.#idempotencyKeys.add(name)

@@ -104,7 +104,7 @@ function explainObject(schema: TSchema, value: unknown, path: string): string | 
       if (!Object.hasOwn(properties, key)) {
         return problem(
           fieldPath(path, key),
-          `is not a known field; expected only ${Object.keys(properties).join(', ')}`,
+          `is not a known field; the known ones are ${Object.keys(properties).join(', ')}`,
         )
       }
     }
@@ -173,7 +173,8 @@ function expectedAny(members: readonly TSchema[]): string {
   const rest = members.filter(member => !KindGuard.IsLiteral(member))
   const texts = rest.map(expected)
   if (words.length > 0) texts.unshift(words.length === 1 ? expected(words[0] as TSchema) : oneOfWords(words))
-  return texts.join(' or ')
+  // What a string must not have is not part of the choice.
+  return texts.join(texts.slice(0, -1).some(text => text.includes(', without ')) ? ', or ' : ' or ')
 }
 
 function oneOfWords(words: readonly TSchema[]): string {

@@ -2,7 +2,6 @@
 import Anthropic, { APIError } from '@anthropic-ai/sdk'
 import t from 'tap'
 import { simModel } from '../../src/sim/rows.ts'
-import type { Loose } from '../dialects/messages-stream.ts'
 import { startGateway } from '../support/gateway.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
 import { goldenReply, startReplayProvider } from '../support/replay-provider.ts'
@@ -65,7 +64,7 @@ t.test('a turn that paused goes on with what it had, as the tool runner sends it
       },
     ],
   })
-  t.equal((replay.asked[1]?.['messages'] as Loose[] | undefined)?.length, 2)
+  t.match(replay.asked[1]?.['messages'], { length: 2 })
 })
 
 t.test('the last four cache marks reach providers of this API, and none reaches others', async t => {

@@ -4,6 +4,7 @@ export const PROCESS_FILES: readonly string[] = [
   'batch-run.test.ts',
   'batch-full-disk.test.ts',
   'canary.test.ts',
+  'dialects-parity.test.ts',
   'guardrail-budgets.test.ts',
   'guarded-accounting.test.ts',
   'limits-over-instances.test.ts',

@@ -56,7 +56,7 @@ t.test('the first problem is named by its path, with what is expected', t => {
     [{ ...good, shapes: [{ type: 'square', side: 10 }] }, 'shapes[0].side: must be an integer from 1 to 9'],
     [
       { ...good, shapes: [{ type: 'square', side: 1, 'my key': 1 }] },
-      'shapes[0].*: is not a known field; expected only type, side',
+      'shapes[0].*: is not a known field; the known ones are type, side',
     ],
     [{ ...good, colour: 'green' }, 'colour: must be one of red, blue or null'],
     [{ ...good, marks: { a: true, b: 1 } }, 'marks.b: must be true or false'],

@@ -114,7 +114,7 @@ t.test('what is wrong is named by its path, and nothing of it is told', async t 
     [
       'an unknown field',
       batch('[]', ',"secret":1'),
-      /^invalid_request secret: is not a known field; expected only/,
+      /^invalid_request secret: is not a known field; the known ones are/,
     ],
     [
       'an unknown field of an odd name',

@@ -101,7 +101,10 @@ function betasIn(header: string): readonly string[] {
     .map(name => name.trim())
     .filter(name => name !== '')
   if (names.length > BETAS_MAX || !names.every(name => BETA.test(name)))
-    throw invalid(BETA_HEADER, `must be at most ${BETAS_MAX} names with commas between them`)
+    throw invalid(
+      BETA_HEADER,
+      `must be at most ${BETAS_MAX} names of letters, digits, dots and hyphens, with commas between them`,
+    )
   return names
 }
 

@@ -184,7 +184,7 @@ export class BatchReader {
     if (foreign !== undefined && value !== null) throw this.#problem(foreign)
     if (foreign === undefined && !BATCH_FIELDS.has(name)) {
       const known = [...BATCH_FIELDS, 'requests'].join(', ')
-      throw this.#problem(`is not a known field; expected only ${known}`)
+      throw this.#problem(`is not a known field; the known ones are ${known}`)
     }
     if (value === undefined) throw this.#problem(`must have at most ${FIELD_MAX_BYTES} bytes`)
     const problem = fieldProblem(name, value)
@@ -265,7 +265,7 @@ export class BatchReader {
           from = scanner.offset
           this.#readBody()
           to = scanner.offset
-        } else throw this.#problem('is not a known field; expected only custom_id, body')
+        } else throw this.#problem('is not a known field; the known ones are custom_id, body')
       } while (!this.#isLast(CLOSE_BRACE))
     }
     scanner.advance()
