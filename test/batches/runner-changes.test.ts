@@ -1,4 +1,4 @@
-/** What is taken away while a batch runs: an own provider key, the workspace, the model. The batch ends all the same. */
+/** What is taken away while a batch runs: an own key, the workspace, the model. The batch ends in each case. */
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { createVault } from '../../src/credentials/vault.ts'
