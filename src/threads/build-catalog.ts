@@ -1,5 +1,6 @@
 /** The configured catalogue, and lookups on it for other parts. Composition root. */
 import { type Config, ConfigError, Faults } from '../config/config.ts'
+import { sharedKeyProblem } from '../credentials/outgoing-key.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import { didYouMean } from '../nearest.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
@@ -52,6 +53,11 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   }
   checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
   checkModel('moderation.model', config.moderation?.model)
+  for (const [at, { slug, apiKey }] of config.providers.entries()) {
+    const provider = apiKey === undefined ? undefined : catalog.provider(slug)
+    const problem = provider === undefined ? null : sharedKeyProblem(provider)
+    if (problem !== null) faults.add(`providers[${at}].apiKey`, problem)
+  }
   const { ocr } = config.files
   if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
     faults.add('files.ocr.provider', 'there is no such provider with a base URL')
