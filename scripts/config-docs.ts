@@ -1,4 +1,7 @@
-/** Writes the tables of docs/configuration.md from the settings: `npm run docs:config`. A test holds them equal. */
+/**
+ * Writes the tables of docs/configuration.md from the settings, and those of docs/providers.md from the provider table:
+ * `npm run docs:config`. A test holds them equal.
+ */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
@@ -6,12 +9,13 @@ import { expectedPhrase, literals } from '../src/config/check.ts'
 import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/config/rows.ts'
 import type { Setting } from '../src/config/setting.ts'
 import { SETTINGS } from '../src/config/settings.ts'
-import { KEY_VARIABLES } from '../src/providers/table.ts'
+import type { DataPolicy } from '../src/providers/provider.ts'
+import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from '../src/providers/table.ts'
 import { SIM_MODELS } from '../src/sim/behaviours.ts'
 
-export const PAGE = join(import.meta.dirname, '../docs/configuration.md')
+type Tables = Readonly<Record<string, () => string>>
 
-const TABLES: Readonly<Record<string, () => string>> = {
+const CONFIGURATION: Tables = {
   environment: environmentTable,
   keyVariables: keyVariablesTable,
   simulated: simulatedTable,
@@ -22,12 +26,27 @@ const TABLES: Readonly<Record<string, () => string>> = {
   pricing: () => fieldsTable(PricingSchema.properties),
 }
 
+const PROVIDER_TABLES: Tables = { offered: offeredTable, unoffered: unofferedTable }
+
+/** A page of the documentation with tables of its own. */
+export interface Page {
+  readonly file: string
+  readonly tables: Tables
+}
+
+const docs = (name: string): string => join(import.meta.dirname, '../docs', name)
+
+export const PAGES: readonly Page[] = [
+  { file: docs('configuration.md'), tables: CONFIGURATION },
+  { file: docs('providers.md'), tables: PROVIDER_TABLES },
+]
+
 /** The page with its tables made anew, each between `<!-- table NAME -->` and `<!-- end -->`. */
-export function withTables(page: string): string {
-  const missing = new Set(Object.keys(TABLES))
+export function withTables(page: string, tables: Tables): string {
+  const missing = new Set(Object.keys(tables))
   const text = page.replace(/(<!-- table (\w+) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
     missing.delete(name)
-    const table = TABLES[name]
+    const table = tables[name]
     if (table === undefined) throw new Error(`no table ${name}`)
     return `${start}\n${table()}\n${end}`
   })
@@ -45,6 +64,40 @@ function environmentTable(): string {
     return [[names, `sets \`${setting.path.join('.')}\`${words}`]]
   })
   return table(['variable', 'meaning'], rows)
+}
+
+function offeredTable(): string {
+  const rows = PROVIDERS.map(
+    ({ slug, name, format, embeddings, baseUrl, auth, keyForm = 'plain', policy }) => [
+      `\`${slug}\``,
+      name,
+      `\`${format}\`${embeddings === undefined ? '' : `, \`${embeddings}\``}`,
+      `\`${baseUrl}\``,
+      `\`${auth}\``,
+      keyForm === 'plain' ? 'the key' : keyForm,
+      policyText(policy),
+    ],
+  )
+  return table(['slug', 'name', 'format', 'address', 'auth', '[key](byok.md#keys)', 'data'], rows)
+}
+
+function policyText(policy: DataPolicy | undefined): string {
+  if (policy === undefined) return ''
+  const { trains, retentionDays } = policy
+  const training = trains === null ? [] : [trains ? 'may train' : 'does not train']
+  const keeping =
+    retentionDays === null
+      ? []
+      : [retentionDays === 0 ? 'keeps nothing' : `keeps up to ${retentionDays} days`]
+  return [...training, ...keeping].join(', ')
+}
+
+function unofferedTable(): string {
+  const rows = KNOWN_SLUGS.flatMap(slug => {
+    const why = whyNotOffered(slug)
+    return why === null ? [] : [[`\`${slug}\``, displayName(slug) ?? slug, why]]
+  })
+  return table(['slug', 'name', 'why'], rows)
 }
 
 function keyVariablesTable(): string {
@@ -124,4 +177,6 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return lines.map(cells => `| ${cells.join(' | ')} |\n`).join('')
 }
 
-if (import.meta.main) writeFileSync(PAGE, withTables(readFileSync(PAGE, 'utf8')))
+if (import.meta.main) {
+  for (const { file, tables } of PAGES) writeFileSync(file, withTables(readFileSync(file, 'utf8'), tables))
+}

@@ -93,6 +93,17 @@ export function readShared(provider: Provider): ProviderKey | null {
   return isBare ? null : key
 }
 
+/** What is wrong with the service's own key for a provider, without the key; null: nothing. */
+export function sharedKeyProblem(provider: Provider): string | null {
+  try {
+    readShared(provider)
+    return null
+  } catch (error) {
+    const { cause } = error as GatewayError
+    return cause instanceof GatewayError ? cause.message.replace(/^key: /, '') : 'cannot be read'
+  }
+}
+
 /**
  * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message.
  * @throws (or rejects with) GatewayError `provider_unavailable`

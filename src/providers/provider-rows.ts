@@ -13,7 +13,7 @@ import {
   type Provider,
   type TlsIdentity,
 } from './provider.ts'
-import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS } from './table.ts'
+import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from './table.ts'
 
 /** Names of PEM files, as a row has them. */
 export type TlsFiles = NonNullable<ProviderRow['tls']>
@@ -123,8 +123,9 @@ function definedOf<Fields extends object>(fields: Fields): Defined<Fields> {
 
 /** A slug that nearly is a built-in one is more often a slip than a provider of one's own. */
 function noFormat(slug: string): string {
-  const hint = KNOWN_SLUGS.includes(slug) ? '' : didYouMean(slug, KNOWN_SLUGS)
-  return `is required: this provider has no built-in format${hint}`
+  const why = whyNotOffered(slug)
+  if (why !== null) return `is required: this provider has no built-in format, since ${why}`
+  return `is required: this provider has no built-in format${didYouMean(slug, KNOWN_SLUGS)}`
 }
 
 /** Null for a row that says nothing about the way out. */

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { documentsDigest, packDocuments } from '../api/models.ts'
 import { type Config, ConfigError, Faults } from '../config/config.ts'
+import { sharedKeyProblem } from '../credentials/outgoing-key.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import { didYouMean } from '../nearest.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
@@ -117,6 +118,11 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
   checkModel('moderation.model', config.moderation?.model)
   checkModel('defaultModel', config.defaultModel)
+  for (const [at, { slug, apiKey }] of config.providers.entries()) {
+    const provider = apiKey === undefined ? undefined : catalog.provider(slug)
+    const problem = provider === undefined ? null : sharedKeyProblem(provider)
+    if (problem !== null) faults.add(`providers[${at}].apiKey`, problem)
+  }
   const { ocr } = config.files
   if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
     faults.add('files.ocr.provider', 'there is no such provider with a base URL')

@@ -1,5 +1,7 @@
 /** Warnings about settings that are valid but will fail or leak: one line each, which begins with the setting. */
 import type { Config, ProviderRow } from '../config/config.ts'
+import { readShared, sharedKeyProblem } from '../credentials/outgoing-key.ts'
+import { gapsOf } from '../providers/address.ts'
 import { type Catalog, keyVariable } from '../providers/catalog.ts'
 import type { Provider } from '../providers/provider.ts'
 import { proxyUrl } from '../upstream/egress.ts'
@@ -12,7 +14,7 @@ export function startWarnings({
   const ofUsed = usedProviders(catalog).flatMap(provider => {
     const at = config.providers.findIndex(({ slug }) => slug === provider.slug)
     const row = at === -1 ? `providers (${provider.slug})` : `providers[${at}]`
-    return [...keyless(provider, row), ...circular(provider, row, config)]
+    return [...keyless(provider, row), ...unaddressed(provider, row), ...circular(provider, row, config)]
   })
   return [...ofUsed, ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`))]
 }
@@ -29,9 +31,24 @@ function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string
   return [`${row}.apiKey: is missing, and ${slug} serves only callers with credentials of their own; ${way}`]
 }
 
+/** A key that does not say where to go, and an address that needs it. */
+function unaddressed(provider: Provider, row: string): readonly string[] {
+  const { slug, apiKey, region } = provider
+  const problem = sharedKeyProblem(provider)
+  if (problem !== null) return [`${row}.apiKey: ${problem}`]
+  if (apiKey === null || readShared(provider)?.kind !== 'plain') return []
+  const open = gapsOf(provider.baseUrl ?? '').filter(gap => gap !== 'region' || region === undefined)
+  if (open.length === 0) return []
+  const way = open.includes('region')
+    ? 'set region, or give the key as JSON'
+    : 'give the key as JSON, or set baseUrl to the whole address'
+  return [`${row}.apiKey: does not tell the ${open.join(', ')} that the address of ${slug} needs; ${way}`]
+}
+
 /** A local server whose usual port is that of the gateway. */
 function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config): readonly string[] {
-  const { hostname, port } = new URL(baseUrl ?? 'http://nowhere.invalid')
+  if (baseUrl === null || !URL.canParse(baseUrl)) return []
+  const { hostname, port } = new URL(baseUrl)
   const isLocal = hostname === 'localhost' || hostname === '[::1]' || /^127\./.test(hostname)
   if (!isLocal || Number(port) !== listen.port) return []
   return [

@@ -8,7 +8,7 @@ import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import { Bill } from '../../src/gateway/bill.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { readFrames } from './decode-reply.ts'
 import { parseResponsesRequest } from './dialects.ts'
 import { endpointOf } from './endpoint.ts'
 import { EventCollector } from './event-collector.ts'
@@ -52,9 +52,7 @@ export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): 
   const decoder = FORMATS[format].decoder(take)
   try {
     if (streamed) {
-      const parser = new SseParser((event, data) => decoder.frame(event, data))
-      parser.push(bytes)
-      parser.end()
+      readFrames(FORMATS[format], decoder, [bytes])
     } else {
       decoder.frame('', bytes.toString('utf8'))
     }

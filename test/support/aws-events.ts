@@ -1,8 +1,5 @@
-/** Event streams of AWS for tests: text streams as binary messages, and their reading. The kept codec writes them. */
+/** Event streams of AWS for tests: text streams as binary messages. The kept codec writes them. */
 import { EventStreamCodec } from '@smithy/eventstream-codec'
-import type { Delta, Format } from '../../src/formats/format.ts'
-import type { Endpoint } from '../../src/providers/provider.ts'
-import { AwsEventParser } from '../../src/upstream/aws-events.ts'
 
 const codec = new EventStreamCodec(
   bytes => (typeof bytes === 'string' ? bytes : Buffer.from(bytes).toString('utf8')),
@@ -31,15 +28,4 @@ export function awsEvents(text: string): Buffer[] {
       const type = /^event: (.*)$/m.exec(frame)?.[1] ?? ''
       return awsMessage(type, /^data: (.*)$/m.exec(frame)?.[1] ?? '')
     })
-}
-
-/** A whole stream through a decoder, as the gateway feeds it. @throws what the decoder throws */
-export function decodeAwsStream(format: Format, chunks: readonly Buffer[], endpoint?: Endpoint): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = format.decoder(delta => deltas.push(delta), endpoint)
-  const parser = new AwsEventParser((event, data) => decoder.frame(event, data))
-  for (const chunk of chunks) parser.push(chunk)
-  parser.end()
-  decoder.end()
-  return deltas
 }

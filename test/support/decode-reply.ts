@@ -1,14 +1,22 @@
 /** A whole reply through a format's decoder, as the gateway feeds it. */
-import type { Delta, Format } from '../../src/formats/format.ts'
+import type { Decoder, Delta, Format } from '../../src/formats/format.ts'
+import type { Endpoint } from '../../src/providers/provider.ts'
+import { AwsEventParser } from '../../src/upstream/aws-events.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
 
-/** @throws what the decoder throws: GatewayError for a reply that is none or is cut */
-export function decodeStream(format: Format, chunks: readonly Buffer[]): Delta[] {
-  const deltas: Delta[] = []
-  const decoder = format.decoder(delta => deltas.push(delta))
-  const parser = new SseParser((event, data) => decoder.frame(event, data))
+/** Divides a stream into frames for a decoder, and does not end it. @throws what the decoder throws */
+export function readFrames(format: Format, decoder: Decoder, chunks: readonly Buffer[]): void {
+  const onFrame = (event: string, data: string) => decoder.frame(event, data)
+  const parser = format.framing(true) === 'aws-events' ? new AwsEventParser(onFrame) : new SseParser(onFrame)
   for (const chunk of chunks) parser.push(chunk)
   parser.end()
+}
+
+/** @throws what the decoder throws: GatewayError for a reply that is none or is cut */
+export function decodeStream(format: Format, chunks: readonly Buffer[], endpoint?: Endpoint): Delta[] {
+  const deltas: Delta[] = []
+  const decoder = format.decoder(delta => deltas.push(delta), endpoint)
+  readFrames(format, decoder, chunks)
   decoder.end()
   return deltas
 }

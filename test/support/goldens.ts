@@ -1,6 +1,7 @@
 /** Our own golden replies in test/fixtures: bodies as a provider would send them, and what they mean beside them. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { awsEvents } from './aws-events.ts'
 
 const FOLDER = join(import.meta.dirname, '../fixtures')
 const EXPECTATION = '.expected.json'
@@ -26,9 +27,15 @@ export function goldens(format: string): readonly Golden[] {
       return {
         file,
         name,
-        bytes: readFileSync(join(FOLDER, format, file)),
+        bytes: framed(format, file, readFileSync(join(FOLDER, format, file))),
         streamed: file.endsWith('.sse'),
         expected: JSON.parse(readFileSync(join(FOLDER, format, name + EXPECTATION), 'utf8')),
       }
     })
+}
+
+/** A stream of Converse is kept as text, and sent as binary messages. */
+function framed(format: string, file: string, bytes: Buffer): Buffer {
+  if (format !== 'bedrock-converse' || !file.endsWith('.sse')) return bytes
+  return Buffer.concat(awsEvents(bytes.toString('utf8')))
 }

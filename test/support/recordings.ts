@@ -5,6 +5,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { awsMessage } from './aws-events.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../shared/fixtures')
 
@@ -51,6 +52,13 @@ interface IndexRow {
   features: string[]
   quirks: string[]
   fidelity: string
+  url_path: string | null
+}
+
+/** The index counts Converse among the others, with Bedrock's older API. */
+function formatOf({ format, provider, url_path }: IndexRow): string {
+  const isConverse = format === 'other' && provider === 'bedrock' && !url_path?.endsWith('/invoke')
+  return isConverse ? 'bedrock-converse' : format
 }
 
 /**
@@ -64,7 +72,7 @@ export function recordings(format: string): readonly Recording[] {
     .split('\n')
     .filter(line => line !== '')
     .map(line => JSON.parse(line) as IndexRow)
-    .filter(row => row.format === format)
+    .filter(row => formatOf(row) === format)
     .map(toRecording)
 }
 
@@ -73,7 +81,7 @@ function toRecording(row: IndexRow): Recording {
   return {
     file: row.file,
     name: row.file.replace(/^[^/]*\//, ''),
-    format: row.format,
+    format: formatOf(row),
     provider: row.provider,
     model: row.model,
     streamed: row.streamed,
@@ -82,7 +90,7 @@ function toRecording(row: IndexRow): Recording {
     features: row.features,
     quirks: row.quirks,
     fidelity: row.fidelity,
-    bytes: () => framed(row.file, row.format),
+    bytes: () => framed(row.file, formatOf(row)),
     request: () =>
       requestFile === null
         ? null
@@ -94,6 +102,7 @@ function toRecording(row: IndexRow): Recording {
 function framed(file: string, format: string): Buffer {
   const bytes = readFileSync(join(FOLDER, file))
   if (!file.endsWith('.chunks.jsonl')) return bytes
+  if (format === 'bedrock-converse') return binary(bytes.toString('utf8'))
   const named = format === 'openai-responses' || format === 'anthropic-messages'
   let text = ''
   for (const line of bytes.toString('utf8').split('\n')) {
@@ -102,6 +111,18 @@ function framed(file: string, format: string): Buffer {
     text += `data: ${line}\n\n`
   }
   return Buffer.from(text)
+}
+
+/** Each line has the type of its event as its only name. */
+function binary(lines: string): Buffer {
+  const events = lines.split('\n').filter(line => line.trim() !== '')
+  return Buffer.concat(
+    events.flatMap(line =>
+      Object.entries(JSON.parse(line) as Record<string, unknown>).map(([type, fields]) =>
+        awsMessage(type, JSON.stringify(fields)),
+      ),
+    ),
+  )
 }
 
 /** The ways a body may arrive: whole, byte by byte, and cut at random borders (seeded, so that failures repeat). */

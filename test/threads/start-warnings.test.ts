@@ -23,6 +23,43 @@ t.test('a provider of the catalogue without a key is told, with the ways to give
   t.same(warnings(t, { models: [] }), [], 'built-in providers without models do not count')
 })
 
+t.test('a key that does not say where its provider is, is told with the ways out', async t => {
+  const models = [model('azure'), model('cloudflare'), model('amazon-bedrock'), model('claude-on-aws')]
+  const rows = (more: object = {}) =>
+    models.map(({ endpoints }) => ({ slug: endpoints[0]?.provider, apiKey: 'a-plain-key', ...more }))
+  t.same(warnings(t, { providers: rows(), models }), [
+    'providers[0].apiKey: does not tell the host that the address of azure needs; give the key as JSON, or set baseUrl to the whole address',
+    'providers[1].apiKey: does not tell the account that the address of cloudflare needs; give the key as JSON, or set baseUrl to the whole address',
+    'providers[3].apiKey: does not tell the region that the address of claude-on-aws needs; set region, or give the key as JSON',
+  ])
+  t.same(warnings(t, { providers: rows({ baseUrl: 'https://mine.example/v1' }), models }), [])
+  const account = { slug: 'cloudflare', apiKey: JSON.stringify({ api_key: 'k', account_id: 'a' }) }
+  t.same(warnings(t, { providers: [account], models: [model('cloudflare')] }), [])
+  t.same(warnings(t, { models: [model('azure')] }, { AZURE_API_KEY: '{' }), [
+    'providers (azure).apiKey: must be valid JSON',
+  ])
+})
+
+t.test('a key of the file that its provider cannot have is a fault', async t => {
+  const fault = (row: object) => {
+    try {
+      warnings(t, { providers: [row], models: [] })
+    } catch (error) {
+      return String(error)
+    }
+    return 'none'
+  }
+  t.match(
+    fault({ slug: 'azure', apiKey: '[{"api_key":"s3cr3t"}]' }),
+    /providers\[0\]\.apiKey: \[0\]\.resource_type is required/,
+  )
+  t.match(fault({ slug: 'openai', apiKey: 'two words' }), /providers\[0\]\.apiKey: must be an API key of/)
+  t.match(
+    fault({ slug: 'krea', apiKey: 'k' }),
+    /providers\[0\]\.format: is required: .* since its public API makes images only/,
+  )
+})
+
 t.test('a local server on the port of the gateway is told', async t => {
   const settings = { models: [model('llamacpp')] }
   t.match(warnings(t, settings), [/^providers \(llamacpp\)\.baseUrl: port 8080 is that of this gateway/])

@@ -1,50 +1,17 @@
 /** Signatures are checked by recomputing them, with the library at a server and with the example that AWS publishes. */
-import { createHash, createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { awsSigner, signatureIn } from '../../src/upstream/aws-signature.ts'
+import { expectedSignature, type Received } from '../support/aws-signature.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const ACCESS = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY' }
 
-/** The signature as AWS describes it, step by step, from what a server received. */
-export function expectedSignature(received: {
-  readonly path: string
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  readonly body: string
-}): string {
-  const authorization = String(received.headers['authorization'])
-  const [, scope = '', signed = ''] =
-    /Credential=[^/]+\/([^,]+), SignedHeaders=([^,]+), Signature=/.exec(authorization) ?? []
-  const canonical = [
-    'POST',
-    received.path.split('/').map(encodeURIComponent).join('/'),
-    '',
-    ...signed.split(';').map(name => `${name}:${received.headers[name]}`),
-    '',
-    signed,
-    createHash('sha256').update(received.body).digest('hex'),
-  ].join('\n')
-  const toSign = [
-    'AWS4-HMAC-SHA256',
-    received.headers['x-amz-date'],
-    scope,
-    createHash('sha256').update(canonical).digest('hex'),
-  ].join('\n')
-  const key = scope
-    .split('/')
-    .reduce<Buffer | string>(
-      (secret, part) => createHmac('sha256', secret).update(part).digest(),
-      `AWS4${ACCESS.secretAccessKey}`,
-    )
-  return createHmac('sha256', key).update(toSign).digest('hex')
-}
-
 t.test('a request that reaches its server has the signature that AWS computes', async t => {
   const clock = new TestClock()
-  const seen: Parameters<typeof expectedSignature>[0][] = []
+  const seen: Received[] = []
   const server = createServer((request, response) => {
     let body = ''
     request.setEncoding('utf8')
@@ -74,8 +41,8 @@ t.test('a request that reaches its server has the signature that AWS computes', 
       /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/\d{8}\/eu-central-1\/bedrock\/aws4_request, /,
     )
     t.match(authorization, 'SignedHeaders=host;x-amz-content-sha256;x-amz-date, ')
-    t.ok(authorization.endsWith(`Signature=${expectedSignature(received)}`))
-    t.same(signatureIn(headers), [expectedSignature(received)])
+    t.ok(authorization.endsWith(`Signature=${expectedSignature(received, ACCESS.secretAccessKey)}`))
+    t.same(signatureIn(headers), [expectedSignature(received, ACCESS.secretAccessKey)])
     t.notMatch(JSON.stringify(headers), ACCESS.secretAccessKey)
     const at = new Date(clock.nowMs()).toISOString().replace(/[-:]|\.\d+/g, '')
     t.equal(received.headers['x-amz-date'], at, 'the time is that of the clock')

@@ -2,7 +2,7 @@ import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { bedrockConverse } from '../../../src/formats/bedrock-converse.ts'
 import type { Delta } from '../../../src/formats/format.ts'
-import { awsEvents, decodeAwsStream } from '../../support/aws-events.ts'
+import { decodeStream } from '../../support/decode-reply.ts'
 import { collect } from '../../support/delta-items.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 import { goldens } from '../../support/goldens.ts'
@@ -46,9 +46,8 @@ t.test('every golden reply decodes to its expected outcome, however it arrives',
       )
       continue
     }
-    const messages = Buffer.concat(awsEvents(bytes.toString('utf8')))
-    for (const { name, chunks } of arrivals(messages)) {
-      const decoded = outcome(() => decodeAwsStream(bedrockConverse, chunks, CLAUDE))
+    for (const { name, chunks } of arrivals(bytes)) {
+      const decoded = outcome(() => decodeStream(bedrockConverse, chunks, CLAUDE))
       t.strictSame(decoded, expected, `${file} arriving ${name}`)
     }
   }
@@ -59,11 +58,10 @@ t.test('a stream that is cut before its stop is a failure, wherever the cut is',
   let cuts = 0
   for (const { file, bytes, streamed, expected } of GOLDENS) {
     if (!streamed || (expected as { failure?: string }).failure !== undefined) continue
-    const text = bytes.toString('utf8')
-    const whole = Buffer.concat(awsEvents(text))
-    const stop = Buffer.concat(awsEvents(text.slice(0, text.indexOf('event: messageStop')))).length
-    for (let end = 0; end < whole.length; end += 7) {
-      const result = outcome(() => decodeAwsStream(bedrockConverse, [whole.subarray(0, end)], CLAUDE))
+    // An event is told once its last byte is there.
+    const stop = bytes.indexOf('messageStop')
+    for (let end = 0; end < bytes.length; end += 7) {
+      const result = outcome(() => decodeStream(bedrockConverse, [bytes.subarray(0, end)], CLAUDE))
       if (end < stop) t.match(result, { failure: 'provider_unavailable' }, `${file} cut at ${end}`)
       cuts++
     }
@@ -72,10 +70,10 @@ t.test('a stream that is cut before its stop is a failure, wherever the cut is',
 })
 
 t.test("a thought is Claude's own only where the model is Claude", async t => {
-  const text = GOLDENS.find(({ name }) => name === 'thought-and-calls')?.bytes.toString('utf8') ?? ''
+  const bytes = GOLDENS.find(({ name }) => name === 'thought-and-calls')?.bytes ?? Buffer.alloc(0)
   const formats = (upstreamModel: string) =>
     collect(
-      decodeAwsStream(bedrockConverse, awsEvents(text), endpointOf('bedrock-converse', { upstreamModel })),
+      decodeStream(bedrockConverse, [bytes], endpointOf('bedrock-converse', { upstreamModel })),
     ).items.flatMap(item => (item['type'] === 'reasoning' ? [item['format']] : []))
   t.same(formats('deepseek.r1-v1:0'), [null, null])
   t.same(formats('eu.anthropic.claude-opus-4-8'), ['anthropic-claude-v1', 'anthropic-claude-v1'])

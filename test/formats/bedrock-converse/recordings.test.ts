@@ -1,10 +1,13 @@
 /** Recorded replies of Converse and ConverseStream, against a second reading that shares nothing with the decoder. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { bedrockConverse } from '../../../src/formats/bedrock-converse.ts'
-import { awsMessage, decodeAwsStream } from '../../support/aws-events.ts'
-import { decodeBody } from '../../support/decode-reply.ts'
+import { decodeBody, decodeStream } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import { arrivals, type Recording, recordings, withoutRecordings } from '../../support/recordings.ts'
+
+const FOLDER = join(import.meta.dirname, '../../../../shared/fixtures')
 
 interface Said {
   text: string
@@ -93,18 +96,12 @@ function saidBy({ text, reasoning, calls, items, usage, finish }: Collected): Sa
   }
 }
 
-const ALL = recordings('other').filter(
-  ({ name, provider }) => provider === 'bedrock' && /amazon-bedrock|model-id|nova/.test(name),
-)
+const ALL = recordings('bedrock-converse')
 
-/** The events of a recording whose framing its source has removed. */
-function eventsOf(recording: Recording): readonly Event[] {
-  const lines =
-    recording
-      .bytes()
-      .toString('utf8')
-      .match(/^data: .*$/gm) ?? []
-  return lines.map(line => JSON.parse(line.slice('data: '.length)) as Event)
+/** The events of a recording, whose framing its source has removed. */
+function eventsOf({ file }: Recording): readonly Event[] {
+  const lines = readFileSync(join(FOLDER, file), 'utf8').split('\n')
+  return lines.filter(line => line.trim() !== '').map(line => JSON.parse(line) as Event)
 }
 
 t.test(
@@ -114,14 +111,9 @@ t.test(
     const streams = ALL.filter(({ streamed }) => streamed)
     for (const recording of streams) {
       const events = eventsOf(recording)
-      const bytes = Buffer.concat(
-        events.flatMap(event =>
-          Object.entries(event).map(([type, fields]) => awsMessage(type, JSON.stringify(fields))),
-        ),
-      )
       const expected = readEvents(events)
-      for (const { name, chunks } of arrivals(bytes)) {
-        const said = saidBy(collect(decodeAwsStream(bedrockConverse, chunks)))
+      for (const { name, chunks } of arrivals(recording.bytes())) {
+        const said = saidBy(collect(decodeStream(bedrockConverse, chunks)))
         t.strictSame(said, expected, `${recording.name} arriving ${name}`)
       }
       // Proxies without binary messages send the events with their names inside.
