@@ -1,5 +1,6 @@
 /** `sluice check`: makes all checks that a start makes before it opens anything, and prints the faults. */
 import { findConfig, processEnvironment } from '../config/config.ts'
+import { discovers } from '../threads/build-catalog.ts'
 import { checkStart } from '../threads/start-failure.ts'
 import { startWarnings } from '../threads/start-warnings.ts'
 import { CONFIG_OPTION, type Command } from './command.ts'
@@ -13,7 +14,10 @@ export const check: Command = {
     const checked = checkStart(findConfig(configWords(file), processEnvironment()), { createKeyFile: false })
     complain(startWarnings(checked).map(warning => `warning: ${warning}`))
     const { catalog } = checked
-    print(`configuration is good: ${catalog.providers().length} providers, ${catalog.models().length} models`)
+    const more = discovers(checked.config) ? ', and those that providers tell' : ''
+    print(
+      `configuration is good: ${catalog.providers().length} providers, ${catalog.models().length} models${more}`,
+    )
     return 0
   },
 }

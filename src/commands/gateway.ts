@@ -49,7 +49,8 @@ async function serve(checked: CheckedStart, found: FoundConfig, findAgain: () =>
   // Last, because a supervisor that waits for this line may send a signal at once.
   log.listening(url, adminUrl)
   stopping.started(running)
-  watchConfiguration({ running, config, file: found.file, findAgain, log })
+  const takesSignal = form === 'json'
+  watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })
   void running.firstKeys.then(keys => tellKeys(keys, started, log, form))
 }
 

@@ -15,6 +15,8 @@ export interface ReloadDeps {
   /** The configuration file; null without one. */
   readonly file: string | null
   readonly findAgain: () => FoundConfig
+  /** False on a terminal: there the signal says that its window was closed, and ends the process. */
+  readonly takesSignal: boolean
   readonly log: Pick<ClosableLog, 'notice' | 'warning' | 'fault'>
 }
 
@@ -32,7 +34,8 @@ const TAKEN: ReadonlySet<string> = new Set([
 const NOT_COMPARED: ReadonlySet<string> = new Set(['vaultKeys'])
 
 /** Returns the end of the watch. */
-export function watchConfiguration({ running, config, file, findAgain, log }: ReloadDeps): () => void {
+export function watchConfiguration(deps: ReloadDeps): () => void {
+  const { running, config, file, findAgain, takesSignal, log } = deps
   let current = config
   let watched: readonly string[] = []
   const take = (): void => {
@@ -68,7 +71,7 @@ export function watchConfiguration({ running, config, file, findAgain, log }: Re
     watched = files
   }
   watch()
-  process.on('SIGHUP', take)
+  if (takesSignal) process.on('SIGHUP', take)
   return () => {
     process.off('SIGHUP', take)
     for (const path of watched) unwatchFile(path, changed)

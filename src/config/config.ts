@@ -66,7 +66,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   for (const { path, value } of fromEnvironment) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
   put(file, ['providerKeys'], keys)
-  const config = Value.Default(Settings, file)
+  const config = withDefaults(file)
   return {
     // Its parts were checked one by one, and a test holds that the defaults fit.
     config: faults.isEmpty || Value.Check(Settings, config) ? freeze(config as Config) : null,
@@ -74,6 +74,14 @@ export function findConfig(argv: readonly string[], environment: Environment): F
     file: path,
     secrets: [...secretVariables(environment), ...substituted],
   }
+}
+
+/** Rows have no defaults, and there may be thousands: they are left as they are. */
+function withDefaults({ providers, models, ...others }: Values): unknown {
+  const complete = Value.Default(Settings, others) as Values
+  if (providers !== undefined) complete['providers'] = providers
+  if (models !== undefined) complete['models'] = models
+  return complete
 }
 
 /**
@@ -116,7 +124,7 @@ function readYaml(path: string): unknown {
   }
 }
 
-/** The parser of YAML takes seconds for a file with thousands of models. */
+/** Smaller files take the parser of YAML no noticeable time; thousands of models take it seconds. */
 const LARGE_CHARS = 262_144
 
 /** A large file that is JSON, which is YAML too; undefined for others, whose faults the parser of YAML tells. */

@@ -1,6 +1,6 @@
-/** The authors of models, as the first part of public ids names them, by the provider that serves their models. Pure. */
+/** The authors of models, the first part of public ids, by the provider that serves their models. Pure. */
 
-/** Providers that serve the models of authors with other names than their own slug. The first name is that of new ids. */
+/** Providers that serve authors of other names than their own slug. The first name is that of discovered models. */
 const AUTHORS: Readonly<Record<string, readonly string[]>> = {
   alibaba: ['qwen', 'alibaba'],
   'google-ai-studio': ['google'],

@@ -17,7 +17,7 @@ import { FAULTY, quote } from './provider-rows.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
 /** The place of a row, and the rows that it is checked against. */
-export interface Place {
+export interface RowPlace {
   readonly path: string
   readonly providers: ReadonlyMap<string, Provider>
   readonly faults: Faults
@@ -25,7 +25,7 @@ export interface Place {
 }
 
 /** The model of a row; faults of the row are added to those of its place. */
-export function modelOf(row: ModelRow, place: Place): Model {
+export function modelOf(row: ModelRow, place: RowPlace): Model {
   const { outputModalities = ['text'] } = row
   if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
     place.faults.add(`${place.path}.outputModalities`, 'embeddings must stand alone')
@@ -45,7 +45,7 @@ export function modelOf(row: ModelRow, place: Place): Model {
   }
 }
 
-function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults }: Place): Endpoint {
+function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults }: RowPlace): Endpoint {
   const provider = providerFor(row, providers, problem => faults.add(`${path}.provider`, problem))
   return {
     modelId: model.id,

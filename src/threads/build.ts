@@ -102,10 +102,12 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
 }
 
 /** Follows the catalogue of the thread. */
-function listingOf({ catalogue, clock }: BuiltGateway): Listing {
+function listingOf({ catalogue, health, clock }: BuiltGateway): Listing {
   let live: LiveListing | null = null
   catalogue.follow(({ documents, version }, catalog) => {
-    const listing = createListing(catalog, { documents, version, clock })
+    const listing = createListing(catalog, { documents, version, health, clock })
+    // Its bytes are there before the first caller asks for them.
+    listing.models(new URLSearchParams())
     if (live === null) live = new LiveListing(listing)
     else live.replace(listing)
   })

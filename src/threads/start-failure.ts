@@ -2,9 +2,9 @@
 import { BootstrapError, keyFaults } from '../access/bootstrap.ts'
 import { type Config, ConfigError, type FoundConfig } from '../config/config.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../credentials/vault-keys.ts'
-import type { Catalog } from '../providers/catalog.ts'
+import { type Catalog, catalogOf } from '../providers/catalog.ts'
 import { StoreError, sqlitePath } from '../storage/open.ts'
-import { buildCatalog, needsSim } from './build-catalog.ts'
+import { configuredParts, importedFile, needsSim } from './build-catalog.ts'
 import { StartError } from './supervised-thread.ts'
 
 export interface StartFailure {
@@ -62,7 +62,9 @@ export function checkStart(
       return null
     }
   }
-  const catalog = collect(() => buildCatalog(config, needsSim(config) ? SIM_URL : null))
+  const known = { imported: collect(() => importedFile(config)) ?? [], discovered: new Map() }
+  const simUrl = needsSim(config) ? SIM_URL : null
+  const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, known })))
   const databasePath = sqlitePath(config.storage.url)
   if (databasePath === ':memory:') {
     faults.add('storage.url', 'a database in memory is not shared by threads; name a file')

@@ -5,23 +5,58 @@ import { gapsOf } from '../providers/address.ts'
 import { type Catalog, keyVariable } from '../providers/catalog.ts'
 import type { Provider } from '../providers/provider.ts'
 import { proxyUrl } from '../upstream/egress.ts'
+import { discovers, importedFile } from './build-catalog.ts'
 import type { CheckedStart } from './start-failure.ts'
 
 export function startWarnings({
   config,
   catalog,
 }: Pick<CheckedStart, 'config' | 'catalog'>): readonly string[] {
-  const ofUsed = usedProviders(catalog).flatMap(provider => {
+  const ofUsed = usedProviders(config, catalog).flatMap(provider => {
     const at = config.providers.findIndex(({ slug }) => slug === provider.slug)
     const row = at === -1 ? `providers (${provider.slug})` : `providers[${at}]`
     return [...keyless(provider, row), ...unaddressed(provider, row), ...circular(provider, row, config)]
   })
-  return [...ofUsed, ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`))]
+  return [
+    ...ofUsed,
+    ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`)),
+    ...unpriced(config, catalog),
+    ...unserved(config, catalog),
+  ]
 }
 
-function usedProviders(catalog: Catalog): readonly Provider[] {
-  const endpoints = catalog.models().flatMap(model => model.endpoints)
-  return [...new Set(endpoints.map(({ provider }) => provider))]
+/** Endpoints of rows whose price nobody tells. What providers tell is known only later. */
+function unpriced(config: Config, catalog: Catalog): readonly string[] {
+  if (discovers(config)) return []
+  const rows = config.models.filter(({ id, endpoints }) => {
+    const made = catalog.model(id)?.endpoints
+    return endpoints.some(({ pricing }, at) =>
+      made === undefined ? pricing === undefined : made[at]?.pricing.isUnknown === true,
+    )
+  })
+  const [first] = rows
+  if (first === undefined) return []
+  const what = rows.length === 1 ? 'the price of this model is' : `the prices of ${rows.length} models are`
+  return [
+    `models[${config.models.indexOf(first)}].endpoints: ${what} not known, so requests cost nothing, and callers with a limit, budget or credits are refused; give pricing, or import a list of models`,
+  ]
+}
+
+/** Models of the imported file that no provider here serves. */
+function unserved(config: Config, catalog: Catalog): readonly string[] {
+  const without = importedFile(config).filter(({ id }) => catalog.model(id) === undefined)
+  const [first] = without
+  if (first === undefined) return []
+  return [
+    `catalogue.import: ${without.length} models have no provider here and are not offered, such as ${first.id}; add a provider of their author, or a wildcard row`,
+  ]
+}
+
+/** Those of the models of the configuration; and those that would be asked for their models, had they a key. */
+function usedProviders(config: Config, catalog: Catalog): readonly Provider[] {
+  const rows = config.models.flatMap(({ endpoints }) => endpoints.map(({ provider }) => provider))
+  const named = discovers(config) ? config.providers.map(({ slug }) => slug) : []
+  return [...new Set([...rows, ...named])].flatMap(slug => catalog.provider(slug) ?? [])
 }
 
 function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string[] {

@@ -2,6 +2,7 @@ import t from 'tap'
 import { createListing, type Listing } from '../../src/api/models.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
+import type { EndpointHealth } from '../../src/providers/endpoint-health.ts'
 
 interface ModelsDocument {
   data: { id: string; [field: string]: unknown }[]
@@ -301,4 +302,58 @@ t.test('providers are listed with their slugs', async t => {
     data.find(provider => provider.slug === 'acme'),
     { name: 'Acme', slug: 'acme', privacy_policy_url: null },
   )
+})
+
+t.test('measured figures stand in endpoints, and order models', async t => {
+  const percentiles = (p50: number) => ({ p50, p75: p50, p90: p50, p99: p50 })
+  const health: EndpointHealth = {
+    of: ({ modelId, provider }) =>
+      modelId === 'acme/open' || provider.slug === 'acme'
+        ? {
+            uptimeLast5m: null,
+            uptimeLast30m: 99.5,
+            uptimeLast1d: 100,
+            latencyLast30m: percentiles(modelId === 'acme/open' ? 100 : 200),
+            throughputLast30m: percentiles(modelId === 'acme/open' ? 10 : 20),
+          }
+        : null,
+  }
+  const measured = createListing(catalog, { health })
+  t.match(measured.endpoints('acme/fast-1'), {
+    data: {
+      endpoints: [
+        {
+          uptime_last_5m: null,
+          uptime_last_30m: 99.5,
+          uptime_last_1d: 100,
+          latency_last_30m: { p50: 200, p99: 200 },
+        },
+        { uptime_last_30m: null, throughput_last_30m: null },
+      ],
+    },
+  })
+  const ordered = (sort: string) => models(`sort=${sort}`, measured).data.map(({ id }) => id)
+  t.same(
+    ordered('latency-low-to-high'),
+    ['acme/open', 'acme/fast-1', 'other/fast:free'],
+    'unmeasured ones last',
+  )
+  t.same(ordered('throughput-high-to-low'), ['acme/fast-1', 'acme/open', 'other/fast:free'])
+})
+
+t.test('models are found by their age, and none by an index that nobody measured', async t => {
+  const now = {
+    nowMs: () => 1_760_000_000_000 + 10 * 86_400_000,
+    monotonicMs: () => 0,
+    after: () => ({ cancel() {} }),
+  }
+  const dated = createListing(catalog, { clock: now })
+  const count = (query: string) => models(query, dated).total_count
+  t.equal(count('min_age_days=10'), 3)
+  t.equal(count('min_age_days=10.5'), 0)
+  t.equal(count('max_age_days=10'), 3)
+  t.equal(count('max_age_days=9'), 0)
+  t.equal(count('min_coding_index=1'), 0)
+  for (const query of ['min_age_days=x', 'max_tool_success_rate=-1'])
+    t.throws(() => models(query, dated), { code: 'invalid_request' }, query)
 })

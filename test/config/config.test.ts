@@ -558,3 +558,23 @@ t.test('trusted proxies are addresses and networks', async t => {
       /^listen\.trustedProxies: expected a list of/,
     )
 })
+
+t.test('a large file of JSON is read like any other, and its faults are told', async t => {
+  const models = Array.from({ length: 2_500 }, (_, at) => ({
+    id: `acme/model-${at}`,
+    name: `Model \u00e9 ${at}`,
+    endpoints: [{ provider: 'acme', pricing: { prompt: '0.000001', completion: '0.000002' } }],
+  }))
+  const text = JSON.stringify({ models, timeouts: { requestMs: 5_000 } })
+  t.ok(text.length > 262_144)
+  const config = load(text)
+  t.same(config.models, models)
+  t.equal(config.timeouts.requestMs, 5_000)
+  t.equal(config.timeouts.drainMs, 30_000, 'with the defaults of the rest')
+  t.ok(Object.isFrozen(config.models[7]?.endpoints[0]))
+  t.throws(
+    () => load(text.replace('"requestMs":5000', '"requestMs":"5000"')),
+    /^timeouts\.requestMs: expected/,
+  )
+  t.throws(() => load(`${text}}`), ConfigError)
+})

@@ -8,6 +8,28 @@ const gateway = await startGateway({
   models: [
     { id: 'x/second', endpoints: [{ provider: 'down' }, { provider: 'sim', upstreamModel: 'echo' }] },
     {
+      id: 'tiers/long',
+      contextLength: 400_000,
+      endpoints: [
+        {
+          provider: 'sim',
+          upstreamModel: 'echo',
+          region: 'us',
+          zdr: true,
+          serviceTier: 'flex',
+          pricing: {
+            prompt: '0.000001',
+            completion: '0.000002',
+            image: '0.001',
+            audio: '0.000003',
+            internalReasoning: '0.000004',
+            inputCacheWrite1h: '0.000005',
+            overrides: [{ minPromptTokens: 200_000, prompt: '0.000006' }],
+          },
+        },
+      ],
+    },
+    {
       id: 'x/vectors',
       outputModalities: ['embeddings'],
       endpoints: [{ provider: 'sim', upstreamModel: 'embed' }],
@@ -54,6 +76,54 @@ t.test('models are listed, counted and read', async t => {
   for await (const page of await caller.models.list({ limit: 7 })) listed += page.result.data.length
   t.equal(listed, count)
   t.ok((await caller.endpoints.listZdrEndpoints()).data.length > 0)
+})
+
+t.test('every filter and order of models is understood, and endpoints are read', async t => {
+  const { result } = await caller.models.list({
+    sort: 'pricing-low-to-high',
+    outputModalities: 'all',
+    inputModalities: 'text',
+    supportedParameters: 'tools',
+    modelAuthors: 'tiers',
+    providers: 'sim',
+    context: 1,
+    minPrice: 0,
+    maxPrice: 10,
+    minOutputPrice: 0,
+    maxOutputPrice: 10,
+    minAgeDays: 0,
+    maxAgeDays: 100_000,
+    zdr: 'true',
+    region: 'us',
+    q: 'long',
+  })
+  t.match(result.data, [
+    {
+      id: 'tiers/long',
+      pricing: {
+        prompt: '0.000001',
+        completion: '0.000002',
+        image: '0.001',
+        audio: '0.000003',
+        internalReasoning: '0.000004',
+        inputCacheWrite1h: '0.000005',
+        overrides: [{ minPromptTokens: 200_000, prompt: '0.000006' }],
+      },
+    },
+  ])
+  t.equal(result.data.length, 1)
+  for (const sort of [
+    'throughput-high-to-low',
+    'latency-low-to-high',
+    'coding-high-to-low',
+    'newest',
+  ] as const)
+    t.ok((await caller.models.list({ sort, limit: 1 })).result.data.length === 1, sort)
+  const { data } = await caller.endpoints.list({ author: 'tiers', slug: 'long' })
+  t.match(data.endpoints, [
+    { tag: 'sim/us/flex', modelId: 'tiers/long', uptimeLast30m: null, latencyLast30m: null },
+  ])
+  t.ok((await caller.models.listForUser({ bearer: gateway.apiKey })).result.data.length > 1)
 })
 
 t.test('embeddings are generated, and their models listed', async t => {

@@ -216,10 +216,19 @@ function reading(one: Recording) {
       cachedTokens: usage['cachedContentTokenCount'] ?? 0,
       outputTokens: (usage['totalTokenCount'] ?? 0) - read,
       reasoningTokens: usage['thoughtsTokenCount'] ?? 0,
+      audioTokens: audioIn(chunks),
     },
     model: chunks[0]?.modelVersion ?? null,
     responseId: chunks[0]?.responseId ?? null,
   }
+}
+
+/** The tokens of audio in the last counts that were told. */
+function audioIn(chunks: readonly unknown[]): number {
+  const counts = [...JSON.stringify(chunks).matchAll(/"promptTokensDetails":(\[.*?\])/g)].at(-1)?.[1]
+  if (counts === undefined) return 0
+  const details = JSON.parse(counts) as { modality?: string; tokenCount?: number }[]
+  return details.find(({ modality }) => modality === 'AUDIO')?.tokenCount ?? 0
 }
 
 /** The same facts, out of what the decoder said. */
@@ -229,7 +238,8 @@ function facts(deltas: readonly Delta[]) {
   const of = (type: string) => items.filter(item => item.type === type)
   const searches = of('web_search_call').flatMap(item => item.action ?? [])
   const code = of('code_interpreter_call')
-  const { webSearchRequests: _searches, cacheWriteTokens: _writes, ...usage } = whole.usage ?? {}
+  const { webSearchRequests: _searches, cacheWriteTokens: _writes, ...told } = whole.usage ?? {}
+  const usage = whole.usage === null ? {} : { audioTokens: 0, ...told }
   return {
     text: whole.text,
     thoughts: whole.reasoning,

@@ -297,6 +297,7 @@ function takeBack(path: string, migration: string, undo: string): void {
 }
 
 const WITHOUT_TOTALS = `
+  drop table catalogue_sources;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;

@@ -1,3 +1,4 @@
+import { rmSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { type Environment, findConfig } from '../../src/config/config.ts'
 import { checkStart } from '../../src/threads/start-failure.ts'
@@ -9,7 +10,10 @@ function warnings(t: Test, settings: unknown, environment: Environment = {}): re
   return startWarnings(checkStart(found, { createKeyFile: false }))
 }
 
-const model = (provider: string) => ({ id: `${provider}/a`, endpoints: [{ provider }] })
+const model = (provider: string, pricing: object | undefined = {}) => ({
+  id: `${provider}/a`,
+  endpoints: [{ provider, ...(pricing === undefined ? {} : { pricing }) }],
+})
 
 t.test('a provider of the catalogue without a key is told, with the ways to give it one', async t => {
   const models = [model('openai'), model('acme'), model('ollama')]
@@ -67,7 +71,7 @@ t.test('a local server on the port of the gateway is told', async t => {
 })
 
 const unencrypted = (t: Test, providers: readonly object[]): readonly (string | undefined)[] =>
-  warnings(t, { providers, models: [] }).map(line => line.split(':', 1)[0])
+  warnings(t, { providers, models: [], catalogue: { discover: false } }).map(line => line.split(':', 1)[0])
 
 t.test('a provider on another machine without TLS is told by its field', async t => {
   const own = (baseUrl: string, at: number) => ({ slug: `own-${at}`, format: 'openai-chat', baseUrl })
@@ -93,4 +97,31 @@ t.test('a proxy that gets a password without TLS is told too', async t => {
   const proxies = ['http://u:p@proxy:3128', 'u:p@proxy:3128', 'https://u:p@proxy', 'http://proxy', 'none']
   t.same(unencrypted(t, proxies.map(by)), ['providers[0].proxy', 'providers[1].proxy'])
   t.same(unencrypted(t, ['http://u:p@127.0.0.1:3128'].map(by)), [])
+})
+
+t.test('models without a price are told in one line, unless something else tells it', async t => {
+  const bare = (id: string) => ({ id, endpoints: [{ provider: 'ollama' }] })
+  const settings = { models: [model('ollama'), bare('ollama/b'), bare('ollama/*')] }
+  t.match(warnings(t, settings), [
+    /^models\[1\]\.endpoints: the prices of 2 models are not known, so requests cost nothing, and callers with a limit/,
+  ])
+  t.same(warnings(t, { ...settings, catalogue: { discover: true } }), [])
+  const file = `${t.testdirName}-models.json`
+  writeFileSync(
+    file,
+    JSON.stringify({ data: [{ id: 'ollama/b', pricing: { prompt: '0', completion: '0' } }] }),
+  )
+  t.teardown(() => rmSync(file))
+  t.same(warnings(t, { models: [bare('ollama/b')], catalogue: { import: file } }), [])
+  writeFileSync(file, JSON.stringify({ data: [{ id: 'nobody/b' }] }))
+  t.match(warnings(t, { models: [], catalogue: { import: file } }), [
+    /^catalogue\.import: 1 models have no provider here and are not offered, such as nobody\/b/,
+  ])
+})
+
+t.test('a provider that would be asked for its models, but has no key, is told', async t => {
+  t.match(warnings(t, { providers: [{ slug: 'openai' }] }), [
+    /^providers\[0\]\.apiKey: is missing, and openai serves only callers/,
+  ])
+  t.same(warnings(t, { providers: [{ slug: 'openai' }] }, { OPENAI_API_KEY: 'k' }), [])
 })
