@@ -1,4 +1,4 @@
-/** A session of the running product stays at one endpoint: over threads, over instances, and until its endpoint fails. */
+/** A session of the running product stays at one endpoint: over threads and instances, until the endpoint fails. */
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
