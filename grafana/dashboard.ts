@@ -334,6 +334,48 @@ export const ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Choice of endpoints',
+    panels: [
+      {
+        title: 'Endpoints that are not asked',
+        description:
+          'Endpoints and own keys whose breaker is open because of failures or rate limits, or whose provider asked to wait.',
+        unit: 'short',
+        queries: [{ expr: 'sum by (reason) (gateway_endpoints_blocked)', legend: '{{reason}}' }],
+      },
+      {
+        title: 'Breakers',
+        description: 'Changes per second. A provider that opens and closes all the time works half.',
+        unit: 'ops',
+        queries: [
+          {
+            expr: sumRate('gateway_breaker_changes_total', 'provider, change'),
+            legend: '{{provider}} {{change}}',
+          },
+        ],
+      },
+      {
+        title: 'First choices',
+        description: 'Requests per second by the provider that is asked first and why.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [
+          {
+            expr: sumRate('gateway_endpoint_choices_total', 'provider, reason'),
+            legend: '{{provider}} {{reason}}',
+          },
+        ],
+      },
+      {
+        title: 'Second attempts',
+        description:
+          'Per second. Those over budget were left out, and their callers got the failure of the first attempt.',
+        unit: 'reqps',
+        queries: [{ expr: sumRate('gateway_retries_total', 'outcome'), legend: '{{outcome}}' }],
+      },
+    ],
+  },
+  {
     title: 'Guardrails',
     panels: [
       {

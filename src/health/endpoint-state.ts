@@ -35,6 +35,8 @@ const OPEN_MAX_MS = 8_000
 const PROBE_MS = 8_000
 /** A breaker that opens again so soon after it closed goes on where it was. */
 const RELAPSE_MS = 10_000
+/** A time before all others. No 0: a field that holds whole numbers first is slow to change to fractions. */
+const NEVER = Number.NEGATIVE_INFINITY
 /** No provider is waited for longer, whatever it asks for. */
 const REST_MAX_MS = 3_600_000
 
@@ -42,23 +44,23 @@ export class EndpointState {
   readonly key: string
   /** Slug of its provider, for metrics. */
   readonly provider: string
-  /** Monotonic, as all times here: the breaker is open, and a probe is due from then on; 0: it is closed. */
-  openUntilMs = 0
+  /** Monotonic, as all times here: the breaker is open, and a probe is due from then on; NEVER: it is closed. */
+  openUntilMs = NEVER
   cause: Cause = 'failure'
   /** How often the breaker has opened without an answer between. */
   streak = 0
   /** A probe is on its way until then. */
-  probeUntilMs = 0
+  probeUntilMs = NEVER
   /** When the last probe began. */
-  probeBeganMs = 0
+  probeBeganMs = NEVER
   /** Failures since the last answer, and refusals by a rate limit since then. */
   failedInRow = 0
   limitedInRow = 0
   /** The provider asked to wait until then. */
-  restUntilMs = 0
+  restUntilMs = NEVER
   restCause: Cause = 'limit'
   /** When the breaker has last opened or closed: attempts that began before say nothing about now. */
-  changedMs = Number.NEGATIVE_INFINITY
+  changedMs = NEVER
   window: OutcomeWindow | null = null
   latency: RecentValues | null = null
   throughput: RecentValues | null = null
@@ -75,12 +77,12 @@ export class EndpointState {
   }
 
   get isOpen(): boolean {
-    return this.openUntilMs > 0
+    return this.openUntilMs > NEVER
   }
 
   standing(nowMs: number): Standing {
     if (this.restUntilMs > nowMs) return BLOCKED
-    if (this.openUntilMs > 0) {
+    if (this.openUntilMs > NEVER) {
       return nowMs >= this.openUntilMs && nowMs >= this.probeUntilMs ? PROBE_DUE : BLOCKED
     }
     const { window } = this
@@ -94,7 +96,7 @@ export class EndpointState {
 
   /** True if it must not be asked because of its rate limit. */
   isLimited(nowMs: number): boolean {
-    return this.openUntilMs > 0
+    return this.openUntilMs > NEVER
       ? this.cause === 'limit'
       : this.restUntilMs > nowMs && this.restCause === 'limit'
   }
@@ -110,7 +112,7 @@ export class EndpointState {
 
   /** Milliseconds until it may be asked; 0: now. */
   waitMs(nowMs: number): number {
-    const until = this.openUntilMs > 0 ? Math.max(this.openUntilMs, this.probeUntilMs) : 0
+    const until = this.isOpen ? Math.max(this.openUntilMs, this.probeUntilMs) : NEVER
     return Math.max(0, Math.max(until, this.restUntilMs) - nowMs)
   }
 
@@ -131,18 +133,18 @@ export class EndpointState {
   /** Opens the breaker if attempts mostly fail, or are mostly refused by a rate limit. True if it has. */
   judge(nowMs: number, least: number): boolean {
     const { window } = this
-    if (window === null || this.openUntilMs > 0) return false
+    if (window === null || this.openUntilMs > NEVER) return false
     window.advance(nowMs)
     const { ok, failed, limited } = window
     // In a row: an outage after good times would otherwise be found only when as much has failed as went well.
     if (failed >= least && (failed > ok || this.failedInRow >= least)) this.open(nowMs, 'failure')
     else if (limited >= least && (limited > ok || this.limitedInRow >= least)) this.open(nowMs, 'limit')
-    return this.openUntilMs > 0
+    return this.openUntilMs > NEVER
   }
 
   /** @param sinceMs when the attempt began that found it out: an endpoint may take long to fail */
   open(nowMs: number, cause: Cause, sinceMs = nowMs): void {
-    const isRelapse = this.openUntilMs > 0 || nowMs - this.changedMs < RELAPSE_MS
+    const isRelapse = this.openUntilMs > NEVER || nowMs - this.changedMs < RELAPSE_MS
     this.streak = isRelapse ? this.streak + 1 : 1
     const spanMs = Math.min(OPEN_MAX_MS, OPEN_FIRST_MS * 2 ** (this.streak - 1))
     const forMs = Math.max(OPEN_FIRST_MS, sinceMs + spanMs - nowMs)
@@ -153,7 +155,7 @@ export class EndpointState {
   /** The probe that began then has failed. */
   failProbe(nowMs: number, beganMs: number, cause: Cause): boolean {
     // A later one is on its way, and knows better.
-    if (this.openUntilMs === 0 || this.probeBeganMs > beganMs) return false
+    if (this.openUntilMs === NEVER || this.probeBeganMs > beganMs) return false
     this.open(nowMs, cause, beganMs)
     return true
   }
@@ -165,7 +167,7 @@ export class EndpointState {
 
   /** The probe ended without a word about the endpoint: another one may find out. */
   unprobe(): void {
-    this.probeUntilMs = 0
+    this.probeUntilMs = NEVER
     this.#tell({ kind: 'unproved' })
   }
 
@@ -214,7 +216,7 @@ export class EndpointState {
     this.window?.advance(nowMs)
     const { ok = 0, failed = 0, limited = 0 } = this.window ?? {}
     const events: BreakerEvent[] = []
-    if (this.openUntilMs > 0) {
+    if (this.openUntilMs > NEVER) {
       const forMs = Math.max(0, this.openUntilMs - nowMs)
       events.push({ kind: 'open', forMs, streak: this.streak, cause: this.cause })
       if (this.probeUntilMs > nowMs) events.push({ kind: 'probe', forMs: this.probeUntilMs - nowMs })
@@ -250,7 +252,7 @@ export class EndpointState {
         this.#setProbe(nowMs, event.forMs)
         break
       case 'unproved':
-        this.probeUntilMs = 0
+        this.probeUntilMs = NEVER
         break
       case 'closed':
         this.#setClosed(nowMs)
@@ -271,16 +273,15 @@ export class EndpointState {
   }
 
   #setOpen(nowMs: number, forMs: number, cause: Cause): void {
-    // Never 0, which means that it is closed.
-    this.openUntilMs = Math.max(Number.MIN_VALUE, nowMs + forMs)
-    this.probeUntilMs = 0
+    this.openUntilMs = nowMs + forMs
+    this.probeUntilMs = NEVER
     this.cause = cause
     this.changedMs = nowMs
   }
 
   #setClosed(nowMs: number): void {
-    this.openUntilMs = 0
-    this.probeUntilMs = 0
+    this.openUntilMs = NEVER
+    this.probeUntilMs = NEVER
     this.changedMs = nowMs
     // What failed before says nothing about now.
     this.window?.clear()

@@ -8,7 +8,7 @@ import type { Log } from '../log/log.ts'
 import { openRedis, type Redis } from '../storage/redis.ts'
 import { createPins, type Pins } from './pins.ts'
 
-/** KEYS the pin; ARGV the claimed one, milliseconds to keep it. Returns the pin that holds. One step: others claim too. */
+/** KEYS the pin; ARGV the claimed one, milliseconds to keep it. Returns the pin that holds: others claim too. */
 const CLAIM = `
 local kept = redis.call('GET', KEYS[1])
 if kept then return kept end

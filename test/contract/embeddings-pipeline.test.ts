@@ -59,6 +59,7 @@ async function start(t: Test): Promise<World> {
     apiKey: `key-of-${slug}`,
   })
   const { gateway, guard } = await startGuarded(t, {
+    routing: { loadBalancing: false },
     providers: [row('acme', 'Acme', provider), row('groq', 'Groq', other), row('openai', 'OpenAI', provider)],
     models: [
       { id: 'acme/vectors', ...EMBEDS, endpoints: [{ provider: 'acme', ...PRICED }] },
@@ -408,8 +409,15 @@ t.test('when every endpoint fails, the last failure is told, with the others and
   t.equal(limited.headers.get('retry-after'), '4')
   t.match(limited.document.error.metadata, { previous_errors: [{ provider: 'Acme', status: 429 }] })
   t.match(await record(idOf(limited)), { outcome: 'failed', accounting: 'none', total_cost: 0 })
-  other.answer = failing(500)
-  t.equal((await embed({ model: 'acme/both' })).status, 502)
+  t.same(
+    [await embed({ model: 'acme/both' }), provider.asked.length, other.asked.length].slice(1),
+    [1, 1],
+    'while they ask to wait, nobody is asked',
+  )
+  const mixed = await start(t)
+  mixed.provider.answer = failing(429)
+  mixed.other.answer = failing(500)
+  t.equal((await mixed.embed({ model: 'acme/both' })).status, 502)
 })
 
 t.test('preferences of the caller order and exclude endpoints', async t => {

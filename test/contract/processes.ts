@@ -11,5 +11,6 @@ export const PROCESS_FILES: readonly string[] = [
   'limits-over-instances.test.ts',
   'limits.test.ts',
   'rotation.test.ts',
+  'sticky-sessions.test.ts',
   'two-nodes.test.ts',
 ]

@@ -92,11 +92,12 @@ function latestOf(name: string, catalog: Catalog): Model | null {
   return newest
 }
 
-/** The family itself, or a version of it: `vendor/name`, `vendor/name-4.1`; variants are no versions. */
+const VERSION = /-v?\d[\d.]*(?=-|$)/g
+
+/** True for a version of the family: `vendor/name-4.1`, `vendor/2.5-name`; variants are no versions. */
 function isOfFamily(id: string, family: string): boolean {
-  if (!id.startsWith(family) || id.includes(':')) return false
-  const rest = id.slice(family.length)
-  return rest === '' || /^[-.]?\d[\d.-]*$/.test(rest)
+  const vendor = family.slice(0, family.indexOf('/') + 1)
+  return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION, '') === family
 }
 
 function isNewer(model: Model, than: Model): boolean {

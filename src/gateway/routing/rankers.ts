@@ -96,7 +96,9 @@ function bySpeed(
   const by = tiers.first.length > 0 && sort === null ? 'throughput' : sort
   if (health === null || by === null || by === 'price') return candidates
   const slowness = candidates.map(candidate => slownessOf(stateOf(health, candidate), by, nowMs))
-  return sortedBy(candidates, index => slowness[index] ?? Number.POSITIVE_INFINITY)
+  return slowness.every(each => each === Number.POSITIVE_INFINITY)
+    ? candidates
+    : sortedBy(candidates, slowness)
 }
 
 /** Less is better; infinite: nothing was measured. */
@@ -131,30 +133,31 @@ function byShares(
 /** The place of the drawn candidate; -1: none may be drawn. */
 function drawnOf(candidates: readonly RouteCandidate[], preferences: Preferences, terms: RankTerms): number {
   const { health, nowMs, random } = terms
-  const hasThresholds = wantsSpeed(preferences)
+  const wanted = wantsSpeed(preferences) ? preferences : null
+  const weights = new Float64Array(candidates.length)
   let total = 0
-  let free = 0
-  for (const candidate of candidates) {
+  let known = 0
+  let isFree = false
+  for (; known < candidates.length; known++) {
+    const candidate = candidates[known] as RouteCandidate
     const price = priceOf(candidate.endpoint)
-    // They are sorted: what follows is not known either.
-    if (price === Number.POSITIVE_INFINITY) break
-    if (!mayBeDrawn(candidate, health, nowMs, hasThresholds ? preferences : null)) continue
-    if (price === 0) free++
-    else total += 1 / (price * price)
+    // They are sorted: what follows is not known either; and nothing has a share beside what costs nothing.
+    if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
+    if (!mayBeDrawn(candidate, health, nowMs, wanted)) continue
+    isFree ||= price === 0
+    const weight = price === 0 ? 1 : 1 / (price * price)
+    weights[known] = weight
+    total += weight
   }
-  if (total === 0 && free === 0) return -1
-  // Nothing costs so little that it could have a share beside what costs nothing.
-  let left = random() * (free > 0 ? free : total)
+  if (total === 0) return -1
+  let left = random() * total
   let last = -1
-  for (let at = 0; at < candidates.length; at++) {
-    const candidate = candidates[at]
-    if (candidate === undefined) break
-    const price = priceOf(candidate.endpoint)
-    if (price === Number.POSITIVE_INFINITY || (free > 0 && price > 0)) break
-    if (!mayBeDrawn(candidate, health, nowMs, hasThresholds ? preferences : null)) continue
+  for (let at = 0; at < known; at++) {
+    const weight = weights[at] ?? 0
+    if (weight === 0) continue
     last = at
-    left -= free > 0 ? 1 : 1 / (price * price)
-    if (left < 0) return at
+    left -= weight
+    if (left < 0) break
   }
   return last
 }
@@ -181,8 +184,7 @@ function byThresholds(
   { health, nowMs }: RankTerms,
 ): readonly RouteCandidate[] {
   if (health === null || !wantsSpeed(preferences)) return candidates
-  const isMissed = candidates.map(candidate => misses(stateOf(health, candidate), preferences, nowMs))
-  return sortedBy(candidates, index => (isMissed[index] === true ? 1 : 0))
+  return groupedBy(candidates, candidate => (misses(stateOf(health, candidate), preferences, nowMs) ? 1 : 0))
 }
 
 type Threshold = Preferences['preferred_max_latency']
@@ -215,13 +217,13 @@ function exceeds(
 
 function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group): readonly RouteCandidate[] {
   if (tiers.first.length === 0) return candidates
-  return sortedBy(candidates, (_, { endpoint }) => tierRank(endpoint, tiers))
+  return groupedBy(candidates, ({ endpoint }) => tierRank(endpoint, tiers))
 }
 
 function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group): readonly RouteCandidate[] {
   const order = preferences.order ?? []
   if (order.length === 0) return candidates
-  return sortedBy(candidates, (_, { endpoint }) => {
+  return groupedBy(candidates, ({ endpoint }) => {
     const at = order.findIndex(name => namesProvider(name, endpoint))
     return at === -1 ? order.length : at
   })
@@ -240,28 +242,29 @@ function byHealth(
   if (health === null) return candidates
   const isFree = group.sort === null && !hasOrder(group.preferences)
   let isMixed = false
-  for (const candidate of candidates) {
-    if (stateOf(health, candidate).standing(nowMs) !== STEADY) {
-      isMixed = true
-      break
-    }
+  for (let at = 0; at < candidates.length && !isMixed; at++) {
+    isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs) !== STEADY
   }
   if (!isMixed) return candidates
   const probesFirst = isShared(group, terms)
   let hasProbe = false
-  return sortedBy(candidates, (_, candidate) => {
+  return groupedBy(candidates, candidate => {
     const standing = stateOf(health, candidate).standing(nowMs)
-    if (standing === BLOCKED) return BLOCKED
+    if (standing === BLOCKED) return LAST
     if (standing === PROBE_DUE) {
-      if (!probesFirst) return STEADY
+      if (!probesFirst) return FIRST + 1
       // One for each request: those behind it can be asked if it fails.
-      if (hasProbe) return BLOCKED
+      if (hasProbe) return LAST
       hasProbe = true
-      return -1
+      return FIRST
     }
-    return isFree && standing <= FAILING ? standing : STEADY
+    return FIRST + 1 + (isFree && standing <= FAILING ? standing : STEADY)
   })
 }
+
+/** Places of the groups by health. */
+const FIRST = 0
+const LAST = 5
 
 /** Kept with the candidate, since a lookup for each of hundreds costs more than the rest of the ranking. */
 function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointState {
@@ -273,17 +276,35 @@ function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointSta
   return found
 }
 
-/** Stable. The key of each candidate is asked for once, in their order. */
-function sortedBy(
+/** By whole numbers from 0 on. Stable. The key of each candidate is asked for once, in their order. */
+function groupedBy(
   candidates: readonly RouteCandidate[],
-  keyOf: (index: number, candidate: RouteCandidate) => number,
+  keyOf: (candidate: RouteCandidate) => number,
 ): readonly RouteCandidate[] {
-  const keys = candidates.map((candidate, index) => keyOf(index, candidate))
-  if (keys.every((key, index) => index === 0 || key >= (keys[index - 1] ?? key))) return candidates
+  const groups: RouteCandidate[][] = []
+  let isOrdered = true
+  let last = 0
+  for (let at = 0; at < candidates.length; at++) {
+    const candidate = candidates[at] as RouteCandidate
+    const key = keyOf(candidate)
+    if (key < last) isOrdered = false
+    last = key
+    const group = groups[key]
+    if (group === undefined) groups[key] = [candidate]
+    else group.push(candidate)
+  }
+  if (isOrdered) return candidates
+  // Places without a group are left out.
+  return groups.flat()
+}
+
+/** Stable; keys may be infinite. */
+function sortedBy(candidates: readonly RouteCandidate[], keys: readonly number[]): readonly RouteCandidate[] {
   const places = candidates.map((_, index) => index)
   places.sort((a, b) => {
-    const [of, than] = [keys[a] ?? 0, keys[b] ?? 0]
+    const of = keys[a] ?? 0
+    const than = keys[b] ?? 0
     return of === than ? a - b : of < than ? -1 : 1
   })
-  return places.flatMap(place => candidates[place] ?? [])
+  return places.map(place => candidates[place] as RouteCandidate)
 }

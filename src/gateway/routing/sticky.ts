@@ -56,13 +56,13 @@ export class Stickiness {
    */
   order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
     if (candidates.length < 2 || !mayStick(request)) return { candidates, stay: null }
-    const conversation = conversationOf(request)
+    const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
+    const models = choices(candidates, isNamed)
+    const conversation = models.length === 0 ? null : conversationOf(request)
     if (conversation === null) return { candidates, stay: null }
-    const models = choices(candidates, conversation.isNamed)
-    if (models.length === 0) return { candidates, stay: null }
     const ttlMs = ttlOf(request)
-    const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation.text)]))
-    const terms = { keys, ttlMs, nowMs, isNamed: conversation.isNamed }
+    const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
+    const terms = { keys, ttlMs, nowMs, isNamed }
     const pinned = [...keys].map(([modelId, key]) => this.#pinOf(modelId, key, candidates, terms))
     if (pinned.some(isPending)) {
       return Promise.all(pinned).then(pins => this.#found(candidates, terms, pins))
@@ -125,14 +125,17 @@ function mayStick(request: ResponsesRequest): boolean {
 
 /** The models that have a choice between candidates of one kind; unless `isAny`, with a cache worth staying for. */
 function choices(candidates: Candidates, isAny: boolean): readonly string[] {
-  const found = new Set<string>()
-  for (const [index, candidate] of candidates.entries()) {
+  const found: string[] = []
+  for (let at = 1; at < candidates.length; at++) {
+    const candidate = candidates[at - 1] as RouteCandidate
+    const next = candidates[at] as RouteCandidate
+    if (!isAny && !savesByCache(candidate) && !savesByCache(next)) continue
+    const { modelId } = next.endpoint
     // Candidates of one model and kind follow each other.
-    const next = candidates[index + 1]
-    if (next === undefined || !areAlike(candidate, next)) continue
-    if (isAny || savesByCache(candidate) || savesByCache(next)) found.add(candidate.endpoint.modelId)
+    if (found.includes(modelId) || !areAlike(candidate, next)) continue
+    found.push(modelId)
   }
-  return [...found]
+  return found
 }
 
 function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
@@ -197,23 +200,10 @@ function spanOf(text: string | null | undefined): number {
 /** Enough of a message to distinguish conversations; two with the same beginning may share a cache. */
 const MESSAGE_MAX_CHARS = 4_096
 
-interface Conversation {
-  readonly text: string
-  /** The caller names it. */
-  readonly isNamed: boolean
-}
-
-/** Null if the request has nothing that stays the same from turn to turn. */
-function conversationOf(request: ResponsesRequest): Conversation | null {
-  if (request.session_id !== undefined) return { text: `session:${request.session_id}`, isNamed: true }
-  if (request.prompt_cache_key != null) {
-    return { text: `cache-key:${request.prompt_cache_key}`, isNamed: true }
-  }
-  const text = openingOf(request)
-  return text === null ? null : { text, isNamed: false }
-}
-
-function openingOf(request: ResponsesRequest): string | null {
+/** The key of a conversation; null if the request has nothing that stays the same from turn to turn. */
+function conversationOf(request: ResponsesRequest): string | null {
+  if (request.session_id !== undefined) return `session:${request.session_id}`
+  if (request.prompt_cache_key != null) return `cache-key:${request.prompt_cache_key}`
   const { instructions, input } = request
   if (typeof input === 'string') return messages(instructions, input)
   let system: unknown = instructions ?? null

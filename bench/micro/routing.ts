@@ -1,0 +1,106 @@
+/**
+ * What the choice of an endpoint costs: a request is ranked over many endpoints, healthy or not. `npx node
+ * bench/micro/routing.ts`. Compare only figures of one machine and hour.
+ */
+import assert from 'node:assert/strict'
+import { systemClock } from '../../src/clock.ts'
+import { NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
+import { RetryBudget, Routing, rankCandidates, Stickiness } from '../../src/gateway/routing/rank.ts'
+import { RoutedExchange } from '../../src/gateway/running.ts'
+import { EndpointHealth } from '../../src/health/health.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createPins } from '../../src/pins/pins.ts'
+import { createCatalog } from '../../src/providers/catalog.ts'
+import { parseResponsesRequest } from '../../test/support/dialects.ts'
+import { scriptedExchange } from '../../test/support/scripted-attempt.ts'
+
+const ROUNDS = 15
+const TIMES = 5_000
+
+const clock = systemClock
+const health = new EndpointHealth({ clock })
+const sizes = [1, 2, 20, 200]
+const catalog = createCatalog({
+  providers: Array.from({ length: 200 }, (_, at) => ({
+    slug: `p${at}`,
+    format: 'openai-chat' as const,
+    baseUrl: 'http://127.0.0.1:1',
+    apiKey: 'k',
+  })),
+  models: sizes.map(size => ({
+    id: `m/of-${size}`,
+    endpoints: Array.from({ length: size }, (_, at) => ({
+      provider: `p${at}`,
+      pricing: { prompt: ((((at * 37) % 200) + 1) / 1e7).toFixed(12) },
+    })),
+  })),
+})
+const deps = {
+  catalog,
+  credentials: { of: () => NO_CREDENTIALS },
+  stickiness: new Stickiness(createPins(clock)),
+  quota: { limitsMoney: () => false },
+  metrics: createMetrics({
+    thread: 'bench',
+    models: [],
+    providers: catalog.providers().map(each => each.slug),
+  }),
+  routing: new Routing({ clock, health, random: Math.random, balances: true, inputTokens: () => 0 }),
+}
+
+function measure(name: string, step: () => unknown): void {
+  const times: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    // Processor time, since other work on the machine would count otherwise.
+    const before = process.cpuUsage()
+    for (let time = 0; time < TIMES; time++) step()
+    const { user, system } = process.cpuUsage(before)
+    times.push(((user + system) * 1_000) / TIMES)
+  }
+  times.sort((a, b) => a - b)
+  const spread = `${(times[0] ?? 0).toFixed(0)}..${(times.at(-1) ?? 0).toFixed(0)}`
+  process.stdout.write(
+    `${name.padEnd(52)} ${(times[ROUNDS >> 1] ?? 0).toFixed(0).padStart(8)} ns (${spread})\n`,
+  )
+}
+
+function exchangeFor(size: number, fields: Readonly<Record<string, unknown>> = {}): RoutedExchange {
+  const request = parseResponsesRequest({ model: `m/of-${size}`, input: 'hi', ...fields })
+  return new RoutedExchange({ ...scriptedExchange(), request }, 1)
+}
+
+function rank(exchange: RoutedExchange): void {
+  const ranking = rankCandidates(deps, exchange)
+  assert.ok(!(ranking instanceof Promise) && ranking.candidates.length > 0)
+}
+
+for (const size of sizes) {
+  const exchange = exchangeFor(size)
+  measure(`route decision, ${size} endpoints`, () => rank(exchange))
+}
+const tools = [{ type: 'function', name: 'f', parameters: { type: 'object' } }]
+const withTools = exchangeFor(200, { tools })
+measure('  the same, a request with tools', () => rank(withTools))
+const ordered = exchangeFor(200, { provider: { order: ['p7', 'p3'] } })
+measure('  the same, with provider.order', () => rank(ordered))
+const fast = exchangeFor(200, { provider: { sort: 'throughput', ignore: ['p1'] } })
+measure('  the same, with provider.sort and ignore', () => rank(fast))
+const model = catalog.model('m/of-200')
+for (const [at, endpoint] of (model?.endpoints ?? []).entries()) {
+  if (at % 10 !== 0) continue
+  const state = health.of(endpoint, null)
+  for (let failure = 0; failure < 5; failure++) health.begin(state)?.ended('failed', clock.monotonicMs())
+}
+const broken = exchangeFor(200)
+measure('route decision, 200 endpoints, 20 breakers open', () => rank(broken))
+
+const state = health.of(catalog.model('m/of-1')?.endpoints[0] as never, null)
+health.of(catalog.model('m/of-1')?.endpoints[0] as never, null).close(0)
+const retries = new RetryBudget()
+measure('health of one attempt that is answered', () => {
+  retries.enter()
+  const entry = health.begin(state)
+  entry?.answered(clock.monotonicMs())
+  entry?.ended('ok', clock.monotonicMs())
+  retries.leave(false)
+})

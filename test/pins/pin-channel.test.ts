@@ -1,0 +1,97 @@
+import t from 'tap'
+import { systemClock } from '../../src/clock.ts'
+import { PinClient, type PinReply, type PinRequest, PinServer } from '../../src/pins/pin-channel.ts'
+import { createPins, type Pins } from '../../src/pins/pins.ts'
+import { RedisPins } from '../../src/pins/redis-pins.ts'
+import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
+import { eventually } from '../support/stream-probe.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const MINUTE_MS = 60_000
+
+/** Clients of two threads with one store; messages travel as they do between threads, one turn later. */
+function setup(pins: Pins, clock = new TestClock()) {
+  const sent: PinRequest[] = []
+  const thread = (): PinClient => {
+    const client: PinClient = new PinClient(request => {
+      sent.push(request)
+      setImmediate(() => server.receive(request.questions, request.pins))
+    }, clock)
+    const server = new PinServer(pins, answers => {
+      const reply: PinReply = { type: 'pinned', answers }
+      setImmediate(() => client.receive(reply.answers))
+    })
+    return client
+  }
+  return { clock, sent, one: thread(), two: thread() }
+}
+
+t.test('two threads know the same pins, and the first claim holds', async t => {
+  const { one, two, sent } = setup(createPins(new TestClock()))
+  t.equal(await one.get('k'), null)
+  t.same(await Promise.all([one.claim('k', 'a', MINUTE_MS), two.claim('k', 'b', MINUTE_MS)]), ['a', 'a'])
+  two.set('k', 'c', MINUTE_MS)
+  t.equal(await one.get('k'), 'c')
+  const before = sent.length
+  await Promise.all([one.get('k'), one.get('l'), one.get('m')])
+  t.equal(sent.length - before, 1, 'questions of one turn travel together')
+})
+
+t.test('a main thread that does not answer costs a pin, no request', async t => {
+  const clock = new TestClock()
+  const client = new PinClient(() => undefined, clock)
+  const got = client.get('k')
+  const claimed = client.claim('k', 'mine', MINUTE_MS)
+  clock.advance(500)
+  t.equal(await got, null)
+  t.equal(await claimed, 'mine')
+  t.equal(clock.armed, 0)
+})
+
+t.test('a pin ends after its time', async t => {
+  const clock = new TestClock()
+  const pins = createPins(clock)
+  pins.set('k', 'a', MINUTE_MS)
+  clock.advance(MINUTE_MS - 1)
+  t.equal(pins.claim('k', 'b', MINUTE_MS), 'a', 'a claim does not renew it')
+  clock.advance(1)
+  t.equal(pins.get('k'), null)
+  t.equal(pins.claim('k', 'b', MINUTE_MS), 'b')
+})
+
+t.test(
+  'instances share their pins by Redis, and have their own while it is away',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const redis = await ownRedis(t)
+    await redis.start()
+    const open = (): RedisPins => {
+      const log = { fault: () => undefined, notice: () => undefined }
+      const pins = new RedisPins({
+        url: redis.url,
+        prefix: 'test:',
+        clock: systemClock,
+        log,
+        silenceMs: 5_000,
+      })
+      t.teardown(() => pins.close())
+      return pins
+    }
+    const [here, there] = [open(), open()]
+    // Until it is connected, each has its own.
+    t.ok(
+      await eventually(async () => {
+        here.set('ready', 'yes', MINUTE_MS)
+        return (await there.get('ready')) === 'yes'
+      }, 30_000),
+    )
+    t.equal(await here.claim('k', 'a', MINUTE_MS), 'a')
+    t.equal(await there.claim('k', 'b', MINUTE_MS), 'a')
+    there.set('k', 'b', MINUTE_MS)
+    t.equal(await here.claim('k', 'a', MINUTE_MS), 'b')
+    await redis.kill()
+    t.equal(await here.claim('k', 'c', MINUTE_MS), 'b', 'what it has seen')
+    t.equal(await here.claim('new', 'c', MINUTE_MS), 'c')
+    t.equal(await here.get('new'), 'c')
+  },
+)
