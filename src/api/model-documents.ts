@@ -4,7 +4,7 @@
  */
 import { PARAMETER_NAMES } from '../gateway/routing/rank.ts'
 import { formatUsd } from '../money.ts'
-import type { EndpointHealth } from '../providers/endpoint-health.ts'
+import type { MeasuredEndpoints } from '../providers/endpoint-figures.ts'
 import {
   type Endpoint,
   isEmbeddingsFormat,
@@ -133,19 +133,19 @@ function tokenPrices(prices: TokenPrices): Record<string, string> {
 }
 
 /** A model with its endpoints. */
-export function endpointsDocument(model: Model, health: EndpointHealth): object {
+export function endpointsDocument(model: Model, measures: MeasuredEndpoints): object {
   return {
     id: model.id,
     name: model.name,
     created: model.created,
     description: '',
     architecture: architecture(model),
-    endpoints: model.endpoints.map(endpoint => endpointDocument(model, endpoint, health)),
+    endpoints: model.endpoints.map(endpoint => endpointDocument(model, endpoint, measures)),
   }
 }
 
-export function endpointDocument(model: Model, endpoint: Endpoint, health: EndpointHealth): object {
-  const figures = health.of(endpoint)
+export function endpointDocument(model: Model, endpoint: Endpoint, measures: MeasuredEndpoints): object {
+  const figures = measures.of(endpoint)
   const parameters = parametersOf(endpoint)
   const choice = parameters.includes('tool_choice')
   return {

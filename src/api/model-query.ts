@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts'
 import { UNITS_PER_USD } from '../money.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
-import { type EndpointFigures, type EndpointHealth, UNMEASURED } from '../providers/endpoint-health.ts'
+import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../providers/endpoint-figures.ts'
 import type { Model } from '../providers/provider.ts'
 import { hasParameter } from './model-documents.ts'
 
@@ -39,16 +39,16 @@ const outputPrice: Value = model => priceOf(model, 'completion')
 const context = ({ contextLength }: Model) => contextLength ?? 0
 
 /** Orders by measured figures of the best endpoint. */
-const MEASURED: Readonly<Record<string, (health: EndpointHealth) => Order>> = {
-  'throughput-high-to-low': health =>
+const MEASURED: Readonly<Record<string, (measures: MeasuredEndpoints) => Order>> = {
+  'throughput-high-to-low': measures =>
     byValue(
       -1,
-      best(health, Math.max, ({ throughputLast30m }) => throughputLast30m?.p50 ?? null),
+      best(measures, Math.max, ({ throughputLast30m }) => throughputLast30m?.p50 ?? null),
     ),
-  'latency-low-to-high': health =>
+  'latency-low-to-high': measures =>
     byValue(
       1,
-      best(health, Math.min, ({ latencyLast30m }) => latencyLast30m?.p50 ?? null),
+      best(measures, Math.min, ({ latencyLast30m }) => latencyLast30m?.p50 ?? null),
     ),
 }
 
@@ -89,13 +89,13 @@ function byPrice(direction: 1 | -1): Order {
 }
 
 function best(
-  health: EndpointHealth,
+  measures: MeasuredEndpoints,
   choose: (...values: number[]) => number,
   figure: (figures: EndpointFigures) => number | null,
 ): Value {
   return ({ endpoints }) => {
     const values = endpoints.flatMap(endpoint => {
-      const figures = health.of(endpoint)
+      const figures = measures.of(endpoint)
       const value = figures === null ? null : figure(figures)
       return value === null ? [] : [value]
     })
@@ -104,11 +104,11 @@ function best(
 }
 
 /** The order that is asked for; null: that of the catalogue. @throws GatewayError `invalid_request` */
-export function orderOf(query: URLSearchParams, health: EndpointHealth = UNMEASURED): Order | null {
+export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
   const sort = single(query, 'sort')
   if (sort === null || sort === '') return null
   const measured = Object.hasOwn(MEASURED, sort) ? MEASURED[sort] : undefined
-  if (measured !== undefined) return measured(health)
+  if (measured !== undefined) return measured(measures)
   if (!Object.hasOwn(ORDERS, sort)) {
     throw bad('sort', `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED)].join(', ')}`)
   }

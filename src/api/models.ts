@@ -10,7 +10,7 @@ import type { Restrictions } from '../gateway/routing/rank.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import { type EndpointHealth, UNMEASURED } from '../providers/endpoint-health.ts'
+import { type MeasuredEndpoints, UNMEASURED } from '../providers/endpoint-figures.ts'
 import { type PackedTexts, packTexts } from '../providers/packed.ts'
 import type { Model } from '../providers/provider.ts'
 import type { DataRegionOf } from './inference.ts'
@@ -66,7 +66,7 @@ export interface ListingOptions {
   readonly documents?: PackedTexts
   /** Changes with the documents. */
   readonly version?: string
-  readonly health?: EndpointHealth
+  readonly measures?: MeasuredEndpoints
   readonly clock?: Clock
 }
 
@@ -81,7 +81,7 @@ export function documentsDigest(bytes: Uint8Array): string {
 }
 
 export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
-  const { health = UNMEASURED, clock = systemClock } = options
+  const { measures = UNMEASURED, clock = systemClock } = options
   const models = catalog.models()
   const documents = options.documents ?? packDocuments(models)
   const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
@@ -97,7 +97,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     return indexes
   }
   const written = (query: URLSearchParams, terms: ListingTerms): Buffer => {
-    const order = orderOf(query, health)
+    const order = orderOf(query, measures)
     const indexes = found(query, terms)
     const sorted = order === null ? indexes : sortedBy(indexes, models, order)
     const { from, to } = page(query)
@@ -129,7 +129,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     },
     endpoints(id) {
       const model = catalog.model(id)
-      return model === undefined ? null : { data: endpointsDocument(model, health) }
+      return model === undefined ? null : { data: endpointsDocument(model, measures) }
     },
     zeroRetention() {
       retaining ??= {

@@ -5,6 +5,8 @@
  * The breaker opens when attempts mostly fail. Then nobody asks for a while, except for one request at a time, the
  * probe. Its answer closes the breaker; its failure opens it for twice as long.
  */
+
+import { FigureWindows } from './endpoint-figures.ts'
 import type { BreakerEvent, Cause, HealthNote } from './notes.ts'
 import { SAMPLES_MAX } from './notes.ts'
 import { OutcomeWindow } from './outcome-window.ts'
@@ -64,6 +66,8 @@ export class EndpointState {
   window: OutcomeWindow | null = null
   latency: RecentValues | null = null
   throughput: RecentValues | null = null
+  /** Over a longer time, for listings; null: nothing was seen. */
+  figures: FigureWindows | null = null
   /** It is no longer in the table of its thread. */
   isForgotten = false
   /** It waits to tell others what they do not know. */
@@ -184,13 +188,11 @@ export class EndpointState {
   measure(nowMs: number, latencyMs: number | null, tokensPerSecond: number | null): void {
     const unsent = this.#note()
     if (latencyMs !== null) {
-      this.latency ??= new RecentValues()
-      this.latency.add(nowMs, latencyMs)
+      this.#addLatency(nowMs, latencyMs)
       if (unsent.latencies.length < SAMPLES_MAX) unsent.latencies.push(latencyMs)
     }
     if (tokensPerSecond !== null) {
-      this.throughput ??= new RecentValues()
-      this.throughput.add(nowMs, tokensPerSecond)
+      this.#addThroughput(nowMs, tokensPerSecond)
       if (unsent.throughputs.length < SAMPLES_MAX) unsent.throughputs.push(tokensPerSecond)
     }
   }
@@ -205,10 +207,8 @@ export class EndpointState {
       this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
       this.restCause = restCause
     }
-    if (latencies.length > 0) this.latency ??= new RecentValues()
-    for (const value of latencies) this.latency?.add(nowMs, value)
-    if (throughputs.length > 0) this.throughput ??= new RecentValues()
-    for (const value of throughputs) this.throughput?.add(nowMs, value)
+    for (const value of latencies) this.#addLatency(nowMs, value)
+    for (const value of throughputs) this.#addThroughput(nowMs, value)
   }
 
   /** All that a thread needs that begins now; null: nothing. Values of latency are not among it. */
@@ -263,8 +263,22 @@ export class EndpointState {
   #add(nowMs: number, ok: number, failed: number, limited: number): void {
     this.window ??= new OutcomeWindow(nowMs)
     this.window.add(nowMs, ok, failed, limited)
+    this.figures ??= new FigureWindows()
+    this.figures.count(nowMs, ok, failed)
     this.failedInRow = ok > 0 ? 0 : this.failedInRow + failed
     this.limitedInRow = ok > 0 ? 0 : this.limitedInRow + limited
+  }
+
+  #addLatency(nowMs: number, ms: number): void {
+    this.latency ??= new RecentValues()
+    this.latency.add(nowMs, ms)
+    this.figures?.latency(nowMs, ms)
+  }
+
+  #addThroughput(nowMs: number, tokensPerSecond: number): void {
+    this.throughput ??= new RecentValues()
+    this.throughput.add(nowMs, tokensPerSecond)
+    this.figures?.throughput(nowMs, tokensPerSecond)
   }
 
   #setProbe(nowMs: number, forMs: number): void {

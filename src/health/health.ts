@@ -5,6 +5,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
 import type { BreakerChange } from '../metrics/metrics.ts'
+import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import type { Endpoint } from '../providers/provider.ts'
 import { BLOCKED, EndpointState, PROBE_DUE, type Standing } from './endpoint-state.ts'
 import type { HealthNote } from './notes.ts'
@@ -157,6 +158,12 @@ export class EndpointHealth {
     const state = this.#byKey(endpointKey(endpoint, null), endpoint.provider.slug)
     this.#ofEndpoint.set(endpoint, state)
     return state
+  }
+
+  /** What was measured of an endpoint with the shared key; null: nothing. */
+  figures(endpoint: Endpoint): EndpointFigures | null {
+    const state = this.#states.peek(endpointKey(endpoint, null))
+    return state?.figures?.figures(this.#clock.monotonicMs()) ?? null
   }
 
   standing(state: EndpointState): Standing {

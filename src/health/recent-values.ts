@@ -1,13 +1,8 @@
-/** Percentiles of the values of the last five minutes, in a bounded sketch. Pure. */
+/** Percentiles of recent values, in bounded sketches. Pure. */
 import { LogCollapsingLowestDenseDDSketch as Sketch } from '@datadog/sketches-js'
+import type { Percentiles } from '../providers/endpoint-figures.ts'
 
-/** Shares of the values that are asked for, as preferences name them. */
-export interface Percentiles {
-  readonly p50: number
-  readonly p75: number
-  readonly p90: number
-  readonly p99: number
-}
+export type { Percentiles } from '../providers/endpoint-figures.ts'
 
 const SLOT_MS = 60_000
 const SLOTS = 5
@@ -22,15 +17,23 @@ interface Slot {
 }
 
 export class RecentValues {
-  /** The newest last; at most five. */
+  readonly #slotMs: number
+  readonly #slotsMax: number
+  /** The newest last. */
   readonly #slots: Slot[] = []
   #known: Percentiles | null = null
   #knownMs = Number.NEGATIVE_INFINITY
 
+  /** Default: the last five minutes. */
+  constructor(slotMs = SLOT_MS, slots = SLOTS) {
+    this.#slotMs = slotMs
+    this.#slotsMax = slots
+  }
+
   /** Values that are no positive number are left out. */
   add(nowMs: number, value: number): void {
     if (!(value > 0 && value < Number.POSITIVE_INFINITY)) return
-    const number = Math.floor(nowMs / SLOT_MS)
+    const number = Math.floor(nowMs / this.#slotMs)
     let last = this.#slots.at(-1)
     if (last === undefined || last.number < number) {
       last = { number, sketch: new Sketch(ACCURACY) }
@@ -40,17 +43,17 @@ export class RecentValues {
     last.sketch.accept(value)
   }
 
-  /** Null: nothing was measured in the last five minutes. */
+  /** Null: nothing was measured lately. */
   percentiles(nowMs: number): Percentiles | null {
     if (nowMs - this.#knownMs < FRESH_MS) return this.#known
-    this.#forget(Math.floor(nowMs / SLOT_MS))
+    this.#forget(Math.floor(nowMs / this.#slotMs))
     this.#knownMs = nowMs
     this.#known = this.#slots.length === 0 ? null : percentilesOf(this.#slots)
     return this.#known
   }
 
   #forget(number: number): void {
-    while ((this.#slots[0]?.number ?? number) <= number - SLOTS) this.#slots.shift()
+    while ((this.#slots[0]?.number ?? number) <= number - this.#slotsMax) this.#slots.shift()
   }
 }
 

@@ -34,7 +34,6 @@ import type { AnyPlugin } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import { type EndpointHealth, UNMEASURED } from '../providers/endpoint-health.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
 import { openStore } from '../storage/open.ts'
@@ -99,8 +98,6 @@ export interface BuiltGateway {
   readonly config: Config
   readonly catalog: Catalog
   readonly catalogue: CatalogueHolder
-  /** Measured figures of endpoints, for listings. */
-  readonly health: EndpointHealth
   readonly store: Store
   readonly ledger: Ledger
   /** Requests per minute; the front asks before it reads a body. */
@@ -168,7 +165,6 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     config,
     catalog,
     catalogue: base.catalogue,
-    health: UNMEASURED,
     store,
     ledger,
     rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),

@@ -105,7 +105,12 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
 function listingOf({ catalogue, health, clock }: BuiltGateway): Listing {
   let live: LiveListing | null = null
   catalogue.follow(({ documents, version }, catalog) => {
-    const listing = createListing(catalog, { documents, version, health, clock })
+    const listing = createListing(catalog, {
+      documents,
+      version,
+      measures: { of: endpoint => health.figures(endpoint) },
+      clock,
+    })
     // Its bytes are there before the first caller asks for them.
     listing.models(new URLSearchParams())
     if (live === null) live = new LiveListing(listing)

@@ -2,7 +2,7 @@ import t from 'tap'
 import { createListing, type Listing } from '../../src/api/models.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
-import type { EndpointHealth } from '../../src/providers/endpoint-health.ts'
+import type { MeasuredEndpoints } from '../../src/providers/endpoint-figures.ts'
 
 interface ModelsDocument {
   data: { id: string; [field: string]: unknown }[]
@@ -306,7 +306,7 @@ t.test('providers are listed with their slugs', async t => {
 
 t.test('measured figures stand in endpoints, and order models', async t => {
   const percentiles = (p50: number) => ({ p50, p75: p50, p90: p50, p99: p50 })
-  const health: EndpointHealth = {
+  const measures: MeasuredEndpoints = {
     of: ({ modelId, provider }) =>
       modelId === 'acme/open' || provider.slug === 'acme'
         ? {
@@ -318,7 +318,7 @@ t.test('measured figures stand in endpoints, and order models', async t => {
           }
         : null,
   }
-  const measured = createListing(catalog, { health })
+  const measured = createListing(catalog, { measures })
   t.match(measured.endpoints('acme/fast-1'), {
     data: {
       endpoints: [

@@ -7,6 +7,7 @@ import { route } from '../../../src/gateway/routing/route.ts'
 import { SharedCandidates } from '../../../src/gateway/routing/shared-candidates.ts'
 import { EndpointHealth } from '../../../src/health/health.ts'
 import { type Catalog, createCatalog } from '../../../src/providers/catalog.ts'
+import type { ServiceTier } from '../../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
@@ -58,7 +59,7 @@ const plain = createCatalog({
 
 /** The catalogue with service tiers, which rows of the configuration cannot give yet. */
 const catalog: Catalog = { ...plain, model: id => withTiers(plain.model(id)) }
-const TIERS: Readonly<Record<string, string>> = { fp8: 'priority', fp4: 'flex' }
+const TIERS: Readonly<Record<string, ServiceTier>> = { fp8: 'priority', fp4: 'flex' }
 const made = new Map<string, ReturnType<Catalog['model']>>()
 
 function withTiers(model: ReturnType<Catalog['model']>): ReturnType<Catalog['model']> {

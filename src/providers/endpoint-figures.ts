@@ -20,10 +20,11 @@ export interface EndpointFigures {
   readonly throughputLast30m: Percentiles | null
 }
 
-export interface EndpointHealth {
+/** The figures of all endpoints. */
+export interface MeasuredEndpoints {
   /** Null: nothing was seen of it. */
   of(endpoint: Endpoint): EndpointFigures | null
 }
 
 /** Where nothing is measured. */
-export const UNMEASURED: EndpointHealth = { of: () => null }
+export const UNMEASURED: MeasuredEndpoints = { of: () => null }
