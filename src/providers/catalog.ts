@@ -3,8 +3,7 @@
  * tell. The hot path reads it with one Map lookup. Pure.
  */
 import { LRUCache } from 'lru-cache'
-import { Faults, type ModelRow, type ProviderRow } from '../config/config.ts'
-import { authorsOf } from './authors.ts'
+import { Faults, type ModelRow } from '../config/config.ts'
 import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } from './compose.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
@@ -64,7 +63,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
     rows: config.models,
     known,
     providers,
-    authorsOf: authorsIn(config.providers),
+    authorsOf: slug => providers.get(slug)?.authors ?? [slug],
   })
   const models = new Map<string, Model>()
   const aliases = new Map<string, string>()
@@ -97,14 +96,6 @@ export function readParts(config: CatalogConfig): CatalogParts {
   }
   faults.throwIfAny()
   return parts
-}
-
-/** What a provider's row says of its authors, else the built-in table. */
-function authorsIn(rows: readonly ProviderRow[]): (slug: string) => readonly string[] {
-  const own = new Map(
-    rows.flatMap(({ slug, authors }) => (authors === undefined ? [] : [[slug, authors] as const])),
-  )
-  return slug => own.get(slug) ?? authorsOf(slug)
 }
 
 /** So many models of wildcards are kept; others are made again. */

@@ -89,7 +89,7 @@ function providerOf(
   const known = format as AnyFormatName
   return {
     ...(builtIn === undefined ? {} : keptOf(builtIn, row)),
-    ...definedOf({ region: row.region, tokenUrl: row.tokenUrl, hosts: row.hosts }),
+    ...definedOf({ region: row.region, tokenUrl: row.tokenUrl, hosts: row.hosts, authors: row.authors }),
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,
     format: known,

@@ -62,7 +62,9 @@ export const CHAT_ROWS = {
   makora: chat('Makora', 'https://inference.makora.com/v1', 'MAKORA_API_KEY'),
   mancer: chat('Mancer', 'https://neuro.mancer.tech/oai/v1', 'MANCER_API_KEY', { authors: ['mancer'] }),
   mara: chat('Mara', 'https://api.cloud.mara.com/v1', 'MARA_API_KEY'),
-  meta: chat('Meta', 'https://api.llama.com/compat/v1', 'LLAMA_API_KEY', { authors: ['meta'] }),
+  meta: chat('Meta', 'https://api.llama.com/compat/v1', 'LLAMA_API_KEY', {
+    authors: ['meta-llama', 'meta'],
+  }),
   minimax: chat('Minimax', 'https://api.minimax.io/v1', 'MINIMAX_API_KEY', {
     baseUrls: { 'anthropic-messages': 'https://api.minimax.io/anthropic/v1' },
     authors: ['minimax'],
@@ -100,7 +102,7 @@ export const CHAT_ROWS = {
   sambanova: chat('SambaNova', 'https://api.sambanova.ai/v1', 'SAMBANOVA_API_KEY'),
   // ByteDance's own models are served at the address of BytePlus.
   seed: chat('Seed', 'https://ark.ap-southeast.bytepluses.com/api/v3', 'ARK_API_KEY', {
-    authors: ['bytedance-seed'],
+    authors: ['bytedance-seed', 'seed'],
   }),
   siliconflow: chat('SiliconFlow', 'https://api.siliconflow.com/v1', 'SILICONFLOW_API_KEY'),
   stepfun: chat('StepFun', 'https://api.stepfun.ai/v1', 'STEPFUN_API_KEY', { authors: ['stepfun'] }),

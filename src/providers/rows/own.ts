@@ -189,6 +189,6 @@ export const OWN_ROWS = {
     format: 'openai-responses',
     baseUrl: 'https://api.x.ai/v1',
     policy: KEEPS_A_MONTH,
-    authors: ['x-ai'],
+    authors: ['x-ai', 'xai'],
   },
 } as const satisfies Readonly<Record<string, ServingRow>>
