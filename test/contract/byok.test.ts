@@ -253,7 +253,10 @@ t.test('a key that the endpoint cannot be called with is never sent, and the nex
   provider.calls.length = 0
   const refused = await ask(alone, { model: 'm/azure', input: 'hi' })
   t.equal(refused.status, 502)
-  t.match(JSON.parse(refused.text).error.message, /has a deployment at \/responses, and this model is asked at/)
+  t.match(
+    JSON.parse(refused.text).error.message,
+    /has a deployment at \/responses, and this model is asked at/,
+  )
   t.notMatch(refused.text, /c0ffee/)
   t.same(provider.calls, [])
   const both = [credentialOf('azure', { id: 'azure' }), credentialOf('q', { id: 'key', sortOrder: 1 })]

@@ -307,7 +307,10 @@ t.test('all faults of the rows are told at once, without those that follow from 
     ],
   )
   t.match(faults[2], /no provider "openia"; did you mean openai\?$/)
-  t.match(faults[6], /"krea" is not offered: its public API makes images only.* It needs a row under providers/)
+  t.match(
+    faults[6],
+    /"krea" is not offered: its public API makes images only.* It needs a row under providers/,
+  )
   t.end()
 })
 
