@@ -345,7 +345,7 @@ t.test('models are found by their age, and none by an index that nobody measured
   const now = {
     nowMs: () => 1_760_000_000_000 + 10 * 86_400_000,
     monotonicMs: () => 0,
-    after: () => ({ cancel() {} }),
+    after: () => ({ cancel: () => undefined }),
   }
   const dated = createListing(catalog, { clock: now })
   const count = (query: string) => models(query, dated).total_count

@@ -17,7 +17,8 @@ import { createTransports } from '../../src/upstream/egress.ts'
 import { awayError, failingStore } from '../support/failing-store.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-const SILENT = { exchange() {}, listening() {}, notice() {}, fault() {} }
+const nothing = (): void => undefined
+const SILENT = { exchange: nothing, listening: nothing, notice: nothing, fault: nothing }
 const told = (id: string): SimTold => ({ id, prices: null, contextLength: null })
 
 async function world(t: Test, settings: Record<string, unknown> = {}) {
