@@ -104,8 +104,8 @@ export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
 }
 
 /**
- * Unpacks beside running requests: `pause` lets them go on. Providers and models that are equal to earlier ones stay the
- * same objects, and with them what was measured of their endpoints.
+ * Unpacks beside running requests: `pause` lets them go on. Providers and models that are equal to earlier ones stay
+ * the same objects, and with them what was measured of their endpoints.
  */
 export async function unpackBeside(
   packed: PackedCatalogue,
