@@ -28,6 +28,8 @@ export interface PackedCatalogue {
 /** A catalogue's parts with the public documents of its models, in the order of the models. */
 export interface Unpacked {
   readonly parts: CatalogParts
+  /** What the models were unpacked from. */
+  readonly models: PackedTexts
   readonly documents: PackedTexts
   readonly version: string
 }
@@ -101,10 +103,13 @@ export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
   return step.value
 }
 
-/** Unpacks beside running requests: `pause` lets them go on. Providers that are equal to earlier ones stay the same. */
+/**
+ * Unpacks beside running requests: `pause` lets them go on. Providers and models that are equal to earlier ones stay
+ * the same objects, and with them what was measured of their endpoints.
+ */
 export async function unpackBeside(
   packed: PackedCatalogue,
-  earlier: (slug: string) => Provider | undefined,
+  earlier: Unpacked,
   pause: () => Promise<void>,
 ): Promise<Unpacked> {
   const steps = unpacking(packed, earlier)
@@ -116,23 +121,22 @@ export async function unpackBeside(
   return step.value
 }
 
-function* unpacking(
-  packed: PackedCatalogue,
-  earlier: ((slug: string) => Provider | undefined) | null,
-): Generator<void, Unpacked> {
+function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generator<void, Unpacked> {
   const providers = new Map<string, Provider>()
   for (const provider of packed.providers) {
-    const before = earlier?.(provider.slug)
+    const before = earlier?.parts.providers.get(provider.slug)
     // Connections and cached requests belong to the row: an equal one keeps them.
     const isSame = before !== undefined && JSON.stringify(before) === JSON.stringify(provider)
     providers.set(provider.slug, isSame ? before : provider)
   }
   const shared = new SharedParts()
+  const places = new Map(earlier?.parts.models.map(({ id }, index) => [id, index]))
   const models: Model[] = []
   const count = packed.models.ends.length
   for (let index = 0; index < count; index++) {
-    const text = packedText(packed.models, index).toString()
-    models.push(unpackModel(JSON.parse(text) as PackedModel, providers, shared))
+    const bytes = packedText(packed.models, index)
+    const row = JSON.parse(bytes.toString()) as PackedModel
+    models.push(sameModel(row.id, bytes, earlier, places, providers) ?? unpackModel(row, providers, shared))
     if (index % SLICE_MODELS === SLICE_MODELS - 1) yield
   }
   const wildcards = models.splice(count - packed.wildcardCount)
@@ -144,9 +148,27 @@ function* unpacking(
       wildcards,
       defaultModel: packed.defaultModel,
     },
+    models: packed.models,
     documents: packed.documents,
     version: packed.version,
   }
+}
+
+/** The earlier model of the id where nothing about it has changed, its providers included. */
+function sameModel(
+  id: string,
+  bytes: Buffer,
+  earlier: Unpacked | null,
+  places: ReadonlyMap<string, number>,
+  providers: ReadonlyMap<string, Provider>,
+): Model | null {
+  const place = places.get(id)
+  const model = place === undefined ? undefined : earlier?.parts.models[place]
+  if (earlier === null || place === undefined || model === undefined) return null
+  const isSame =
+    packedText(earlier.models, place).equals(bytes) &&
+    model.endpoints.every(({ provider }) => providers.get(provider.slug) === provider)
+  return isSame ? model : null
 }
 
 function unpackModel(

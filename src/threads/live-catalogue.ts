@@ -32,8 +32,7 @@ export class CatalogueHolder {
       while (this.#waiting !== null) {
         const packed = this.#waiting
         this.#waiting = null
-        const earlier = (slug: string) => this.#unpacked.parts.providers.get(slug)
-        this.#unpacked = await unpackBeside(packed, earlier, pause)
+        this.#unpacked = await unpackBeside(packed, this.#unpacked, pause)
         const catalog = catalogOf(this.#unpacked.parts)
         this.catalog.replace(catalog)
         for (const listener of this.#listeners) listener(this.#unpacked, catalog)

@@ -79,14 +79,30 @@ t.test('equal parts of rows are one object', async t => {
 t.test('beside running requests it is unpacked in slices, and equal providers stay the same', async t => {
   const before = unpackCatalogue(packCatalogue(parts(1), DEPS))
   let pauses = 0
-  const after = await unpackBeside(
-    packCatalogue(parts(320), DEPS),
-    slug => before.parts.providers.get(slug),
-    async () => {
-      pauses++
-    },
-  )
+  const after = await unpackBeside(packCatalogue(parts(320), DEPS), before, async () => {
+    pauses++
+  })
   t.equal(pauses, 10)
   t.equal(after.parts.providers.get('acme'), before.parts.providers.get('acme'))
   t.equal(after.parts.models.length, 320)
+  t.equal(after.parts.models[0], before.parts.models[0], 'and so do equal models')
+})
+
+t.test('a model whose provider or row has changed is a new object', async t => {
+  const before = unpackCatalogue(packCatalogue(parts(2), DEPS))
+  const changed = parts(2)
+  const acme = changed.providers.get('acme')
+  if (acme === undefined) throw new Error('it is there')
+  const rekeyed = {
+    ...changed,
+    providers: new Map([...changed.providers, ['acme', { ...acme, apiKey: 'new' }]]),
+  }
+  const pause = async () => undefined
+  const withKey = await unpackBeside(packCatalogue(rekeyed, DEPS), before, pause)
+  t.equal(withKey.parts.models[0]?.endpoints[0]?.provider.apiKey, 'new')
+  const [first, second] = changed.models
+  const renamed = { ...changed, models: [{ ...first, name: 'Other' } as never, second as never] }
+  const withName = await unpackBeside(packCatalogue(renamed, DEPS), before, pause)
+  t.equal(withName.parts.models[0]?.name, 'Other')
+  t.equal(withName.parts.models[1], before.parts.models[1])
 })

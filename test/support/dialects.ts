@@ -12,6 +12,7 @@ export const OFFERED: Offered = {
   plugins: new Set(createPlugins({} as PluginDeps).map(({ id }) => id)),
   tools: new Set(createTools({} as ToolDeps).keys()),
   routers: new Set(),
+  defaultModel: null,
 }
 
 export const parseResponsesRequest = createRequestParser(OFFERED)
