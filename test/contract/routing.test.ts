@@ -43,8 +43,14 @@ async function start(t: Test) {
       baseUrl: `http://127.0.0.1:${port}/${slug}`,
     })),
     models: [
-      { id: 'v/both-1', endpoints: slugs.map(provider => ({ provider, pricing: { prompt: '0.000001' } })) },
-      { id: 'v/single', endpoints: [{ provider: 'one', pricing: { prompt: '0.000001' } }] },
+      {
+        id: 'v/both-1',
+        endpoints: slugs.map(provider => ({ provider, upstreamModel: 'm', pricing: { prompt: '0.000001' } })),
+      },
+      {
+        id: 'v/single',
+        endpoints: [{ provider: 'one', upstreamModel: 'm', pricing: { prompt: '0.000001' } }],
+      },
     ],
   })
   t.teardown(async () => {
