@@ -188,7 +188,7 @@ export const Settings = group({
       Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000 })], {
         expected: 'null or an integer from 1 to 1000000',
       }),
-      'failures of an endpoint in 30 s, more than its answers, after which it is [not asked for a while](routing.md#health). null: it is always asked',
+      'failures of an endpoint in 30 s, more than its answers, after which it is [not asked for a while](routing.md#health). null: it is always asked, also while it asks to wait',
       { default: 5 },
     ),
   }),

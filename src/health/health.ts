@@ -27,7 +27,7 @@ export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
 
 export interface EndpointHealthOptions {
   readonly clock: Clock
-  /** Failures in 30 s, more than successes, that open a breaker; null: none opens. Default 5. */
+  /** Failures in 30 s that open a breaker; null: none opens, and no wait is kept. Default 5. */
   readonly breakerFailures?: number | null
   /** Sends notes to the other threads. Default: there are none. */
   readonly send?: (notes: readonly HealthNote[]) => void
@@ -202,7 +202,7 @@ export class EndpointHealth {
   bad(state: EndpointState, verdict: 'failed' | 'limited', end: BadEnd): void {
     const { isAnswered, isProbe, beganMs, nowMs, waitMs } = end
     const isFailed = verdict === 'failed'
-    if (waitMs > 0) state.rest(nowMs, waitMs, isFailed ? 'failure' : 'limit')
+    if (waitMs > 0 && this.#failures !== null) state.rest(nowMs, waitMs, isFailed ? 'failure' : 'limit')
     if (isProbe && state.isOpen) {
       const isReopened = state.failProbe(nowMs, beganMs, isFailed ? 'failure' : 'limit')
       if (isReopened) this.#changed(state, isFailed ? 'opened' : 'limited')

@@ -59,7 +59,6 @@ async function start(t: Test): Promise<World> {
     apiKey: `key-of-${slug}`,
   })
   const { gateway, guard } = await startGuarded(t, {
-    routing: { loadBalancing: false },
     providers: [row('acme', 'Acme', provider), row('groq', 'Groq', other), row('openai', 'OpenAI', provider)],
     models: [
       { id: 'acme/vectors', ...EMBEDS, endpoints: [{ provider: 'acme', ...PRICED }] },

@@ -11,6 +11,8 @@ import { startGateway } from '../support/gateway.ts'
 
 const provider = await startEmbeddingsProvider()
 const gateway = await startGateway({
+  // Its provider fails on purpose.
+  routing: { breakerFailures: null },
   providers: [
     { slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl: `${provider.url}/v1`, apiKey: 'k' },
     { slug: 'floats', format: 'openai-embeddings', baseUrl: `${provider.url}/f`, quirks: ['float-vectors'] },
