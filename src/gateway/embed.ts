@@ -105,6 +105,8 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
   }
   fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
+  const writing = deps.ledger.written()
+  if (writing !== null) await writing
   if (conclusion !== null) {
     const outcome = {
       answered: false as const,

@@ -60,6 +60,8 @@ export function createGateway(deps: GatewayDeps): Gateway {
       }
       fixCharge(exchange, conclusion)
       account(deps, exchange, conclusion?.error ?? null)
+      const writing = deps.ledger.written()
+      if (writing !== null) await writing
       const outcome = tellEnd(deps, exchange, conclusion)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },

@@ -1,7 +1,8 @@
 /**
- * The spool of usage records: each serve thread appends a record to its file before the caller sees the end of the
+ * The spool of usage records: each serve thread writes a record to its file before the caller sees the end of the
  * answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
- * records into the Store. Hot path: one JSON text and one system call for each exchange, no sync.
+ * records into the Store. Hot path: one JSON text for each exchange, and one system call for all records of a turn of
+ * the event loop; no sync.
  *
  * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
  * sequence exists, the last one once its thread has ended.
@@ -25,10 +26,12 @@ import type { UsageRecord } from './usage.ts'
 /** The writing side, one per serve thread. */
 export interface UsageSpool {
   /**
-   * Writes the record, which then survives a kill. Never throws; if the disk refuses the record, it is written later.
-   * Returns the record as JSON.
+   * Adds the record to those of this turn of the event loop. Never throws; if the disk refuses the record, it is written
+   * later. Returns the record as JSON.
    */
   append(record: UsageRecord): string
+  /** Resolves when all records until now are written, and so survive a kill; null: they are. Never rejects. */
+  written(): Promise<void> | null
   /** Writes the waiting records and closes the file. */
   close(): void
 }
@@ -47,8 +50,8 @@ export interface SpoolOptions {
 }
 
 const FILE_MAX_BYTES = 4 * 1024 * 1024
-/** A record is 1 to 4 KB; a larger one takes a buffer of its own. */
-const BUFFER_BYTES = 64 * 1024
+/** A record is 1 to 4 KB. More of them than fit take a buffer of their own. */
+const BUFFER_BYTES = 128 * 1024
 /** Maximum of records in memory while the disk refuses them: some megabytes. */
 const WAITING_MAX = 1_000
 const RETRY_MS = 1_000
@@ -74,6 +77,10 @@ class FileSpool implements UsageSpool {
   readonly #writer: string
   readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES)
   readonly #waiting: Waiting[] = []
+  /** The records of this turn. */
+  #group: Waiting[] = []
+  /** Set if somebody waits for the end of the group. */
+  #groupEnd: PromiseWithResolvers<void> | null = null
   #sequence = 0
   #file: number
   #size = 0
@@ -95,15 +102,19 @@ class FileSpool implements UsageSpool {
     const line = JSON.stringify(record)
     // The number of a closed file descriptor may belong to another file.
     if (this.#closed) this.#options.onLost(record)
-    else {
-      if (this.#waiting.length > 0) this.#flush()
-      if (this.#waiting.length > 0 || !this.#write(line)) this.#wait({ record, line })
-    }
+    else if (this.#group.push({ record, line }) === 1) setImmediate(this.#writeGroup)
     return line
+  }
+
+  written(): Promise<void> | null {
+    if (this.#group.length === 0) return null
+    this.#groupEnd ??= Promise.withResolvers()
+    return this.#groupEnd.promise
   }
 
   close(): void {
     if (this.#closed) return
+    this.#writeGroup()
     this.#closed = true
     this.#flush()
     this.#retry?.cancel()
@@ -116,27 +127,43 @@ class FileSpool implements UsageSpool {
     return openSync(join(this.#folder, name), 'a', 0o600)
   }
 
-  /** Returns true if the whole line is in the file. */
-  #write(line: string): boolean {
+  /** After `close` there is no group. */
+  readonly #writeGroup = (): void => {
+    const group = this.#group
+    if (group.length === 0) return
+    this.#group = []
+    if (this.#waiting.length > 0) this.#flush()
+    const written = this.#waiting.length > 0 ? 0 : this.#write(group)
+    for (const waiting of group.slice(written)) this.#wait(waiting)
+    this.#groupEnd?.resolve()
+    this.#groupEnd = null
+  }
+
+  /** Returns how many of the lines are in the file as a whole. */
+  #write(lines: readonly Waiting[]): number {
+    const [first] = lines
+    const text =
+      lines.length === 1 && first !== undefined ? first.line : lines.map(({ line }) => line).join('\n')
     // A UTF-16 unit takes at most three bytes, plus a newline on both ends.
-    const most = line.length * 3 + 2
+    const most = text.length * 3 + 2
     const buffer = most <= BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(most)
     let length = 0
     if (this.#torn) buffer[length++] = NEWLINE
-    length += buffer.write(line, length)
+    length += buffer.write(text, length)
     buffer[length++] = NEWLINE
     let written: number
     try {
       written = writeSync(this.#file, buffer, 0, length)
     } catch (error) {
       this.#refusal = error
-      return false
+      return 0
     }
     this.#size += written
+    const whole = written === length ? lines.length : wholeLines(lines, written - (this.#torn ? 1 : 0))
     this.#torn = written < length
     if (this.#torn) this.#refusal = new Error('only a part was written')
     if (this.#size >= (this.#options.fileMaxBytes ?? FILE_MAX_BYTES)) this.#rotate()
-    return written === length
+    return whole
   }
 
   /** Begins a new file. It exists before the last write to the old one ends, which marks the old one as complete. */
@@ -177,12 +204,22 @@ class FileSpool implements UsageSpool {
   }
 
   #flush(): void {
-    while (this.#waiting[0] !== undefined && this.#write(this.#waiting[0].line)) {
+    while (this.#waiting[0] !== undefined && this.#write([this.#waiting[0]]) === 1) {
       this.#waiting.shift()
       this.#options.onWaiting?.(this.#waiting.length)
       if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
     }
   }
+}
+
+/** How many lines, with their ends, are in so many bytes. */
+function wholeLines(lines: readonly Waiting[], bytes: number): number {
+  let end = 0
+  const torn = lines.findIndex(({ line }) => {
+    end += Buffer.byteLength(line) + 1
+    return end > bytes
+  })
+  return torn === -1 ? lines.length : torn
 }
 
 /** Bytes of one read, some hundred records. A record is far smaller, so a piece always holds a whole line. */

@@ -51,7 +51,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
       ],
       onAbort: 'cancel',
     }),
-    ledger: { append: record => void records.push(record), find: async () => null },
+    ledger: { append: record => void records.push(record), written: () => null, find: async () => null },
     abandoned: new AbandonedReplies(),
     client,
     formats: FORMATS,

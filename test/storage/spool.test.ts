@@ -17,7 +17,7 @@ import { openSpool, readSpool, type SpoolOptions, spoolFiles } from '../../src/s
 import { claimAbandoned, claimSpoolFolder, spoolRoot } from '../../src/storage/spool-folder.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { someUsage } from './usage.ts'
+import { keep, someUsage } from './usage.ts'
 
 const FLAGS = ['--disable-warning=ExperimentalWarning']
 const source = (name: string) => JSON.stringify(join(import.meta.dirname, '../../src/storage', name))
@@ -58,17 +58,36 @@ function spoilt(folder: string): number {
   return lines
 }
 
-t.test('a record can be read as soon as it is appended, by its owner alone', async t => {
+t.test('a record can be read as soon as it is told to be written, by its owner alone', async t => {
   const { folder, spool } = setUp(t)
   const records = [someUsage({ endUser: 'ü 日本 \n "' }), someUsage()]
   for (const record of records) {
-    spool.append(record)
+    await keep(spool, record)
     t.same(everything(folder).at(-1), record)
+    t.equal(spool.written(), null)
   }
   spool.close()
   t.same(everything(folder), records)
   const [file] = spoolFiles(folder)
   t.equal(statSync(file?.path ?? '').mode & 0o777, 0o600)
+})
+
+t.test('records of one turn are written together, in their order', async t => {
+  const { folder, spool } = setUp(t)
+  const records = Array.from({ length: 300 }, (_, at) =>
+    someUsage({ endUser: at % 50 === 0 ? '日'.repeat(9_000) : null }),
+  )
+  for (const record of records) spool.append(record)
+  t.same(everything(folder), [], 'not one by one')
+  const writing = spool.written()
+  t.equal(spool.written(), writing, 'all wait for the same')
+  await writing
+  t.same(everything(folder), records)
+  t.equal(spool.written(), null)
+  const last = someUsage()
+  spool.append(last)
+  spool.close()
+  t.same(everything(folder).at(-1), last, 'also those of the turn in which it is closed')
 })
 
 t.test('a large record takes a buffer of its own', async t => {
@@ -82,7 +101,7 @@ t.test('a large record takes a buffer of its own', async t => {
 t.test('a full file is left for a new one, and only then counts as complete', async t => {
   const { folder, spool } = setUp(t, { fileMaxBytes: 3_000 })
   const records = Array.from({ length: 10 }, () => someUsage())
-  for (const record of records) spool.append(record)
+  await keep(spool, ...records)
   const files = spoolFiles(folder)
   t.ok(files.length > 2)
   t.same(
@@ -96,10 +115,10 @@ t.test('a full file is left for a new one, and only then counts as complete', as
 t.test('lines that a kill or a full disk left half written spoil nothing else', async t => {
   const { folder, spool } = setUp(t)
   const [one, two] = [someUsage(), someUsage()]
-  spool.append(one)
+  await keep(spool, one)
   const path = spoolFiles(folder)[0]?.path ?? ''
   appendFileSync(path, '{"id":"gen-half\n[]\nnull\n{"id":1}\n')
-  spool.append(two)
+  await keep(spool, two)
   const piece = readSpool(path, 0)
   t.match(piece, { spoilt: 4, last: true })
   t.same(piece?.records, [one, two])
@@ -113,7 +132,7 @@ t.test('lines that a kill or a full disk left half written spoil nothing else', 
 t.test('a file longer than a piece is read whole, piece by piece', async t => {
   const { folder, spool } = setUp(t)
   const records = Array.from({ length: 1_000 }, () => someUsage())
-  for (const record of records) spool.append(record)
+  await keep(spool, ...records)
   const path = spoolFiles(folder)[0]?.path ?? ''
   t.ok((readSpool(path, 0)?.records.length ?? 0) < 1_000)
   t.same(everything(folder), records)
@@ -139,7 +158,12 @@ t.test(
     const log = createLog('info', { write: line => lines.push(JSON.parse(line).msg) })
     const spool = openSpool(process.argv[2], { clock, log, onLost: record => lost.push(record.id), onWaiting: records => waiting.push(records) })
     const record = JSON.parse(process.argv[3])
-    for (let at = 0; at < 1_200; at++) spool.append({ ...record, id: 'gen-' + at })
+    for (let at = 0; at < 1_200; at++) {
+      spool.append({ ...record, id: 'gen-' + at })
+      // Groups of one, of some, and one that fills the disk on its way.
+      if (at % 3 === 0) await spool.written()
+    }
+    await spool.written()
     const [file] = spoolFiles(process.argv[2])
     const full = readFileSync(file.path, 'utf8')
     const raised = spawnSync('prlimit', ['--pid', String(process.pid), '--fsize=unlimited'])

@@ -1,5 +1,7 @@
 /** Usage records for tests. */
+
 import { generationId } from '../../src/ids.ts'
+import type { UsageSpool } from '../../src/storage/spool.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 
 /** A usage record unlike all others. */
@@ -46,5 +48,13 @@ export function someUsage(fields: Partial<UsageRecord> = {}): UsageRecord {
       },
     ],
     ...fields,
+  }
+}
+
+/** Appends records one after the other, each in a turn of the event loop of its own. */
+export async function keep(spool: UsageSpool | undefined, ...records: readonly UsageRecord[]): Promise<void> {
+  for (const record of records) {
+    spool?.append(record)
+    await spool?.written()
   }
 }

@@ -15,7 +15,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { openSpool, spoolFiles } from '../../src/storage/spool.ts'
 import type { Store } from '../../src/storage/store.ts'
 import { startShipper } from '../../src/threads/ledger-shipper.ts'
-import { someUsage } from '../storage/usage.ts'
+import { keep, someUsage } from '../storage/usage.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 async function setUp(t: Test) {
@@ -47,7 +47,7 @@ t.test('records of several threads arrive, once each, while more are written', a
   const spools = [spool(shipper.folder, 5_000), spool(shipper.folder)]
   const records = Array.from({ length: 60 }, () => someUsage())
   for (const [at, record] of records.entries()) {
-    spools[at % 2]?.append(record)
+    await keep(spools[at % 2], record)
     if (at % 7 === 0) await shipper.ship()
   }
   await shipper.ship()
@@ -66,7 +66,7 @@ t.test('it ships by itself, four times a second', async t => {
   clock.advance(0)
   // Joins the shipment that is under way, and does one itself.
   await shipper.ship()
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   clock.advance(250)
   while ((await requests(store)) === 0) await new Promise(resolve => setImmediate(resolve))
   t.equal(await requests(store), 1)
@@ -96,7 +96,7 @@ t.test('a folder that cannot be shipped holds up nothing, and stays', async t =>
   mkdirSync(join(root, '4242-dead', 'aaa.000000.jsonl'), { recursive: true })
   const shipper = await start()
   const writer = spool(shipper.folder)
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   await shipper.ship()
   t.equal(await requests(store), 1)
   t.match(lines[0], { msg: /of an ended process cannot be shipped/, errorCode: 'EISDIR' })
@@ -109,11 +109,11 @@ t.test('two gateways on one storage leave the live files of each other alone', a
   const { store, start, spool } = await setUp(t)
   const [one, two] = [await start(), await start()]
   const writer = spool(one.folder)
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   await two.ship()
   t.equal(await requests(store), 0, 'not shipped by the other')
   t.equal(spoolFiles(one.folder).length, 1)
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   writer.close()
   await two.close()
   await one.close()
@@ -127,7 +127,7 @@ t.test('while the storage refuses, all is kept on disk and told once; then it ar
   const { DatabaseSync } = await import('node:sqlite')
   const database = new DatabaseSync(path)
   database.exec('ALTER TABLE usage RENAME TO elsewhere')
-  for (let count = 0; count < 10; count++) writer.append(someUsage())
+  for (let count = 0; count < 10; count++) await keep(writer, someUsage())
   await shipper.ship()
   await shipper.ship()
   t.same(
@@ -148,10 +148,10 @@ t.test('a line that is no record holds up nothing', async t => {
   const { store, start, spool } = await setUp(t)
   const shipper = await start()
   const writer = spool(shipper.folder)
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   const [file] = spoolFiles(shipper.folder)
   appendFileSync(file?.path ?? '', `${JSON.stringify({ ...someUsage(), cost: 0.5 })}\nnot json\n`)
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   await shipper.ship()
   t.equal(await requests(store), 2)
   writer.close()
@@ -162,12 +162,12 @@ t.test('what a writer left that is gone is shipped and removed, and the others g
   const { store, start, spool, lines } = await setUp(t)
   const shipper = await start()
   const [dead, empty, living] = ['dead', 'empty', 'living'].map(name => spool(shipper.folder, 5_000, name))
-  for (let count = 0; count < 7; count++) dead?.append(someUsage())
-  living?.append(someUsage())
+  for (let count = 0; count < 7; count++) await keep(dead, someUsage())
+  await keep(living, someUsage())
   await shipper.ship()
   const names = () => readdirSync(shipper.folder).map(name => name.split('.')[0])
   t.same(new Set(names()), new Set(['dead', 'empty', 'living']), 'they may still write')
-  dead?.append(someUsage())
+  await keep(dead, someUsage())
   const newest = spoolFiles(shipper.folder).findLast(({ path }) => path.includes('dead.'))
   appendFileSync(newest?.path ?? '', '{"id":"gen-torn')
   shipper.gone('dead')
@@ -177,7 +177,7 @@ t.test('what a writer left that is gone is shipped and removed, and the others g
   t.equal(await requests(store), 9)
   t.same(names(), ['living'])
   t.match(lines, [{ msg: 'half-written usage record', bytes: 15 }], 'told at once, and once')
-  living?.append(someUsage())
+  await keep(living, someUsage())
   await shipper.ship()
   t.equal(await requests(store), 10)
   for (const each of [dead, empty, living]) each?.close()
@@ -192,7 +192,7 @@ t.test('what a gone writer left stays until the storage takes it', async t => {
   const { DatabaseSync } = await import('node:sqlite')
   const database = new DatabaseSync(path)
   database.exec('ALTER TABLE usage RENAME TO elsewhere')
-  writer.append(someUsage())
+  await keep(writer, someUsage())
   writer.close()
   shipper.gone('dead')
   await shipper.ship()
@@ -240,7 +240,7 @@ t.test(
     const shipper = await start()
     const writer = spool(shipper.folder)
     const poison = someUsage({ endUser: 'poison', cost: 100 })
-    for (const record of [someUsage({ cost: 1 }), poison, someUsage({ cost: 1 })]) writer.append(record)
+    await keep(writer, someUsage({ cost: 1 }), poison, someUsage({ cost: 1 }))
     const aside = join(root, 'set-aside.jsonl')
     for (let tries = 1; tries < 3; tries++) {
       t.equal(await shipper.ship(), false)
@@ -256,7 +256,7 @@ t.test(
       [/cannot be shipped/, 'a usage record that the store does not take is set aside', /shipped again/],
     )
     t.equal(shipper.waitingBytes(), 0)
-    writer.append(someUsage({ cost: 1 }))
+    await keep(writer, someUsage({ cost: 1 }))
     t.ok(shipper.waitingBytes() > 0)
     await shipper.ship()
     t.equal(await requests(store), 3)

@@ -7,8 +7,10 @@ import type { LedgerStore } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 
 export interface Ledger {
-  /** Keeps the record: it survives a kill of the process from here on. Never throws. */
+  /** Keeps the record, together with others of this turn of the event loop. Never throws. */
   append(record: UsageRecord): void
+  /** Resolves when all records until now survive a kill of the process; null: they do. Never rejects. */
+  written(): Promise<void> | null
   /** Null when there is none of that id in that organization. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
 }
@@ -30,6 +32,7 @@ export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
       }
       recent.set(record.id, line)
     },
+    written: () => spool.written(),
     async find(id, organizationId) {
       const line = recent.get(id) ?? earlier.get(id)
       if (line === undefined) return store.find(id, organizationId)

@@ -96,7 +96,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       ],
       onAbort: 'cancel',
     }),
-    ledger: { append: record => void records.push(record), find: async () => null },
+    ledger: { append: record => void records.push(record), written: () => null, find: async () => null },
     abandoned: new AbandonedReplies(),
     client,
     formats: FORMATS,

@@ -124,7 +124,11 @@ t.test('a line of a batch is charged its share, and nothing where it is not to b
     exchange.reservation = { allowance: null, settle: spent => void settled.push(spent) }
     const records: UsageRecord[] = []
     const metrics = createMetrics({ thread: 'batch-0', models: [], providers: ['acme'] })
-    const ledger = { append: (record: UsageRecord) => void records.push(record), find: async () => null }
+    const ledger = {
+      append: (record: UsageRecord) => void records.push(record),
+      written: () => null,
+      find: async () => null,
+    }
     account({ metrics, ledger, clock: new TestClock() }, exchange, error)
     const count = async (name: string) =>
       (await metrics.registry.getSingleMetric(name)?.get())?.values.reduce((sum, { value }) => sum + value, 0)
