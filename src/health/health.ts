@@ -43,8 +43,17 @@ const SEND_MS = 250
 
 /** Names an endpoint, or one own key at it, in every process that has the same catalogue. */
 export function endpointKey(endpoint: Endpoint, credentialId: string | null): string {
-  const { provider, upstreamModel, format, region, quantization } = endpoint
-  return [provider.slug, upstreamModel, format, region ?? '', quantization, credentialId ?? ''].join('\n')
+  const { provider, upstreamModel, format, region, quantization, serviceTier = '' } = endpoint
+  const parts = [
+    provider.slug,
+    upstreamModel,
+    format,
+    region ?? '',
+    quantization,
+    serviceTier,
+    credentialId ?? '',
+  ]
+  return parts.join('\n')
 }
 
 /** What one attempt reports about its endpoint. */

@@ -1,7 +1,7 @@
 /** Figures of an endpoint over minutes, half an hour and a day, as listings tell them. */
 import t from 'tap'
 import { FigureWindows } from '../../src/health/endpoint-figures.ts'
-import { EndpointHealth } from '../../src/health/health.ts'
+import { EndpointHealth, endpointKey } from '../../src/health/health.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -67,4 +67,15 @@ t.test('attempts of this thread and of others count, with the shared key alone',
   t.match(health.figures(endpoint), { uptimeLast5m: null })
   health.apply(other.snapshot())
   t.match(health.figures(endpoint), { uptimeLast5m: 100 })
+})
+
+t.test('endpoints of one model that differ in their service tier alone are measured apart', async t => {
+  const catalog = createCatalog({
+    providers: [{ slug: 'local', format: 'openai-chat', baseUrl: 'http://127.0.0.1:1/v1' }],
+    models: [
+      { id: 'v/m', endpoints: [{ provider: 'local' }, { provider: 'local', serviceTier: 'priority' }] },
+    ],
+  })
+  const keys = catalog.model('v/m')?.endpoints.map(endpoint => endpointKey(endpoint, null)) ?? []
+  t.equal(new Set(keys).size, 2)
 })
