@@ -18,6 +18,8 @@ const REQUEST_MS = 60_000
 async function start(t: Test, clock?: TestClock) {
   const provider = await startEmbeddingsProvider()
   const gateway = await startGateway({
+    // They are made to fail on purpose.
+    routing: { breakerFailures: null },
     limits: NO_SHEDDING,
     ...(clock === undefined ? {} : { clock }),
     timeouts: { upstreamHeadersMs: SILENCE_MS, upstreamIdleMs: SILENCE_MS, requestMs: REQUEST_MS },
