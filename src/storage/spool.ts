@@ -26,8 +26,8 @@ import type { UsageRecord } from './usage.ts'
 /** The writing side, one per serve thread. */
 export interface UsageSpool {
   /**
-   * Adds the record to those of this turn of the event loop. Never throws; if the disk refuses the record, it is written
-   * later. Returns the record as JSON.
+   * Adds the record to those of this turn of the event loop. Never throws. If the disk refuses the record, it is
+   * written later. Returns the record as JSON.
    */
   append(record: UsageRecord): string
   /** Resolves when all records until now are written, and so survive a kill; null: they are. Never rejects. */

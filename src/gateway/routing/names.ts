@@ -94,7 +94,7 @@ function latestOf(name: string, catalog: Catalog): Model | null {
 
 const VERSION = /-v?\d[\d.]*(?=-|$)/g
 
-/** True for a version of the family `vendor/name-pro`: `vendor/name-2.5-pro`, `vendor/name-pro-2`. Variants are none. */
+/** True for a version of the family `vendor/name-pro`: `vendor/name-2.5-pro`, `vendor/name-pro-2`. No variants. */
 function isOfFamily(id: string, family: string): boolean {
   const vendor = family.slice(0, family.indexOf('/') + 1)
   return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION, '') === family
