@@ -69,7 +69,7 @@ export function modelDocument(model: Model): object {
     description: '',
     context_length: model.contextLength,
     architecture: architecture(model),
-    // The endpoint that is tried first.
+    // Those of the first endpoint in the row.
     pricing: pricingDocument(first?.pricing),
     top_provider: {
       context_length: first?.contextLength ?? model.contextLength,

@@ -66,7 +66,7 @@ const ORDERS: Readonly<Record<string, Order | null>> = {
   'design-arena-elo-high-to-low': null,
 }
 
-/** Prices of the endpoint that is tried first. */
+/** Prices of the first endpoint in the row. */
 function priceOf({ endpoints }: Model, part: 'prompt' | 'completion'): number | null {
   const pricing = endpoints[0]?.pricing
   return pricing?.isUnknown === true ? null : (pricing?.[part] ?? 0)

@@ -26,7 +26,7 @@ export const modelsImport: Command = {
         () => auditEntry('models.import', { kind: 'models', id: IMPORT_SOURCE, name: null }),
       )
     })
-    tell('they are in the store; a running gateway takes them within 5 s')
+    tell('they are in the store; running gateways load them within 5 s')
     const served = servedOf(given, models)
     print(`imported ${count(models.length)} models, ${count(served)} of them have a provider here`)
     if (served < models.length)
@@ -71,7 +71,7 @@ function modelsOf(file: string): readonly KnownModel[] {
   }
 }
 
-/** How many of the models the configuration has a provider for. */
+/** The number of models that have a provider in this configuration. */
 function servedOf({ config }: Given, models: readonly KnownModel[]): number {
   const loaded = loadConfig(configWords(config), processEnvironment())
   const known = { imported: models, discovered: new Map<string, readonly KnownModel[]>() }

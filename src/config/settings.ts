@@ -181,14 +181,14 @@ export const Settings = group({
   routing: group({
     loadBalancing: setting(
       Type.Boolean(),
-      'true: requests for a model are [shared out](routing.md) over its endpoints by price. false: endpoints are tried in the order of the file. Endpoints without known prices keep that order in any case',
+      'true: the first endpoint of a request is [drawn by price](routing.md#price). false: endpoints are asked in the order of the file. Endpoints without known prices keep that order in any case',
       { default: true },
     ),
     breakerFailures: setting(
       Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 1_000_000 })], {
         expected: 'null or an integer from 1 to 1000000',
       }),
-      'failures of an endpoint in 30 s, more than its answers, after which it is [not asked for a while](routing.md#health). null: it is always asked, also while it asks to wait',
+      'failures of an endpoint in 30 s, in a row or more than its successes, after which it is [not asked for a while](routing.md#health). null: it is always asked, even before the time of its `Retry-After`',
       { default: 5 },
     ),
   }),

@@ -1,6 +1,6 @@
 /**
- * What was measured of an endpoint over minutes, half an hour and a day, for listings. Some kilobytes for each endpoint
- * that is used. Pure.
+ * Figures of an endpoint for listings: success, latency and throughput over minutes, half an hour and a day. Takes some
+ * kilobytes for each endpoint that is used. Pure.
  */
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'
@@ -9,7 +9,7 @@ const MINUTE_MS = 60_000
 const FIVE_MINUTES_MS = 5 * MINUTE_MS
 const HALF_HOUR_MS = 30 * MINUTE_MS
 const DAY_MS = 24 * 60 * MINUTE_MS
-/** Below this many attempts one failure would make a bad endpoint. */
+/** With fewer attempts, one failure alone would give a low percentage. */
 const UPTIME_MIN = 100
 /** Half an hour in six slots. */
 const VALUE_SLOTS = 6
@@ -28,7 +28,7 @@ class Counts {
     this.#failed = new Int32Array(slots)
   }
 
-  /** `ok` is negative where a success breaks later. */
+  /** `ok` is negative when an answer that was counted as a success breaks off. */
   add(nowMs: number, ok: number, failed: number): void {
     this.#advance(nowMs)
     const at = this.#slot % this.#ok.length
@@ -36,7 +36,7 @@ class Counts {
     this.#failed[at] = (this.#failed[at] ?? 0) + failed
   }
 
-  /** Percent of answered attempts in the newest slots; null: too few. */
+  /** Percent of successful attempts in the newest slots; null: too few attempts. */
   uptime(nowMs: number, slots: number): number | null {
     this.#advance(nowMs)
     let [ok, failed] = [0, 0]

@@ -1,9 +1,9 @@
 /**
- * What one thread knows of one endpoint: its circuit breaker, the wait that its provider asked for, and its counts.
- * Pure but for its own fields. Hot path.
+ * State of one endpoint in one thread: its circuit breaker, the wait that its provider asked for, and its counts.
+ * Changes nothing but its own fields. Hot path.
  *
- * The breaker opens when attempts mostly fail. Then nobody asks for a while, except for one request at a time, the
- * probe. Its answer closes the breaker; its failure opens it for twice as long.
+ * The breaker opens when attempts mostly fail. Then the endpoint is not asked for a while, except by one request at a
+ * time, the probe. If the probe is answered, the breaker closes; if it fails, the breaker opens for twice as long.
  */
 
 import { FigureWindows } from './endpoint-figures.ts'
@@ -24,22 +24,22 @@ export const PROBE_DUE = 3
 export const BLOCKED = 4
 export type Standing = typeof STEADY | typeof SHAKY | typeof FAILING | typeof PROBE_DUE | typeof BLOCKED
 
-/** Fewer attempts say too little for a share of failures. */
+/** Fewer attempts are not enough to judge by the share of failures. */
 const UPTIME_MIN = 100
 const UPTIME_STEADY = 0.95
 const UPTIME_SHAKY = 0.8
 
 /** The first span of an open breaker; it doubles with each probe that fails. */
 const OPEN_FIRST_MS = 1_000
-/** So an endpoint that works again is asked within ten seconds. */
+/** With this maximum, an endpoint that works again is asked within ten seconds. */
 const OPEN_MAX_MS = 8_000
-/** A probe without an answer leaves its place to the next one. */
+/** After this time without an answer, another request may be the probe. */
 const PROBE_MS = 8_000
-/** A breaker that opens again so soon after it closed goes on where it was. */
+/** If a breaker opens again this soon after it closed, its span goes on doubling. */
 const RELAPSE_MS = 10_000
-/** A time before all others. No 0: a field that holds whole numbers first is slow to change to fractions. */
+/** A time before all others. Not 0: V8 is slow to change a field from whole numbers to fractions. */
 const NEVER = Number.NEGATIVE_INFINITY
-/** No provider is waited for longer, whatever it asks for. */
+/** The longest wait that a provider can ask for: a wrong header must not exclude it for days. */
 const REST_MAX_MS = 3_600_000
 
 export class EndpointState {
@@ -49,30 +49,30 @@ export class EndpointState {
   /** Monotonic, as all times here: the breaker is open, and a probe is due from then on; NEVER: it is closed. */
   openUntilMs = NEVER
   cause: Cause = 'failure'
-  /** How often the breaker has opened without an answer between. */
+  /** How often the breaker has opened in succession; it sets the span. */
   streak = 0
   /** A probe is on its way until then. */
   probeUntilMs = NEVER
   /** When the last probe began. */
   probeBeganMs = NEVER
-  /** Failures since the last answer, and refusals by a rate limit since then. */
+  /** Failures since the last success, and refusals by a rate limit since then. */
   failedInRow = 0
   limitedInRow = 0
   /** The provider asked to wait until then. */
   restUntilMs = NEVER
   restCause: Cause = 'limit'
-  /** When the breaker has last opened or closed: attempts that began before say nothing about now. */
+  /** When the breaker last opened or closed: attempts that began before do not count. */
   changedMs = NEVER
   window: OutcomeWindow | null = null
   latency: RecentValues | null = null
   throughput: RecentValues | null = null
   /** Over a longer time, for listings; null: nothing was seen. */
   figures: FigureWindows | null = null
-  /** It is no longer in the table of its thread. */
+  /** True: the table of the thread has dropped it. */
   isForgotten = false
-  /** It waits to tell others what they do not know. */
+  /** True: it is in the list of states with unsent notes. */
   isListed = false
-  /** What others do not know yet; null: nothing. */
+  /** What other threads were not sent yet; null: nothing. */
   #unsent: UnsentNote | null = null
 
   constructor(key: string, provider: string) {
@@ -105,7 +105,7 @@ export class EndpointState {
       : this.restUntilMs > nowMs && this.restCause === 'limit'
   }
 
-  /** The share of attempts that were answered in the last 30 s; 1 without any. */
+  /** The share of attempts that succeeded in the last 30 s; 1 without any. */
   uptime(nowMs: number): number {
     const { window } = this
     if (window === null) return 1
@@ -134,19 +134,19 @@ export class EndpointState {
     unsent.limited += limited
   }
 
-  /** Opens the breaker if attempts mostly fail, or are mostly refused by a rate limit. True if it has. */
+  /** Opens the breaker if attempts mostly fail, or are mostly refused by a rate limit. True if it opened. */
   judge(nowMs: number, least: number): boolean {
     const { window } = this
     if (window === null || this.openUntilMs > NEVER) return false
     window.advance(nowMs)
     const { ok, failed, limited } = window
-    // In a row: an outage after good times would otherwise be found only when as much has failed as went well.
+    // In a row: otherwise an outage would open the breaker only after as many failures as there were successes.
     if (failed >= least && (failed > ok || this.failedInRow >= least)) this.open(nowMs, 'failure')
     else if (limited >= least && (limited > ok || this.limitedInRow >= least)) this.open(nowMs, 'limit')
     return this.openUntilMs > NEVER
   }
 
-  /** @param sinceMs when the attempt began that found it out: an endpoint may take long to fail */
+  /** @param sinceMs when the failed attempt began, because an endpoint may take long to fail */
   open(nowMs: number, cause: Cause, sinceMs = nowMs): void {
     const isRelapse = this.openUntilMs > NEVER || nowMs - this.changedMs < RELAPSE_MS
     this.streak = isRelapse ? this.streak + 1 : 1
@@ -156,9 +156,9 @@ export class EndpointState {
     this.#tell({ kind: 'open', forMs, streak: this.streak, cause })
   }
 
-  /** The probe that began then has failed. */
+  /** Opens the breaker for longer, because the probe that began at `beganMs` has failed. False: it does not count. */
   failProbe(nowMs: number, beganMs: number, cause: Cause): boolean {
-    // A later one is on its way, and knows better.
+    // A later probe is running; its outcome is newer.
     if (this.openUntilMs === NEVER || this.probeBeganMs > beganMs) return false
     this.open(nowMs, cause, beganMs)
     return true
@@ -169,7 +169,7 @@ export class EndpointState {
     this.#tell({ kind: 'closed' })
   }
 
-  /** The probe ended without a word about the endpoint: another one may find out. */
+  /** The probe ended without a verdict about the endpoint: another request may be the probe. */
   unprobe(): void {
     this.probeUntilMs = NEVER
     this.#tell({ kind: 'unproved' })
@@ -197,7 +197,7 @@ export class EndpointState {
     }
   }
 
-  /** Takes over what others have seen. */
+  /** Adds a note of another thread. */
   apply(nowMs: number, note: HealthNote): void {
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
     // A breaker that closes forgets what was counted before.
@@ -211,7 +211,7 @@ export class EndpointState {
     for (const value of throughputs) this.#addThroughput(nowMs, value)
   }
 
-  /** All that a thread needs that begins now; null: nothing. Values of latency are not among it. */
+  /** The note for a thread that starts now; null: nothing to tell. It has no values of latency. */
   snapshot(nowMs: number): HealthNote | null {
     this.window?.advance(nowMs)
     const { ok = 0, failed = 0, limited = 0 } = this.window ?? {}
@@ -227,12 +227,12 @@ export class EndpointState {
     return { key, ok, failed, limited, events, restMs, restCause, latencies: [], throughputs: [] }
   }
 
-  /** True if others should not wait for what they do not know yet. */
+  /** True if the unsent note must be sent at once. */
   get isUrgent(): boolean {
     return this.#unsent?.isUrgent === true
   }
 
-  /** What others do not know yet; afterwards they do. */
+  /** Returns the unsent note and clears it; null: there is none. */
   takeUnsent(): HealthNote | null {
     const unsent = this.#unsent
     this.#unsent = null
@@ -297,7 +297,7 @@ export class EndpointState {
     this.openUntilMs = NEVER
     this.probeUntilMs = NEVER
     this.changedMs = nowMs
-    // What failed before says nothing about now.
+    // Failures from before do not count any more.
     this.window?.clear()
     this.failedInRow = 0
     this.limitedInRow = 0

@@ -1,6 +1,6 @@
 /**
- * Endpoint health of one thread: which endpoints may be asked now, and how fast they are. Attempts report what came of
- * them; notes carry it to the other threads and nodes. The door of this room. Hot path.
+ * Endpoint health of one thread: which endpoints may be asked now, and how fast they are. Attempts report their
+ * outcome; notes carry it to the other threads and instances. The door of this room. Hot path.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
@@ -22,7 +22,7 @@ export {
 export type { Cause, HealthNote } from './notes.ts'
 export type { Percentiles } from './recent-values.ts'
 
-/** What an attempt says about its endpoint. `none`: nothing, for instance because its caller has left. */
+/** What an attempt says about its endpoint. `none`: nothing, for instance because its client has disconnected. */
 export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
 
 export interface EndpointHealthOptions {
@@ -38,7 +38,7 @@ export interface EndpointHealthOptions {
 const FAILURES = 5
 /** About 1 KB each, and 20 KB more for those with traffic in the last five minutes. */
 const STATES_MAX = 10_000
-/** Counts that nobody waits for are sent together. */
+/** Counts are not urgent, so they are sent together. */
 const SEND_MS = 250
 
 /** Names an endpoint, or one own key at it, in every process that has the same catalogue. */
@@ -66,7 +66,7 @@ export class HealthEntry {
   /** Monotonic milliseconds of its first content; null before. */
   #answeredMs: number | null = null
   #isOver = false
-  /** Called with the first content; null: nobody asks. */
+  /** Called with the first content; null: not needed. */
   onAnswered: (() => void) | null = null
 
   constructor(health: EndpointHealth, state: EndpointState, isProbe: boolean, nowMs: number) {
@@ -77,12 +77,12 @@ export class HealthEntry {
     this.#sentMs = nowMs
   }
 
-  /** The request is about to be sent: what came before is the gateway's own time. */
+  /** The request is about to be sent. The time before is the gateway's own, and not measured. */
   sent(nowMs: number): void {
     this.#sentMs = nowMs
   }
 
-  /** The first content has come: an endpoint that answers works, however long the answer is. */
+  /** The first content has come. This is a success, because the end of a long answer would come too late. */
   answered(nowMs: number): void {
     if (this.#answeredMs !== null || this.#isOver) return
     this.#answeredMs = nowMs
@@ -120,12 +120,12 @@ export class HealthEntry {
 
 /** Shorter times are not distinguished. */
 const MEASURED_MIN_MS = 0.1
-/** Of fewer tokens or shorter times no speed can be told. */
+/** With fewer tokens or shorter times the speed would be too inexact. */
 const TOKENS_MIN = 8
 const SPAN_MIN_MS = 20
 
 interface BadEnd {
-  /** Content had come: the success that was counted is taken back. */
+  /** Content had come: the success that was counted is subtracted. */
   readonly isAnswered: boolean
   readonly isProbe: boolean
   readonly beganMs: number
@@ -134,7 +134,7 @@ interface BadEnd {
 }
 
 export class EndpointHealth {
-  /** Called when this thread has changed a breaker; null: nobody counts. */
+  /** Called when this thread has changed a breaker; null: not needed. */
   onChange: ((provider: string, change: BreakerChange) => void) | null = null
   readonly #options: EndpointHealthOptions
   readonly #clock: Clock
@@ -142,7 +142,7 @@ export class EndpointHealth {
   readonly #states: LRUCache<string, EndpointState>
   /** The states of shared endpoints, so that their keys are made once. */
   readonly #ofEndpoint = new WeakMap<Endpoint, EndpointState>()
-  /** States with something to tell. */
+  /** States with unsent notes. */
   #unsent: EndpointState[] = []
   #isTimed = false
   #isSoon = false
@@ -184,7 +184,7 @@ export class EndpointHealth {
     const nowMs = this.#clock.monotonicMs()
     const standing = state.standing(nowMs)
     if (standing === BLOCKED) return null
-    // Used lately, for the bound of the table.
+    // Marks it as recently used: the table drops the least recently used ones.
     this.#states.get(state.key)
     if (standing === PROBE_DUE) {
       state.probe(nowMs)
@@ -216,7 +216,7 @@ export class EndpointHealth {
       const isReopened = state.failProbe(nowMs, beganMs, isFailed ? 'failure' : 'limit')
       if (isReopened) this.#changed(state, isFailed ? 'opened' : 'limited')
     } else if (beganMs >= state.changedMs) {
-      // What began before the breaker changed says nothing about now.
+      // Attempts that began before the breaker changed do not count.
       state.count(nowMs, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
       if (this.#failures !== null && state.judge(nowMs, this.#failures)) {
         this.#changed(state, state.cause === 'limit' ? 'limited' : 'opened')
@@ -235,13 +235,13 @@ export class EndpointHealth {
     this.#plan(state)
   }
 
-  /** Takes over what others have seen. */
+  /** Adds notes of other threads. */
   apply(notes: readonly HealthNote[]): void {
     const nowMs = this.#clock.monotonicMs()
     for (const note of notes) this.#byKey(note.key, slugOf(note.key)).apply(nowMs, note)
   }
 
-  /** What a thread that begins has to know. */
+  /** Notes for a thread that starts now. */
   snapshot(): readonly HealthNote[] {
     const nowMs = this.#clock.monotonicMs()
     const notes: HealthNote[] = []
@@ -264,7 +264,7 @@ export class EndpointHealth {
     return { open, limited, resting }
   }
 
-  /** Sends what others do not know yet; for a thread that ends. */
+  /** Sends all unsent notes; also called before a thread ends. */
   flush(): void {
     if (this.#unsent.length === 0) return
     const notes: HealthNote[] = []
@@ -290,7 +290,7 @@ export class EndpointHealth {
     this.#plan(state)
   }
 
-  /** Plans to send: at once what others must not wait for, the rest a quarter of a second later. */
+  /** Plans to send the note of a state: an urgent one at once, others 250 ms later. */
   #plan(state: EndpointState): void {
     if (this.#options.send === undefined) {
       state.takeUnsent()

@@ -1,24 +1,24 @@
 /**
- * Health notes: what one thread has seen of endpoints, for the other threads and nodes. Plain data. Times are spans,
- * since the clocks of two threads have different zeros.
+ * Health notes: outcomes and breaker changes that one thread reports to all others and to other instances. Plain data.
+ * Times are spans, because the clocks of two threads have different zeros.
  */
 
-/** Why an endpoint is asked for nothing: it fails, or it is over its rate limit. */
+/** Why an endpoint is not asked: it fails, or the provider limits the rate. */
 export type Cause = 'failure' | 'limit'
 
 /** A change of a breaker. */
 export type BreakerEvent =
   | { readonly kind: 'open'; readonly forMs: number; readonly streak: number; readonly cause: Cause }
-  /** One request is on its way to find out; nobody else asks for so long. */
+  /** One request is the probe; no other thread sends one for so long. */
   | { readonly kind: 'probe'; readonly forMs: number }
-  /** The probe ended without a word about the endpoint. */
+  /** The probe ended without a verdict about the endpoint. */
   | { readonly kind: 'unproved' }
   | { readonly kind: 'closed' }
 
 export interface HealthNote {
   /** Of `endpointKey`. */
   readonly key: string
-  /** Attempts since the last note; a success that broke later counts -1. */
+  /** Attempts since the last note; a counted success that broke off later counts -1. */
   readonly ok: number
   readonly failed: number
   readonly limited: number
@@ -33,7 +33,7 @@ export interface HealthNote {
   readonly throughputs: readonly number[]
 }
 
-/** Of one message between nodes; longer lists are cut. */
+/** In one message between instances; longer lists are cut. */
 const NOTES_MAX = 10_000
 export const SAMPLES_MAX = 64
 const EVENTS_MAX = 64
@@ -41,7 +41,7 @@ const KEY_MAX_CHARS = 1_024
 const SPAN_MAX_MS = 3_600_000
 const COUNT_MAX = 1_000_000
 
-/** Reads notes of another node; what is not well formed is left out. */
+/** Reads notes of another instance; malformed ones are left out. */
 export function readNotes(value: unknown): readonly HealthNote[] {
   if (!Array.isArray(value)) return []
   return value.slice(0, NOTES_MAX).flatMap((note: unknown) => {

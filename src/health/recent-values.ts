@@ -8,7 +8,7 @@ const SLOT_MS = 60_000
 const SLOTS = 5
 /** A percentile is right within 2 %, from a millisecond to the ten minutes of a request, in about 350 bins. */
 const ACCURACY = { relativeAccuracy: 0.02, binLimit: 512 }
-/** Percentiles of a busy endpoint are not computed anew for each request. */
+/** Percentiles are computed at most so often, however many requests an endpoint has. */
 const FRESH_MS = 1_000
 
 interface Slot {

@@ -1,13 +1,13 @@
 /**
- * Endpoint health of one instance: passes the notes of each thread to all others, and to other instances where there
- * are some. Main thread.
+ * Endpoint health of one instance: passes the notes of each thread to all other threads, and to other instances if
+ * there are any. Main thread.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import { EndpointHealth } from './health.ts'
 import { type HealthNote, readNotes } from './notes.ts'
 
-/** Carries texts to other instances, and theirs to this one. */
+/** Carries messages between instances. */
 export interface HealthCarrier {
   /** Rejects while nothing can be sent. */
   send(text: string): Promise<unknown>
@@ -20,7 +20,7 @@ export interface SharedHealthOptions {
   readonly open?: (onMessage: (text: string) => void) => HealthCarrier
 }
 
-/** One thread, as the others' notes reach it. */
+/** The connection of one thread. */
 export interface HealthThread {
   /** Takes notes of the thread. */
   receive(notes: readonly HealthNote[]): void
@@ -28,16 +28,16 @@ export interface HealthThread {
   close(): void
 }
 
-/** A text of other instances is longer only if something else sends on the channel. */
+/** Messages of other instances are shorter; a longer text comes from something else on the channel. */
 const TEXT_MAX_CHARS = 16 * 1024 * 1024
 const INSTANCE_CHARS = 12
 
 export class SharedHealth {
-  /** What all have seen together, for threads that begin. */
+  /** The sum of all notes, for threads that start later. */
   readonly #known: EndpointHealth
   readonly #threads = new Set<(notes: readonly HealthNote[]) => void>()
   readonly #carrier: HealthCarrier | null
-  /** Tells own messages from those of others. */
+  /** In each message, because Redis returns own messages too. */
   readonly #instance = randomText(INSTANCE_CHARS)
 
   constructor({ clock, open }: SharedHealthOptions) {
@@ -45,7 +45,7 @@ export class SharedHealth {
     this.#carrier = open?.(text => this.#receive(text)) ?? null
   }
 
-  /** What a thread has to know when it begins. */
+  /** Notes for a thread that starts now. */
   snapshot(): readonly HealthNote[] {
     return this.#known.snapshot()
   }
@@ -61,7 +61,7 @@ export class SharedHealth {
     return {
       receive: notes => {
         this.#spread(notes, send)
-        // Health is of the moment: what cannot be sent now is not sent later.
+        // A late note would be out of date, so a failed one is not sent again.
         this.#carrier?.send(JSON.stringify({ from: this.#instance, notes })).catch(() => undefined)
       },
       close: () => void this.#threads.delete(send),

@@ -1,7 +1,7 @@
 /**
- * Pins between threads. `PinClient` is the end in a serve thread, `PinServer` the end in the main thread, where the
- * pins are. Questions of one turn of the event loop travel in one message; a new pin goes at once, so that it is there
- * before its client can ask again.
+ * Pins between threads. `PinClient` is the end in a serve thread, `PinServer` the end in the main thread, which has the
+ * pins. All questions of one iteration of the event loop are one message. A new pin is sent at once, so that it is
+ * stored before its client can send the next request.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { isPending } from '../ready.ts'
@@ -10,7 +10,7 @@ import type { Pins } from './pins.ts'
 export interface PinQuestion {
   readonly id: number
   readonly key: string
-  /** The pin to keep where there is none; null: none. */
+  /** The pin to store if there is none; null: only look it up. */
   readonly claim: string | null
   readonly ttlMs: number
 }
@@ -61,7 +61,7 @@ export class PinServer {
   }
 }
 
-/** Requests do not wait longer for a pin: without one they cost more, but are answered. */
+/** A request waits no longer for a pin. Without one it may cost more, but it is answered. */
 const ANSWER_MS = 500
 
 interface PendingQuestion {

@@ -1,24 +1,24 @@
 /**
- * Pins: which endpoint a conversation stays with. The contract of their stores, and the store of one process, which is
+ * Pins: the endpoint at which a conversation stays. The contract of their stores, and the store of one process. It is
  * in the main thread, so that all serve threads know the same pins.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
 
-/** Store of pins. No verb throws or rejects: a lost pin costs a cache miss, no request. */
+/** Store of pins. No method throws or rejects: a lost pin costs a cache miss, but no request. */
 export interface Pins {
-  /** Null when there is none, or none any more. */
+  /** Null: there is none, or it has expired. */
   get(key: string): string | null | Promise<string | null>
-  /** The pin that there is, or else this one, which is kept from now on. */
+  /** Returns the stored pin; if there is none, stores this one and returns it. */
   claim(key: string, pin: string, ttlMs: number): string | Promise<string>
-  /** Kept for so long from now; takes the place of another one. */
+  /** Stores a pin for so long from now, in place of an earlier one. */
   set(key: string, pin: string, ttlMs: number): void
 }
 
 /** About 20 MB. */
 const PINS_MAX = 50_000
 
-/** Pins of this process, the least recently used giving way. */
+/** Makes the store of this process. When it is full, it drops the least recently used pin. */
 export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
   const pins = new LRUCache<string, { readonly pin: string; readonly untilMs: number }>({ max: maxPins })
   const get = (key: string): string | null => {

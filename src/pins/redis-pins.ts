@@ -1,6 +1,6 @@
 /**
- * Pins in Redis, for several instances. Main thread. While Redis is unavailable, the pins of this instance alone hold;
- * it keeps a copy of each that it has seen.
+ * Pins in Redis, for several instances. Main thread. It also keeps the pins of this instance in memory, and uses these
+ * while Redis is unavailable.
  */
 import { createHash } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -8,7 +8,7 @@ import type { Log } from '../log/log.ts'
 import { openRedis, type Redis } from '../storage/redis.ts'
 import { createPins, type Pins } from './pins.ts'
 
-/** KEYS the pin; ARGV the claimed one, milliseconds to keep it. Returns the pin that holds: others claim too. */
+/** KEYS: the pin. ARGV: the claimed pin, milliseconds to keep it. Returns the stored pin: others claim too. */
 const CLAIM = `
 local kept = redis.call('GET', KEYS[1])
 if kept then return kept end

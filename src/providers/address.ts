@@ -1,16 +1,16 @@
 /**
  * Addresses of providers with gaps, such as `{region}`, which a key or the provider's row fills. Pure.
- * A host that comes out of key material must match a pattern of the row: a key must not send requests elsewhere.
+ * A host from a key must match a pattern of the row: a key must not send requests to the host of a stranger.
  */
 import { GatewayError } from '../errors.ts'
 import type { AnyFormatName, Provider } from './provider.ts'
 
-/** What stands in a gap, by its name: `region`, `host`, `account`, `project`, `location`. */
+/** The values of gaps by name: `region`, `host`, `account`, `project`, `location`. */
 export type GapValues = Readonly<Record<string, string>>
 
 const GAP = /\{([a-z]+)\}/g
 
-/** The base URL of a format at a provider, gaps and all; null if the operator must configure it. */
+/** The base URL of a format at a provider, with its gaps unfilled; null if the operator must configure it. */
 export function baseUrlFor(
   { baseUrl, baseUrls }: Pick<Provider, 'baseUrl' | 'baseUrls'>,
   format: AnyFormatName,
@@ -25,7 +25,7 @@ export function gapsOf(url: string): readonly string[] {
 
 /**
  * The address with its gaps filled. Values for gaps that it lacks are ignored.
- * @throws GatewayError `provider_unavailable` if a gap stays open, or the host that comes out is not one of the row
+ * @throws GatewayError `provider_unavailable` if a gap has no value, or the host matches no pattern of the row
  */
 export function fillGaps(url: string, values: GapValues, provider: Pick<Provider, 'name' | 'hosts'>): string {
   const gaps = gapsOf(url)
@@ -63,7 +63,7 @@ function endOfHost(url: string): number {
   return end === -1 ? url.length : end
 }
 
-/** True if key material may name this host, which has no port. */
+/** True if a key may name this host. A host with a port never matches. */
 export function allowsHost({ hosts = [] }: Pick<Provider, 'hosts'>, host: string): boolean {
   return hosts.some(pattern => matches(pattern, host.toLowerCase()))
 }

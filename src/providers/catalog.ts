@@ -1,6 +1,6 @@
 /**
- * The catalogue of providers and models: the built-in table, the configuration's rows, and what imports and providers
- * tell. The hot path reads it with one Map lookup. Pure.
+ * The catalogue of providers and models, from the built-in table, the configuration's rows, imports, and the lists of
+ * providers. The hot path reads it with one Map lookup. Pure.
  */
 import { LRUCache } from 'lru-cache'
 import { Faults, type ModelRow } from '../config/config.ts'
@@ -27,7 +27,7 @@ export interface CatalogConfig extends ProvidersConfig {
 export interface Catalog {
   /** The model with this id or alias, or one that a wildcard row covers. */
   model(id: string): Model | undefined
-  /** Up to three ids that one without a model was probably meant to be, the nearest first. */
+  /** Up to three ids that are similar to an unknown one, the nearest first. */
   similar(id: string): readonly string[]
   /** In the order of the configuration; further ones follow. Without wildcards. */
   models(): readonly Model[]
@@ -44,7 +44,7 @@ export interface CatalogParts {
   readonly models: readonly Model[]
   /** Ids of models by further names. */
   readonly aliases: ReadonlyMap<string, string>
-  /** Models whose id ends in a star, each for all ids that begin with what stands before it. */
+  /** Models whose id ends in a star, each for all ids that begin with the text before the star. */
   readonly wildcards: readonly Model[]
   readonly defaultModel: string | null
 }
@@ -54,7 +54,7 @@ export function createCatalog(config: CatalogConfig): Catalog {
   return catalogOf(readParts(config))
 }
 
-/** The checked parts of a catalogue. Rows that nobody wrote are left out where they do not fit. @throws ConfigError */
+/** Checks and joins the parts of a catalogue. Skips faulty rows of imports and lists. @throws ConfigError */
 export function readParts(config: CatalogConfig): CatalogParts {
   const { defaultModel = null, known = NOTHING_KNOWN, created = 0 } = config
   const faults = new Faults()
@@ -98,7 +98,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
   return parts
 }
 
-/** So many models of wildcards are kept; others are made again. */
+/** Models of wildcards that are cached; others are made again for each request. */
 const COVERED_MAX = 512
 
 /** The lookups over parts that fit together. */
@@ -125,7 +125,7 @@ export function catalogOf({ providers, models, aliases, wildcards, defaultModel 
   return {
     model: id => byId.get(id) ?? (starred.length === 0 ? undefined : ofWildcard(id)),
     similar(id) {
-      // Made for the first slip: most threads never see one.
+      // Made for the first unknown id: most threads never see one.
       similar ??= createSimilar([...byId.keys()])
       return similar(id)
     },
@@ -148,7 +148,7 @@ function instanceOf(wildcard: Model, id: string, rest: string): Model {
   return { ...wildcard, id, name: wildcard.name === wildcard.id ? id : wildcard.name, endpoints }
 }
 
-/** A catalogue whose content can be exchanged while requests run: each lookup sees one of them whole. */
+/** A catalogue whose content can be replaced while requests run. Each lookup reads one complete catalogue. */
 export class LiveCatalog implements Catalog {
   #now: Catalog
 

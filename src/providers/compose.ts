@@ -1,13 +1,13 @@
 /**
- * Joins the rows of models in the configuration with what imports and providers tell: gaps of a row are filled, and
- * models without a row get one. What the configuration says always wins. Pure.
+ * Joins the rows of models in the configuration with imports and lists of providers: fills in absent fields of a row,
+ * and adds rows for further models. The configuration always wins. Pure.
  */
 import type { EndpointRow, ModelRow } from '../config/config.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS, type KnownModel } from './known-models.ts'
 import type { Provider } from './provider.ts'
 import { endsInVariant } from './variants.ts'
 
-/** Everything that is known of models beside the configuration. */
+/** Facts about models from outside the configuration. */
 export interface KnownModels {
   readonly imported: readonly KnownModel[]
   /** Lists of providers, by slug. */
@@ -21,12 +21,12 @@ export interface ComposeDeps {
   readonly rows: readonly ModelRow[]
   readonly known: KnownModels
   readonly providers: ReadonlyMap<string, Provider>
-  /** The authors whose models a provider serves; the first one names those that it tells of. */
+  /** The authors whose models a provider serves. The first one is the author of the models in its own list. */
   readonly authorsOf: (slug: string) => readonly string[]
 }
 
 export interface Composition {
-  /** The rows of the configuration, in their order, with their gaps filled. */
+  /** The rows of the configuration, in their order, with absent fields filled in. */
   readonly rows: readonly ModelRow[]
   /** Rows of further models: imported ones first. */
   readonly added: readonly ModelRow[]
@@ -44,7 +44,7 @@ export function isWildcard(id: string): boolean {
   return id.endsWith('*')
 }
 
-/** The longest wildcard that covers an id, and what its star stands for; null where none does. */
+/** The longest wildcard that covers an id, and the text that its star stands for; null: none covers it. */
 export function coveredBy<Row>(
   id: string,
   wildcards: readonly { readonly prefix: string; readonly row: Row }[],
@@ -57,7 +57,7 @@ export function coveredBy<Row>(
   return found === null ? null : { row: found.row, rest: id.slice(found.prefix.length) }
 }
 
-/** A name of a model without what differs between its spellings: dots or dashes, and the date of a version. */
+/** A name of a model in one spelling: in lower case, with dashes for dots, without the date of a version. */
 function plain(name: string): string {
   return name
     .toLowerCase()
@@ -94,7 +94,7 @@ class Composer {
     this.#wildcards = rows
       .filter(({ id }) => isWildcard(id))
       .map(row => ({ prefix: row.id.slice(0, -1), row }))
-    // Those with a key first: the others serve only callers with one of their own.
+    // Providers with a key come first: the others serve only callers with own credentials.
     const usable = [...providers.values()].filter(({ baseUrl, slug }) => baseUrl !== null && slug !== '')
     const ready = usable.filter(({ auth, apiKey }) => auth === 'none' || apiKey !== null)
     for (const { slug } of new Set([...ready, ...usable])) {
@@ -118,7 +118,7 @@ class Composer {
     if (facts === undefined && told === undefined && !changed) return row
     const embeds = (facts?.outputModalities ?? []).includes('embeddings')
     const { outputModalities: _output, ...inputFacts } = { ...modelFacts(told), ...modelFacts(facts) }
-    // What a row makes decides by which format it is asked, so a row of the configuration says it itself.
+    // A row of the configuration must say itself that it makes embeddings, because that decides its format.
     return {
       ...inputFacts,
       ...(facts?.outputModalities === undefined || embeds
@@ -152,7 +152,7 @@ class Composer {
     return [...added.values()]
   }
 
-  /** A model that was imported, or told by another provider, has one endpoint more. */
+  /** Adds an endpoint to a model of an import, or of another provider's list. */
   #join(model: ModelRow, slug: string, told: KnownModel, added: Map<string, ModelRow>): void {
     if (model.endpoints.some(({ provider }) => provider === slug)) return
     const endpoint = this.#priced(
@@ -177,7 +177,7 @@ class Composer {
   #endpointsOf(model: KnownModel): EndpointRow[] {
     const covering = coveredBy(model.id, this.#wildcards)
     if (covering !== null) return this.#starred(covering, model)
-    // A variant is an offer of who published the list, and not of the author.
+    // A variant is an offer of the list's publisher, not of the author.
     if (endsInVariant(model.id)) return []
     const slugs = this.#serving.get(model.id.slice(0, model.id.indexOf('/'))) ?? []
     return slugs.map(provider => {
@@ -196,7 +196,7 @@ class Composer {
     })
   }
 
-  /** The endpoint with what is known of its price and lengths: by its provider, else by an import. */
+  /** The endpoint with its price and lengths filled in: from its provider's list, else from an import. */
   #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
     const told = this.#told(endpoint.provider, upstreamModel)
     const pricing = endpoint.pricing ?? told?.pricing ?? facts?.pricing
@@ -237,7 +237,7 @@ function listOf(models: readonly KnownModel[]): List {
   }
 }
 
-/** The facts of a model that stand in its row. */
+/** The facts of a model that are fields of a model's row. */
 function modelFacts(
   model: KnownModel | undefined,
 ): Omit<KnownModel, 'id' | 'pricing' | 'supportedParameters'> {

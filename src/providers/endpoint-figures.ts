@@ -1,7 +1,6 @@
-/** What is measured of an endpoint, as the catalogue tells it. Types only. */
+/** Measured figures of an endpoint, for listings of the catalogue. Types only. */
 import type { Endpoint } from './provider.ts'
 
-/** Null: too little was seen. */
 export interface Percentiles {
   readonly p50: number
   readonly p75: number
@@ -10,11 +9,11 @@ export interface Percentiles {
 }
 
 export interface EndpointFigures {
-  /** Percent of the attempts that count, 0 to 100; null: too few. */
+  /** Percent of successful attempts, 0 to 100; null: fewer than 100 attempts. */
   readonly uptimeLast5m: number | null
   readonly uptimeLast30m: number | null
   readonly uptimeLast1d: number | null
-  /** Milliseconds to the first token. */
+  /** Milliseconds to the first token; null: nothing was measured. */
   readonly latencyLast30m: Percentiles | null
   /** Tokens per second. */
   readonly throughputLast30m: Percentiles | null
@@ -22,7 +21,7 @@ export interface EndpointFigures {
 
 /** The figures of all endpoints. */
 export interface MeasuredEndpoints {
-  /** Null: nothing was seen of it. */
+  /** Null: nothing was measured. */
   of(endpoint: Endpoint): EndpointFigures | null
 }
 

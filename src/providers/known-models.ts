@@ -1,11 +1,11 @@
 /**
- * Facts about models from outside the configuration: a file of the public shape, or a provider's own list. Everything
- * here reads foreign text: what cannot be read is left out or refused, and nothing is taken on trust. Pure.
+ * Facts about models from outside the configuration: a file of the public shape, or a provider's own list. Both are
+ * untrusted: each field is checked, and unreadable ones are left out or refused. Pure.
  */
 import type { PricingRow } from '../config/config.ts'
 import { formatUsd, UNITS_PER_USD } from '../money.ts'
 
-/** What is known of a model; an absent field is not known. Plain data, kept as JSON. */
+/** Facts about one model; an absent field is unknown. Plain data, stored as JSON. */
 export interface KnownModel {
   /** Of an import the id of the catalogue, of a provider's list the provider's own name. */
   readonly id: string
@@ -28,9 +28,9 @@ export const ID_MAX_CHARS = 256
 const NAME_MAX_CHARS = 256
 const MODELS_MAX = 100_000
 const WORDS_MAX = 100
-/** A date or a length beyond is none. */
+/** A greater date or length is ignored. */
 const NUMBER_MAX = 99_999_999_999
-/** Shown of one file; the rest follows from them or is seen when they are mended. */
+/** Faults that are shown of one file. Others are often the same, or are shown after these are mended. */
 const FAULTS_MAX = 10
 
 /** A file that cannot be imported. One line for each fault, which begins with its place. */
@@ -68,7 +68,7 @@ export function readModels(text: string): readonly KnownModel[] {
   return models
 }
 
-/** Null for one with faults, and for names that stand for other models. */
+/** Null for an entry with faults, and for latest names (`~…`), which stand for other models of the list. */
 function publicModel(entry: unknown, path: string, faults: string[]): KnownModel | null {
   if (!isFields(entry)) {
     faults.push(`${path}: expected an object`)
@@ -79,7 +79,6 @@ function publicModel(entry: unknown, path: string, faults: string[]): KnownModel
     faults.push(`${path}.id: expected the form author/name`)
     return null
   }
-  // Names of a newest model stand for others of the list.
   if (id.startsWith('~')) return null
   if (id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) {
     faults.push(`${path}.id: expected the form author/name`)
@@ -158,7 +157,7 @@ function nextPage(value: unknown): string | null {
   return null
 }
 
-/** The facts that the known shapes tell, under whatever name. */
+/** The facts of an entry. Each shape has other names for them. */
 function factsIn(entry: Fields): Omit<KnownModel, 'id' | 'pricing'> {
   const architecture = fieldsOf(entry['architecture'])
   const top = fieldsOf(entry['top_provider'])
@@ -202,10 +201,10 @@ const PRICE_FIELDS = {
   input_cache_write_1h: 'inputCacheWrite1h',
 } as const
 
-/** What a price of 0 says for these is that there is none of its own. */
+/** For these, lists write 0 if there is no separate price. */
 const ZERO_IS_NONE: ReadonlySet<string> = new Set(['audio', 'internal_reasoning'])
 
-/** Null where the prices are not known: none are given, or negative ones, as for models that choose another one. */
+/** Null: the prices are unknown. There are none, or negative ones, as for models that choose another model. */
 function pricingIn(value: unknown, fault: (problem: string) => void): PricingRow | null {
   if (!isFields(value)) return null
   const prices = pricesIn(value, '', fault)
@@ -214,7 +213,7 @@ function pricingIn(value: unknown, fault: (problem: string) => void): PricingRow
   if (!Array.isArray(overrides)) return prices
   const rows = overrides.flatMap((override: unknown, at) => {
     const least = field(override, 'min_prompt_tokens')
-    // Prices by the hour of the day are not known here: the plain ones hold.
+    // Prices by the hour of the day are not supported: the plain prices hold.
     if (!isFields(override) || !Number.isSafeInteger(least) || (least as number) < 1) return []
     if (
       field(override, 'utc_start') != null ||

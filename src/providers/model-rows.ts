@@ -78,7 +78,7 @@ function formatOf(
   return format
 }
 
-/** `named`: what the row of the endpoint says; the format of a provider goes with its address. */
+/** `named`: the format in the endpoint's row; without it the provider's format does not fit. */
 function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string {
   const which = named ?? `the provider's format ${format}`
   if (!isEmbeddingsFormat(format)) {
@@ -111,7 +111,7 @@ function providerFor(
   return FAULTY
 }
 
-/** The near one of all known slugs, or those that can be used as they are. */
+/** Suggests a similar slug; if there is none, lists the usable ones. */
 function unknownProvider(slug: string, usable: readonly string[]): string {
   const hint = didYouMean(slug, [...usable, ...KNOWN_SLUGS]) || `; there are ${usable.join(', ')}`
   return `no provider ${quote(slug)}${hint}`

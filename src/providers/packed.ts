@@ -1,6 +1,6 @@
 /**
- * A catalogue as bytes that all threads share: the main thread checks and packs it, serve threads unpack it into
- * compact rows, in slices so that streams go on meanwhile. Equal parts of rows are one object. Pure.
+ * A catalogue as bytes that all threads share. The main thread checks and packs it. Serve threads unpack it into
+ * compact rows, a few at a time, so that streams go on meanwhile. Equal parts of rows are one object. Pure.
  */
 import type { CatalogParts } from './catalog.ts'
 import type { Endpoint, Model, Pricing, Provider } from './provider.ts'
@@ -92,7 +92,7 @@ export function packedText({ bytes, ends }: PackedTexts, index: number): Buffer 
   return Buffer.from(bytes, from, (ends[index] ?? from) - from)
 }
 
-/** Models between two pauses: well below a millisecond of work. */
+/** Models that are unpacked between two pauses: well below a millisecond of work. */
 const SLICE_MODELS = 32
 
 /** Unpacks at once: before a thread takes requests. */
@@ -125,7 +125,7 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
   const providers = new Map<string, Provider>()
   for (const provider of packed.providers) {
     const before = earlier?.parts.providers.get(provider.slug)
-    // Connections and cached requests belong to the row: an equal one keeps them.
+    // Connections and prepared requests are cached by the row object, so an equal row keeps the object.
     const isSame = before !== undefined && JSON.stringify(before) === JSON.stringify(provider)
     providers.set(provider.slug, isSame ? before : provider)
   }

@@ -3,7 +3,7 @@ import type { Faults, PricingRow } from '../config/config.ts'
 import { type PicoUsd, parseUsd } from '../money.ts'
 import type { PriceOverride, Pricing, TokenPrices } from './provider.ts'
 
-/** Prices that nobody told. */
+/** The prices of an endpoint whose row has none. */
 export const UNKNOWN_PRICING: Pricing = {
   prompt: 0,
   completion: 0,
@@ -35,7 +35,7 @@ export function pricingOf(row: PricingRow, path: string, faults: Faults): Pricin
     : { ...base, overrides: overridesOf(row.overrides, base, `${path}.overrides`, faults) }
 }
 
-/** By rising length. What an override leaves out is as for shorter prompts. */
+/** Sorted by rising length. An absent price is the one for shorter prompts. */
 function overridesOf(
   rows: readonly OverrideRow[],
   base: TokenPrices,

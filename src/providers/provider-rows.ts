@@ -102,7 +102,7 @@ function providerOf(
   }
 }
 
-/** What a row keeps of the built-in one beside the fields that it may set: addresses go with the base URL. */
+/** The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. */
 function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
   const { baseUrls: _urls, regionUrls: _regions, embeddings: _embeddings, ...others } = builtIn
   const { baseUrls, regionUrls, embeddings } = builtIn
@@ -121,14 +121,14 @@ function definedOf<Fields extends object>(fields: Fields): Defined<Fields> {
   ) as Defined<Fields>
 }
 
-/** A slug that nearly is a built-in one is more often a slip than a provider of one's own. */
+/** A slug that is similar to a built-in one is more often a typing error than another provider. */
 function noFormat(slug: string): string {
   const why = whyNotOffered(slug)
   if (why !== null) return `is required: this provider has no built-in format, since ${why}`
   return `is required: this provider has no built-in format${didYouMean(slug, KNOWN_SLUGS)}`
 }
 
-/** Null for a row that says nothing about the way out. */
+/** Null for a row without settings for connections. */
 function egressOf(row: ProviderRow, path: string, readTls: ProvidersConfig['readTls']): Egress | null {
   const { proxy = null, transport = 'direct', http2 = false, tls } = row
   if (proxy === null && transport === 'direct' && !http2 && tls === undefined) return null
@@ -159,10 +159,10 @@ function batchOf(
 
 function authOf(row: ProviderRow, builtIn: Provider | undefined, format: AnyFormatName): AuthScheme {
   if (row.auth !== undefined) return row.auth
-  // A server of the operator's own that was given no key is not asked for one.
+  // The operator's own server needs no key if its row has none.
   if (builtIn === undefined && row.apiKey === undefined) return 'none'
   const known = builtIn !== undefined && builtIn.format === format ? builtIn.auth : AUTH_OF_FORMAT[format]
-  // A local server asks for no key until its operator gives it one.
+  // A local server gets a key only if its row has one.
   return known === 'none' && row.apiKey !== undefined ? AUTH_OF_FORMAT[format] : known
 }
 

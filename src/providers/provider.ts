@@ -73,9 +73,9 @@ export const KEY_FORMS = [
 ] as const
 export type KeyForm = (typeof KEY_FORMS)[number]
 
-/** What a provider publicly says of the data that it is sent. Null: not publicly known, so nothing is promised. */
+/** What a provider publicly states about the data of requests. Null: not publicly known. Routing does not use it. */
 export interface DataPolicy {
-  /** True: it may train on it. */
+  /** True: it may train on the data. */
   readonly trains: boolean | null
   /** Days that it keeps prompts and replies; 0: it keeps none. */
   readonly retentionDays: number | null
@@ -283,7 +283,7 @@ export interface Endpoint {
   readonly maxOutputTokens: number | null
   readonly region: DataRegion | null
   readonly zdr: boolean
-  /** The provider may train on what it is sent. Absent: it does not. */
+  /** The provider may train on prompts and replies. Absent: it does not. Routing does not use it. */
   readonly trains?: true
   /** Its service tier; absent: it belongs to none. */
   readonly serviceTier?: ServiceTier
@@ -303,7 +303,7 @@ export interface Model {
   readonly maxOutputTokens: number | null
   readonly inputModalities: readonly string[]
   readonly outputModalities: readonly string[]
-  /** In the order of attempts. Never empty. */
+  /** In the order of the row. Never empty. */
   readonly endpoints: readonly Endpoint[]
 }
 

@@ -6,13 +6,13 @@ import { distance } from 'fastest-levenshtein'
 import { LRUCache } from 'lru-cache'
 
 const SHOWN = 3
-/** Longer ids are no slip of the hand. */
+/** Longer ids are not compared: they are no typing errors. */
 const ID_MAX_CHARS = 80
-/** The part of an id that may be mistyped, and the letters at least (two that changed places) and at most. */
+/** The part of an id that may differ, and the letters at least (two that were swapped) and at most. */
 const DIFFERENT_MAX_PART = 1 / 4
 const DIFFERENT_MIN_CHARS = 2
 const DIFFERENT_MAX_CHARS = 4
-/** Shorter ids are near to everything. */
+/** Shorter ids would be similar to all others. */
 const ID_MIN_CHARS = 4
 const KEPT_ANSWERS = 256
 

@@ -90,7 +90,7 @@ export function discovers({
   return discover ?? models.length === 0
 }
 
-/** The providers that are asked for their models: those that the operator has named or given a key. */
+/** The providers to ask for their models: the operator has named them or given them a key, and they have a list. */
 export function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
   if (!discovers(config)) return []
   const named = new Set(config.providers.map(({ slug }) => slug))
@@ -110,7 +110,7 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
       if (makesEmbeddings(model)) faults.add(path, 'this model makes embeddings, not text')
       return
     }
-    // A list that is read later may have it.
+    // A provider's list that is read later may have it.
     if (discovers(config)) return
     const ids = catalog.models().map(model => model.id)
     faults.add(path, `there is no such model${didYouMean(id, ids)}`)

@@ -1,6 +1,6 @@
 /**
- * Keeps the catalogue of the process: the configuration, imported models, and the lists that providers tell, which it
- * asks for and keeps in the Store. Tells threads of every change. Main thread.
+ * Keeps the catalogue of the process: the configuration, imported models, and the lists of providers. Asks providers
+ * for their lists, stores these, and reports every change to all threads. Main thread.
  */
 import { createHash } from 'node:crypto'
 import { type Clock, isoInstant, type Timer, unixSeconds } from '../clock.ts'
@@ -21,7 +21,7 @@ export interface CatalogueKeeperDeps {
   readonly config: Config
   readonly simUrl: string | null
   readonly store: Pick<Store, 'catalogue'>
-  /** By which providers are asked; made when one is. */
+  /** Makes the client that asks providers; called before the first question. */
   readonly createClient: () => Transport
   readonly clock: Clock
   readonly log: Pick<Log, 'notice'>
@@ -34,7 +34,7 @@ export const IMPORT_SOURCE = 'import'
 
 /** How long a start waits for providers that were never asked before. */
 const FIRST_ANSWER_MS = 2_000
-/** How often the Store is looked at for lists of other processes. */
+/** How often the keeper reads the Store for lists of other processes. */
 const LOOK_MS = 5_000
 /** A provider that gave no list is asked again after this, or sooner where lists are refreshed more often. */
 const RETRY_MS = 30_000
@@ -61,7 +61,7 @@ export class CatalogueKeeper {
   readonly #closing = new AbortController()
   /** Lists of the Store by source. */
   readonly #lists = new Map<string, KeptList>()
-  /** Providers whose last question failed; told once. */
+  /** Providers that did not answer last time. Each is logged once. */
   readonly #failing = new Set<string>()
   #config: Config
   #file: readonly KnownModel[]
@@ -84,7 +84,7 @@ export class CatalogueKeeper {
     this.#packed = packParts(this.#parts)
   }
 
-  /** The catalogue of now. */
+  /** The current catalogue. */
   get packed(): PackedCatalogue {
     return this.#packed
   }
@@ -94,8 +94,8 @@ export class CatalogueKeeper {
   }
 
   /**
-   * Reads the lists of the Store and asks providers for theirs. Resolves soon: it waits only for providers whose list
-   * is not in the Store, and not for long. Never rejects.
+   * Reads the lists of the Store and asks providers for theirs. Waits at most 2 s, and only for providers whose list is
+   * not in the Store. Never rejects.
    */
   async start(): Promise<void> {
     await this.#readStore()
@@ -116,7 +116,7 @@ export class CatalogueKeeper {
     void this.#askAll()
   }
 
-  /** Looks at the Store now: another process changed it. */
+  /** Reads the Store now, because another process changed it. */
   async refresh(): Promise<void> {
     await this.#readStore()
   }
@@ -156,9 +156,9 @@ export class CatalogueKeeper {
     try {
       this.#take(this.#compose(this.#config, this.#file))
     } catch (error) {
-      // Lists alone make no row of the configuration wrong; the old catalogue stays.
+      // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
       const reason = error instanceof ConfigError ? error.message : 'unknown'
-      this.#deps.log.notice('the catalogue stays as it is', { reason })
+      this.#deps.log.notice('the catalogue was not changed', { reason })
     }
   }
 
@@ -168,7 +168,7 @@ export class CatalogueKeeper {
     this.#deps.onChange(this.#packed)
   }
 
-  /** Reads what is new in the Store. Never rejects: what is known stays while it is away. */
+  /** Reads new lists from the Store. Never rejects: while the Store is away, the known lists stay. */
   #readStore(): Promise<void> {
     this.#looking ??= this.#readLists()
       .catch(() => undefined)
@@ -201,7 +201,7 @@ export class CatalogueKeeper {
     this.#look = this.#deps.clock.after(LOOK_MS, () => void this.#readStore().then(() => this.#lookLater()))
   }
 
-  /** Asks all providers at once. Called while it runs, it asks once more afterwards. */
+  /** Asks all providers at once. If it runs already, it joins that run. */
   #askAll(): Promise<void> {
     this.#asking ??= this.#askEach().finally(() => {
       this.#asking = null
@@ -226,13 +226,13 @@ export class CatalogueKeeper {
     const changed = answers.filter(list => list !== null)
     if (changed.length === 0 || this.#closing.signal.aborted) return
     for (const list of changed) {
-      // Other instances and the next start have it too, as soon as the Store can be reached.
+      // For other instances and the next start. If the Store is away, this instance uses the list all the same.
       await this.#deps.store.catalogue.put(list).catch(() => undefined)
     }
     this.#recompose()
   }
 
-  /** The provider's list where it has changed, else null. Never rejects. */
+  /** The provider's list if it has changed, else null. Never rejects. */
   async #askOne(provider: Provider): Promise<CatalogueSource | null> {
     const { clock, log } = this.#deps
     const source = providerSource(provider.slug)
@@ -240,10 +240,10 @@ export class CatalogueKeeper {
       this.#client ??= this.#deps.createClient()
       const models = await listModels(this.#client, provider, this.#closing.signal)
       const before = this.#lists.get(source)
-      // An empty list is more often a fault than a provider without models.
+      // An empty list is more likely a fault than a provider without models.
       if (models.length === 0) throw new Error('its list has no models')
       if (this.#failing.delete(provider.slug))
-        log.notice('a provider tells its models again', { provider: provider.slug })
+        log.notice('a provider lists its models again', { provider: provider.slug })
       const list = sourceOf(source, models, clock)
       if (before?.version === list.version) return null
       this.#lists.set(source, { version: list.version, models })
@@ -251,7 +251,7 @@ export class CatalogueKeeper {
     } catch (error) {
       if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {
         this.#failing.add(provider.slug)
-        log.notice('a provider does not tell its models; those that are known stay', {
+        log.notice('a provider does not list its models; its last list stays', {
           provider: provider.slug,
           reason: reasonOf(error),
         })
@@ -278,7 +278,7 @@ function reasonOf(error: unknown): string {
   return systemCode(error) ?? (error instanceof Error ? error.message : 'unknown')
 }
 
-/** Null for what another version wrote in another form. */
+/** Null for a list that another version of the gateway wrote in another form. */
 function modelsIn(facts: string): readonly KnownModel[] | null {
   try {
     const models: unknown = JSON.parse(facts)

@@ -1,4 +1,4 @@
-/** The catalogue of one thread, exchanged while requests run. */
+/** The catalogue of one thread. It is replaced while requests run. */
 import { type Catalog, catalogOf, LiveCatalog } from '../providers/catalog.ts'
 import { type PackedCatalogue, type Unpacked, unpackBeside, unpackCatalogue } from '../providers/packed.ts'
 
@@ -14,13 +14,13 @@ export class CatalogueHolder {
     this.catalog = new LiveCatalog(catalogOf(this.#unpacked.parts))
   }
 
-  /** Calls the listener with the catalogue of now, and with each later one. */
+  /** Calls the listener with the current catalogue, and with each later one. */
   follow(listener: (unpacked: Unpacked, catalog: Catalog) => void): void {
     listener(this.#unpacked, catalogOf(this.#unpacked.parts))
     this.#listeners.push(listener)
   }
 
-  /** Takes a new catalogue, in slices beside running requests. Of several that come meanwhile the last one counts. */
+  /** Unpacks a new catalogue between running requests. If several arrive meanwhile, only the last one is unpacked. */
   receive(packed: PackedCatalogue): void {
     this.#waiting = packed
     if (!this.#working) void this.#work()

@@ -1,7 +1,7 @@
 /**
  * Parser of AWS event streams (`application/vnd.amazon.eventstream`): binary messages with headers and checksums.
- * Incremental, bounded, correct for any split of the input. The kept codec of AWS reads and checks each message; this
- * file finds where one ends. Hot path.
+ * Incremental, bounded, correct for any split of the input. The codec of AWS reads and checks each message; this file
+ * finds where one ends. Hot path.
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec'
 import { GatewayError } from '../errors.ts'
@@ -61,7 +61,7 @@ export class AwsEventParser {
     return this.#carried
   }
 
-  /** Call at the end of the input. A message that was cut is no event; the decoder notices what is missing. */
+  /** Call at the end of the input. An incomplete message is dropped; the decoder notices that the reply has no end. */
   end(): void {
     this.#carry = EMPTY
     this.#carried = 0

@@ -1,7 +1,7 @@
 /**
- * Signatures of AWS (version 4) by the library of AWS, which is loaded with the first one. The body is hashed by Node,
- * some times faster than in JavaScript. Only the host and the headers of the signature itself are signed, so that
- * nothing on the way that adds a header breaks it. Serve and batch threads.
+ * Signatures of AWS (version 4) by the library of AWS, which is loaded for the first signature. Node hashes the body,
+ * several times faster than JavaScript would. Only the host and the headers of the signature itself are signed, so a
+ * proxy may add headers. Serve and batch threads.
  */
 import { createHash, createHmac } from 'node:crypto'
 import type { Clock } from '../clock.ts'
@@ -13,7 +13,7 @@ export interface AwsAccess {
   readonly secretAccessKey: string
 }
 
-/** What a signature holds for. */
+/** The region and service for which a signature is valid. */
 export interface AwsPlace {
   readonly region: string
   readonly service: string
@@ -43,7 +43,7 @@ export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, place:
   }
 }
 
-/** The signature in the headers that a signer made, which no reply may repeat. */
+/** The signatures in the headers of a signer. They are removed from replies that repeat them. */
 export function signatureIn(headers: Readonly<Record<string, string>>): readonly string[] {
   const signature = /Signature=([0-9a-f]{64})/.exec(headers['authorization'] ?? '')?.[1]
   return signature === undefined ? [] : [signature]

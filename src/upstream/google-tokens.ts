@@ -1,9 +1,9 @@
 /**
- * Access tokens of Google's service accounts: a signed assertion is exchanged for one, which is cached until shortly
- * before its end. Requests share one exchange; a token that is soon to end is renewed while it still serves. Hot path:
- * a cached token is given synchronously. Serve and batch threads.
+ * Access tokens of Google's service accounts. A signed assertion is exchanged for a token, which is cached until
+ * shortly before its end. Requests share one exchange. A token that ends soon is renewed in the background while it is
+ * still used. Hot path: a cached token is returned synchronously. Serve and batch threads.
  *
- * The address of the exchange is that of the provider's row, whatever the key says.
+ * The address of the exchange is in the provider's row. An address in the key is ignored.
  */
 import { createHash, createPrivateKey } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -34,12 +34,12 @@ export interface GoogleTokensOptions {
   readonly maxEntries?: number
 }
 
-/** What requests to models need. */
+/** The scope that requests to models need. */
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform'
 const ASSERTION_SECONDS = 3600
-/** From so long before its end on, a token is renewed in the background. */
+/** A token is renewed in the background from this time before its end. */
 const RENEW_MS = 5 * 60_000
-/** So long before its end, a token is no longer sent: it must not end on the way. */
+/** A token is no longer sent from this time before its end, because it must not end before it arrives. */
 const MARGIN_MS = 30_000
 /** After a failure the exchange is not tried again for this long. */
 const PAUSE_MS = 10_000
@@ -53,9 +53,9 @@ interface Entry {
   /** Null after a failure. */
   readonly token: string | null
   readonly error: GatewayError | null
-  /** Monotonic. Before it the entry serves as it is. */
+  /** Monotonic. From then on the token is renewed. */
   readonly renewAtMs: number
-  /** Monotonic. From then on it serves no more. */
+  /** Monotonic. From then on the entry is not used. */
   readonly endsAtMs: number
 }
 
@@ -64,7 +64,7 @@ export class GoogleTokens {
   readonly #options: GoogleTokensOptions
   readonly #entries: LRUCache<string, Entry>
   readonly #exchanges = new Map<string, Promise<string>>()
-  /** A private key has to be hashed only once. */
+  /** Cached, so that each private key is hashed only once. */
   readonly #names = new WeakMap<ServiceAccount, string>()
   readonly #closing = new AbortController()
 
@@ -74,7 +74,7 @@ export class GoogleTokens {
   }
 
   /**
-   * The token of an account; a promise only when there is none that serves.
+   * The token of an account; a promise only if no cached one can be used.
    * @throws (or rejects with) GatewayError `provider_unavailable` or `upstream_timeout`, without any part of the key
    */
   token(account: ServiceAccount, place: TokenPlace): string | Promise<string> {
@@ -83,7 +83,7 @@ export class GoogleTokens {
     const now = this.#options.clock.monotonicMs()
     if (entry !== undefined && now < entry.endsAtMs) {
       if (entry.token === null) throw entry.error ?? refused()
-      // Another request will see how it ended.
+      // A failure is not lost: it is seen when the old token has ended.
       if (now >= entry.renewAtMs) void this.#exchange(name, account, place, entry).catch(() => undefined)
       return entry.token
     }
@@ -96,7 +96,7 @@ export class GoogleTokens {
     this.#entries.clear()
   }
 
-  /** An own name for each key: nobody may get the token of an account whose key they lack. */
+  /** The cache key. It has the hash of the private key, so nobody gets the token of an account whose key they lack. */
   #nameOf(account: ServiceAccount, { tokenUrl }: TokenPlace): string {
     let name = this.#names.get(account)
     if (name === undefined) {
@@ -106,7 +106,7 @@ export class GoogleTokens {
     return `${name} ${tokenUrl}`
   }
 
-  /** Joins the exchange that is under way, or begins one. `kept`: serves on if it fails. */
+  /** Joins the running exchange, or begins one. `kept`: the entry that stays in use if it fails. */
   #exchange(name: string, account: ServiceAccount, place: TokenPlace, kept: Entry | null): Promise<string> {
     const running = this.#exchanges.get(name)
     if (running !== undefined) return running
@@ -158,7 +158,7 @@ export class GoogleTokens {
       },
       { maxBytes: REPLY_MAX_BYTES, signal: this.#closing.signal },
     )
-    // Its text may repeat the assertion.
+    // The error has no text of the reply, because the reply may repeat the assertion.
     if (status < 200 || status > 299) throw refused(status)
     return readToken(text)
   }

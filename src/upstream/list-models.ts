@@ -6,7 +6,7 @@ import { authHeaders } from './auth.ts'
 import type { Transport } from './transport.ts'
 import { wholeReply } from './whole-reply.ts'
 
-/** How each API is asked for as many models as it gives at once; others have no known list. */
+/** The query for the largest page of each API. Formats that are not here have no known list. */
 const QUERIES: Partial<Readonly<Record<AnyFormatName, string>>> = {
   'openai-responses': '',
   'openai-chat': '',
@@ -21,12 +21,12 @@ const TIMEOUT_MS = 20_000
 
 /** True if the API of the provider has a known list. */
 export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'>): boolean {
-  // An address with gaps is whole only with a key of a customer.
+  // Only a customer's key fills the gaps of an address.
   return QUERIES[format] !== undefined && baseUrl !== null && !baseUrl.includes('{')
 }
 
 /**
- * All models that the provider tells; each name once.
+ * All models of the provider's list; each name once.
  * @throws GatewayError; or the reason of the signal
  */
 export async function listModels(
@@ -65,9 +65,9 @@ async function ask(client: Transport, provider: Provider, query: string, signal:
     },
     { maxBytes: PAGE_MAX_BYTES, signal },
   )
-  // The provider's own text may quote the key.
+  // The error has no text of the provider, because it may quote the key.
   if (status !== 200) throw new GatewayError('provider_unavailable', `it answered ${status}`)
   const page = readList(text)
-  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is no list of models')
+  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a list of models')
   return page
 }

@@ -79,7 +79,7 @@ t.test('a list is kept in the store, and read from there where its provider is a
   t.ok(await eventually(async () => notices.length > 0, 10_000))
   t.match(
     notices[0],
-    /^a provider does not tell its models; those that are known stay .*"acme".*connection_refused/,
+    /^a provider does not list its models; its last list stays .*"acme".*connection_refused/,
   )
   t.notMatch(notices.join(), 'key-of-acme')
 })
@@ -95,7 +95,7 @@ t.test('a list that is empty or none at all does not take models away, and is to
   models.now = [told('echo'), told('echo-2')]
   t.ok(await eventually(async () => packed.some(each => ids(each).includes('acme/echo-2')), 10_000))
   t.equal(notices.length, 2)
-  t.match(notices[1], /tells its models again/)
+  t.match(notices[1], /lists its models again/)
 })
 
 t.test('without the store lists are there all the same', async t => {

@@ -1,27 +1,27 @@
 /**
- * Rules of attempts: which candidate is asked next after a failure, what a failure says about its endpoint, and how
- * many requests may be at a second attempt at once. Hot path.
+ * Rules of attempts: the next candidate after a failure, the verdict on the endpoint, and the limit of second attempts
+ * at one time. Hot path.
  */
 import { GatewayError } from '../../errors.ts'
 import type { EndpointVerdict } from '../../health/health.ts'
 import type { AttemptRecord, Candidate } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 
-/** A model call is worth this many tries; beyond it the caller waits longer than a retry of its own would take. */
+/** Attempts of one model call. With more, the caller would wait longer than for a retry of its own. */
 const ATTEMPTS_MAX = 10
-/** Shared endpoints of one model that a model call may ask: where three fail, the model fails everywhere. */
+/** Shared endpoints of one model that a model call may ask. If three fail, the model most likely fails everywhere. */
 const SHARED_MAX = 3
 
 export interface CallSoFar {
   /** Attempts of the model call. */
   readonly attempts: readonly Candidate[]
-  /** Candidates that were not asked, because they must not be asked now. */
+  /** Candidates that the call skipped, because they must not be asked now. */
   readonly passed: readonly Candidate[]
   /** An earlier turn of the exchange was charged. */
   readonly hasCharge: boolean
 }
 
-/** The next candidate worth trying after a failure, if there is one. None is asked twice. */
+/** The next candidate to ask after a failure, if there is one. No candidate is asked twice. */
 export function candidateAfter(
   candidates: readonly RouteCandidate[],
   failed: RouteCandidate,
@@ -34,12 +34,12 @@ export function candidateAfter(
     call,
     ({ endpoint, credential }) =>
       (error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId) &&
-      // What credits pay and what they do not cannot stand in one record.
+      // One usage record cannot have both charges to credits and charges by the provider.
       (!call.hasCharge || (credential === null) === (failed.credential === null)),
   )
 }
 
-/** The first candidate that the call has not had and that may still be asked. */
+/** The first candidate that the call has neither asked nor skipped, and that its limits allow. */
 export function nextCandidate(
   candidates: readonly RouteCandidate[],
   { attempts, passed }: CallSoFar,
@@ -61,7 +61,7 @@ function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Can
   return candidates.some(each => each.endpoint === endpoint && each.credential?.id === credential?.id)
 }
 
-/** What the outcome of an attempt says about its endpoint. */
+/** The verdict of an attempt on its endpoint. */
 export function verdictOf({ status, error, isStarted, isRefused }: AttemptRecord): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
   if (!isStarted) return 'none'
@@ -82,12 +82,12 @@ export function askedWaitMs({ error }: AttemptRecord): number {
   return isBusy ? error.retryAfterSeconds * 1_000 : 0
 }
 
-/** Model calls at a second attempt, as a share of all that run. */
+/** Greatest share of the running model calls that may be at a second or later attempt. */
 const RETRIES_SHARE = 0.2
-/** So many are always allowed. */
+/** This many are always allowed. */
 const RETRIES_MIN = 3
 
-/** The retry budget of one thread: in an outage, second attempts must not double the load of what still works. */
+/** The retry budget of one thread: in an outage, second attempts must not double the load of working endpoints. */
 export class RetryBudget {
   #active = 0
   #retrying = 0
@@ -115,14 +115,14 @@ export class RetryBudget {
   }
 }
 
-/** The endpoints that must not be asked now, and how long. */
+/** An endpoint that must not be asked now, and for how long. */
 export interface Waiting {
   readonly candidate: Candidate
   readonly isLimited: boolean
   readonly waitMs: number
 }
 
-/** The answer to a request that no endpoint may be asked for now. */
+/** The error of a request whose endpoints must all not be asked now. */
 export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
   const models = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.modelId))]
   const providers = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.provider.name))]

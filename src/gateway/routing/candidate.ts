@@ -7,27 +7,27 @@ import type { AttemptRecord, Candidate } from '../exchange.ts'
 export interface RouteCandidate extends Candidate {
   /** Null: the shared key. */
   readonly credential: Credential | null
-  /** What was last known of the endpoint with this key; absent: nobody has asked. */
+  /** The health of the endpoint with this key, as ranking found it; absent: ranking has not looked it up. */
   state?: EndpointState
 }
 
 /**
- * One answer for all failed attempts: the last one's, except that a rate limit speaks for the request only when
- * every attempt met one; then the shortest of the hints to wait is passed on.
+ * One error for all failed attempts: the last error that is no rate limit, or the last one if all are rate limits.
+ * `Retry-After` is the shortest of all attempts, if each has one; otherwise that of the returned error.
  */
 export function lastError(attempts: readonly AttemptRecord[]): GatewayError {
   const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
   const last = errors.at(-1)
   if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)
   if (attempts.length === 1) return last
-  const spokesman = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
+  const chosen = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
   const waits = errors.map(error => error.retryAfterSeconds)
   const retryAfterSeconds = waits.every(wait => wait !== undefined)
     ? Math.min(...waits)
-    : spokesman.retryAfterSeconds
-  return new GatewayError(spokesman.code, spokesman.message, {
+    : chosen.retryAfterSeconds
+  return new GatewayError(chosen.code, chosen.message, {
     metadata: {
-      ...spokesman.metadata,
+      ...chosen.metadata,
       previous_errors: attempts.slice(0, -1).map(attempt => ({
         provider: attempt.endpoint.provider.name,
         code: attempt.error?.errorType ?? null,
@@ -36,7 +36,7 @@ export function lastError(attempts: readonly AttemptRecord[]): GatewayError {
       })),
     },
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    cause: spokesman,
+    cause: chosen,
   })
 }
 

@@ -1,6 +1,6 @@
 /**
- * Filters of candidates: the caller's preferences, the data region, and what the name of the model asks for. Pure.
- * Hot path. If a credential says where its data goes, that counts and not the policy of its endpoint.
+ * Filters of candidates: the caller's preferences, the data region, and the variant in the name of the model. Pure.
+ * Hot path. If a credential declares a data policy, that policy counts and not the one of its endpoint.
  */
 import { isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { UNITS_PER_USD } from '../../money.ts'
@@ -26,7 +26,7 @@ export interface Wish {
   readonly tiers: TierWish
 }
 
-/** The name of the filter that no preference asks for. */
+/** The name of a filter that applies without any preference of the caller. */
 export const UNKNOWN_PRICE = 'unknown_price'
 
 /** A reason to leave a candidate out, named as `availability.excluded_by` names it. */
@@ -71,7 +71,7 @@ const FILTERS: readonly Filter[] = [
     admits: ({ endpoint, credential }) => retainsNothing(endpoint, credential),
   },
   {
-    // The catalogue knows one data policy, zero retention; only that is certain not to be collection.
+    // The catalogue knows one data policy, zero retention. Only that rules out collection for certain.
     excludedBy: 'data_policy:training',
     applies: ({ preferences }) => preferences.data_collection === 'deny',
     admits: ({ endpoint, credential }) => retainsNothing(endpoint, credential),
@@ -82,7 +82,7 @@ const FILTERS: readonly Filter[] = [
     admits: ({ endpoint }) => isFree(endpoint),
   },
   {
-    // The catalogue does not say which models may be distilled, so none is known to.
+    // The catalogue does not say which models may be distilled, so no endpoint passes.
     excludedBy: 'distillable_text',
     applies: ({ preferences }) => preferences.enforce_distillable_text === true,
     admits: () => false,
@@ -107,7 +107,7 @@ const FILTERS: readonly Filter[] = [
   },
 ]
 
-/** An unknown price cannot be compared with a limit; with an own credential the provider bills the rest. */
+/** An unknown price cannot be compared with a limit. Own credentials pass, because the provider bills their owner. */
 const KNOWN_PRICE: Filter = {
   excludedBy: UNKNOWN_PRICE,
   applies: ({ isLimited }) => isLimited,
@@ -116,14 +116,14 @@ const KNOWN_PRICE: Filter = {
 
 const NONE: readonly Filter[] = []
 
-/** The filters that have anything to say about this wish. Those of service tiers stand with each model. */
+/** The filters that apply to this wish. The filter of service tiers is added for each model that has tiers. */
 export function filtersFor(wish: Wish): readonly Filter[] {
   const limited = wish.isLimited ? [KNOWN_PRICE] : NONE
   if (wish.dataRegion === null && wish.request.provider == null && !wish.isFree) return limited
   return [...FILTERS.filter(filter => filter.applies(wish)), ...limited]
 }
 
-/** An endpoint of a service tier serves only who asks for the tier. */
+/** An endpoint of a service tier serves only requests that ask for the tier. */
 export const TIER_ADMISSION: Filter = {
   excludedBy: 'service_tier',
   applies: () => true,

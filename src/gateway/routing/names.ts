@@ -1,6 +1,6 @@
 /**
- * Model names of requests: what a name with a variant (`:nitro`), a latest name (`~vendor/family-latest`) or a mode
- * stands for. Pure.
+ * Model names of requests: finds the model of a name with a variant (`:nitro`), of a latest name
+ * (`~vendor/family-latest`), and of a mode. Pure.
  */
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Model } from '../../providers/provider.ts'
@@ -8,16 +8,16 @@ import type { Model } from '../../providers/provider.ts'
 /** The orders that a request may ask for. */
 export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
 
-/** What a name asks for beside its model. */
+/** The model of a name, and the settings that its variants add. */
 export interface NamedModel {
   readonly model: Model
   /** The order that a variant asks for; null: none. */
   readonly sort: SortBy | null
   /** The service tier that a variant admits; null: none. */
   readonly tier: 'priority' | 'flex' | null
-  /** Only endpoints that cost nothing. */
+  /** True: only endpoints that cost nothing. */
   readonly isFree: boolean
-  /** Reasoning is to be on. */
+  /** True: reasoning is turned on. */
   readonly isThinking: boolean
   readonly kind: 'plain' | 'alias' | 'latest'
 }
@@ -30,14 +30,14 @@ const VARIANTS: ReadonlyMap<string, Variant> = new Map<string, Variant>([
   ['exacto', { sort: 'exacto' }],
   ['free', { isFree: true }],
   ['thinking', { isThinking: true }],
-  // No endpoint differs in its length of context for it.
+  // The catalogue has no endpoints with a longer context for it.
   ['extended', {}],
-  // The door of the request adds the plugin.
+  // A plugin serves it; the request parser refuses it where the plugin is missing.
   ['online', {}],
 ])
 
 const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
-/** Suffixes of one name that are looked at. */
+/** The most variants of one name. */
 const VARIANTS_MAX = 4
 
 /** Null: the catalogue has no such model. A row with the whole name wins over its variants. */
@@ -73,7 +73,7 @@ function exactly(name: string, catalog: Catalog, mode: string | null | undefined
   return latest === null ? null : { model: inMode(latest, catalog, mode), ...PLAIN, kind: 'latest' }
 }
 
-/** The mode `pro` asks for the sibling of that name, where there is one. */
+/** With the mode `pro`, the model whose id ends in `-pro`, if the catalogue has it. */
 function inMode(model: Model, catalog: Catalog, mode: string | null | undefined): Model {
   return mode === 'pro' ? (catalog.model(`${model.id}-pro`) ?? model) : model
 }
@@ -94,7 +94,7 @@ function latestOf(name: string, catalog: Catalog): Model | null {
 
 const VERSION = /-v?\d[\d.]*(?=-|$)/g
 
-/** True for a version of the family: `vendor/name-4.1`, `vendor/2.5-name`; variants are no versions. */
+/** True for a version of the family `vendor/name-pro`: `vendor/name-2.5-pro`, `vendor/name-pro-2`. No variants. */
 function isOfFamily(id: string, family: string): boolean {
   const vendor = family.slice(0, family.indexOf('/') + 1)
   return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION, '') === family

@@ -108,7 +108,7 @@ const BY_NAME: ReadonlyMap<string, Parameter> = new Map(
 )
 const NO_NAMES: readonly string[] = []
 
-/** The request as this endpoint should see it. Unsupported parameters are dropped, as documented. */
+/** The request for this endpoint, without the parameters that it does not support. */
 export function fitRequest(request: ResponsesRequest, endpoint: Endpoint): ResponsesRequest {
   if (endpoint.supportedParameters === null) return request
   let fitted = request

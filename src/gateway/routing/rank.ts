@@ -40,13 +40,13 @@ export interface RoutingOptions {
   readonly health: EndpointHealth
   /** From 0 to 1, 1 excluded. */
   readonly random: () => number
-  /** False: requests without preferences keep the order of the catalogue. */
+  /** True: requests without preferences are distributed by price. False: they keep the order of the catalogue. */
   readonly balances: boolean
   /** Tokens of a request, about. */
   readonly inputTokens: (request: ResponsesRequest) => number
 }
 
-/** What the ranking of one thread stands on. */
+/** Everything that the ranking of one thread needs. */
 export class Routing {
   readonly health: EndpointHealth
   readonly inputTokens: RoutingOptions['inputTokens']

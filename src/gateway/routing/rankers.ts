@@ -1,9 +1,9 @@
 /**
- * The rankers, in one list: each orders the candidates of a group, and keeps what it finds equal as it was, so that a
- * later one outweighs those before it. Hot path.
+ * The rankers, in one list. Each one sorts the candidates of a group and keeps the order of equal ones. So a later
+ * ranker outweighs the earlier ones. Hot path.
  *
- * A group is what may be ordered at all: the candidates of one model (or of all models, where the caller wants one
- * order over them) and of one kind, which are own keys, shared endpoints, and own keys as fallbacks.
+ * A group has the candidates of one model (or of all models, if the caller asks for one order over them) and of one
+ * kind: own keys, shared endpoints, or own keys as fallbacks. No ranker moves a candidate out of its group.
  */
 import {
   BLOCKED,
@@ -31,7 +31,7 @@ export interface Group {
   readonly tiers: TierWish
 }
 
-/** What rankers stand on. */
+/** Everything that rankers need beside the group. */
 export interface RankTerms {
   readonly shared: SharedCandidates
   /** Null: nothing is known of any endpoint. */
@@ -39,7 +39,7 @@ export interface RankTerms {
   readonly nowMs: number
   /** From 0 to 1, 1 excluded. */
   readonly random: () => number
-  /** Requests without an order of their own are shared out by price; false: in the order of the catalogue. */
+  /** True: requests without an order of their own are distributed by price. False: in the order of the catalogue. */
   readonly balances: boolean
 }
 
@@ -49,7 +49,7 @@ export interface Ranker {
   rank(candidates: readonly RouteCandidate[], group: Group, terms: RankTerms): readonly RouteCandidate[]
 }
 
-/** In this order. */
+/** In the order of their use: the last one is the most important. */
 export const RANKERS: readonly Ranker[] = [
   { name: 'price', rank: byPrice },
   { name: 'speed', rank: bySpeed },
@@ -68,8 +68,8 @@ export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandida
   return candidates
 }
 
-/** True if requests are shared out, since the caller asks for no order. */
-function isShared({ kind, preferences, sort, tiers }: Group, { balances }: RankTerms): boolean {
+/** True if the first candidate is drawn at random by price, because the caller asks for no order. */
+function isDistributed({ kind, preferences, sort, tiers }: Group, { balances }: RankTerms): boolean {
   return balances && kind === 'shared' && sort === null && tiers.first.length === 0 && !hasOrder(preferences)
 }
 
@@ -82,11 +82,11 @@ function byPrice(
   group: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  const isWanted = group.sort !== null || group.tiers.only !== null || isShared(group, terms)
+  const isWanted = group.sort !== null || group.tiers.only !== null || isDistributed(group, terms)
   return isWanted ? terms.shared.byPrice(candidates) : candidates
 }
 
-/** What was never measured goes last. */
+/** Candidates that were not measured lately go last. */
 function bySpeed(
   candidates: readonly RouteCandidate[],
   { sort, tiers }: Group,
@@ -106,20 +106,20 @@ function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: n
   if (by === 'latency') return state.latency?.percentiles(nowMs)?.p50 ?? Number.POSITIVE_INFINITY
   const speed = state.throughput?.percentiles(nowMs)?.p50
   if (speed === undefined) return Number.POSITIVE_INFINITY
-  // What calls tools well is not measured: the share of answers stands for quality.
+  // The quality of tool calls is not measured, so `exacto` uses the share of attempts that succeed.
   return by === 'throughput' ? -speed : -state.uptime(nowMs) * speed
 }
 
 /**
- * Shares requests out: the first candidate is drawn by the inverse square of its price among those that work well and
- * miss no threshold; the others follow by price. Those whose price is not known come last, in their order.
+ * Draws the first candidate at random, with the weight 1 / price², among those that work well and miss no threshold.
+ * The others follow by price. Those of unknown price come last, in their order.
  */
 function byShares(
   candidates: readonly RouteCandidate[],
   group: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  if (!isShared(group, terms)) return candidates
+  if (!isDistributed(group, terms)) return candidates
   const drawn = drawnOf(candidates, group.preferences, terms)
   if (drawn <= 0) return candidates
   const ordered = [...candidates]
@@ -141,7 +141,7 @@ function drawnOf(candidates: readonly RouteCandidate[], preferences: Preferences
   for (; known < candidates.length; known++) {
     const candidate = candidates[known] as RouteCandidate
     const price = priceOf(candidate.endpoint)
-    // They are sorted: what follows is not known either; and nothing has a share beside what costs nothing.
+    // They are sorted by price: all further prices are unknown too. Beside free candidates, others are not drawn.
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
     if (!mayBeDrawn(candidate, health, nowMs, wanted)) continue
     isFree ||= price === 0
@@ -177,7 +177,7 @@ function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Prefere
   return preferred_max_latency != null || preferred_min_throughput != null
 }
 
-/** What misses a threshold goes to the end. */
+/** Candidates that miss a threshold go to the end. */
 function byThresholds(
   candidates: readonly RouteCandidate[],
   { preferences }: Group,
@@ -189,7 +189,7 @@ function byThresholds(
 
 type Threshold = Preferences['preferred_max_latency']
 
-/** What was not measured misses nothing. */
+/** True if the endpoint misses a threshold of the caller. Without measurements it misses none. */
 function misses(state: EndpointState, preferences: Preferences, nowMs: number): boolean {
   const { preferred_max_latency: latency, preferred_min_throughput: throughput } = preferences
   return (
@@ -230,8 +230,9 @@ function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group):
 }
 
 /**
- * What must not be asked goes to the end. Where the caller sets no order, endpoints that often fail come after the
- * others, and one whose breaker may be tried goes first, so that it comes back whatever its share.
+ * Candidates that must not be asked go to the end. If the caller sets no order, endpoints that often fail come after
+ * the others. If requests are distributed by price, an endpoint that is due for a probe goes first, because an
+ * expensive one would otherwise wait long for its probe.
  */
 function byHealth(
   candidates: readonly RouteCandidate[],
@@ -246,14 +247,14 @@ function byHealth(
     isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs) !== STEADY
   }
   if (!isMixed) return candidates
-  const probesFirst = isShared(group, terms)
+  const probesFirst = isDistributed(group, terms)
   let hasProbe = false
   return groupedBy(candidates, candidate => {
     const standing = stateOf(health, candidate).standing(nowMs)
     if (standing === BLOCKED) return LAST
     if (standing === PROBE_DUE) {
       if (!probesFirst) return FIRST + 1
-      // One for each request: those behind it can be asked if it fails.
+      // One probe for each request: if it fails, a candidate that works must be next.
       if (hasProbe) return LAST
       hasProbe = true
       return FIRST
@@ -266,7 +267,7 @@ function byHealth(
 const FIRST = 0
 const LAST = 5
 
-/** Kept with the candidate, since a lookup for each of hundreds costs more than the rest of the ranking. */
+/** The health of a candidate. Kept with it, because hundreds of lookups cost more than the rest of the ranking. */
 function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointState {
   const { state } = candidate
   if (state !== undefined && !state.isForgotten) return state
@@ -276,7 +277,7 @@ function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointSta
   return found
 }
 
-/** By whole numbers from 0 on. Stable. The key of each candidate is asked for once, in their order. */
+/** Sorts by keys that are whole numbers from 0 on. Stable. Computes each key once, in the order of the candidates. */
 function groupedBy(
   candidates: readonly RouteCandidate[],
   keyOf: (candidate: RouteCandidate) => number,
@@ -294,7 +295,7 @@ function groupedBy(
     else group.push(candidate)
   }
   if (isOrdered) return candidates
-  // Places without a group are left out.
+  // flat() skips the places without a group.
   return groups.flat()
 }
 

@@ -1,11 +1,11 @@
-/** Refusals of routing: what a caller is told whose request nobody may serve, and what would help. Pure. */
+/** Refusals of routing: the errors of requests that no endpoint may serve, each with a way out. Pure. */
 import { type FailureCode, GatewayError } from '../../errors.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'
 import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
 import { RESTRICTIONS } from './restrictions.ts'
 
-/** Reasons of ours, beside those of the filters, to leave out the shared endpoints of a model. */
+/** Further reasons, beside those of the filters, to leave out the shared endpoints of a model. */
 export const BYOK_REQUIRED = 'byok_required'
 export const NO_SHARED_KEY = 'no_shared_key'
 
@@ -20,7 +20,7 @@ export function unknownModel(id: string, catalog: Catalog): GatewayError {
   return unavailable('model_not_found', `${id} is not a valid model ID${adviceFor(id, catalog)}`, [id], [])
 }
 
-/** What a name may have around that of a model. */
+/** Additions to the name of a model, which the search for similar ids ignores. */
 const SUFFIXES = /^~|-latest$|:\w{1,32}$/g
 
 function adviceFor(id: string, catalog: Catalog): string {

@@ -21,13 +21,13 @@ export interface Restrictions {
   /** The restriction that excludes the candidate; null: it may serve. */
   excludedBy(candidate: RouteCandidate): Restriction | null
   /**
-   * As `excludedBy`, for a model that the gateway asks on behalf of the caller. The caller did not choose it, so lists
-   * of models do not count; restrictions on where data may go do.
+   * As `excludedBy`, for a model that the gateway asks for its own purpose, such as a judge. The caller did not choose
+   * it, so lists of models do not count. Restrictions on data do count.
    */
   helperExcludedBy(candidate: RouteCandidate): Restriction | null
   /** As `helperExcludedBy`, for a provider outside the catalogue, whose data policy is unknown. */
   providerExcludedBy(provider: Provider): Restriction | null
-  /** True if nothing of a request may be kept, for any group of models. */
+  /** True if one of the guardrails demands zero retention, for whichever models. */
   readonly zeroRetention: boolean
   /** True if requests may come by the host of this region; null: the global host. */
   allowsRegion(region: DataRegion | null): boolean
@@ -47,7 +47,7 @@ interface Test {
   readonly allows: (candidate: RouteCandidate) => boolean
 }
 
-/** Restrictions on the choice of models; all others are about where data goes. */
+/** Restrictions on the choice of models. All others are about providers and data. */
 const MODEL_RESTRICTIONS: ReadonlySet<Restriction> = new Set([
   'guardrail:allowed_models',
   'guardrail:ignored_models',

@@ -29,7 +29,7 @@ export interface Route {
   readonly named: NamedModel
 }
 
-/** For whom a request is routed. */
+/** Everything about the caller that routing needs. */
 export interface RouteScope {
   /** Of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
@@ -48,10 +48,10 @@ export interface RouteScope {
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
 
-/** Parameters for which an endpoint that honours them is preferred even when that is not required. */
+/** If some endpoints honour these parameters, only those are asked, even without `require_parameters`. */
 const PREFERRED_PARAMETERS = ['tools', 'response_format', 'verbosity'] as const
 
-/** Nothing is known of any endpoint, and nothing left to chance. */
+/** Terms for a route without health and without a draw. */
 function neutralTerms(): RankTerms {
   return { shared: new SharedCandidates(), health: null, nowMs: 0, random: () => 0, balances: false }
 }
@@ -72,7 +72,7 @@ export function route(
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const preferences: Preferences = request.provider ?? NO_PREFERENCES
   const [first, second] = models
-  // There is one, or the request was refused.
+  // There is at least one: knownModels has refused a request without any.
   const named = first as NamedModel
   let candidates: readonly RouteCandidate[]
   let filters: readonly Filter[] = NO_FILTERS
@@ -143,7 +143,7 @@ function knownModels(
   return { models, skipped }
 }
 
-/** One order over all models of the request, or those of the first model first. `route` is how it was once said. */
+/** True: one order over all models of the request. False: model by model. `route: "sort"` is the older spelling. */
 export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
   const sort = provider?.sort
   const partition = typeof sort === 'object' ? sort?.partition : null
@@ -190,7 +190,7 @@ function listGroups(
     const open: RouteCandidate[] = []
     const offer = (candidate: RouteCandidate): void => {
       const refused = filters.find(filter => !filter.admits(candidate, wish))
-      // Guardrails come last: what they refuse would have served.
+      // Guardrails come last, so that they are named only if the candidate would have served otherwise.
       const restriction = refused === undefined ? (restrictions?.excludedBy(candidate) ?? null) : null
       if (refused !== undefined) excludedBy.add(refused.excludedBy)
       else if (restriction !== null) excludedBy.add(restriction)
@@ -215,7 +215,7 @@ function listGroups(
     const fits = ({ endpoint }: RouteCandidate): boolean => isBetter(endpoint)
     if (!own.some(fits) && !shared.some(fits) && !fallback.some(fits)) return
     own = own.filter(fits)
-    // The list itself where nothing goes: its order by price is known.
+    // The same list if nothing is removed, because its order by price is cached.
     if (!shared.every(fits)) shared = shared.filter(fits)
     fallback = fallback.filter(fits)
   }
@@ -234,8 +234,8 @@ function listGroups(
 }
 
 /**
- * True for endpoints that take the prompt and make an answer of the asked length. The length of a prompt is estimated,
- * so it only chooses between endpoints, and refuses none.
+ * Makes a test for endpoints that take the prompt and can write `max_output_tokens`. The length of a prompt is an
+ * estimate, so the test only chooses between endpoints; if none passes, all are kept.
  */
 function fitsLengths(
   request: ResponsesRequest,

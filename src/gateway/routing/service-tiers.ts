@@ -1,4 +1,4 @@
-/** Service tiers: which endpoints of a tier a request may have, and which of them go first. Pure. */
+/** Service tiers: the endpoints that a request may use, and those that go first. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 
@@ -7,7 +7,7 @@ function tierOf(endpoint: Endpoint): string {
   return endpoint.serviceTier ?? 'default'
 }
 
-/** True for an endpoint that only serves who asks for its tier. */
+/** True for an endpoint that serves only requests for its tier. */
 export function isTiered(endpoint: Endpoint): boolean {
   return tierOf(endpoint) !== 'default'
 }
@@ -19,9 +19,9 @@ export function tierSlug(endpoint: Pick<Endpoint, 'provider' | 'serviceTier'>): 
 
 /** The tiers that a request asks for. */
 export interface TierWish {
-  /** In their order, before the standard tier. */
+  /** Tiers that go before the standard tier, in this order. */
   readonly first: readonly string[]
-  /** Nothing but this tier, where a model has it; null: any. */
+  /** Only this tier serves, if the model has it; null: no such rule. */
   readonly only: string | null
   admits(endpoint: Endpoint): boolean
 }

@@ -30,7 +30,7 @@ export class SharedCandidates {
     return made
   }
 
-  /** Cheapest first, unknown prices last; what is equal keeps its order. */
+  /** Cheapest first, unknown prices last. Equal prices keep their order. */
   byPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
     return this.#byPrice.get(candidates) ?? sortedByPrice(candidates)
   }
@@ -49,12 +49,12 @@ function candidatesOf(model: Model): ModelCandidates {
   }
 }
 
-/** True if the service itself can call the provider; without a shared key only own keys can. */
+/** True if the operator's key can be used, or none is needed. Otherwise the provider is asked with own keys only. */
 export function hasSharedKey({ auth, apiKey }: Provider): boolean {
   return auth === 'none' || apiKey !== null
 }
 
-/** What an endpoint is compared by: the price of a token of input and one of output. Infinite: it is not known. */
+/** The price for comparisons: one input token plus one output token. Infinite: it is not known. */
 export function priceOf({ pricing }: Endpoint): number {
   return pricing.isUnknown === true ? Number.POSITIVE_INFINITY : pricing.prompt + pricing.completion
 }

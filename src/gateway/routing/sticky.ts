@@ -1,10 +1,10 @@
 /**
  * Sticky routing: keeps a conversation at the endpoint that has it in its cache. Hot path.
- * A pin names an endpoint for an organization, model and conversation. A conversation that the caller names (a session,
- * or a cache key) is pinned where it begins, so that requests of one moment stay together, and moves only after a
- * failure. One that is known by its opening messages is pinned after a cache hit, if reading from the cache costs less
- * than the prompt. A pin moves its candidate to the front of its kind only (own keys, shared, fallback keys). Models
- * with one endpoint cost nothing.
+ * A pin names an endpoint for an organization, model and conversation. If the caller names the conversation (a session,
+ * or a cache key), its first request pins it, so that simultaneous requests use the same endpoint. It moves only after
+ * a failure. Other conversations are known by their first messages, and are pinned after a cache hit, if reading from
+ * the cache costs less than the prompt. A pin moves its candidate to the front of its kind only (own keys, shared,
+ * fallback keys). Models with one endpoint need no pin.
  */
 import { hash } from 'node:crypto'
 import type { Usage } from '../../formats/format.ts'
@@ -20,12 +20,12 @@ import { isAcrossModels } from './route.ts'
 const IDLE_MS = 600_000
 const HOUR_MS = 3_600_000
 const MINUTE_MS = 60_000
-/** Nothing is kept longer, whatever a request asks for. */
+/** The longest time that a request can ask for. */
 const TTL_MAX_MS = 24 * HOUR_MS
 
 type Candidates = readonly RouteCandidate[]
 
-/** As much of an exchange as is looked at. */
+/** The part of an exchange that sticky routing reads. */
 interface Asked {
   readonly caller: Pick<Caller, 'organizationId'>
   readonly request: ResponsesRequest
@@ -51,8 +51,8 @@ export class Stickiness {
   }
 
   /**
-   * The candidates with pinned ones first of their kind; a promise only where the pins have to be fetched. What must
-   * not be asked now (`nowMs`: monotonic) does not go first.
+   * Moves the pinned candidates to the front of their kind. Returns a promise only if pins have to be fetched. A
+   * candidate that must not be asked now (`nowMs`: monotonic) is not moved.
    */
   order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
     if (candidates.length < 2 || !mayStick(request)) return { candidates, stay: null }
@@ -98,7 +98,7 @@ export class Stickiness {
           const key = keys.get(modelId)
           if (key === undefined) return
           const pin = pinOf(candidate)
-          // A pin that held is renewed; a new one needs its reason.
+          // The same pin is renewed; a new one needs a cache hit.
           const isWorthIt =
             isNamed ||
             (savesByCache(candidate) && (pins.get(modelId) === pin || (usage?.cachedTokens ?? 0) > 0))
@@ -123,7 +123,7 @@ function mayStick(request: ResponsesRequest): boolean {
   return (request.provider?.order?.length ?? 0) === 0 && !isAcrossModels(request)
 }
 
-/** The models that have a choice between candidates of one kind; unless `isAny`, with a cache worth staying for. */
+/** The models with several candidates of one kind; unless `isAny`, only those where the cache saves money. */
 function choices(candidates: Candidates, isAny: boolean): readonly string[] {
   const found: string[] = []
   for (let at = 1; at < candidates.length; at++) {
@@ -167,12 +167,12 @@ function pinOf({ endpoint, credential }: RouteCandidate): string {
   return endpointKey(endpoint, credential === null ? null : credential.id)
 }
 
-/** Hashed, so that no prompt and no name of a session is kept; bound to the organization, so that none share. */
+/** Hashed, so that no prompt and no session id is kept. Has the organization, so that no two share a pin. */
 function keyOf(organizationId: string, modelId: string, conversation: string): string {
   return hash('sha256', JSON.stringify([organizationId, modelId, conversation]), 'base64')
 }
 
-/** How long a pin is kept after its last use: as long as the provider is asked to keep the prompt, at least. */
+/** The time for which a pin is kept after its last use: at least as long as the requested lifetime of the cache. */
 function ttlOf({ cache_control, prompt_cache_options, input }: ResponsesRequest): number {
   const asked = spanOf(prompt_cache_options?.ttl)
   const isLong = cache_control?.ttl === '1h' || (Array.isArray(input) && input.some(hasLongMark))
