@@ -182,7 +182,7 @@ class Asking {
     const { health } = record
     if (health === undefined) return
     const nowMs = this.#deps.clock.monotonicMs()
-    health.ended(verdictOf(record), nowMs, askedWaitMs(record))
+    health.ended(verdictOf(record, this.#exchange.prompt), nowMs, askedWaitMs(record))
     if (record.error !== null || attempt === null) return
     const tokens = attempt.usage?.outputTokens ?? attempt.outputQuarters / QUARTERS
     health.measured(nowMs, tokens, this.#exchange.request.stream === true)
