@@ -220,11 +220,7 @@ const TOKEN_PRICE_MAX = 0.01
  * Null where the prices are not known: none are given, that of the output is not (`embeds`: there is no output), or
  * they are negative, as for models that choose another one.
  */
-function pricingIn(
-  value: unknown,
-  embeds: boolean,
-  fault: (problem: string) => void,
-): PricingRow | null {
+function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => void): PricingRow | null {
   if (!isFields(value)) return null
   const prices = pricesIn(value, '', fault)
   if (prices === null || prices['prompt'] === undefined) return null

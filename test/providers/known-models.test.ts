@@ -83,7 +83,11 @@ t.test('what is not said of a price never makes a model free', async t => {
   t.equal(imported({ prompt: '0.000001' }), undefined)
   t.equal(imported({ prompt: '0' }), undefined)
   const embeds = { architecture: { output_modalities: ['embeddings'] } }
-  t.same(imported({ prompt: '0.000001' }, embeds), { prompt: '0.000001' }, 'embeddings have no output to pay for')
+  t.same(
+    imported({ prompt: '0.000001' }, embeds),
+    { prompt: '0.000001' },
+    'embeddings have no output to pay for',
+  )
   t.same(told({ prompt: '0.000001' }, { id: 'embed-1' }), { prompt: '0.000001' })
   const bad = ['free', '', '1e300', 1e300, true, {}, [], 'NaN', '0x1', ' '.repeat(1_000)]
   for (const completion of bad) t.equal(told({ prompt: '0.000001', completion }), undefined, `${completion}`)

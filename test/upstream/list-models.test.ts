@@ -33,7 +33,10 @@ t.test('pages without an end are taken together, up to a bound', async t => {
   let pages = 0
   const { client, provider } = await setup(t, (_request, response) => {
     pages++
-    const data = Array.from({ length: 100 }, (_, at) => ({ id: `m-${pages}-${at}`, display_name: 'x'.repeat(90) }))
+    const data = Array.from({ length: 100 }, (_, at) => ({
+      id: `m-${pages}-${at}`,
+      display_name: 'x'.repeat(90),
+    }))
     response.end(JSON.stringify({ data, has_more: true, last_id: `m-${pages}` }))
   })
   const { signal } = new AbortController()
