@@ -85,8 +85,7 @@ t.test('a message of headers alone ends the stream before they are read', async 
     Array.from({ length: 20_000 }, (_, at) => [`h${at}`, { type: 'boolean' as const, value: true }]),
   )
   const text = { type: 'string' as const, value: 'messageStart' }
-  const encoded = (headers: MessageHeaders) =>
-    Buffer.from(codec.encode({ headers, body: Buffer.from('{}') }))
+  const encoded = (headers: MessageHeaders) => Buffer.from(codec.encode({ headers, body: Buffer.from('{}') }))
   t.throws(() => parse([encoded({ ':event-type': text, ...many })]), { code: 'provider_unavailable' })
   t.same(parse([encoded({ ':event-type': text })]), ['messageStart {}'])
 })

@@ -70,7 +70,9 @@ export function verdictOf(
 ): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
   if (!isStarted) return 'none'
-  if (status === 429 || error.code === 'rate_limit_exceeded') return 'limited'
+  if (status === 429 || error.code === 'rate_limit_exceeded') {
+    return TOO_LARGE.test(error.message) ? 'none' : 'limited'
+  }
   if (status === 401 || status === 402) return 'failed'
   // No caller may close an endpoint for all others by names of things that do not exist.
   if (status === 404) return namesThings(request) ? 'none' : 'failed'
@@ -78,6 +80,9 @@ export function verdictOf(
   if (status !== null && status >= 400 && status < 500) return 'none'
   return error.retry === 'endpoint' ? 'failed' : 'none'
 }
+
+/** How OpenAI refuses one request that is larger than the limit of a minute: smaller ones are served. */
+const TOO_LARGE = /^Request too large\b/i
 
 const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
 

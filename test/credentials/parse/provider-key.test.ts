@@ -259,7 +259,11 @@ const REFUSED: readonly (readonly [string, string, RegExp])[] = [
     /private_key must be an RSA key of 2048 to 4096 bits/,
   ],
   ['google-vertex', json({ ...ACCOUNT, private_key: WEAK_RSA }), /private_key must be an RSA key/],
-  ['google-vertex', json({ ...ACCOUNT, private_key: SLOW_RSA }), /private_key must be an RSA key of 2048 to 4096/],
+  [
+    'google-vertex',
+    json({ ...ACCOUNT, private_key: SLOW_RSA }),
+    /private_key must be an RSA key of 2048 to 4096/,
+  ],
   ['google-vertex', json({ ...ACCOUNT, private_key: CURVE }), /private_key must be an RSA key/],
   ['google-vertex', json({ ...ACCOUNT, private_key: RSA.repeat(20) }), /private_key must be/],
   [

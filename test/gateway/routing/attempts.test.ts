@@ -116,6 +116,16 @@ t.test('a thing that the request names and the provider lacks is no failure of t
   t.equal(verdict({ input: [{ role: 'user', content: 'x' }], tools: null, prompt: null }), 'failed')
 })
 
+t.test('one request above the limit of the account does not close the endpoint for smaller ones', async t => {
+  const verdict = (message: string) => {
+    const error = new GatewayError('rate_limit_exceeded', message, { retryAfterSeconds: 60 })
+    return verdictOf(scriptedRecord({ status: 429, isStarted: true, error }), { input: 'hi' })
+  }
+  const rest = 'for m in organization org-x on tokens per min (TPM): Limit 30000, Requested 45000.'
+  t.equal(verdict(`Request too large ${rest}`), 'none')
+  t.equal(verdict(`Rate limit reached ${rest}`), 'limited')
+})
+
 t.test('only a busy provider is waited for', async t => {
   const wait = (code: ConstructorParameters<typeof GatewayError>[0]) =>
     askedWaitMs(scriptedRecord({ error: new GatewayError(code, 'x', { retryAfterSeconds: 7 }) }))

@@ -297,7 +297,12 @@ t.test('a request that was not answered leaves no long pin, and one request not 
     providers: ['a', 'b'].map(provider),
     models: ids.map(id => ({ id, endpoints })),
   })
-  const body = { models: ids, input: 'hi', session_id: 's', prompt_cache_options: { mode: 'explicit', ttl: '24h' } }
+  const body = {
+    models: ids,
+    input: 'hi',
+    session_id: 's',
+    prompt_cache_options: { mode: 'explicit', ttl: '24h' },
+  }
   const request = parseResponsesRequest(body)
   const { candidates } = route(request, many)
   await new Stickiness(spied).order({ caller: { organizationId: 'o' }, request }, candidates)
