@@ -182,7 +182,10 @@ class Asking {
     const { health } = record
     if (health === undefined) return
     const nowMs = this.#deps.clock.monotonicMs()
-    health.ended(verdictOf(record), nowMs, askedWaitMs(record))
+    const { prompt, signal } = this.#exchange
+    // A request that was ended on this side, by a drain for instance, says nothing about the endpoint.
+    const isOurs = record.error !== null && signal.aborted
+    health.ended(isOurs ? 'none' : verdictOf(record, prompt), nowMs, isOurs ? 0 : askedWaitMs(record))
     if (record.error !== null || attempt === null) return
     const tokens = attempt.usage?.outputTokens ?? attempt.outputQuarters / QUARTERS
     health.measured(nowMs, tokens, this.#exchange.request.stream === true)

@@ -38,7 +38,7 @@ export class ProviderRequests {
     const endpoint = askedEndpoint(attempt)
     return format.encode(
       {
-        request: outgoingRequest(fitRequest(prompt, endpoint), format, exchange.dialect),
+        request: outgoingRequest(inTier(fitRequest(prompt, endpoint), attempt), format, exchange.dialect),
         stream: exchange.request.stream === true,
         endUser: this.endUserOf(exchange),
       },
@@ -102,6 +102,19 @@ export class ProviderRequests {
     }
     return url
   }
+}
+
+/**
+ * The request in the service tier of the endpoint, whose prices are charged. Where the row knows no tiers, the caller
+ * chooses one only if the provider bills the caller.
+ */
+function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptRecord): ResponsesRequest {
+  const asked = request.service_tier
+  const tier = endpoint.serviceTier
+  if (tier !== undefined) return asked === tier ? request : { ...request, service_tier: tier }
+  if (asked == null || asked === 'auto' || asked === 'default' || credential !== null) return request
+  const { service_tier: _tier, ...rest } = request
+  return rest
 }
 
 /** The endpoint under the name that the deployment of the key has for its model. */

@@ -9,6 +9,13 @@ export const MODEL_MAX_CHARS = 1024
 /** `models`: each is looked up and routed while others wait, so a list has an end; no fallback list is this long. */
 export const MODELS_MAX = 256
 
+/**
+ * `provider`: names in one list, and quantizations; characters of a name. Each is compared with every endpoint, of
+ * every model of the request; there are fewer providers.
+ */
+export const PREFERENCES_MAX = 256
+export const PROVIDER_NAME_MAX_CHARS = 128
+
 /** `metadata`: pairs, characters of a key (no brackets), characters of a value. */
 export const METADATA_MAX_PAIRS = 16
 export const METADATA_KEY_MAX_CHARS = 64

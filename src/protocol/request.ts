@@ -10,6 +10,8 @@ import {
   MODELS_MAX,
   NAME_PATTERN,
   PENALTY_MAX,
+  PREFERENCES_MAX,
+  PROVIDER_NAME_MAX_CHARS,
   STOPS_MAX,
   TEMPERATURE_MAX,
   TOOL_STEPS_MAX,
@@ -47,7 +49,11 @@ export const TextConfig = Type.Object({
 export type TextConfig = Static<typeof TextConfig>
 
 /** Slugs or display names. */
-const names = maybe(Type.Array(Type.String()))
+const name = Type.String({
+  maxLength: PROVIDER_NAME_MAX_CHARS,
+  description: `a string of at most ${PROVIDER_NAME_MAX_CHARS} characters`,
+})
+const names = maybe(Type.Array(name, { maxItems: PREFERENCES_MAX }))
 
 const percentiles = Type.Object({
   p50: maybe(Type.Number({ minimum: 0 })),
@@ -94,6 +100,7 @@ export const ProviderPreferences = Type.Object(
           'fp32',
           'unknown',
         ),
+        { maxItems: PREFERENCES_MAX },
       ),
     ),
     sort: maybe(

@@ -199,7 +199,10 @@ class Composer {
   /** The endpoint with its price and lengths filled in: from its provider's list, else from an import. */
   #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
     const told = this.#told(endpoint.provider, upstreamModel)
-    const pricing = endpoint.pricing ?? told?.pricing ?? facts?.pricing
+    const { serviceTier = 'default' } = endpoint
+    // Lists tell the prices of the standard tier.
+    const known = serviceTier === 'default' ? (told?.pricing ?? facts?.pricing) : undefined
+    const pricing = endpoint.pricing ?? known
     if (told === undefined && pricing === endpoint.pricing) return endpoint
     return {
       ...(told?.contextLength === undefined ? {} : { contextLength: told.contextLength }),

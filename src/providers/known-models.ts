@@ -94,8 +94,10 @@ function publicModel(entry: unknown, path: string, faults: string[]): KnownModel
   checked('architecture', entry['architecture'], 'object')
   checked('pricing', entry['pricing'], 'object')
   checked('top_provider', entry['top_provider'], 'object')
-  const pricing = pricingIn(entry['pricing'], problem => faults.push(`${path}.pricing.${problem}`))
-  return { id, ...factsIn(entry), ...(pricing === null ? {} : { pricing }) }
+  const facts = factsIn(entry)
+  const embeds = facts.outputModalities?.includes('embeddings') === true
+  const pricing = pricingIn(entry['pricing'], embeds, problem => faults.push(`${path}.pricing.${problem}`))
+  return { id, ...facts, ...(pricing === null ? {} : { pricing }) }
 }
 
 /** One page of a provider's list. */
@@ -139,12 +141,16 @@ function toldModel(entry: unknown): KnownModel | null {
   const methods = entry['supportedGenerationMethods']
   const embeds = Array.isArray(methods) ? methods.includes('embedContent') : /embed/i.test(id)
   if (Array.isArray(methods) && !embeds && !methods.includes('generateContent')) return null
-  const pricing = pricingIn(entry['pricing'], () => undefined)
+  // What is left out of prices would be free.
+  let isClear = true
+  const pricing = pricingIn(entry['pricing'], embeds, () => {
+    isClear = false
+  })
   return {
     id,
     ...(embeds ? { outputModalities: ['embeddings'] } : {}),
     ...factsIn(entry),
-    ...(pricing === null ? {} : { pricing }),
+    ...(pricing === null || !isClear ? {} : { pricing }),
   }
 }
 
@@ -204,11 +210,20 @@ const PRICE_FIELDS = {
 /** For these, lists write 0 if there is no separate price. */
 const ZERO_IS_NONE: ReadonlySet<string> = new Set(['audio', 'internal_reasoning'])
 
-/** Null: the prices are unknown. There are none, or negative ones, as for models that choose another model. */
-function pricingIn(value: unknown, fault: (problem: string) => void): PricingRow | null {
+/** These are not prices of a token. */
+const PER_CALL: ReadonlySet<string> = new Set(['request', 'image'])
+/** USD. From here on it is the price of a thousand or a million tokens: a token has never cost a tenth of this. */
+const TOKEN_PRICE_MAX = 0.01
+
+/**
+ * Null where the prices are not known: none are given, that of the output is not (`embeds`: there is no output), or
+ * they are negative, as for models that choose another one.
+ */
+function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => void): PricingRow | null {
   if (!isFields(value)) return null
   const prices = pricesIn(value, '', fault)
   if (prices === null || prices['prompt'] === undefined) return null
+  if (prices['completion'] === undefined && !embeds) return null
   const { overrides } = value
   if (!Array.isArray(overrides)) return prices
   const rows = overrides.flatMap((override: unknown, at) => {
@@ -239,8 +254,11 @@ function pricesIn(
     if (said === undefined || said === null) continue
     const price = priceIn(said)
     if (price === 'unknown') return null
-    if (price === null) fault(`${path}${theirs}: expected a price in US dollars, such as "0.0000005"`)
-    else if (price !== '0' || !ZERO_IS_NONE.has(theirs)) prices[ours] = price
+    const isOfMany = price !== null && !PER_CALL.has(theirs) && Number(price) >= TOKEN_PRICE_MAX
+    if (price === null || isOfMany) {
+      const of = isOfMany ? ' per token' : ''
+      fault(`${path}${theirs}: expected a price in US dollars${of}, such as "0.0000005"`)
+    } else if (price !== '0' || !ZERO_IS_NONE.has(theirs)) prices[ours] = price
   }
   return prices
 }

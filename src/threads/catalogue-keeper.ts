@@ -238,7 +238,7 @@ export class CatalogueKeeper {
     const source = providerSource(provider.slug)
     try {
       this.#client ??= this.#deps.createClient()
-      const models = await listModels(this.#client, provider, this.#closing.signal)
+      const models = await listModels(this.#client, provider, { clock, signal: this.#closing.signal })
       const before = this.#lists.get(source)
       // An empty list is more likely a fault than a provider without models.
       if (models.length === 0) throw new Error('its list has no models')

@@ -11,6 +11,8 @@ import { FRAME_MAX_BYTES, type FrameHandler } from './sse.ts'
 const PRELUDE_BYTES = 12
 /** A prelude, a checksum of the message, and nothing between. */
 const MESSAGE_MIN_BYTES = 16
+/** Three short ones are read; the codec makes an object of each. */
+const HEADERS_MAX_BYTES = 16 * 1024
 const KEPT_BYTES = 16 * 1024
 
 const EMPTY = Buffer.alloc(0)
@@ -84,7 +86,7 @@ export class AwsEventParser {
   #lengthAt(bytes: Buffer, at: number): number | null {
     if (bytes.length - at < PRELUDE_BYTES) return null
     const length = bytes.readUInt32BE(at)
-    if (length < MESSAGE_MIN_BYTES) throw damaged()
+    if (length < MESSAGE_MIN_BYTES || bytes.readUInt32BE(at + 4) > HEADERS_MAX_BYTES) throw damaged()
     if (length > this.#maxBytes) {
       throw new GatewayError('provider_unavailable', 'The provider sent an event that is too large')
     }

@@ -1,10 +1,11 @@
 /** Asks a provider for its own list of models, page by page. Main thread. */
+import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { type KnownModel, readList } from '../providers/known-models.ts'
 import type { AnyFormatName, Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
 import type { Transport } from './transport.ts'
-import { wholeReply } from './whole-reply.ts'
+import { type WholeReplyTerms, wholeReply } from './whole-reply.ts'
 
 /** The query for the largest page of each API. Formats that are not here have no known list. */
 const QUERIES: Partial<Readonly<Record<AnyFormatName, string>>> = {
@@ -15,9 +16,18 @@ const QUERIES: Partial<Readonly<Record<AnyFormatName, string>>> = {
   'google-gemini': 'pageSize=1000',
 }
 /** Some thousand models of a full description each. */
-const PAGE_MAX_BYTES = 32 * 1024 * 1024
+const LIST_MAX_BYTES = 32 * 1024 * 1024
 const PAGES_MAX = 20
 const TIMEOUT_MS = 20_000
+/** Of all pages: others' lists wait for this one. */
+const LIST_MAX_MS = 60_000
+
+export interface ListTerms {
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  /** Of all pages together. Default 32 MiB. */
+  readonly maxBytes?: number
+}
 
 /** True if the API of the provider has a known list. */
 export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'>): boolean {
@@ -32,19 +42,30 @@ export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'
 export async function listModels(
   client: Transport,
   provider: Provider,
-  signal: AbortSignal,
+  { clock, signal, maxBytes = LIST_MAX_BYTES }: ListTerms,
 ): Promise<readonly KnownModel[]> {
+  const late = new AbortController()
+  const timer = clock.after(LIST_MAX_MS, () =>
+    late.abort(new GatewayError('upstream_timeout', 'its list took too long')),
+  )
+  const either = AbortSignal.any([signal, late.signal])
   const models = new Map<string, KnownModel>()
   let query: string | null = QUERIES[provider.format] ?? ''
-  for (let page = 0; page < PAGES_MAX && query !== null; page++) {
-    const answer = await ask(client, provider, query, signal)
-    for (const model of answer.models) if (!models.has(model.id)) models.set(model.id, model)
-    query = answer.next === null ? null : [QUERIES[provider.format], answer.next].filter(Boolean).join('&')
+  let leftBytes = maxBytes
+  try {
+    for (let page = 0; page < PAGES_MAX && query !== null; page++) {
+      const answer = await ask(client, provider, query, { maxBytes: leftBytes, signal: either })
+      leftBytes -= answer.bytes
+      for (const model of answer.models) if (!models.has(model.id)) models.set(model.id, model)
+      query = answer.next === null ? null : [QUERIES[provider.format], answer.next].filter(Boolean).join('&')
+    }
+  } finally {
+    timer.cancel()
   }
   return [...models.values()]
 }
 
-async function ask(client: Transport, provider: Provider, query: string, signal: AbortSignal) {
+async function ask(client: Transport, provider: Provider, query: string, terms: WholeReplyTerms) {
   const version: Record<string, string> =
     provider.format === 'anthropic-messages' ? { 'anthropic-version': '2023-06-01' } : {}
   const { status, text } = await wholeReply(
@@ -63,11 +84,11 @@ async function ask(client: Transport, provider: Provider, query: string, signal:
       idleTimeoutMs: TIMEOUT_MS,
       egress: provider.egress,
     },
-    { maxBytes: PAGE_MAX_BYTES, signal },
+    terms,
   )
   // The error has no text of the provider, because it may quote the key.
   if (status !== 200) throw new GatewayError('provider_unavailable', `it answered ${status}`)
   const page = readList(text)
   if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a list of models')
-  return page
+  return { ...page, bytes: Buffer.byteLength(text) }
 }

@@ -120,7 +120,7 @@ t.test('a file of models is imported beside a running gateway', async t => {
           pricing: { prompt: '0.000001', completion: '0.000002' },
         },
         { id: 'acme/echo', pricing: { prompt: '0.000003', completion: '0' } },
-        { id: 'nobody/echo', pricing: { prompt: '1', completion: '1' } },
+        { id: 'nobody/echo', pricing: { prompt: '0.001', completion: '0.001' } },
       ],
     }),
     'bad.json': '{"data":[{"id":"no slash"}]}',

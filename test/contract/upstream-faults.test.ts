@@ -142,7 +142,8 @@ t.teardown(async () => {
   await hasty.close()
   await silent.close()
 })
-t.jobs = 8
+// As many second attempts as the retry budget always allows.
+t.jobs = 3
 
 /** What this process, as a client, has to do with the server at this port. */
 function watchUpstream(t: Pick<Test, 'teardown'>, port: number) {

@@ -1,4 +1,5 @@
 /** Ten thousand requests over a scripted fleet: shares by price, outages, rate limits, recovery. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { Fleet, type FleetEndpoint, type Reply, seeded } from '../support/fleet.ts'
@@ -224,4 +225,19 @@ t.test('equal prices share alike, free ones alone, and unknown ones keep their o
     [...unknown.shares(0, 2_000)].map(([slug]) => slug),
     ['a'],
   )
+})
+
+t.test('requests that the gateway ends itself say nothing about their endpoint', async t => {
+  const draining = new GatewayError('service_unavailable', 'The gateway is being stopped')
+  const fleet = new Fleet(
+    [{ slug: 'a', price: 1, answer: () => ({ afterMs: 10, error: draining }) }],
+    seeded(10),
+  )
+  for (let request = 0; request < 40; request++) {
+    const asked = fleet.ask({}, AbortSignal.abort(draining))
+    await nextTurn()
+    fleet.clock.advance(EVERY_MS)
+    await asked
+  }
+  t.equal(fleet.arrivals.length, 40, 'its breaker stays closed')
 })

@@ -220,6 +220,22 @@ t.test('models that a provider tells are there under its author, with its own pr
   t.equal(catalog.model('acme/vectors')?.endpoints[0]?.format, 'openai-embeddings')
 })
 
+t.test('a service tier does not take the prices of the standard one', async t => {
+  const endpoint = (serviceTier?: 'default' | 'priority') => ({
+    provider: 'acme',
+    ...(serviceTier === undefined ? {} : { serviceTier }),
+  })
+  for (const known of [{ imported: [PRICED] }, { discovered: { acme: [{ ...PRICED, id: 'fast' }] } }]) {
+    const models = [{ id: 'acme/fast', endpoints: [endpoint(), endpoint('default'), endpoint('priority')] }]
+    t.same(
+      catalogOf({ models, ...known })
+        .model('acme/fast')
+        ?.endpoints.map(({ pricing }) => pricing.isUnknown === true),
+      [false, false, true],
+    )
+  }
+})
+
 t.test('a provider spells versions its own way, and is asked by its spelling', async t => {
   const catalog = catalogOf({
     imported: [{ ...PRICED, id: 'acme/big-4.5' }],

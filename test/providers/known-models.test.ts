@@ -74,6 +74,35 @@ t.test('prices are exact to 1e-12 USD; a negative or missing one is unknown', as
   for (const unknown of ['-1', -1, null, undefined]) t.equal(priceOf(unknown), undefined, String(unknown))
 })
 
+t.test('what is not said of a price never makes a model free', async t => {
+  const told = (pricing: unknown, fields: object = {}) =>
+    readList(of({ id: 'fast', pricing, ...fields }))?.models[0]?.pricing
+  const imported = (pricing: unknown, fields: object = {}) =>
+    readModels(of({ id: 'a/b', pricing, ...fields }))[0]?.pricing
+  t.equal(told({ prompt: '0.000001' }), undefined, 'no price of output')
+  t.equal(imported({ prompt: '0.000001' }), undefined)
+  t.equal(imported({ prompt: '0' }), undefined)
+  const embeds = { architecture: { output_modalities: ['embeddings'] } }
+  t.same(
+    imported({ prompt: '0.000001' }, embeds),
+    { prompt: '0.000001' },
+    'embeddings have no output to pay for',
+  )
+  t.same(told({ prompt: '0.000001' }, { id: 'embed-1' }), { prompt: '0.000001' })
+  const bad = ['free', '', '1e300', 1e300, true, {}, [], 'NaN', '0x1', ' '.repeat(1_000)]
+  for (const completion of bad) t.equal(told({ prompt: '0.000001', completion }), undefined, `${completion}`)
+  for (const request of bad)
+    t.equal(told({ prompt: '0.000001', completion: '0', request }), undefined, `request ${request}`)
+})
+
+t.test('a price that can only be one of a million tokens is none of a token', async t => {
+  const pricing = { prompt: 0.3, completion: 1.2 }
+  t.equal(readList(of({ id: 'fast', pricing }))?.models[0]?.pricing, undefined)
+  t.match(faultsOf(of({ id: 'a/b', pricing })), /^data\[0\]\.pricing\.prompt: expected .* per token/)
+  const dear = { prompt: '0.00015', completion: '0.0006', request: '0.5', image: '0.2' }
+  t.same(readList(of({ id: 'fast', pricing: dear }))?.models[0]?.pricing, dear)
+})
+
 t.test('a file that cannot be imported is refused with the place of each fault', async t => {
   const cases = [
     ['<html>', /^is no JSON: expected the answer of GET \/models/],

@@ -143,9 +143,12 @@ export class Fleet {
   }
 
   /** Sends one request. Never rejects. */
-  async ask(body: Readonly<Record<string, unknown>> = {}): Promise<void> {
+  async ask(body: Readonly<Record<string, unknown>> = {}, signal?: AbortSignal): Promise<void> {
     const request = parseResponsesRequest({ model: 'fleet/model', input: 'hi', ...body })
-    const exchange = new RoutedExchange({ ...scriptedExchange(), request }, 1)
+    const exchange = new RoutedExchange(
+      { ...scriptedExchange(), request, ...(signal === undefined ? {} : { signal }) },
+      1,
+    )
     const atMs = this.clock.monotonicMs()
     let slug: string | null = null
     let error: GatewayError | null = null

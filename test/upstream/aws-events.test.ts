@@ -1,7 +1,10 @@
+import { EventStreamCodec, type MessageHeaders } from '@smithy/eventstream-codec'
 import t from 'tap'
 import { AwsEventParser } from '../../src/upstream/aws-events.ts'
 import { awsMessage } from '../support/aws-events.ts'
 import { arrivals } from '../support/recordings.ts'
+
+const codec = new EventStreamCodec(String, text => Buffer.from(text))
 
 function parse(chunks: readonly Buffer[], maxBytes?: number): string[] {
   const frames: string[] = []
@@ -75,4 +78,14 @@ t.test('a message that is damaged, too short or too large ends the stream', asyn
   })
   t.throws(() => parse([Buffer.concat(MESSAGES)], 1_000), { ...failure, message: /too large/ })
   t.throws(() => parse([Buffer.from('{"message":"not binary"}')]), failure)
+})
+
+t.test('a message of headers alone ends the stream before they are read', async t => {
+  const many = Object.fromEntries(
+    Array.from({ length: 20_000 }, (_, at) => [`h${at}`, { type: 'boolean' as const, value: true }]),
+  )
+  const text = { type: 'string' as const, value: 'messageStart' }
+  const encoded = (headers: MessageHeaders) => Buffer.from(codec.encode({ headers, body: Buffer.from('{}') }))
+  t.throws(() => parse([encoded({ ':event-type': text, ...many })]), { code: 'provider_unavailable' })
+  t.same(parse([encoded({ ':event-type': text })]), ['messageStart {}'])
 })

@@ -29,6 +29,8 @@ const LOCATION = /^[a-z]{2,24}(?:-[a-z]{2,24}\d{1,2})?$/
 const BUCKET = /^(?:gs:\/\/)?[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/
 const KEY_ID = /^[A-Za-z0-9]{1,128}$/
 const RSA_MIN_BITS = 2048
+/** The provider makes keys of 2048 bits. Time of a signature grows with the cube; one of 16,384 takes seconds. */
+const RSA_MAX_BITS = 4096
 
 /** @throws GatewayError `invalid_request` that begins with `key: ` */
 export function parseVertexKey(text: string): VertexKey {
@@ -60,7 +62,7 @@ function checkRsa(pem: string): void {
   } catch {
     // Reported below; the library's message may quote the text.
   }
-  if (bits === undefined || bits < RSA_MIN_BITS) {
-    throw keyError(`private_key must be an RSA key of at least ${RSA_MIN_BITS} bits in PEM form`)
+  if (bits === undefined || bits < RSA_MIN_BITS || bits > RSA_MAX_BITS) {
+    throw keyError(`private_key must be an RSA key of ${RSA_MIN_BITS} to ${RSA_MAX_BITS} bits in PEM form`)
   }
 }

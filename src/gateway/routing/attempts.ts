@@ -3,7 +3,9 @@
  * at one time. Hot path.
  */
 import { GatewayError } from '../../errors.ts'
+import { isUnknownField } from '../../formats/outgoing.ts'
 import type { EndpointVerdict } from '../../health/health.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AttemptRecord, Candidate } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 
@@ -61,15 +63,44 @@ function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Can
   return candidates.some(each => each.endpoint === endpoint && each.credential?.id === credential?.id)
 }
 
-/** The verdict of an attempt on its endpoint. */
-export function verdictOf({ status, error, isStarted, isRefused }: AttemptRecord): EndpointVerdict {
+/** The verdict of an attempt on its endpoint. `request`: what was asked there. */
+export function verdictOf(
+  { status, error, isStarted, isRefused }: AttemptRecord,
+  request: ResponsesRequest,
+): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
   if (!isStarted) return 'none'
-  if (status === 429 || error.code === 'rate_limit_exceeded') return 'limited'
-  if (status === 401 || status === 402 || status === 404) return 'failed'
+  if (status === 429 || error.code === 'rate_limit_exceeded') {
+    return TOO_LARGE.test(error.message) ? 'none' : 'limited'
+  }
+  if (status === 401 || status === 402) return 'failed'
+  // No caller may close an endpoint for all others by names of things that do not exist.
+  if (status === 404) return namesThings(request) ? 'none' : 'failed'
   // A bad request and a refused country are no failures of the endpoint.
   if (status !== null && status >= 400 && status < 500) return 'none'
   return error.retry === 'endpoint' ? 'failed' : 'none'
+}
+
+/** How OpenAI refuses one request that is larger than the limit of a minute: smaller ones are served. */
+const TOO_LARGE = /^Request too large\b/i
+
+const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
+
+/** True for a request that may name more than its model: a stored prompt, a file, an item, a store of a tool. */
+function namesThings(request: ResponsesRequest): boolean {
+  const { prompt, tools, input } = request
+  if (prompt != null || tools?.some(({ type }) => type !== 'function') === true) return true
+  if (Object.keys(request).some(isUnknownField)) return true
+  return Array.isArray(input) && input.some(itemNamesThings)
+}
+
+function itemNamesThings(item: object): boolean {
+  const { id, content, output } = item as Readonly<Record<string, unknown>>
+  return id != null || [content, output].some(parts => Array.isArray(parts) && parts.some(isNoText))
+}
+
+function isNoText(part: { readonly type?: unknown } | null): boolean {
+  return !TEXTS.has(part?.type)
 }
 
 /** Milliseconds that the provider asks to wait; 0: none. */

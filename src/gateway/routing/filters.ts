@@ -6,7 +6,8 @@ import { isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { UNITS_PER_USD } from '../../money.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { pricesFor } from '../../providers/pricing.ts'
+import type { Endpoint, TokenPrices } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { unsupported } from './parameters.ts'
 import { isTiered, type TierWish, tierSlug } from './service-tiers.ts'
@@ -24,6 +25,8 @@ export interface Wish {
   /** True: the name of the model asks for endpoints that cost nothing. */
   readonly isFree: boolean
   readonly tiers: TierWish
+  /** Tokens of a request, about. Default: prices of short prompts count. */
+  readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
 }
 
 /** The name of a filter that applies without any preference of the caller. */
@@ -98,7 +101,7 @@ const FILTERS: readonly Filter[] = [
   {
     excludedBy: 'max_price',
     applies: ({ preferences }) => preferences.max_price != null,
-    admits: ({ endpoint }, { preferences }) => withinPrice(endpoint, preferences.max_price ?? {}),
+    admits: ({ endpoint }, wish) => withinPrice(endpoint, wish.preferences.max_price ?? {}, wish),
   },
   {
     excludedBy: 'require_parameters',
@@ -159,16 +162,20 @@ export function isNamed(names: readonly string[] | null | undefined, endpoint: N
  * `max_price` is in US dollars: per million tokens for prompt, completion and audio, else per request or image. A price
  * that an endpoint does not have is 0.
  */
-function withinPrice(endpoint: Endpoint, limit: NonNullable<Preferences['max_price']>): boolean {
-  const { pricing } = endpoint
+function withinPrice(
+  { pricing }: Endpoint,
+  limit: NonNullable<Preferences['max_price']>,
+  { request, inputTokens }: Wish,
+): boolean {
   if (pricing.isUnknown === true) return false
-  const { image, audio } = pricing
+  const length = pricing.overrides == null || inputTokens === undefined ? 0 : inputTokens(request)
+  const { prompt, completion, audio, internalReasoning } = pricesFor(pricing, length)
   return (
-    underLimit(pricing.prompt * 1e6, limit.prompt) &&
-    underLimit(pricing.completion * 1e6, limit.completion) &&
+    underLimit(prompt * 1e6, limit.prompt) &&
+    underLimit(Math.max(completion, internalReasoning ?? 0) * 1e6, limit.completion) &&
     underLimit(pricing.request, limit.request) &&
-    underLimit(image ?? 0, limit.image) &&
-    underLimit((audio ?? pricing.prompt) * 1e6, limit.audio)
+    underLimit(pricing.image ?? 0, limit.image) &&
+    underLimit((audio ?? prompt) * 1e6, limit.audio)
   )
 }
 
@@ -177,8 +184,15 @@ function underLimit(price: number, limit: unknown): boolean {
   return price <= Number(limit) * UNITS_PER_USD
 }
 
-/** True if all prices are known and 0. */
+/** True if all prices are known and 0, for prompts of any length. */
 export function isFree({ pricing }: Endpoint): boolean {
-  const { prompt, completion, request, isUnknown } = pricing
-  return isUnknown !== true && prompt === 0 && completion === 0 && request === 0
+  const { request, image, isUnknown, overrides } = pricing
+  if (isUnknown === true || request !== 0 || (image ?? 0) !== 0) return false
+  return costsNothing(pricing) && (overrides == null || overrides.every(costsNothing))
+}
+
+function costsNothing(prices: TokenPrices): boolean {
+  const { prompt, completion, inputCacheRead, inputCacheWrite, inputCacheWrite1h } = prices
+  const others = (inputCacheRead ?? 0) + (inputCacheWrite ?? 0) + (inputCacheWrite1h ?? 0)
+  return prompt + completion + others + (prices.audio ?? 0) + (prices.internalReasoning ?? 0) === 0
 }

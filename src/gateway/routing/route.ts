@@ -179,7 +179,9 @@ function listGroups(
   const tiers = tierWish(request.service_tier, named.tier)
   const sort = sortOf(preferences) ?? named.sort
   const { ownKeys, restrictions = null, dataRegion } = scope
-  const wish: Wish = { request, preferences, dataRegion, isLimited: scope.isLimited === true, isFree, tiers }
+  const { isLimited = false } = scope
+  const inputTokens = scope.embeds === true ? undefined : scope.inputTokens
+  const wish: Wish = { request, preferences, dataRegion, isLimited, isFree, tiers, inputTokens }
   const known = filtersFor(wish)
   const filters = hasTiers ? [TIER_ADMISSION, ...known] : known
   const isPlain = filters.length === 0 && restrictions === null && ownKeys.isEmpty && plain.length > 0

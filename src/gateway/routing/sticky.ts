@@ -23,6 +23,9 @@ const MINUTE_MS = 60_000
 /** The longest time that a request can ask for. */
 const TTL_MAX_MS = 24 * HOUR_MS
 
+/** Models of one request that are pinned: one caller's long lists must not push out the pins of others. */
+const PINNED_MAX = 8
+
 type Candidates = readonly RouteCandidate[]
 
 /** The part of an exchange that sticky routing reads. */
@@ -74,10 +77,11 @@ export class Stickiness {
     modelId: string,
     key: string,
     candidates: Candidates,
-    { isNamed, ttlMs }: Terms,
+    { isNamed }: Terms,
   ): string | null | Promise<string | null> {
     const first = isNamed ? candidates.find(({ endpoint }) => endpoint.modelId === modelId) : undefined
-    return first === undefined ? this.#pins.get(key) : this.#pins.claim(key, pinOf(first), ttlMs)
+    // Only a success is worth more than that.
+    return first === undefined ? this.#pins.get(key) : this.#pins.claim(key, pinOf(first), IDLE_MS)
   }
 
   #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Found {
@@ -134,6 +138,7 @@ function choices(candidates: Candidates, isAny: boolean): readonly string[] {
     // Candidates of one model and kind follow each other.
     if (found.includes(modelId) || !areAlike(candidate, next)) continue
     found.push(modelId)
+    if (found.length === PINNED_MAX) break
   }
   return found
 }

@@ -14,6 +14,7 @@ const pem = (bits: number) =>
   }) as string
 const RSA = pem(2048)
 const WEAK_RSA = pem(1024)
+const SLOW_RSA = pem(4160)
 const CURVE = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
 
 /** Stands in every key that is refused, in the place of its secret. */
@@ -255,9 +256,14 @@ const REFUSED: readonly (readonly [string, string, RegExp])[] = [
   [
     'google-vertex',
     json({ ...ACCOUNT, private_key: CANARY }),
-    /private_key must be an RSA key of at least 2048/,
+    /private_key must be an RSA key of 2048 to 4096 bits/,
   ],
   ['google-vertex', json({ ...ACCOUNT, private_key: WEAK_RSA }), /private_key must be an RSA key/],
+  [
+    'google-vertex',
+    json({ ...ACCOUNT, private_key: SLOW_RSA }),
+    /private_key must be an RSA key of 2048 to 4096/,
+  ],
   ['google-vertex', json({ ...ACCOUNT, private_key: CURVE }), /private_key must be an RSA key/],
   ['google-vertex', json({ ...ACCOUNT, private_key: RSA.repeat(20) }), /private_key must be/],
   [

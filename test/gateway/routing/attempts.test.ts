@@ -8,6 +8,7 @@ import {
   verdictOf,
 } from '../../../src/gateway/routing/attempts.ts'
 import type { RouteCandidate } from '../../../src/gateway/routing/candidate.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedRecord } from '../../support/scripted-attempt.ts'
 
@@ -79,8 +80,8 @@ t.test('an attempt says of its endpoint what is the fault of the endpoint', asyn
     code: ConstructorParameters<typeof GatewayError>[0],
     status: number | null,
     isStarted = true,
-  ) => verdictOf(scriptedRecord({ status, isStarted, error: new GatewayError(code, 'x') }))
-  t.equal(verdictOf(scriptedRecord()), 'ok')
+  ) => verdictOf(scriptedRecord({ status, isStarted, error: new GatewayError(code, 'x') }), { input: 'hi' })
+  t.equal(verdictOf(scriptedRecord(), { input: 'hi' }), 'ok')
   t.equal(verdict('provider_unavailable', 500), 'failed')
   t.equal(verdict('provider_unavailable', null), 'failed', 'no connection')
   t.equal(verdict('provider_unavailable', 200), 'failed', 'a broken stream')
@@ -94,10 +95,35 @@ t.test('an attempt says of its endpoint what is the fault of the endpoint', asyn
   t.equal(verdict('deadline_exceeded', null), 'none')
   t.equal(verdict('provider_unavailable', null, false), 'none', 'a key that could not be opened')
   t.equal(
-    verdictOf(scriptedRecord({ error: broken, isRefused: true })),
+    verdictOf(scriptedRecord({ error: broken, isRefused: true }), { input: 'hi' }),
     'ok',
     'a guardrail refused the answer',
   )
+})
+
+t.test('a thing that the request names and the provider lacks is no failure of the endpoint', async t => {
+  const error = new GatewayError('provider_unavailable', 'x')
+  const record = scriptedRecord({ status: 404, isStarted: true, error })
+  const verdict = (fields: object) => verdictOf(record, { input: 'hi', ...fields } as ResponsesRequest)
+  const part = { type: 'input_file', file_id: 'file-1' }
+  t.equal(verdict({ prompt: { id: 'pmpt_1' } }), 'none')
+  t.equal(verdict({ input: [{ role: 'user', content: [{ type: 'input_text', text: 'x' }, part] }] }), 'none')
+  t.equal(verdict({ input: [{ type: 'function_call_output', call_id: 'a', output: [part] }] }), 'none')
+  t.equal(verdict({ input: [{ type: 'reasoning', id: 'rs_1', summary: [] }] }), 'none')
+  t.equal(verdict({ tools: [{ type: 'file_search', vector_store_ids: ['vs_1'] }] }), 'none')
+  t.equal(verdict({ adapter_id: 'none' }), 'none', 'a field of the provider')
+  t.equal(verdict({ tools: [{ type: 'function', name: 'f' }] }), 'failed', 'the model is what is missing')
+  t.equal(verdict({ input: [{ role: 'user', content: 'x' }], tools: null, prompt: null }), 'failed')
+})
+
+t.test('one request above the limit of the account does not close the endpoint for smaller ones', async t => {
+  const verdict = (message: string) => {
+    const error = new GatewayError('rate_limit_exceeded', message, { retryAfterSeconds: 60 })
+    return verdictOf(scriptedRecord({ status: 429, isStarted: true, error }), { input: 'hi' })
+  }
+  const rest = 'for m in organization org-x on tokens per min (TPM): Limit 30000, Requested 45000.'
+  t.equal(verdict(`Request too large ${rest}`), 'none')
+  t.equal(verdict(`Rate limit reached ${rest}`), 'limited')
 })
 
 t.test('only a busy provider is waited for', async t => {

@@ -1,10 +1,11 @@
 /** What guardrails say of models and providers that the caller did not choose. */
 import t from 'tap'
 import { createPolicyAgainst } from '../../../src/gateway/guard/guard.ts'
-import { filtersFor } from '../../../src/gateway/routing/filters.ts'
+import { filtersFor, isFree } from '../../../src/gateway/routing/filters.ts'
 import { restrictionsOf } from '../../../src/gateway/routing/restrictions.ts'
 import { tierWish } from '../../../src/gateway/routing/service-tiers.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../../src/guardrails/policy.ts'
+import type { Pricing } from '../../../src/providers/provider.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
@@ -15,6 +16,7 @@ const endpoint = scriptedEndpoint('openai-chat')
 const { provider } = endpoint
 const candidate = { endpoint, credential: null }
 const { caller } = scriptedExchange()
+const FREE: Pricing = { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null }
 
 t.test('rules about models are those of the caller alone', async t => {
   for (const rules of [{ allowedModels: ['acme/other'] }, { ignoredModels: [endpoint.modelId] }]) {
@@ -84,5 +86,45 @@ t.test('an unknown price leaves the service out for whom limits hold, and own cr
   t.equal(admits(endpoint, null), true)
   t.equal(admits(unknown, null), false)
   t.equal(admits(unknown, credentialOf(provider.slug)), true, 'its provider bills the rest')
+  t.end()
+})
+
+t.test('an endpoint is free if nothing of it costs anything', t => {
+  const priced = (pricing: Partial<Pricing>) => ({ ...endpoint, pricing: { ...FREE, ...pricing } })
+  const longer = { ...FREE, minPromptTokens: 200_000 }
+  t.equal(isFree(priced({})), true)
+  t.equal(isFree(priced({ image: 0, audio: 0, internalReasoning: 0, overrides: [longer] })), true)
+  for (const costs of [
+    ...[{ image: 5 }, { audio: 5 }, { internalReasoning: 5 }, { inputCacheWrite: 5 }],
+    ...[{ inputCacheWrite1h: 5 }, { inputCacheRead: 5 }, { overrides: [{ ...longer, completion: 5 }] }],
+  ])
+    t.equal(isFree(priced(costs)), false, Object.keys(costs).join())
+  t.end()
+})
+
+t.test('a limit of price holds for the prices of a prompt of this length', t => {
+  const { request } = scriptedExchange()
+  const overrides = [{ ...FREE, minPromptTokens: 1_000, prompt: 3_000_000, completion: 9_000_000 }]
+  const dear = { ...endpoint, pricing: { ...FREE, prompt: 1_000_000, completion: 1_000_000, overrides } }
+  const admits = (tokens: number, max_price: object) => {
+    const wish = {
+      request: { ...request, provider: { max_price } },
+      preferences: { max_price },
+      dataRegion: null,
+      isLimited: false,
+      isFree: false,
+      tiers: tierWish(null, null),
+      inputTokens: () => tokens,
+    }
+    return filtersFor(wish).every(filter => filter.admits({ endpoint: dear, credential: null }, wish))
+  }
+  t.equal(admits(1_000, { prompt: 2 }), true)
+  t.equal(admits(1_001, { prompt: 2 }), false)
+  t.equal(admits(1_001, { prompt: 3, completion: 9 }), true)
+  const thinking = { ...endpoint, pricing: { ...FREE, completion: 1_000_000, internalReasoning: 4_000_000 } }
+  const wish = { request, preferences: {}, dataRegion: null, isLimited: false, isFree: false }
+  const limit = { ...wish, tiers: tierWish(null, null), preferences: { max_price: { completion: 2 } } }
+  const [filter] = filtersFor({ ...limit, request: { ...request, provider: limit.preferences } })
+  t.equal(filter?.admits({ endpoint: thinking, credential: null }, limit), false, 'reasoning is output')
   t.end()
 })

@@ -279,6 +279,36 @@ t.test('pins may be kept elsewhere, and no prompt or name goes there', async t =
   t.notMatch([...kept.keys()].join() + [...kept.values()].join(), 'secret')
 })
 
+t.test('a request that was not answered leaves no long pin, and one request not many', async t => {
+  const clock = new TestClock()
+  const pins = createPins(clock)
+  const kept: number[] = []
+  const spied: Pins = {
+    get: key => pins.get(key),
+    claim: (key, pin, ttlMs) => {
+      kept.push(ttlMs)
+      return pins.claim(key, pin, ttlMs)
+    },
+    set: (key, pin, ttlMs) => pins.set(key, pin, ttlMs),
+  }
+  const ids = Array.from({ length: 100 }, (_, at) => `m/${at}`)
+  const endpoints = [{ provider: 'a' }, { provider: 'b' }]
+  const many = createCatalog({
+    providers: ['a', 'b'].map(provider),
+    models: ids.map(id => ({ id, endpoints })),
+  })
+  const body = {
+    models: ids,
+    input: 'hi',
+    session_id: 's',
+    prompt_cache_options: { mode: 'explicit', ttl: '24h' },
+  }
+  const request = parseResponsesRequest(body)
+  const { candidates } = route(request, many)
+  await new Stickiness(spied).order({ caller: { organizationId: 'o' }, request }, candidates)
+  t.same(kept, Array(8).fill(600_000))
+})
+
 t.test('memory is bounded, and the oldest give way', async t => {
   const clock = new TestClock()
   const { turn } = setup(createPins(clock, 2))

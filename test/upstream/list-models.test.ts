@@ -1,0 +1,66 @@
+/** Lists of models over real sockets, from providers that mean no good. */
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../src/clock.ts'
+import type { Provider } from '../../src/providers/provider.ts'
+import { createTransports } from '../../src/upstream/egress.ts'
+import { listModels } from '../../src/upstream/list-models.ts'
+import { scriptedEndpoint } from '../support/scripted-attempt.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const nothing = (): void => undefined
+const log = { exchange: nothing, listening: nothing, notice: nothing, fault: nothing }
+
+async function setup(t: Test, answer: RequestListener) {
+  const server = createServer(answer)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const proxies = { https: null, http: null, except: null }
+  const client = createTransports({ clock: systemClock, log, proxies })
+  t.teardown(async () => {
+    await client.close()
+    server.closeAllConnections()
+    server.close()
+  })
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const provider: Provider = { ...scriptedEndpoint('anthropic-messages').provider, baseUrl }
+  return { client, provider }
+}
+
+t.test('pages without an end are taken together, up to a bound', async t => {
+  let pages = 0
+  const { client, provider } = await setup(t, (_request, response) => {
+    pages++
+    const data = Array.from({ length: 100 }, (_, at) => ({
+      id: `m-${pages}-${at}`,
+      display_name: 'x'.repeat(90),
+    }))
+    response.end(JSON.stringify({ data, has_more: true, last_id: `m-${pages}` }))
+  })
+  const { signal } = new AbortController()
+  const models = await listModels(client, provider, { clock: systemClock, signal })
+  t.equal(models.length, 2_000, 'twenty pages')
+  pages = 0
+  const bounded = listModels(client, provider, { clock: systemClock, signal, maxBytes: 40_000 })
+  await t.rejects(bounded, { code: 'provider_unavailable' })
+  t.ok(pages <= 4, `${pages} pages were asked for`)
+})
+
+t.test('a list that drips is given up', async t => {
+  const clock = new TestClock()
+  let dripping: NodeJS.Timeout | undefined
+  const began = Promise.withResolvers<void>()
+  const { client, provider } = await setup(t, (_request, response) => {
+    response.write('{"data":[')
+    dripping = setInterval(() => response.write(' '), 5)
+    began.resolve()
+  })
+  t.teardown(() => clearInterval(dripping))
+  const list = listModels(client, provider, { clock, signal: new AbortController().signal })
+  list.catch(nothing)
+  await began.promise
+  clock.advance(60_000)
+  await t.rejects(list, { code: 'upstream_timeout' })
+})
