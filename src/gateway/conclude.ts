@@ -154,7 +154,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
     strategy: exchange.strategy,
     region,
     summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
-    attempt: exchange.attempts.length,
+    attempt: exchange.attempts.filter(({ isStarted }) => isStarted).length,
     attempts: exchange.attempts.map(attempt => ({
       provider: attempt.endpoint.provider.name,
       model: attempt.endpoint.modelId,

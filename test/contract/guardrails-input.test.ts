@@ -39,7 +39,7 @@ for (const stream of [false, true]) {
     t.same(metadataOf(reply), {
       requested: MODEL,
       strategy: 'direct',
-      region: null,
+      region: 'local',
       summary: 'available=1',
       attempt: 0,
       attempts: [],

@@ -60,6 +60,23 @@ export interface TestGatewayOptions {
   readonly publish?: ServeOptions['publish']
 }
 
+/** Ships what this turn of the event loop has recorded too: its records are written at its end. */
+function afterTurn(shipper: LedgerShipper): LedgerShipper {
+  return {
+    folder: shipper.folder,
+    get refusal() {
+      return shipper.refusal
+    },
+    gone: writer => shipper.gone(writer),
+    waitingBytes: () => shipper.waitingBytes(),
+    close: () => shipper.close(),
+    async ship() {
+      await new Promise(resolve => setImmediate(resolve))
+      return await shipper.ship()
+    },
+  }
+}
+
 export async function startGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
   const sim = createFaultySim()
   const { url: simUrl } = await sim.listen()
@@ -99,7 +116,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
   await store.keys.add(keyRecord(apiKey, 'inference', { name: 'test', clock }))
   await store.keys.add(keyRecord(managementKey, 'management', { name: 'test', clock }))
   await store.close()
-  const shipper = await startShipper({ storageUrl, clock: systemClock, log })
+  const shipper = afterTurn(await startShipper({ storageUrl, clock: systemClock, log }))
   const serving = await buildServing({
     spoolFolder: shipper.folder,
     config,
