@@ -61,15 +61,16 @@ export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number
 }
 
 async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: number): Promise<number> {
-  const { requestsMax = Number.POSITIVE_INFINITY } = options
+  // Nothing else of what the caller holds, which may be the settings of its thread.
+  const { config, endUserKey, vaultKeys, requestsMax = Number.POSITIVE_INFINITY } = options
   const folder = await mkdtemp(join(tmpdir(), 'sluice-warm-up-'))
   const sim = createSim({ keepRequests: 0 })
   try {
     const { url: simUrl } = await sim.listen()
     const built = await buildGateway({
-      ...options,
-      config: alone(options.config),
-      catalogue: null,
+      config: alone(config),
+      endUserKey,
+      vaultKeys,
       simUrl,
       log: SILENT,
       spoolFolder: folder,

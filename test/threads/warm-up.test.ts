@@ -12,7 +12,17 @@ const defaults = loadConfig([], {})
 /** Warms up for long enough that requests are sent on any machine, and returns what was told. */
 async function run(change: Partial<Config>, warmUpMs = 5_000): Promise<{ told: string[]; sent: number }> {
   const told: string[] = []
+  // What a thread is started with beside that: none of it belongs to the gateway of the warm-up.
+  const ofThread = {
+    thread: 'serve-0',
+    catalogue: 'x',
+    counters: 'x',
+    health: [],
+    pins: 'x',
+    spoolWriter: 'x',
+  }
   const sent = await warmUp({
+    ...ofThread,
     config: { ...defaults, ...change, threads: { ...defaults.threads, warmUpMs } },
     endUserKey: createSecretKey(randomBytes(32)),
     vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
