@@ -45,7 +45,7 @@ export function resultJson({ customId, result }: StoredResult): string {
   return `{"custom_id":${JSON.stringify(customId)},${result.slice(1)}`
 }
 
-/** What is not known apart is 0: tokens of sound and pictures, and the lifetime of cached tokens. */
+/** Tokens of sound and pictures, and the lifetime of cached tokens, are not known apart, and are 0. */
 function usageDocument(usage: BatchUsage) {
   const { inputTokens, cachedTokens, cacheWriteTokens, outputTokens, upstream } = usage
   return {

@@ -140,7 +140,7 @@ async function streamBatch(
   while (!reply.ended) {
     const page = await store.batches.results(batch.id, last, PAGE)
     signal.throwIfAborted()
-    // What has begun must not look complete.
+    // An answer that has begun must not look complete.
     if (page === null) throw unknown()
     if (page.length === 0) {
       reply.endStream(']}')
@@ -211,7 +211,7 @@ export function deleteBatch(deps: BatchDeps): Handler {
         `A batch cannot be deleted when its status is ${status}: cancel it, and wait until it has ended`,
       )
     }
-    // What a provider keeps of a batch is under its own rules.
+    // The provider keeps its copy of a batch by its own rules.
     const upstream =
       service === null ? {} : { upstream: { provider: service.provider, status: 'unsupported' } }
     reply.json(200, { id, object: 'batch', deleted: true, deletion: { gateway: 'deleted', ...upstream } })

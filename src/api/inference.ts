@@ -85,7 +85,7 @@ function openCall(
   }
 }
 
-/** What the pipeline is told of a request beside its body. */
+/** Terms of a request beside its body, for the pipeline. */
 export function factsOf(
   request: ApiRequest,
   dataRegionOf: DataRegionOf,

@@ -233,7 +233,7 @@ class Acceptance {
     return accepted.batch
   }
 
-  /** Where it fails, the lease ends the batch. */
+  /** If it fails, the lease ends the batch. */
   async #abandon(): Promise<void> {
     const verb = { verb: 'abandon', id: this.#id, storageUrl: this.#deps.storageUrl } as const
     await this.#deps.tasks.run('store-batch', verb, this.#terms()).catch(() => undefined)

@@ -283,7 +283,7 @@ export class LineRun {
       accounts: (exchange, error) => {
         this.#exchange = exchange
         this.#fate = error === null ? null : this.#fateOf(error, exchange)
-        // What waits, or is ended without a result, runs again under the same id.
+        // A line that waits, or is ended without a result, runs again under the same id.
         return this.#recorded === null && this.#fate !== 'waits' && !this.#isHandedOver(error)
       },
     }
@@ -293,7 +293,7 @@ export class LineRun {
     return {
       kind: 'submission',
       take: call => {
-        // What was charged before and lost its reply is run by the gateway: its caller has waited long enough.
+        // The gateway runs a line that was charged before and lost its reply: its caller has waited long enough.
         this.#isDeferred = this.#stop === null && this.#recorded === null && take(call)
         return this.#isDeferred
       },

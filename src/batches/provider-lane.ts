@@ -8,7 +8,7 @@ export interface ProviderLaneOptions {
   readonly clock: Clock
   /** The most that may run. */
   readonly max: number
-  /** What it begins with. Default 16: as many as any provider takes. */
+  /** The number at its beginning. Default 16: as many as any provider takes. */
   readonly first?: number
 }
 

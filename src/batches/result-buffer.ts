@@ -89,7 +89,7 @@ export class ResultBuffer {
     return true
   }
 
-  /** What waits is lost to this process; the leases of the lines end, and they are run again. */
+  /** Waiting results are lost to this process; the leases of the lines end, and they are run again. */
   close(): void {
     this.#timer?.cancel()
   }

@@ -49,7 +49,7 @@ export function failedLine(
   })
 }
 
-/** What an exchange came to. */
+/** The outcome of an exchange. */
 export function usageOf({ attempts, bill, finish }: Exchange, byokFeePercent: number): BatchUsage {
   const { total, tools } = bill
   if (total === null && tools.requested === 0) return NO_USAGE

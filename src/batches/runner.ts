@@ -75,7 +75,7 @@ export class BatchRunner {
   #graceEndsMs = Number.POSITIVE_INFINITY
   #hurry: (() => void) | null = null
 
-  /** What a runner does for a batch in each state, unless another one does it. */
+  /** The work of a runner for a batch in each state, unless another one does it. */
   readonly #steps: Readonly<Record<BatchStatus, Step>> = {
     validating: batch => this.#validate(batch),
     in_progress: batch => this.#progress(batch),

@@ -25,7 +25,7 @@ export class GatewayFault extends CommandError {
   readonly reason: string
   /** Of its reply; null: there was none, or it broke off. */
   readonly status: number | null
-  /** What it asks to wait, in milliseconds; null: it does not say. */
+  /** The pause that it asks for, in milliseconds; null: it does not say. */
   readonly retryAfterMs: number | null
 
   constructor(
@@ -102,7 +102,7 @@ function checkedUrl(text: string): string {
   return base.endsWith('/v1') ? base : `${base}/v1`
 }
 
-/** Where a gateway of this configuration listens, as seen from its own machine. */
+/** The address of a gateway of this configuration, as seen from its own machine. */
 function urlOf(config: Config | null): string {
   const { host = '127.0.0.1', port = 8080 } = config?.listen ?? {}
   if (port === 0) throw new UsageError('--url: is required, because listen.port is 0: --url URL')

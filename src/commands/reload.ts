@@ -30,7 +30,7 @@ const TAKEN: ReadonlySet<string> = new Set([
   'defaultModel',
   'providerKeys',
 ])
-/** What a check leaves out of the configuration. */
+/** The part of the configuration that a check leaves out. */
 const NOT_COMPARED: ReadonlySet<string> = new Set(['vaultKeys'])
 
 /** Returns the end of the watch. */

@@ -205,7 +205,7 @@ export const EndpointSchema = Type.Object(
     zdr: field(Type.Boolean(), 'true: the provider keeps no data (zero data retention); default: false'),
     trains: field(
       Type.Boolean(),
-      'true: the provider may train on prompts and replies; default: false. It changes no routing: `data_collection: deny` leaves out every endpoint without `zdr: true`',
+      'true: the provider may train on prompts and replies, so `data_collection: deny` and guardrails against training exclude the endpoint, even with `zdr: true`; default: false',
     ),
     serviceTier: field(
       oneOf(SERVICE_TIERS),

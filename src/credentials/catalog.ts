@@ -196,6 +196,11 @@ export function retainsNothing(endpoint: Endpoint, credential: Credential | null
   return credential?.declaredZdr ?? endpoint.zdr
 }
 
+/** True if the provider neither retains data nor trains on it. A declaration covers both. */
+export function collectsNothing(endpoint: Endpoint, credential: Credential | null): boolean {
+  return credential?.declaredZdr ?? (endpoint.zdr && endpoint.trains !== true)
+}
+
 function admits(restricted: Restricted, modelId: string, asker: Asker): boolean {
   const { models, keyHashes, users } = restricted
   return (

@@ -8,7 +8,7 @@ import type { KeyForm, Provider } from '../providers/provider.ts'
 import { displayName, whyNotOffered } from '../providers/table.ts'
 import { type KeyDescription, maskKey, type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 
-/** What a plain key lacks, by the form of the provider's keys. */
+/** The missing part of a plain key, by the form of the provider's keys. */
 const LACKS: Readonly<Partial<Record<KeyForm, string>>> = {
   account: 'JSON with api_key and account_id',
   host: 'JSON with api_key and host',

@@ -17,7 +17,7 @@ import { parsePlainKey } from './parse/plain-key.ts'
 import { type ProviderKey, parseKey } from './parse/provider-key.ts'
 import type { VertexKey } from './parse/vertex-key.ts'
 
-/** What keys need that are more than a text in a header; `upstream/` has both. */
+/** The helpers of keys that are more than a text in a header; `upstream/` has both. */
 export interface KeySchemes {
   readonly signer: (
     access: Pick<AwsKey, 'accessKeyId' | 'secretAccessKey'>,
@@ -93,7 +93,7 @@ export function readShared(provider: Provider): ProviderKey | null {
   return isBare ? null : key
 }
 
-/** What is wrong with the service's own key for a provider, without the key; null: nothing. */
+/** The fault of the service's own key for a provider, without the key; null: there is none. */
 export function sharedKeyProblem(provider: Provider): string | null {
   try {
     readShared(provider)
@@ -153,7 +153,7 @@ export function toOutgoingKey(
   }
 }
 
-/** What the row says for keys that name nothing. */
+/** Values of the row for keys that name nothing. */
 function plainValues({ region }: Provider): GapValues {
   return region === undefined ? {} : { region }
 }

@@ -4,8 +4,9 @@
  * compare and swap, so every row opens with one of the two at any moment. It can be stopped and started again at any
  * time.
  */
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock } from '../clock.ts'
 import type { CredentialRecord, CredentialStore } from '../storage/store.ts'
+import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { ownerOf, type Vault, VaultError } from './vault.ts'
 import { VaultKeyError } from './vault-keys.ts'
 
@@ -138,13 +139,6 @@ function sum(values: Iterable<number>): number {
   return total
 }
 
-export interface KeyUsageGauge {
-  /** By master key; null when the counts are unknown now. Keys outside the ring count together as `other`. */
-  current(): ReadonlyMap<string, number> | null
-  /** Resolves when the store is no longer used. */
-  close(): Promise<void>
-}
-
 /** Short enough to follow a rotation, which takes minutes. */
 const INTERVAL_MS = 30_000
 
@@ -159,43 +153,18 @@ export interface KeyUsageGaugeOptions {
 }
 
 /**
- * Counts the credentials that each master key wraps, for the metrics. It asks the database on a timer, not per scrape,
- * so that an unavailable database does not delay a scrape. Main thread.
+ * Counts the credentials that each master key wraps, for the metrics. Keys outside the ring count together as `other`.
+ * Main thread.
  */
-export function startKeyUsageGauge(options: KeyUsageGaugeOptions): KeyUsageGauge {
+export function startKeyUsageGauge(options: KeyUsageGaugeOptions): StoreCounts<string> {
   const { store, vault, keyIds, clock } = options
-  let counts: ReadonlyMap<string, number> | null = null
-  let timer: Timer | null = null
-  let closed = false
-
-  const read = async (): Promise<void> => {
-    try {
-      counts = byLabel(await store.credentials.countByKeyId())
-    } catch {
-      // No figure is better than an outdated one. The store watch logs the outage.
-      counts = null
-    }
-    if (!closed) timer = clock.after(INTERVAL_MS, readAgain)
-  }
-  const byLabel = (found: ReadonlyMap<string, number>): ReadonlyMap<string, number> => {
+  const count = async (): Promise<ReadonlyMap<string, number>> => {
     const sums = new Map(keyIds.map(keyId => [keyId, 0]))
-    for (const [keyId, count] of found) {
+    for (const [keyId, found] of await store.credentials.countByKeyId()) {
       const label = vault.has(keyId) ? keyId : OTHER_KEYS
-      sums.set(label, (sums.get(label) ?? 0) + count)
+      sums.set(label, (sums.get(label) ?? 0) + found)
     }
     return sums
   }
-  let reading = read()
-  function readAgain(): void {
-    reading = read()
-  }
-
-  return {
-    current: () => counts,
-    async close() {
-      closed = true
-      timer?.cancel()
-      await reading
-    },
-  }
+  return startStoreCounts({ count, intervalMs: INTERVAL_MS, clock })
 }

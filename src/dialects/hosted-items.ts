@@ -44,7 +44,7 @@ const NEITHER: ReadonlySet<string> = new Set([
 
 type Fields = Record<string, unknown>
 
-/** What the tool was asked and what it gave, out of the fields of its item. */
+/** The question to the tool and its result, out of the fields of its item. */
 export function askedAndGave(item: HostedItem): { readonly asked: Fields; readonly gave: Fields } {
   const asked: Fields = {}
   const gave: Fields = {}

@@ -31,7 +31,7 @@ export function fieldsBut(body: object, translated: ReadonlySet<string>): Record
 /** A message of ours that begins with the path of a field. */
 const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /
 
-/** Where the client has a field of a request; null: under the same name. `rest` follows the field and its index. */
+/** The client's place of a field of a request; null: the same name. `rest` follows the field and its index. */
 export type PathOf = (field: string, index: number | null, rest: string) => string | null
 
 /** The message with its path in the client's own names. */

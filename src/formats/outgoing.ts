@@ -11,7 +11,7 @@ import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
-import { filled, isRecord } from './json.ts'
+import { filled, isRecord, type Json, parseJson } from './json.ts'
 
 // Fields
 
@@ -138,8 +138,8 @@ function goesOut(
   }
 }
 
-// What only the caller's own API knows (protocol/native.ts). Formats of that API read it; all others pass on fields of
-// parts, items and tools that they do not know, so it is removed before they see it.
+// Fields that only the caller's own API knows (protocol/native.ts). Formats of that API read them; all others pass on
+// fields of parts, items and tools that they do not know, so it is removed before they see it.
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -273,4 +273,16 @@ export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unkno
 /** The error for an item that an encoder must not omit. */
 export function refuseItem(type: string, path: string): GatewayError {
   return inexpressible(`${path}.type`, `an item ${type} cannot be sent to this provider`)
+}
+
+/**
+ * Arguments of a replayed call, for APIs that take them as an object.
+ * @throws GatewayError `unprocessable` for another text
+ */
+export function callArguments(text: string, path: string): Json {
+  if (text.trim() === '') return {}
+  const value = parseJson(text)
+  if (value === undefined) throw inexpressible(path, 'must be JSON')
+  if (!isRecord(value)) throw inexpressible(path, 'must be a JSON object')
+  return value
 }

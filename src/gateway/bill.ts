@@ -58,13 +58,13 @@ export class Bill {
     return this.#total
   }
 
-  /** What is charged for everything, tools included; null: nothing is. */
+  /** The charge for everything, tools included; null: nothing is charged. */
   get cost(): PicoUsd | null {
     if (this.#total === null) return this.#toolCost === 0 ? null : this.#toolCost
     return atFactor(this.#total.cost, this.priceFactor) + this.#toolCost
   }
 
-  /** What is charged for closed turns and for tools. */
+  /** The charge for closed turns and for tools. */
   get closedCost(): PicoUsd {
     return atFactor(this.#closed?.cost ?? 0, this.priceFactor) + this.#toolCost
   }

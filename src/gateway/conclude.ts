@@ -16,7 +16,7 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
   readonly clock: Clock
   readonly byokFeePercent: number
   readonly plugins: PluginChains
-  /** Where this gateway stands, told in `gateway_metadata`. */
+  /** The place of this gateway, as `gateway_metadata` tells it. */
   readonly region: string
 }
 

@@ -129,7 +129,7 @@ export interface AttemptRecord extends Candidate {
   isRefused: boolean
   /** The request was handed to the transport. */
   isStarted: boolean
-  /** Where it reports what came of it; absent for a reply that was stored. */
+  /** Takes the report on its outcome; absent for a reply that was stored. */
   health?: HealthEntry
 }
 

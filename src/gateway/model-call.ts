@@ -162,7 +162,7 @@ class Asking {
 
   /** False: the endpoint must not be asked now. */
   #begin(candidate: RouteCandidate, record: AttemptRecord): boolean {
-    // What a batch service has stored says nothing about now.
+    // A reply that a batch service has stored says nothing about now.
     if (this.#exchange.batch?.service?.kind === 'collection') return true
     const { health } = this.#deps.routing
     const { endpoint, credential } = candidate

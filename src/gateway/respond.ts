@@ -39,7 +39,7 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
   readonly credentials: Pick<CredentialCatalog, 'of'>
   /** Fee of a request on an own credential, as a share of its price by the catalogue. */
   readonly byokFeePercent: number
-  /** Where this gateway stands. */
+  /** The place of this gateway. */
   readonly region: string
   readonly stickiness: Stickiness
   readonly quota: Quota

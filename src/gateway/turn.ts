@@ -177,7 +177,7 @@ function isDeferred(
   const service = batch?.service
   if (service?.kind !== 'submission' || calls !== null || request.stream === true) return false
   if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
-  // What was found in the request is told with the reply, and would be gone by then.
+  // Findings in the request are told with the reply, and would be gone by then.
   if (withMetadata && pipeline.length > 0) return false
   const wire = requests.encode(exchange, record, format, prompt)
   return service.take({ exchange, attempt: record, wire, reserved })

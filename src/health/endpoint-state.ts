@@ -72,7 +72,7 @@ export class EndpointState {
   isForgotten = false
   /** True: it is in the list of states with unsent notes. */
   isListed = false
-  /** What other threads were not sent yet; null: nothing. */
+  /** The part that other threads were not sent yet; null: nothing. */
   #unsent: UnsentNote | null = null
 
   constructor(key: string, provider: string) {

@@ -22,7 +22,7 @@ export {
 export type { Cause, HealthNote } from './notes.ts'
 export type { Percentiles } from './recent-values.ts'
 
-/** What an attempt says about its endpoint. `none`: nothing, for instance because its client has disconnected. */
+/** The verdict of an attempt on its endpoint. `none`: there is none, for instance because its client has left. */
 export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
 
 export interface EndpointHealthOptions {
@@ -56,7 +56,7 @@ export function endpointKey(endpoint: Endpoint, credentialId: string | null): st
   return parts.join('\n')
 }
 
-/** What one attempt reports about its endpoint. */
+/** The report of one attempt about its endpoint. */
 export class HealthEntry {
   readonly state: EndpointState
   readonly #health: EndpointHealth
@@ -169,7 +169,7 @@ export class EndpointHealth {
     return state
   }
 
-  /** What was measured of an endpoint with the shared key; null: nothing. */
+  /** Measured figures of an endpoint with the shared key; null: nothing was measured. */
   figures(endpoint: Endpoint): EndpointFigures | null {
     const state = this.#states.peek(endpointKey(endpoint, null))
     return state?.figures?.figures(this.#clock.monotonicMs()) ?? null

@@ -46,7 +46,7 @@ const TASK_BUCKETS = [
   30, 60,
 ]
 
-/** What became of a second attempt that a failure called for. */
+/** The outcome of a second attempt that a failure called for. */
 const RETRY_OUTCOMES = ['tried', 'over_budget']
 /** Changes of circuit breakers. */
 const BREAKER_CHANGES = ['opened', 'limited', 'probed', 'closed'] as const

@@ -37,7 +37,7 @@ export interface BatchPreferences {
   readonly allowFallbacks: boolean
 }
 
-/** What requests came to: of one line of a batch, or of all that have ended. Sums of text keep exact. */
+/** Usage of requests: of one line of a batch, or of all that have ended. Sums in texts stay exact. */
 export interface BatchUsage {
   readonly inputTokens: number
   readonly cachedTokens: number

@@ -173,7 +173,7 @@ function expectedAny(members: readonly TSchema[]): string {
   const rest = members.filter(member => !KindGuard.IsLiteral(member))
   const texts = rest.map(expected)
   if (words.length > 0) texts.unshift(words.length === 1 ? expected(words[0] as TSchema) : oneOfWords(words))
-  // What a string must not have is not part of the choice.
+  // The choice is without characters that a string must not have.
   return texts.join(texts.slice(0, -1).some(text => text.includes(', without ')) ? ', or ' : ' or ')
 }
 

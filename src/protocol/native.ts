@@ -16,7 +16,7 @@ export function withNative<Fields extends object>(fields: Fields, native: Native
   return Object.assign(fields, { [NATIVE]: native })
 }
 
-/** What the provider itself said; null where that is not known. */
+/** The provider's own words; null where they are not known. */
 export function nativeOf(fields: object): Native | null {
   return (fields as { readonly [NATIVE]?: Native })[NATIVE] ?? null
 }

@@ -38,7 +38,7 @@ export interface Catalog {
   readonly defaultModel: string | null
 }
 
-/** What a catalogue is made of. */
+/** The parts of a catalogue. */
 export interface CatalogParts {
   readonly providers: ReadonlyMap<string, Provider>
   readonly models: readonly Model[]

@@ -25,5 +25,5 @@ export interface MeasuredEndpoints {
   of(endpoint: Endpoint): EndpointFigures | null
 }
 
-/** Where nothing is measured. */
+/** Stands for measures where nothing is measured. */
 export const UNMEASURED: MeasuredEndpoints = { of: () => null }

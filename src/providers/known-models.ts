@@ -141,7 +141,7 @@ function toldModel(entry: unknown): KnownModel | null {
   const methods = entry['supportedGenerationMethods']
   const embeds = Array.isArray(methods) ? methods.includes('embedContent') : /embed/i.test(id)
   if (Array.isArray(methods) && !embeds && !methods.includes('generateContent')) return null
-  // What is left out of prices would be free.
+  // A price that is left out would be free.
   let isClear = true
   const pricing = pricingIn(entry['pricing'], embeds, () => {
     isClear = false

@@ -8,7 +8,7 @@ import type { Endpoint, Model, Pricing, Provider } from './provider.ts'
 /** Texts one after the other in memory that threads share. */
 export interface PackedTexts {
   readonly bytes: SharedArrayBuffer
-  /** Where each text ends. */
+  /** The end of each text. */
   readonly ends: Uint32Array
 }
 
@@ -28,7 +28,7 @@ export interface PackedCatalogue {
 /** A catalogue's parts with the public documents of its models, in the order of the models. */
 export interface Unpacked {
   readonly parts: CatalogParts
-  /** What the models were unpacked from. */
+  /** The packed catalogue of the models. */
   readonly models: PackedTexts
   readonly documents: PackedTexts
   readonly version: string

@@ -25,7 +25,7 @@ export const EMBEDDINGS_FORMAT_NAMES = [
 ] as const
 export type EmbeddingsFormatName = (typeof EMBEDDINGS_FORMAT_NAMES)[number]
 
-/** What a row of the configuration may name. */
+/** All formats that a row of the configuration may name. */
 export type AnyFormatName = FormatName | EmbeddingsFormatName
 
 export function isEmbeddingsFormat(name: AnyFormatName): name is EmbeddingsFormatName {
@@ -73,7 +73,7 @@ export const KEY_FORMS = [
 ] as const
 export type KeyForm = (typeof KEY_FORMS)[number]
 
-/** What a provider publicly states about the data of requests. Null: not publicly known. Routing does not use it. */
+/** A provider's public statement about the data of requests. Null: not publicly known. Routing does not use it. */
 export interface DataPolicy {
   /** True: it may train on the data. */
   readonly trains: boolean | null
@@ -219,7 +219,7 @@ export interface Provider {
   readonly hosts?: readonly string[]
   /** Name of the service that signatures of AWS are made for. */
   readonly awsService?: string
-  /** Where assertions are exchanged for tokens; never taken from a key. */
+  /** The address that exchanges assertions for tokens; never taken from a key. */
   readonly tokenUrl?: string
   /** Absent: `plain`. */
   readonly keyForm?: KeyForm

@@ -1,17 +1,14 @@
 /** Suffixes that ask for a model in another way, such as `:free`. Pure. */
 
-const VARIANTS: ReadonlySet<string> = new Set([
-  'beta',
-  'exacto',
-  'extended',
-  'floor',
-  'free',
-  'nitro',
-  'online',
-  'thinking',
-])
+/** `gateway/routing/names.ts` says what each asks for. */
+export const VARIANTS = ['exacto', 'extended', 'floor', 'free', 'nitro', 'online', 'thinking'] as const
+export type Variant = (typeof VARIANTS)[number]
 
-/** True for an id that ends in a known variant; a provider's own names may have colons too. */
+/** A publisher's mark for an early model, which asks for nothing. */
+const BETA = 'beta'
+const SUFFIXES: ReadonlySet<string> = new Set([...VARIANTS, BETA])
+
+/** True for an id that ends in a known suffix; a provider's own names may have colons too. */
 export function endsInVariant(id: string): boolean {
-  return VARIANTS.has(id.slice(id.lastIndexOf(':') + 1))
+  return SUFFIXES.has(id.slice(id.lastIndexOf(':') + 1))
 }

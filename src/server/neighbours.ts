@@ -25,7 +25,7 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
   vector_stores: 'Vector stores',
   videos: 'Videos',
 }
-/** What there is below an operation, by the first part of its path. */
+/** The operations below a path, by its first part. */
 const BELOW: Readonly<Record<string, string>> = {
   messages: 'below POST /v1/messages there is only POST /v1/messages/count_tokens',
   responses: 'responses are not stored, and there is nothing below POST /v1/responses',

@@ -8,7 +8,7 @@ export interface SimBatchCall {
   readonly path: string
   readonly query: URLSearchParams
   readonly contentType: string
-  /** Where the client has reached the provider. */
+  /** The address under which the client has reached the provider. */
   readonly origin: string
   readonly text: string
 }

@@ -15,10 +15,10 @@ export interface SimJobLine {
   readonly body: SimFields
 }
 
-/** What becomes of one line in place of a proper reply. `garbage`: a line that is no JSON. */
+/** Replaces the proper reply of one line. `garbage`: a line that is no JSON. */
 export type SimLineFault = 'error' | 'overloaded' | 'expired' | 'missing' | 'twice' | 'garbage' | 'foreign'
 
-/** What a job does wrong. */
+/** Faults of a job. */
 export interface SimJobFault {
   /** Refuses to make the job, with this HTTP status. */
   readonly status?: number
@@ -44,7 +44,7 @@ export interface SimJob {
   readonly api: 'openai' | 'anthropic' | 'gemini'
   readonly createdMs: number
   readonly lines: readonly SimJobLine[]
-  /** What the client wrote to it: metadata, or a name. */
+  /** The client's own words: metadata, or a name. */
   readonly given: SimFields
   readonly inputFile: string | null
   readonly fault: SimJobFault
@@ -55,7 +55,7 @@ export interface SimJob {
   end: SimJobEnd | null
 }
 
-/** What became of a line. */
+/** The outcome of a line. */
 export type SimLineEnd =
   | { readonly kind: 'reply'; readonly status: number; readonly document: unknown }
   | { readonly kind: 'expired' | 'cancelled' }

@@ -196,7 +196,7 @@ export interface AuditRecordsTable {
 /** Invisible batches are `opening` while their body arrives, and `removed` until the last of their lines is. */
 export type StoredBatchStatus = BatchStatus | 'opening' | 'removed'
 
-/** What an opening batch does not know yet is '', 0 or null. */
+/** Fields that an opening batch does not know yet are '', 0 or null. */
 export interface BatchesTable {
   id: string
   organizationId: string

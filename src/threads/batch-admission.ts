@@ -68,7 +68,7 @@ export class BatchAdmission implements AdmissionOwner, AdmittedLine {
   }
 
   finish({ status, error, summary }: EndedRun): void {
-    // Who has left gets no answer.
+    // A caller who has left gets no answer.
     this.reply = { status, ended: error?.code !== 'client_closed', error, summary }
     this.#admission.finish()
     this.held.release()

@@ -80,7 +80,7 @@ export interface GatewayOptions {
   readonly store?: Store
   /** Quota counters; default: counters of this instance alone. */
   readonly counters?: Counters
-  /** What is known of endpoints. Default: what this gateway sees itself. */
+  /** The health of endpoints. Default: as this gateway sees it itself. */
   readonly health?: EndpointHealth
   /** The pins of conversations; default: pins of this gateway alone. */
   readonly pins?: Pins

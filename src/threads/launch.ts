@@ -5,7 +5,7 @@
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { checkRing, type KeyUsageGauge, startKeyUsageGauge } from '../credentials/rotation.ts'
+import { checkRing, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
 import { SharedHealth } from '../health/shared-health.ts'
@@ -17,12 +17,13 @@ import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
 import type { Log, LogForm } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
+import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { createSim, type Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
+import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createTransports } from '../upstream/egress.ts'
-import { type BatchCounts, startBatchCounts } from './batch-counts.ts'
 import { needsSim } from './build-catalog.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
@@ -57,6 +58,8 @@ export interface Launched {
 
 /** How long a stop waits for the database after the last request. */
 const CLOSE_MS = 5_000
+/** Between two counts of the batches in each state. */
+const BATCH_COUNTS_MS = 10_000
 
 /**
  * Starts what `checkStart` has found good.
@@ -88,8 +91,8 @@ export async function launch({ config, ring }: CheckedStart, log: Log, logForm: 
 interface Services {
   store: Store
   watch: StoreWatch<FirstKeys | null>
-  keyUsage: KeyUsageGauge
-  batchCounts: BatchCounts
+  keyUsage: StoreCounts<string>
+  batchCounts: StoreCounts<BatchStatus>
   /** The simulated provider, where none is configured. */
   sim: { readonly server: Sim; readonly url: string } | null
   shipper: LedgerShipper
@@ -135,7 +138,11 @@ async function startServices(
   started.watch = watch
   const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
   started.keyUsage = keyUsage
-  const batchCounts = startBatchCounts({ store, clock })
+  const batchCounts = startStoreCounts({
+    count: () => store.batches.countByStatus(),
+    intervalMs: BATCH_COUNTS_MS,
+    clock,
+  })
   started.batchCounts = batchCounts
   const sim = needsSim(config) ? await startSim() : null
   started.sim = sim

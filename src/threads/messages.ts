@@ -42,11 +42,11 @@ export interface ThreadSettings {
   readonly prepared: boolean
   /** Other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
   readonly shared: boolean
-  /** What other threads have seen of endpoints so far. */
+  /** The health of endpoints as other threads have seen it so far. */
   readonly health: readonly HealthNote[]
 }
 
-/** What has been seen of endpoints, by one thread or by all others. */
+/** The health of endpoints, as one thread or all others have seen it. */
 export interface HealthMessage {
   readonly type: 'health'
   readonly notes: readonly HealthNote[]

@@ -21,7 +21,7 @@ export interface ServiceAccount {
   readonly privateKeyId: string | null
 }
 
-/** Where assertions are exchanged. */
+/** The address that exchanges assertions. */
 export interface TokenPlace {
   readonly tokenUrl: string
   readonly egress?: Egress | undefined

@@ -52,7 +52,7 @@ const POLL_GROWTH = 1.5
 /** After a failed call. */
 const RETRY_FIRST_MS = 2_000
 const RETRY_MAX_MS = 60_000
-/** What its batch waits when the service has too much in the queue of the account. */
+/** The pause of its batch when the service has too much in the queue of the account. */
 const BUSY_MS = 300_000
 /** A service that says nothing, or does not cancel, is not waited for any longer after the end of the batch. */
 const GRACE_MS = 900_000
@@ -80,7 +80,7 @@ export class JobWork {
   #isNamed: boolean
   /** Of this visit: a key may be gone by the next one. */
   #access: ServiceAccess | null = null
-  /** What the job reserves of its caller's limits; null: not reserved yet. */
+  /** The job's reservation in its caller's limits; null: not reserved yet. */
   #held: Reservation | null
   #isCancelled = false
   /** An earlier visit may have got as far as the usage records of lines. */

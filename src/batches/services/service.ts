@@ -46,13 +46,13 @@ export type JobState =
       readonly kind: 'ended'
       /** Why lines of which the service says nothing have no reply; null: it does not say. */
       readonly error: GatewayError | null
-      /** What became of those lines, if the job ended before all of them had run. */
+      /** The outcome of those lines, if the job ended before all of them had run. */
       readonly unrun: 'cancelled' | 'expired' | null
       /** The service had too much to do and has run nothing of it: it may be submitted again later. */
       readonly isBusy: boolean
     }
 
-/** What became of one line. */
+/** The outcome of one line. */
 export interface EndedLine {
   /** As it was submitted. */
   readonly id: string

@@ -12,7 +12,7 @@ const REDRAW_MS = 1_000
 /** Between two lines of a batch in the same state. */
 const LINE_MS = 5_000
 
-/** What there is to say of a moment, the most important first to stay. */
+/** The words for a moment; the most important one stays longest. */
 export function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
   const { batch, rate, doneAtMs, trouble } = moment
   const { completed, failed, total } = batch

@@ -59,7 +59,7 @@ export class ResultCutter {
   /** Takes the next bytes; returns the results that end in them. @throws CutterError */
   push(chunk: Buffer): Buffer[] {
     const results: Buffer[] = []
-    /** Where what is not kept yet begins. */
+    /** The beginning of the part that is not kept yet. */
     let from = 0
     let at = 0
     while (at < chunk.length) {

@@ -111,14 +111,14 @@ function batchRow(batch: BatchView, nowMs: number): string[] {
   ]
 }
 
-/** What is known of the results of a batch. */
+/** The known part of the results of a batch. */
 export interface ResultCounts {
   readonly total: number
   /** How often each type of error is among them, the most frequent first. */
   readonly errors: ReadonlyMap<string, number>
 }
 
-/** What a batch has come to, in some lines. @param output the file with its results; null: there is none */
+/** The outcome of a batch, in some lines. @param output the file with its results; null: there is none */
 export function batchSummary(
   batch: BatchView,
   { errors, total: lines }: ResultCounts,

@@ -8,7 +8,7 @@ import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
 import { elementPath, isObject } from '../../protocol/schema.ts'
 
-/** What one body may hold, in the words of its errors. */
+/** Bounds of one body, in the words of its errors. */
 const FORMS =
   'a string, or an array of strings, of token ids, of arrays of token ids, or of objects with content'
 const TOKEN = `must be a token id: an integer from 0 to ${TOKEN_ID_MAX}`

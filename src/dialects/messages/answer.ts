@@ -155,7 +155,7 @@ function inputUsage({ input_tokens: all, input_tokens_details: details }: ReadTo
   }
 }
 
-/** What only the end knows. */
+/** Fields that only the end knows. */
 const NOT_YET = { output_tokens_details: null, server_tool_use: null, service_tier: null, speed: null }
 
 /** The message as it stands at the start of a stream. */
@@ -180,7 +180,7 @@ export function messageHead({ id, model, provider }: ResponseResource): MessageF
   return { id, type: 'message', role: 'assistant', model, provider: provider ?? null, diagnostics: null }
 }
 
-/** What only the end knows beside the message itself. */
+/** Fields that only the end knows, beside the message itself. */
 export function reportsOf({
   alignment,
   gateway_metadata: metadata,

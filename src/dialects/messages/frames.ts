@@ -55,7 +55,7 @@ export class MessagesFrames implements FrameWriter {
   #open: OpenBlock | null = null
   /** Number of the next block. */
   #next = 0
-  /** What other items said while a call was open, by output index. */
+  /** The texts of other items while a call was open, by output index. */
   readonly #waiting = new Map<number, StreamEvent[]>()
   readonly #texts = new Map<string, SaidText>()
   #begun = false

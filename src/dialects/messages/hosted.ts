@@ -162,7 +162,7 @@ export function objectIn(json: unknown): Fields {
     const value: unknown = JSON.parse(text)
     if (isObject(value)) return value
   } catch {
-    // What a model wrote may be anything.
+    // A model may write anything.
   }
   return { arguments: text }
 }

@@ -19,7 +19,7 @@ import {
 import { ReplayedCalls } from './replayed-tools.ts'
 import { thoughtOf } from './thinking.ts'
 
-/** Where an item comes from. */
+/** The origin of an item. */
 export interface BlockPlace {
   /** Index of the message; null: the system prompt. */
   readonly message: number | null

@@ -39,7 +39,7 @@ function isRedacted({ format, signature = '', summary, content = [] }: Reasoning
   return format === CLAUDE && signature === '' && texts.every(({ text }) => text === '')
 }
 
-/** What the next turn needs to send the thought back; empty: nothing. */
+/** The fields that the next turn needs to send the thought back; empty: none. */
 export function signatureOf(item: ReasoningItem): string {
   const { format = '', signature = '', encrypted_content: encrypted = '' } = item
   if (signature === '' && encrypted === '') return ''
@@ -59,7 +59,7 @@ export function callSeal(item: FunctionCallItem | CustomToolCallItem): Block | n
   return { type: 'redacted_thinking', data: `${CALL_MARK}${packed(item.call_id)}.${signature}` }
 }
 
-/** What a block of a client says: a reasoning item, the signature of a call, or nothing. */
+/** The content of a client's block: a reasoning item, the signature of a call, or nothing. */
 export type Thought =
   | { readonly item: Record<string, unknown> }
   | { readonly callId: string; readonly signature: string }

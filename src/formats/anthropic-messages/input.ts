@@ -14,7 +14,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { recordOrEmpty, records } from '../json.ts'
-import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
+import { callArguments, isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 import { openCompaction } from './blocks.ts'
 
 export interface MessagesTurn {
@@ -146,7 +146,7 @@ class Writer {
 
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>, path: string): void {
     const more = { ...callerOf(item), ...nativeFields(item) }
-    this.#call(item.call_id, item.name, parseArguments(item.arguments, path), more)
+    this.#call(item.call_id, item.name, callArguments(item.arguments, path), more)
   }
 
   #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {
@@ -197,19 +197,6 @@ function nativeBlock(item: object): MessagesBlock | null {
 /** The blocks of a tool that Anthropic ran, where they came back as it made them; else the item is left out. */
 function ownBlocks(item: object): readonly MessagesBlock[] {
   return [...records(nativeFields(item)['blocks'])]
-}
-
-function parseArguments(json: string, path: string): unknown {
-  if (json.trim() === '') return {}
-  let value: unknown
-  try {
-    value = JSON.parse(json)
-  } catch {
-    throw inexpressible(path, 'must be JSON')
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw inexpressible(path, 'must be a JSON object')
-  return value
 }
 
 /** The caller of a tool call, if a code execution made the call. */

@@ -25,7 +25,7 @@ import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'
 import { finishReason, serviceTierOf, usageOf } from './usage.ts'
 
-/** What an open block has become; a text has no item of its own. */
+/** The item of an open block; a text has no item of its own. */
 interface Block {
   readonly kind: 'text' | 'reasoning' | 'call'
   readonly item: number

@@ -122,7 +122,7 @@ function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
   }
 }
 
-/** What Anthropic's own API takes beside the messages; Converse passes it on. */
+/** Settings of Anthropic's own API beside the messages; Converse passes them on. */
 function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Settings {
   const { max_tokens, thinking, effort, sampling } = generation({
     request,

@@ -10,8 +10,8 @@
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { isRecord, parseJson } from '../json.ts'
-import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
+import { isRecord } from '../json.ts'
+import { callArguments, isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
@@ -81,7 +81,7 @@ class Writer {
         this.add('assistant', this.#reasoning(item))
         return
       case 'function_call':
-        this.#call(item.call_id, item.name, parseArguments(item.arguments, `${path}.arguments`))
+        this.#call(item.call_id, item.name, callArguments(item.arguments, `${path}.arguments`))
         return
       case 'custom_tool_call':
         this.#call(item.call_id, item.name, { input: item.input })
@@ -197,12 +197,4 @@ function trimEnd(content: readonly ConverseBlock[]): ConverseBlock[] {
 /** Replaces characters that the API refuses in ids, and cuts to its 64; a call and its result change alike. */
 function toolUseId(callId: string): string {
   return callId.replace(/[^a-zA-Z0-9_.:-]/g, '_').slice(-64)
-}
-
-function parseArguments(json: string, path: string): unknown {
-  if (json.trim() === '') return {}
-  const value = parseJson(json)
-  if (value === undefined) throw inexpressible(path, 'must be JSON')
-  if (!isRecord(value)) throw inexpressible(path, 'must be a JSON object')
-  return value
 }

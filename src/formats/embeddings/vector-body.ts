@@ -36,7 +36,7 @@ export class VectorBody {
   readonly #vectors: Vector[] = []
   #vectorBytes = 0
   #place: Place = 'outside'
-  /** Where the number or text that is being read begins. */
+  /** The beginning of the number or text that is being read. */
   #from = 0
   /** The text so far ends with a backslash that escapes the next byte. */
   #isEscaping = false

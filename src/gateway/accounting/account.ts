@@ -107,7 +107,7 @@ export function account(
   exchange.reservation?.settle({ cost, isByok, tokens: inputTokens + outputTokens })
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)
-  // What the gateway asked for itself has no client who waits for a first token, nor has a batch.
+  // Requests of the gateway itself, and of batches, have no client who waits for a first token.
   if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
   }

@@ -72,7 +72,7 @@ function offerOf(
   const grows = cappable && request.stream === true && isVisible(request, { endpoint })
   return {
     base: shareOf(inputTokens * prompt + images + pricing.request, factor),
-    // What is thought cannot be told from what is said before it is there.
+    // Thinking cannot be told from text before it is there.
     perToken: shareOf(Math.max(completion, internalReasoning ?? 0), factor),
     isOwn: credential !== null,
     most,
@@ -98,7 +98,7 @@ export interface CallTerms {
   /** The cap to send; null: what the caller asked for stays. */
   readonly cap: number | null
   readonly meter: Meter
-  /** What is reserved for the exchange at its beginning. */
+  /** The reservation of the exchange at its beginning. */
   readonly reserved: PicoUsd
 }
 

@@ -2,7 +2,7 @@
  * Filters of candidates: the caller's preferences, the data region, and the variant in the name of the model. Pure.
  * Hot path. If a credential declares a data policy, that policy counts and not the one of its endpoint.
  */
-import { isWithin, retainsNothing } from '../../credentials/catalog.ts'
+import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { UNITS_PER_USD } from '../../money.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -74,10 +74,10 @@ const FILTERS: readonly Filter[] = [
     admits: ({ endpoint, credential }) => retainsNothing(endpoint, credential),
   },
   {
-    // The catalogue knows one data policy, zero retention. Only that rules out collection for certain.
+    // Only zero retention rules out collection for certain.
     excludedBy: 'data_policy:training',
     applies: ({ preferences }) => preferences.data_collection === 'deny',
-    admits: ({ endpoint, credential }) => retainsNothing(endpoint, credential),
+    admits: ({ endpoint, credential }) => collectsNothing(endpoint, credential),
   },
   {
     excludedBy: 'free_variant',

@@ -4,6 +4,7 @@
  */
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Model } from '../../providers/provider.ts'
+import type { Variant } from '../../providers/variants.ts'
 
 /** The orders that a request may ask for. */
 export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
@@ -22,19 +23,20 @@ export interface NamedModel {
   readonly kind: 'plain' | 'alias' | 'latest'
 }
 
-interface Variant extends Partial<Pick<NamedModel, 'sort' | 'tier' | 'isFree' | 'isThinking'>> {}
+type Wish = Partial<Pick<NamedModel, 'sort' | 'tier' | 'isFree' | 'isThinking'>>
 
-const VARIANTS: ReadonlyMap<string, Variant> = new Map<string, Variant>([
-  ['nitro', { sort: 'throughput', tier: 'priority' }],
-  ['floor', { sort: 'price', tier: 'flex' }],
-  ['exacto', { sort: 'exacto' }],
-  ['free', { isFree: true }],
-  ['thinking', { isThinking: true }],
+const WISHES: Readonly<Record<Variant, Wish>> = {
+  nitro: { sort: 'throughput', tier: 'priority' },
+  floor: { sort: 'price', tier: 'flex' },
+  exacto: { sort: 'exacto' },
+  free: { isFree: true },
+  thinking: { isThinking: true },
   // The catalogue has no endpoints with a longer context for it.
-  ['extended', {}],
+  extended: {},
   // A plugin serves it; the request parser refuses it where the plugin is missing.
-  ['online', {}],
-])
+  online: {},
+}
+const WISH_OF: ReadonlyMap<string, Wish> = new Map(Object.entries(WISHES))
 
 const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
 /** The most variants of one name. */
@@ -49,13 +51,13 @@ export function namedModel(
   const found = exactly(name, catalog, mode)
   if (found !== null) return found
   let base = name
-  let asked: Variant = {}
+  let asked: Wish = {}
   for (let count = 0; count < VARIANTS_MAX; count++) {
     const at = base.lastIndexOf(':')
-    const variant = at === -1 ? undefined : VARIANTS.get(base.slice(at + 1))
-    if (variant === undefined) return null
+    const wish = at === -1 ? undefined : WISH_OF.get(base.slice(at + 1))
+    if (wish === undefined) return null
     base = base.slice(0, at)
-    asked = { ...variant, ...asked }
+    asked = { ...wish, ...asked }
     const model = exactly(base, catalog, mode)
     if (model !== null) return { ...model, ...asked }
   }

@@ -1,5 +1,5 @@
 /** Restrictions of guardrails on candidates: which models and providers may serve, and where data may go. Pure. */
-import { retainsNothing } from '../../credentials/catalog.ts'
+import { collectsNothing, retainsNothing } from '../../credentials/catalog.ts'
 import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { Endpoint, Provider } from '../../providers/provider.ts'
@@ -109,10 +109,11 @@ function testsOf(rules: PolicyRestrictions): readonly Test[] {
   const free = rules.freeModelTraining === false || rules.freeModelPublication === false
   const paid = rules.paidModelTraining === false
   if (free || paid) {
-    // The catalogue has one data policy, zero retention: only that rules out training and publication for certain.
+    // Only zero retention rules out training and publication for certain.
     add(
       'guardrail:training',
-      ({ endpoint, credential }) => !(isFree(endpoint) ? free : paid) || retainsNothing(endpoint, credential),
+      ({ endpoint, credential }) =>
+        !(isFree(endpoint) ? free : paid) || collectsNothing(endpoint, credential),
     )
   }
   return tests

@@ -101,7 +101,7 @@ export const OWN_ROWS = {
     keyVariable: 'GEMINI_API_KEY',
     format: 'google-gemini',
     baseUrl: 'https://generativelanguage.googleapis.com/v1beta',
-    // Whether it trains depends on the account: without a paid plan it may.
+    // Without a paid plan it may train.
     policy: { trains: null, retentionDays: 55 },
     authors: ['google'],
   },

@@ -35,7 +35,7 @@ export interface ServingRow
 
 export type Row = UnofferedRow | ServingRow
 
-/** What servers of open models have in common: they copy OpenAI's older fields and ignore or refuse the newer. */
+/** Quirks that servers of open models share: they copy OpenAI's older fields and ignore or refuse the newer. */
 export const COMPATIBLE: readonly Quirk[] = ['max-tokens', 'system-role', 'no-strict-tools']
 
 /** A provider with OpenAI's chat completions. */

@@ -26,7 +26,7 @@ import {
   QUOTE,
 } from './json-scanner.ts'
 
-/** What is wrong with a batch. The message names the field by its path and tells nothing of its value. */
+/** A fault of a batch. The message names the field by its path and tells nothing of its value. */
 export class BatchFault extends Error {
   override readonly name = 'BatchFault'
   readonly code: 'invalid_request' | 'unprocessable'

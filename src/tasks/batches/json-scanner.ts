@@ -56,7 +56,7 @@ export const OPEN_BRACE = 0x7b
 export const CLOSE_BRACE = 0x7d
 
 const WHITESPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
-/** What may follow a backslash, without `u`. */
+/** Characters that may follow a backslash, without `u`. */
 const ESCAPES: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrt'))
 const HEX_DIGITS: ReadonlySet<number> = new Set(Buffer.from('0123456789abcdefABCDEF'))
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf]

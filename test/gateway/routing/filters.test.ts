@@ -128,3 +128,35 @@ t.test('a limit of price holds for the prices of a prompt of this length', t => 
   t.equal(filter?.admits({ endpoint: thinking, credential: null }, limit), false, 'reasoning is output')
   t.end()
 })
+
+t.test(
+  'a provider that may train is excluded where data must not be collected, even if it retains nothing',
+  async t => {
+    const kept = { ...endpoint, zdr: true }
+    const trains = { ...kept, trains: true as const }
+    const declared = { ...credentialOf('acme'), declaredZdr: true }
+    const restrictions = ruled({ paidModelTraining: false })
+    for (const [each, credential, isExcluded] of [
+      [kept, null, false],
+      [trains, null, true],
+      // The declaration is about the account of the credential, and counts in place of the row.
+      [trains, declared, false],
+    ] as const) {
+      const one = { endpoint: each, credential }
+      t.equal(restrictions?.excludedBy(one), isExcluded ? 'guardrail:training' : null)
+      const { request } = scriptedExchange()
+      const preferences = { data_collection: 'deny' } as const
+      const wish = {
+        request: { ...request, provider: preferences },
+        preferences,
+        dataRegion: null,
+        isFree: false,
+      }
+      const asked = { ...wish, isLimited: false, tiers: tierWish(null, null) }
+      t.equal(
+        filtersFor(asked).every(filter => filter.admits(one, asked)),
+        !isExcluded,
+      )
+    }
+  },
+)
