@@ -81,6 +81,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     const exchange = open(deps, asked, new FinalSink())
     try {
       await guardRequest(deps, exchange)
+      // Without their work, but routing must know what they will make fit.
+      exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit(deps, exchange)
     } finally {

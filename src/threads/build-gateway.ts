@@ -13,7 +13,14 @@ import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
-import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
+import {
+  createLedger,
+  estimateInput,
+  inputTokensOf,
+  isInputBelow,
+  type Ledger,
+  leastInputTokensOf,
+} from '../gateway/accounting/account.ts'
 import { createAsk, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
@@ -308,6 +315,8 @@ function routingOf({ options, config, clock, metrics }: Base): Routing {
     random: draw,
     balances: loadBalancing,
     inputTokens: inputTokensOf,
+    leastTokens: leastInputTokensOf,
+    isInputBelow,
   })
 }
 
