@@ -306,7 +306,7 @@ function sharedDeps(
 
 function routingOf({ options, config, clock, metrics }: Base): Routing {
   const { draw = Math.random } = options
-  const { breakerFailures, loadBalancing } = config.routing
+  const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
   health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
   return new Routing({
@@ -317,6 +317,7 @@ function routingOf({ options, config, clock, metrics }: Base): Routing {
     inputTokens: inputTokensOf,
     leastTokens: leastInputTokensOf,
     isInputBelow,
+    hedgeAfterMs,
   })
 }
 

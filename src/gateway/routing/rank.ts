@@ -45,6 +45,8 @@ export interface RoutingOptions extends Measures {
   readonly balances: boolean
   /** Tokens of a request, about. */
   readonly inputTokens: (request: ResponsesRequest) => number
+  /** Silence of an endpoint after which a second one is asked too. Default null: never. */
+  readonly hedgeAfterMs?: number | null
 }
 
 /** Everything that the ranking of one thread needs. */
@@ -52,6 +54,7 @@ export class Routing {
   readonly health: EndpointHealth
   readonly measures: Measures
   readonly balances: boolean
+  readonly hedgeAfterMs: number | null
   readonly #options: RoutingOptions
   readonly #shared = new SharedCandidates()
 
@@ -61,6 +64,7 @@ export class Routing {
     const { inputTokens, leastTokens, isInputBelow } = options
     this.measures = { inputTokens, leastTokens, isInputBelow }
     this.balances = options.balances
+    this.hedgeAfterMs = options.hedgeAfterMs ?? null
   }
 
   terms(): RankTerms {
