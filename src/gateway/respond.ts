@@ -12,6 +12,7 @@ import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import { noteCalls } from './call-faults.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { ClientRequest } from './exchange.ts'
@@ -63,6 +64,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const writing = deps.ledger.written()
       if (writing !== null) await writing
       const outcome = tellEnd(deps, exchange, conclusion)
+      if (conclusion === null) noteCalls(deps, exchange)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
     embed: call => embed(deps, call),

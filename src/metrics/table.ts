@@ -221,6 +221,12 @@ export const METRICS = {
     labels: ['outcome'],
     fromZero: { outcome: RETRY_OUTCOMES },
   },
+  toolCallFaults: {
+    kind: 'counter',
+    name: 'gateway_tool_call_faults_total',
+    help: 'Tool calls of models that a client cannot run: arguments that are no JSON, or an unknown name',
+    labels: ['provider', 'fault'],
+  },
   hedges: {
     kind: 'counter',
     name: 'gateway_hedges_total',

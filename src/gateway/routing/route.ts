@@ -238,10 +238,12 @@ function listGroups(
   const used = usedOf(request, PREFERRED_PARAMETERS)
   if (used.length > 0) narrow(endpoint => used.every(name => honours(endpoint, name)))
   if (lengthsDiffer && needs !== null) narrow(endpoint => needs.fits(endpoint))
+  const hasTools = (request.tools?.length ?? 0) > 0
+  const terms = { preferences, sort, tiers, hasTools }
   const groups: Group[] = []
-  if (own.length > 0) groups.push({ kind: 'own', candidates: own, preferences, sort, tiers })
-  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, preferences, sort, tiers })
-  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, preferences, sort, tiers })
+  if (own.length > 0) groups.push({ kind: 'own', candidates: own, ...terms })
+  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, ...terms })
+  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, ...terms })
   return { groups, filters }
 }
 
