@@ -191,6 +191,13 @@ export const Settings = group({
       'failures of an endpoint in 30 s, in a row or more than its successes, after which it is [not asked for a while](routing.md#health). null: it is always asked, even before the time of its `Retry-After`',
       { default: 5 },
     ),
+    hedgeAfterMs: setting(
+      Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 600_000 })], {
+        expected: 'null or an integer from 1 to 600000',
+      }),
+      'silence of an endpoint after which [a second one is asked too](routing.md#hedging). null: never, because a hedged request may be billed twice by providers',
+      { default: null },
+    ),
   }),
   upstream: group({
     maxConnections: setting(

@@ -12,6 +12,7 @@ import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import { noteCalls } from './call-faults.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { ClientRequest } from './exchange.ts'
@@ -65,6 +66,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const writing = deps.ledger.written()
       if (writing !== null) await writing
       const outcome = tellEnd(deps, exchange, conclusion)
+      if (conclusion === null) noteCalls(deps, exchange)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
     embed: call => embed(deps, call),
@@ -83,6 +85,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     const exchange = open(deps, asked, new FinalSink())
     try {
       await guardRequest(deps, exchange)
+      // Without their work, but routing must know what they will make fit.
+      exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit(deps, exchange)
     } finally {

@@ -89,6 +89,10 @@ export interface ActivePlugin {
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
   /** Before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
+  /** True if `fitTo` cuts a prompt of any length for this endpoint, so that routing must not refuse it. */
+  shortens?(endpoint: AttemptRecord['endpoint']): boolean
+  /** True if `fitTo` turns this part of the input into text for a model that takes text only. */
+  reads?(part: object): boolean
   /**
    * Set if it never adds unscanned caller text to the prompt, so that guardrails need not scan it again. Otherwise
    * guardrails and plugins with `look` see everything new that `prepare` and `fitTo` leave in the prompt, before any

@@ -14,7 +14,14 @@ import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
-import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
+import {
+  createLedger,
+  estimateInput,
+  inputTokensOf,
+  isInputBelow,
+  type Ledger,
+  leastInputTokensOf,
+} from '../gateway/accounting/account.ts'
 import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
@@ -304,7 +311,7 @@ function sharedDeps(
 
 function routingOf({ options, config, clock, metrics }: Base): Routing {
   const { draw = Math.random } = options
-  const { breakerFailures, loadBalancing } = config.routing
+  const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
   health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
   return new Routing({
@@ -313,6 +320,9 @@ function routingOf({ options, config, clock, metrics }: Base): Routing {
     random: draw,
     balances: loadBalancing,
     inputTokens: inputTokensOf,
+    leastTokens: leastInputTokensOf,
+    isInputBelow,
+    hedgeAfterMs,
   })
 }
 

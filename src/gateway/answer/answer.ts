@@ -121,6 +121,11 @@ export class Answer {
     return this.#turnSeen
   }
 
+  /** Items of all turns so far. */
+  get output(): readonly OutputItem[] {
+    return this.#assembler.output
+  }
+
   /** Number of the next event. */
   get next(): number {
     return this.#next
