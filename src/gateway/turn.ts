@@ -25,7 +25,7 @@ import {
 } from './model-call.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
-import { type DeclaredFunction, ToolCalls } from './tool-calls.ts'
+import { type DeclaredFunction, placeOf, ToolCalls } from './tool-calls.ts'
 
 export interface TurnDeps extends ModelCallDeps {
   readonly formats: Readonly<Record<FormatName, Format>>
@@ -107,8 +107,9 @@ class TurnCall implements ModelCall {
   ): Promise<OpenedAttempt | null> {
     if (isPending(fitting)) await fitting
     if (this.#declare === null) return this.#admit(candidate, record, this.#exchange.prompt, null)
-    const { hosts } = this.#deps.formats[textFormat(candidate.endpoint)]
-    const declared = await this.#declare({ hosts: type => hosts.has(type) })
+    const declared = await this.#declare(
+      placeOf(candidate.endpoint, this.#deps.formats[textFormat(candidate.endpoint)]),
+    )
     return this.#admit(candidate, record, declared.prompt, new ToolCalls(declared.functions))
   }
 

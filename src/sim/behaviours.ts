@@ -34,6 +34,12 @@ export const SIM_MODELS = [
     does: 'calls the first tool so many times in parallel, then answers with the outputs',
     listed: true,
   },
+  {
+    name: 'search',
+    numbers: [],
+    does: 'searches the web with the tool `web_search`, then answers with the first result and cites it',
+    listed: true,
+  },
   { name: 'reason', numbers: [PACE], does: 'thinks in raw text, then answers', listed: true },
   {
     name: 'reason-summary',
@@ -68,6 +74,7 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
     paceMs,
   }),
   call: (ask, [calls = 1]) => callTool(ask, calls),
+  search: searchWeb,
   reason: (ask, [paceMs = 0]) => reason(ask, 'text', paceMs),
   'reason-summary': (ask, [paceMs = 0]) => reason(ask, 'summary', paceMs),
   refuse: () => ({
@@ -108,6 +115,36 @@ function callTool(ask: SimAsk, calls: number): SimReply {
   const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }
   return { parts: Array.from({ length: calls }, () => call), finish: 'calls', paceMs: 0 }
+}
+
+/** Asks with the words of the user, and repeats the first result as its source has it. */
+function searchWeb(ask: SimAsk): SimReply {
+  const [output] = ask.toolOutputs
+  if (output !== undefined) return saying(citing(output))
+  const tool = ask.tools.find(({ name }) => name.startsWith('web_search'))
+  if (tool === undefined) return saying('There is no tool web_search that may be called.')
+  const input = JSON.stringify({ query: lastText(ask) })
+  return {
+    parts: [{ kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }],
+    finish: 'calls',
+    paceMs: 0,
+  }
+}
+
+function citing(output: string): string {
+  const found = fieldsOf(parsed(output))
+  const [first] = listOf(found['results']).map(fieldsOf)
+  const url = textOf(first?.['url'])
+  if (!URL.canParse(url)) return `The search failed: ${textOf(found['error']) || 'nothing was found'}.`
+  return `The first result says: ${textOf(first?.['text'])} [${new URL(url).hostname}](${url})`
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
 }
 
 function reason(ask: SimAsk, form: 'text' | 'summary', paceMs: number): SimReply {
