@@ -186,7 +186,11 @@ function isDeferred(
 /** Has plugins make the prompt fit the endpoint. A promise only where one has to. */
 function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promise<void> {
   const { answer, guarding, plugins } = exchange
-  if (plugins?.fits !== true) return
+  if (plugins === null) return
+  if (!plugins.fits) {
+    answer.annotate(plugins.annotations())
+    return
+  }
   return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => answer.annotate(plugins.annotations()))
 }
 

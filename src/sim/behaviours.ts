@@ -37,7 +37,7 @@ export const SIM_MODELS = [
   {
     name: 'search',
     numbers: [],
-    does: 'searches the web with the tool `web_search`, then answers with the first result and cites it',
+    does: 'uses the tool `web_search`, or else `web_fetch` with the first address of the user text, then answers with what it found and cites it',
     listed: true,
   },
   { name: 'reason', numbers: [PACE], does: 'thinks in raw text, then answers', listed: true },
@@ -121,9 +121,12 @@ function callTool(ask: SimAsk, calls: number): SimReply {
 function searchWeb(ask: SimAsk): SimReply {
   const [output] = ask.toolOutputs
   if (output !== undefined) return saying(citing(output))
-  const tool = ask.tools.find(({ name }) => name.startsWith('web_search'))
-  if (tool === undefined) return saying('There is no tool web_search that may be called.')
-  const input = JSON.stringify({ query: lastText(ask) })
+  const [tool] = ['web_search', 'web_fetch'].flatMap(
+    name => ask.tools.find(each => each.name.startsWith(name)) ?? [],
+  )
+  if (tool === undefined) return saying('There is no tool web_search or web_fetch that may be called.')
+  const url = /https?:\/\/\S+/.exec(ask.lastUser)?.[0] ?? ''
+  const input = JSON.stringify(tool.name.startsWith('web_search') ? { query: lastText(ask) } : { url })
   return {
     parts: [{ kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }],
     finish: 'calls',
@@ -133,10 +136,11 @@ function searchWeb(ask: SimAsk): SimReply {
 
 function citing(output: string): string {
   const found = fieldsOf(parsed(output))
-  const [first] = listOf(found['results']).map(fieldsOf)
-  const url = textOf(first?.['url'])
-  if (!URL.canParse(url)) return `The search failed: ${textOf(found['error']) || 'nothing was found'}.`
-  return `The first result says: ${textOf(first?.['text'])} [${new URL(url).hostname}](${url})`
+  const [first = found] = listOf(found['results']).map(fieldsOf)
+  const url = textOf(first['url'])
+  const text = textOf(first['text']) || textOf(first['content'])
+  if (text === '' || !URL.canParse(url)) return `It failed: ${textOf(found['error']) || 'nothing was found'}.`
+  return `The source says: ${text} [${new URL(url).hostname}](${url})`
 }
 
 function parsed(text: string): unknown {

@@ -55,6 +55,7 @@ import type { Transport } from '../upstream/transport.ts'
 import {
   configuredParts,
   importedFile,
+  listsSim,
   metricLabels,
   modelFacts,
   ocrProviderOf,
@@ -365,7 +366,7 @@ function offeredBy(
 /** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
 function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clock: Clock): WebEngines {
   const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
-  const simulated = simUrl === null ? [] : [simEngine(simUrl)]
+  const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
   return new WebEngines({
     client,
     clock,
@@ -382,7 +383,8 @@ function webFetcher({ config, clock, client, options }: Base): FetchPage {
     ...config.tools.webFetch,
     proxyOf: createProxyOf(proxiesOf(config)),
   })
-  return options.simUrl === null ? direct : withSimPages(direct, client, options.simUrl)
+  const { simUrl } = options
+  return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
 }
 
 function webSearcherOf({ webEngines, log }: Base): WebSearcher {

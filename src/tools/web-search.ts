@@ -49,7 +49,9 @@ export function createWebSearch(deps: WebSearchDeps): ServerTool {
   return {
     name: 'web_search',
     native: NATIVE,
-    runMs: deps.config.tools.webSearch.timeoutMs + MARGIN_MS,
+    get runMs() {
+      return deps.config.tools.webSearch.timeoutMs + MARGIN_MS
+    },
     open: (entries, _exchange, display) => new WebSearchSession(deps, entries, display),
   }
 }
