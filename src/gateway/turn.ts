@@ -20,7 +20,7 @@ import type { OpenedAttempt } from './hedge.ts'
 import { askCandidates, Deferred, type ModelCall, type ModelCallDeps } from './model-call.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
-import { type DeclaredFunction, ToolCalls } from './tool-calls.ts'
+import { type DeclaredFunction, placeOf, ToolCalls } from './tool-calls.ts'
 
 export interface TurnDeps extends ModelCallDeps {
   readonly formats: Readonly<Record<FormatName, Format>>
@@ -108,8 +108,9 @@ class TurnCall implements ModelCall {
   ): Promise<OpenedAttempt | null> {
     if (isPending(fitting)) await fitting
     if (this.#declare === null) return this.#admit(candidate, record, this.#exchange.prompt, null)
-    const { hosts } = this.#deps.formats[textFormat(candidate.endpoint)]
-    const declared = await this.#declare({ hosts: type => hosts.has(type) })
+    const declared = await this.#declare(
+      placeOf(candidate.endpoint, this.#deps.formats[textFormat(candidate.endpoint)]),
+    )
     return this.#admit(candidate, record, declared.prompt, new ToolCalls(declared.functions))
   }
 
@@ -186,7 +187,11 @@ function isDeferred(
 /** Has plugins make the prompt fit the endpoint. A promise only where one has to. */
 function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promise<void> {
   const { answer, guarding, plugins } = exchange
-  if (plugins?.fits !== true) return
+  if (plugins === null) return
+  if (!plugins.fits) {
+    answer.annotate(plugins.annotations())
+    return
+  }
   return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => answer.annotate(plugins.annotations()))
 }
 

@@ -7,6 +7,7 @@ import type { Config } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Ask, AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { PicoUsd } from '../money.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'
@@ -40,6 +41,34 @@ export type PolicyAgainst = (
   helper: { readonly model: string } | 'ocr',
 ) => string | null | Promise<string | null>
 
+/** What one search of the web has found. */
+export interface WebFindings {
+  /** JSON for the model. */
+  readonly text: string
+  readonly citations: readonly Annotation[]
+  readonly cost: PicoUsd
+  /** The name of the engine. */
+  readonly engine: string
+}
+
+/** Searches the web for plugins. */
+export interface WebSearcher {
+  /** True if the endpoint's provider can search itself, with domain lists or without. */
+  hosts(endpoint: AttemptRecord['endpoint'], limitsDomains: boolean): boolean
+  /** True if an engine of ours is configured that requests may use without naming one. */
+  readonly hasEngine: boolean
+  /**
+   * One search with the parameters of the tool web_search; `path` is theirs, for errors. Rejects with a GatewayError, or
+   * with the reason of the signal.
+   */
+  search(
+    query: string,
+    parameters: Readonly<Record<string, unknown>>,
+    path: string,
+    signal: AbortSignal,
+  ): Promise<WebFindings>
+}
+
 /** Facts about the models of the catalogue, by their ids. */
 export interface ModelFacts {
   /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
@@ -68,6 +97,7 @@ export interface PluginDeps {
   readonly fetchPage: FetchPage | null
   /** Null: no OCR provider is configured. */
   readonly ocr: Ocr | null
+  readonly webSearcher: WebSearcher
 }
 
 /** Findings of a plugin that go to the caller. */

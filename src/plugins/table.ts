@@ -9,10 +9,14 @@ import { createModeration } from './moderation.ts'
 import type { AnyPlugin, PluginDeps } from './plugin.ts'
 import { createResponseHealing } from './response-healing.ts'
 import { createStructuredOutput } from './structured-output.ts'
+import { createWeb } from './web.ts'
+import { createWebFetchPlugin } from './web-fetch.ts'
 
 const PLUGINS: readonly ((deps: PluginDeps) => AnyPlugin)[] = [
   createModeration,
   createFileParser,
+  createWeb,
+  createWebFetchPlugin,
   createAlignment,
   createContextCompression,
   createResponseHealing,

@@ -55,7 +55,7 @@ export const filters = maybe(
 
 /** Settings that every spelling of the web search tool has. */
 export const searchSettings = {
-  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity')),
+  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity', 'searxng')),
   mode: searchMode,
   max_results: maxResults,
   max_total_results: maybe(Type.Integer({ minimum: 1 })),

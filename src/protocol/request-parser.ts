@@ -138,20 +138,20 @@ function modelPresent(request: ResponsesRequest): string | null {
   return 'model: is required: name a model, or give several in models'
 }
 
-function models(request: ResponsesRequest, { routers }: Offered): string | null {
-  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', routers)
+function models(request: ResponsesRequest, offered: Offered): string | null {
+  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', offered)
   if (found !== null) return found
   for (const [index, model] of (request.models ?? []).entries()) {
-    const refused = modelRefusal(model, `models[${index}]`, routers)
+    const refused = modelRefusal(model, `models[${index}]`, offered)
     if (refused !== null) return refused
   }
   return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`
 }
 
-function modelRefusal(model: string, path: string, routers: ReadonlySet<string>): string | null {
+function modelRefusal(model: string, path: string, { routers, plugins }: Offered): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
   const [slug = '', ...variants] = model.split(':')
-  if (variants.includes('online')) return `${path}: the variant :online ${NOT_OFFERED}`
+  if (variants.includes('online') && !plugins.has('web')) return `${path}: the variant :online ${NOT_OFFERED}`
   const router = routerName(slug)
   return router === null || routers.has(router) ? null : `${path}: the router ${router} ${NOT_OFFERED}`
 }

@@ -96,6 +96,7 @@ export interface DataPolicy {
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
+ * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
  *
  * Of `openai-embeddings`:
  * - `output-dimension`: takes `output_dimension` instead of `dimensions`
@@ -117,6 +118,7 @@ export const QUIRKS = [
   'cache-control',
   'no-user',
   'no-relay',
+  'no-native-tools',
   'output-dimension',
   'input-type',
   'cuts-texts',

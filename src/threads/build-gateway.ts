@@ -28,6 +28,7 @@ import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import { placeOf } from '../gateway/tool-calls.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
@@ -38,27 +39,31 @@ import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createPins, type Pins } from '../pins/pins.ts'
-import type { AnyPlugin } from '../plugins/plugin.ts'
+import type { AnyPlugin, WebSearcher } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
+import { simEngine } from '../sim/rows.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
+import { WebEngines } from '../tools/web/engines.ts'
+import { searchOnce } from '../tools/web/search-once.ts'
 import { awsSigner } from '../upstream/aws-signature.ts'
 import { createProxyOf, createTransports } from '../upstream/egress.ts'
-import { createPageFetcher } from '../upstream/fetch-page.ts'
+import { createPageFetcher, type FetchPage } from '../upstream/fetch-page.ts'
 import { GoogleTokens } from '../upstream/google-tokens.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
 import {
   configuredParts,
   importedFile,
+  listsSim,
   metricLabels,
   modelFacts,
   ocrProviderOf,
@@ -67,6 +72,7 @@ import {
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
 import { proxiesOf } from './proxies.ts'
+import { withSimPages } from './sim-pages.ts'
 
 export interface GatewayOptions {
   readonly config: Config
@@ -140,6 +146,7 @@ interface Base {
   /** Of service accounts of providers. */
   readonly tokens: GoogleTokens
   readonly tasks: GatewayTasks
+  readonly webEngines: WebEngines
 }
 
 export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
@@ -157,7 +164,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
   const askAs = createAskAs(base.clock, () => gateway)
-  const tools = createTools({ ...base, askAs })
+  const tools = createTools({ ...base, askAs, fetchPage: webFetcher(base) })
   const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,
@@ -235,6 +242,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     client,
     tokens: new GoogleTokens({ client, clock }),
     tasks: createTaskPool({ threads: workers, clock, metrics }),
+    webEngines: webEnginesOf(options, client, clock),
   }
 }
 
@@ -341,6 +349,7 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
   return createPlugins({
     ...base,
     ...fileReading(base),
+    webSearcher: webSearcherOf(base),
     ask: createAsk({ ...shared, guard }),
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
@@ -364,6 +373,42 @@ function offeredBy(
     get defaultModel() {
       return catalog.defaultModel
     },
+  }
+}
+
+/** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
+function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clock: Clock): WebEngines {
+  const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
+  const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
+  return new WebEngines({
+    client,
+    clock,
+    engines: engines.length > 0 ? engines : simulated,
+    byDefault,
+    timeoutMs,
+  })
+}
+
+/** Fetches pages for models. */
+function webFetcher({ config, clock, client, options }: Base): FetchPage {
+  const direct = createPageFetcher({
+    clock,
+    ...config.tools.webFetch,
+    proxyOf: createProxyOf(proxiesOf(config)),
+  })
+  const { simUrl } = options
+  return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
+}
+
+function webSearcherOf({ webEngines, log }: Base): WebSearcher {
+  return {
+    hosts(endpoint, limitsDomains) {
+      const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
+      return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
+    },
+    hasEngine: webEngines.byDefault !== null,
+    search: (query, parameters, path, signal) =>
+      searchOnce(webEngines, log, { query, parameters, path, signal }),
   }
 }
 

@@ -7,9 +7,13 @@ import type { Metrics } from '../metrics/metrics.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import type { FetchPage } from '../upstream/fetch-page.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { createDatetime } from './datetime.ts'
 import type { ServerTool } from './tool.ts'
+import type { WebEngines } from './web/engines.ts'
+import { createWebFetch } from './web-fetch.ts'
+import { createWebSearch } from './web-search.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
 export interface ToolDeps {
@@ -23,9 +27,16 @@ export interface ToolDeps {
   readonly client: Transport
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
+  readonly webEngines: WebEngines
+  /** Fetches pages for models, by the settings of `tools.webFetch`. */
+  readonly fetchPage: FetchPage
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime]
+const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [
+  createDatetime,
+  createWebSearch,
+  createWebFetch,
+]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {

@@ -42,6 +42,8 @@ export type ToolDeclaration = FunctionDeclaration | NativeDeclaration
 export interface ToolPlace {
   /** True if the provider runs native tools of this type itself, e.g. `web_search`. */
   hosts(type: string): boolean
+  /** False: its own web search cannot be limited to domains. Default: true. */
+  readonly searchesDomains?: boolean
 }
 
 /** A call of the model, its arguments parsed. */
