@@ -265,6 +265,15 @@ export const Settings = group({
       ),
     }),
   ),
+  tools: group({
+    mcp: group({
+      allowPrivate: setting(
+        Type.Boolean(),
+        'true: the server tool [mcp](mcp.md) may reach any address and port, over HTTP too. Every caller with a key can then make the gateway send requests into its own network',
+        { default: false },
+      ),
+    }),
+  }),
   files: group({
     links: group({
       enabled: setting(

@@ -10,9 +10,11 @@ import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { isPending } from '../ready.ts'
 import type {
+  FunctionDeclaration,
   RequestedTool,
   ServerTool,
   ToolCall,
+  ToolDeclaration,
   ToolDisplay,
   ToolEntry,
   ToolOutcome,
@@ -67,8 +69,17 @@ export function openServerTools(
   exchange: ToolExchange,
 ): ServerTools | null | Promise<ServerTools> {
   const { tools } = exchange.prompt
-  if (tools == null || !tools.some(({ type }) => toolOf(deps, exchange, type) !== null)) return null
+  if (tools == null || !tools.some(tool => isServed(deps, exchange, tool))) return null
   return ServerTools.open(deps, exchange, tools)
+}
+
+function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
+  return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
+}
+
+/** Tools that work on another tool of the request. */
+function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): readonly ServerTool[] {
+  return [...tools.values()].filter(server => server.watches?.(tool) === true)
 }
 
 /** Null for a tool that the gateway does not run. */
@@ -92,6 +103,8 @@ export class ServerTools {
   readonly #deps: ServerToolDeps
   readonly #open: readonly OpenTool[]
   readonly budget: ToolBudget
+  /** What guardrails have made of declarations that strangers wrote. */
+  readonly #passed = new Map<string, string>()
   /** Of the answer's metadata; null as long as no call has run. */
   #stage: (PipelineStage & { data: { mode: 'sdk'; tools: string[] } }) | null = null
 
@@ -109,7 +122,10 @@ export class ServerTools {
     const entries = new Map<ServerTool, ToolEntry[]>()
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
-      if (server === null) continue
+      if (server === null) {
+        for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
+        continue
+      }
       const list = entries.get(server) ?? []
       list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
       entries.set(server, list)
@@ -141,13 +157,14 @@ export class ServerTools {
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
-    const rest = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
-    const taken = new Set(rest.map(nameOf))
+    const others = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
+    const taken = new Set(others.map(nameOf))
     const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
-      for (const declaration of await session.declare(place)) {
+      const declarations = await session.declare(place)
+      for (const declaration of await this.#guarded(declarations, exchange)) {
         if ('native' in declaration) {
           declared.push(declaration.native)
           continue
@@ -159,13 +176,74 @@ export class ServerTools {
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
     }
-    const tools = [...rest, ...declared]
-    const { tool_choice: _, ...others } = prompt
+    const seen = others.filter(tool => !this.#open.some(({ session }) => session.hides?.(tool) === true))
+    const tools = [...seen, ...declared]
+    const { tool_choice: _, ...fields } = prompt
     const choice = off ? 'none' : this.#choice(exchange, functions, declared)
     return {
-      prompt: { ...others, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
+      prompt: { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
     }
+  }
+
+  /** The declarations as guardrails of the caller let pass what strangers wrote of them. */
+  async #guarded(
+    declarations: readonly ToolDeclaration[],
+    exchange: ToolExchange,
+  ): Promise<readonly ToolDeclaration[]> {
+    const guard = exchange.guarding?.input ?? null
+    const foreign = declarations.flatMap(one => ('native' in one || one.isForeign !== true ? [] : [one]))
+    if (guard === null || foreign.length === 0) return declarations
+    const told = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
+    const passed = this.#passed.get(told) ?? (await guard.text(exchange, told))
+    this.#passed.set(told, passed)
+    if (passed === told) return declarations
+    const rewritten = rewrittenOf(passed)
+    return declarations.flatMap(one => {
+      const at = foreign.indexOf(one as FunctionDeclaration)
+      if (at === -1) return [one]
+      const told = rewritten[at]
+      return told === undefined ? [] : [{ ...(one as FunctionDeclaration), ...told }]
+    })
+  }
+
+  /**
+   * Runs the calls that an earlier answer asked for, e.g. approved ones, one after the other. Their items wait until
+   * the model begins, so that another endpoint may still be tried. Resolves with the items that the model gets.
+   */
+  async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
+    const { answer, bill } = exchange
+    const items: InputItem[] = []
+    for (const { server, session } of this.#open) {
+      for (const due of (await session.due?.(place)) ?? []) {
+        const { tool, name, callId, refusal } = due
+        let result = refusal ?? 'The limit of tool calls of this request is reached'
+        if (refusal === undefined && !this.budget.takeCall()) bill.addToolCall(false)
+        else if (refusal === undefined) {
+          const startedMs = this.#deps.clock.monotonicMs()
+          const outcome = await this.#outcome({ server, session }, due, exchange, () => undefined)
+          exchange.signal.throwIfAborted()
+          this.#count(exchange, server.name, outcome, startedMs)
+          bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+          const status = outcome.ran === true ? 'completed' : 'incomplete'
+          answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
+          result = cutResult(outcome.result)
+          const guard = exchange.guarding?.input ?? null
+          if (guard !== null) result = await guard.text(exchange, result)
+        }
+        const call = {
+          type: 'function_call',
+          call_id: callId,
+          name,
+          arguments: JSON.stringify(due.arguments),
+        }
+        items.push(
+          call as InputItem,
+          { type: 'function_call_output', call_id: callId, output: result } as InputItem,
+        )
+      }
+    }
+    return items
   }
 
   /** A tool that has to be called has to be called once: with the same choice the model would never answer. */
@@ -185,8 +263,17 @@ export class ServerTools {
     const forced = serverOf(tool_choice.type)
     // A tool that the provider runs itself is forced by its own name.
     if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
-    const name = [...functions].find(([, { server }]) => server === forced)?.[0]
-    return name === undefined ? 'auto' : { type: 'function', name }
+    const names = [...functions].flatMap(([name, each]) =>
+      each.server === forced && isChosen(tool_choice, each) ? [name] : [],
+    )
+    const [name] = names
+    if (name === undefined) return 'auto'
+    if (tool_choice.type !== 'mcp' || names.length === 1) return { type: 'function', name }
+    return {
+      type: 'allowed_tools',
+      mode: 'required',
+      tools: names.map(each => ({ type: 'function', name: each })),
+    }
   }
 
   /**
@@ -251,7 +338,7 @@ export class ServerTools {
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
     answer.flush()
     const startedMs = clock.monotonicMs()
-    const outcome = await this.#outcome(pending, call, exchange, ({ name, fields }) => {
+    const outcome = await this.#outcome({ server, session }, call, exchange, ({ name, fields }) => {
       if (!isOver()) item.progress(name, fields)
     })
     this.#count(exchange, server.name, outcome, startedMs)
@@ -282,7 +369,7 @@ export class ServerTools {
   }
 
   async #outcome(
-    { declared: { server, session } }: PendingCall,
+    { server, session }: OpenTool,
     call: ToolCall,
     exchange: ToolExchange,
     progress: ToolProgress,
@@ -316,7 +403,7 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
       answer.hold()
-      answer.endItem(answer.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+      answer.show(item)
       answer.flush()
     },
     annotate: annotations => answer.note(annotations),
@@ -358,6 +445,22 @@ function cutResult(result: string): string {
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
 }
 
+/** True unless the choice names an MCP server, or a tool of one, that is another one. */
+function isChosen(choice: Readonly<Record<string, unknown>>, { tool, name }: DeclaredFunction): boolean {
+  if (choice['type'] !== 'mcp') return true
+  if (choice['server_label'] !== undefined && choice['server_label'] !== tool['server_label']) return false
+  return choice['name'] == null || choice['name'] === name
+}
+
+/** Descriptions and schemas as a guardrail has rewritten them; none where that left no JSON. */
+function rewrittenOf(text: string): readonly Pick<FunctionDeclaration, 'description' | 'parameters'>[] {
+  try {
+    return JSON.parse(text) as ReturnType<typeof rewrittenOf>
+  } catch {
+    return []
+  }
+}
+
 type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
 
 /** The same choice with server tools by the names of their functions; after the first turn nothing is required. */
@@ -370,7 +473,7 @@ function allowedFunctions(
   const tools = choice.tools.flatMap(tool => {
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
     if (server === null) return [tool]
-    const names = [...functions].filter(([, each]) => each.server === server)
+    const names = [...functions].filter(([, each]) => each.server === server && isChosen(tool, each))
     // The provider runs it itself.
     if (names.length === 0) return [tool]
     return names.map(([name]) => ({ type: 'function', name }))

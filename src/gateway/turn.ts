@@ -67,6 +67,12 @@ export async function askModel(
   return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
 }
 
+/** The endpoint as server tools see it. */
+export function placeOf({ formats }: TurnDeps, endpoint: Endpoint): ToolPlace {
+  const { hosts } = formats[textFormat(endpoint)]
+  return { hosts: type => hosts.has(type) }
+}
+
 /** The model call of one turn. */
 class TurnCall implements ModelCall {
   /** Of the attempt that was opened last. */
@@ -107,8 +113,7 @@ class TurnCall implements ModelCall {
   ): Promise<OpenedAttempt | null> {
     if (isPending(fitting)) await fitting
     if (this.#declare === null) return this.#admit(candidate, record, this.#exchange.prompt, null)
-    const { hosts } = this.#deps.formats[textFormat(candidate.endpoint)]
-    const declared = await this.#declare({ hosts: type => hosts.has(type) })
+    const declared = await this.#declare(placeOf(this.#deps, candidate.endpoint))
     return this.#admit(candidate, record, declared.prompt, new ToolCalls(declared.functions))
   }
 
@@ -329,14 +334,16 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#hasContent = true
     this.#deps.record.health?.answered(nowMs)
     exchange.watch.enter('stream', nowMs)
-    if (this.#answer.begun) return
-    exchange.firstTokenMs = nowMs
-    const { usage } = this.#deps.attempt
-    this.#answer.begin(
-      model,
-      provider,
-      exchange.request.stream === true ? debug : [],
-      usage === null ? null : inputOf(usage),
-    )
+    if (!this.#answer.begun) {
+      exchange.firstTokenMs = nowMs
+      const { usage } = this.#deps.attempt
+      this.#answer.begin(
+        model,
+        provider,
+        exchange.request.stream === true ? debug : [],
+        usage === null ? null : inputOf(usage),
+      )
+    }
+    this.#answer.showWaiting()
   }
 }

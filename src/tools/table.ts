@@ -7,8 +7,10 @@ import type { Metrics } from '../metrics/metrics.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import type { ProxyOf } from '../upstream/egress.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { createDatetime } from './datetime.ts'
+import { createMcp } from './mcp.ts'
 import type { ServerTool } from './tool.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
@@ -21,11 +23,13 @@ export interface ToolDeps {
   readonly store: Store
   readonly catalog: Catalog
   readonly client: Transport
+  /** The egress proxy of an address of a caller. */
+  readonly proxyOf: ProxyOf
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime]
+const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime, createMcp]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {

@@ -48,6 +48,7 @@ export interface TestGatewayOptions {
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
+  readonly tools?: Partial<Config['tools']>
   readonly batches?: Partial<Config['batches']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
@@ -100,6 +101,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
+    tools: { ...defaults.tools, ...options.tools },
     batches: { ...defaults.batches, ...options.batches },
     httpProxy: options.httpProxy ?? null,
     providers: [

@@ -3,7 +3,6 @@
  * written by a stranger. Pure but for `listTools`.
  */
 import { forbiddenKey } from '../../protocol/forbidden-keys.ts'
-import { NAME_PATTERN } from '../../protocol/limits.ts'
 import { McpFailure } from './failure.ts'
 
 /** A tool, as an item `mcp_list_tools` shows it. */
@@ -109,14 +108,4 @@ export function matches({ name, annotations }: McpTool, { tool_names, read_only 
 
 function isNames(allowed: AllowedTools): allowed is readonly string[] {
   return Array.isArray(allowed)
-}
-
-const FITTING = new RegExp(NAME_PATTERN)
-const FUNCTION_NAME_MAX_CHARS = 64
-
-/** The name of a tool as a model may see it: other letters than those of functions become `_`. */
-export function functionName(name: string): string {
-  if (FITTING.test(name)) return name
-  const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, FUNCTION_NAME_MAX_CHARS)
-  return /[a-zA-Z0-9]/.test(letters) ? letters : 'tool'
 }

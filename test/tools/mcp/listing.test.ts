@@ -1,8 +1,9 @@
 /** What of a server's list of tools reaches the model, and which approvals a conversation holds. */
 import t from 'tap'
+import { functionName } from '../../../src/protocol/tools.ts'
 import { decidedCalls, needsApproval } from '../../../src/tools/mcp/approval.ts'
 import { contentText } from '../../../src/tools/mcp/content.ts'
-import { functionName, isAllowed, type McpTool, mcpTool } from '../../../src/tools/mcp/listing.ts'
+import { isAllowed, type McpTool, mcpTool } from '../../../src/tools/mcp/listing.ts'
 
 const tool = (name: string, readOnlyHint?: boolean): McpTool => ({
   name,
