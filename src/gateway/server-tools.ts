@@ -1,6 +1,7 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
+import type { DisabledTools } from '../access/disabled-tools.ts'
 import type { Clock } from '../clock.ts'
-import type { GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
@@ -10,11 +11,9 @@ import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { isPending } from '../ready.ts'
 import type {
-  FunctionDeclaration,
   RequestedTool,
   ServerTool,
   ToolCall,
-  ToolDeclaration,
   ToolDisplay,
   ToolEntry,
   ToolOutcome,
@@ -23,13 +22,16 @@ import type {
   ToolSession,
 } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
+import { createDeclarationGuard } from './declaration-guard.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import { budgetOf, callItem, type DeclaredFunction, type PendingCall, type ToolBudget } from './tool-calls.ts'
+import { functionChoice } from './tool-choice.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
+  readonly disabledTools: Pick<DisabledTools, 'of'>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -103,8 +105,7 @@ export class ServerTools {
   readonly #deps: ServerToolDeps
   readonly #open: readonly OpenTool[]
   readonly budget: ToolBudget
-  /** What guardrails have made of declarations that strangers wrote. */
-  readonly #passed = new Map<string, string>()
+  readonly #guarded = createDeclarationGuard()
   /** Of the answer's metadata; null as long as no call has run. */
   #stage: (PipelineStage & { data: { mode: 'sdk'; tools: string[] } }) | null = null
 
@@ -120,12 +121,14 @@ export class ServerTools {
     tools: readonly Tool[],
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
+    const disabled = await deps.disabledTools.of(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
       if (server === null) {
         for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
         continue
       }
+      if (disabled.has(server.name)) throw disabledError(`tools[${index}]`, server.name)
       const list = entries.get(server) ?? []
       list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
       entries.set(server, list)
@@ -179,32 +182,12 @@ export class ServerTools {
     const seen = others.filter(tool => !this.#open.some(({ session }) => session.hides?.(tool) === true))
     const tools = [...seen, ...declared]
     const { tool_choice: _, ...fields } = prompt
-    const choice = off ? 'none' : this.#choice(exchange, functions, declared)
+    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
+    const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
     return {
       prompt: { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
     }
-  }
-
-  /** The declarations as guardrails of the caller let pass what strangers wrote of them. */
-  async #guarded(
-    declarations: readonly ToolDeclaration[],
-    exchange: ToolExchange,
-  ): Promise<readonly ToolDeclaration[]> {
-    const guard = exchange.guarding?.input ?? null
-    const foreign = declarations.flatMap(one => ('native' in one || one.isForeign !== true ? [] : [one]))
-    if (guard === null || foreign.length === 0) return declarations
-    const told = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
-    const passed = this.#passed.get(told) ?? (await guard.text(exchange, told))
-    this.#passed.set(told, passed)
-    if (passed === told) return declarations
-    const rewritten = rewrittenOf(passed)
-    return declarations.flatMap(one => {
-      const at = foreign.indexOf(one as FunctionDeclaration)
-      if (at === -1) return [one]
-      const told = rewritten[at]
-      return told === undefined ? [] : [{ ...(one as FunctionDeclaration), ...told }]
-    })
   }
 
   /**
@@ -244,36 +227,6 @@ export class ServerTools {
       }
     }
     return items
-  }
-
-  /** A tool that has to be called has to be called once: with the same choice the model would never answer. */
-  #choice(
-    exchange: ToolExchange,
-    functions: ReadonlyMap<string, DeclaredFunction>,
-    declared: readonly Tool[],
-  ): ResponsesRequest['tool_choice'] {
-    const { tool_choice } = exchange.prompt
-    const first = exchange.bill.turns === 0
-    if (tool_choice === undefined || typeof tool_choice === 'string') {
-      return !first && tool_choice === 'required' ? 'auto' : tool_choice
-    }
-    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
-    if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
-    if (!first) return 'auto'
-    const forced = serverOf(tool_choice.type)
-    // A tool that the provider runs itself is forced by its own name.
-    if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
-    const names = [...functions].flatMap(([name, each]) =>
-      each.server === forced && isChosen(tool_choice, each) ? [name] : [],
-    )
-    const [name] = names
-    if (name === undefined) return 'auto'
-    if (tool_choice.type !== 'mcp' || names.length === 1) return { type: 'function', name }
-    return {
-      type: 'allowed_tools',
-      mode: 'required',
-      tools: names.map(each => ({ type: 'function', name: each })),
-    }
   }
 
   /**
@@ -418,6 +371,13 @@ export interface ToolRun {
   readonly endsTurn: boolean
 }
 
+function disabledError(path: string, name: string): GatewayError {
+  return new GatewayError(
+    'permission_denied',
+    `${path}: the server tool ${name} is disabled in this workspace`,
+  )
+}
+
 class ToolTimeout extends Error {}
 
 /** `ran`: true, or why it did not. */
@@ -443,42 +403,6 @@ function argumentsOf(text: string): Record<string, unknown> | null {
 function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
-}
-
-/** True unless the choice names an MCP server, or a tool of one, that is another one. */
-function isChosen(choice: Readonly<Record<string, unknown>>, { tool, name }: DeclaredFunction): boolean {
-  if (choice['type'] !== 'mcp') return true
-  if (choice['server_label'] !== undefined && choice['server_label'] !== tool['server_label']) return false
-  return choice['name'] == null || choice['name'] === name
-}
-
-/** Descriptions and schemas as a guardrail has rewritten them; none where that left no JSON. */
-function rewrittenOf(text: string): readonly Pick<FunctionDeclaration, 'description' | 'parameters'>[] {
-  try {
-    return JSON.parse(text) as ReturnType<typeof rewrittenOf>
-  } catch {
-    return []
-  }
-}
-
-type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
-
-/** The same choice with server tools by the names of their functions; after the first turn nothing is required. */
-function allowedFunctions(
-  choice: AllowedTools,
-  first: boolean,
-  functions: ReadonlyMap<string, DeclaredFunction>,
-  serverOf: (type: string) => ServerTool | null,
-): AllowedTools {
-  const tools = choice.tools.flatMap(tool => {
-    const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
-    if (server === null) return [tool]
-    const names = [...functions].filter(([, each]) => each.server === server && isChosen(tool, each))
-    // The provider runs it itself.
-    if (names.length === 0) return [tool]
-    return names.map(([name]) => ({ type: 'function', name }))
-  })
-  return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }
 
 function nameOf(tool: Tool): string {

@@ -41,19 +41,23 @@ export interface McpDeps {
 const LISTING_MS = 15_000
 const CALL_MS = 55_000
 
-export function createMcp({ clock, config, proxyOf, rules: given }: McpDeps): ServerTool {
-  const { allowPrivate } = config.tools.mcp
-  const rules: LinkRules = given ?? {
-    allowHttp: false,
-    allowPrivate,
-    ...(proxyOf === undefined ? {} : { proxyOf }),
-  }
-  const resolve = resolverOf(rules)
+export function createMcp(deps: McpDeps): ServerTool {
+  let session: SessionDeps | null = null
   return {
     name: 'mcp',
     native: ['mcp'],
-    open: (entries, exchange, display) => openSession({ clock, rules, resolve }, entries, exchange, display),
+    open(entries, exchange, display) {
+      session ??= sessionDeps(deps)
+      return openSession(session, entries, exchange, display)
+    },
   }
+}
+
+function sessionDeps({ clock, config, proxyOf, rules: given }: McpDeps): SessionDeps {
+  const { allowPrivate } = config.tools.mcp
+  const proxy = proxyOf === undefined ? {} : { proxyOf }
+  const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
+  return { clock, rules, resolve: resolverOf(rules) }
 }
 
 interface SessionDeps {
