@@ -179,7 +179,7 @@ export class ServerTools {
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
     }
-    const seen = others.filter(tool => !this.#open.some(({ session }) => session.hides?.(tool) === true))
+    const seen = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
     const tools = [...seen, ...declared]
     const { tool_choice: _, ...fields } = prompt
     const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
@@ -385,6 +385,15 @@ type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'n
 
 function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOutcome {
   return { item: {}, result: JSON.stringify({ error: message }), ran }
+}
+
+/** Another tool of the request as sessions let the model see it; null: not yet. */
+function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
+  let shown: Tool | null = tool
+  for (const { session } of open) {
+    if (shown !== null && session.shows !== undefined) shown = session.shows(shown)
+  }
+  return shown
 }
 
 /** Null when it is no JSON object. A call without arguments has none. */

@@ -10,8 +10,11 @@ import type { GatewayTasks } from '../tasks/pool.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { createDatetime } from './datetime.ts'
+import { createImageGeneration } from './image-generation.ts'
 import { createMcp } from './mcp.ts'
+import { createSearchModels } from './search-models.ts'
 import type { ServerTool } from './tool.ts'
+import { createToolSearch } from './tool-search.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
 export interface ToolDeps {
@@ -29,7 +32,13 @@ export interface ToolDeps {
   readonly askAs: AskAs
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime, createMcp]
+const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [
+  createDatetime,
+  createImageGeneration,
+  createMcp,
+  createSearchModels,
+  createToolSearch,
+]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {

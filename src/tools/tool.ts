@@ -102,8 +102,8 @@ export interface ToolOutcome {
 export interface ToolSession {
   /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
   declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
-  /** True for another tool of the request that the model may not see yet. Asked after `declare`. */
-  hides?(tool: Tool): boolean
+  /** Another tool of the request as the model may see it now; null: not yet. Asked after `declare`. */
+  shows?(tool: Tool): Tool | null
   /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
   due?(place: ToolPlace): Promise<readonly DueCall[]>
   /** Fields that the item of a call shows while it runs. */
