@@ -5,7 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
-import { type Frozen, ModelSchema, ProviderSchema, SearchEngineSchema } from './rows.ts'
+import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
   coresMinusOne,
@@ -29,6 +29,7 @@ import {
   storageUrl,
   Threads,
 } from './setting.ts'
+import { toolSettings } from './tool-settings.ts'
 
 export const Settings = group({
   listen: group({
@@ -314,40 +315,7 @@ export const Settings = group({
       }),
     ),
   }),
-  tools: group({
-    webSearch: group({
-      engines: setting(
-        Type.Array(SearchEngineSchema, { maxItems: 20 }),
-        'the search engines of [web search](web.md); without one, only providers that search themselves do, and the simulator',
-        { default: [] },
-      ),
-      default: setting(
-        nullable(Type.String({ minLength: 1 })),
-        'the `name` of the engine for requests that name none; default: the first one',
-      ),
-      timeoutMs: setting(
-        Milliseconds,
-        'time until an engine has answered; deep searches take half a minute',
-        {
-          default: 30_000,
-        },
-      ),
-    }),
-    webFetch: group({
-      allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
-      allowPrivate: setting(
-        Type.Boolean(),
-        'true: any address and port, over HTTP too. Every model with the tool, and so every text that it reads, can then make the gateway read addresses in its own network',
-        { default: false },
-      ),
-      maxBytes: setting(
-        Type.Integer({ minimum: 1, maximum: 52_428_800 }),
-        'for one page; a thread holds at most 16 times as much',
-        { default: 10_485_760 },
-      ),
-      timeoutMs: setting(Milliseconds, 'for one page: name, redirects and bytes', { default: 10_000 }),
-    }),
-  }),
+  tools: toolSettings,
   credits: group({
     enforced: setting(
       Type.Boolean(),

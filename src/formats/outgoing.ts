@@ -8,7 +8,7 @@ import type { GatewayError } from '../errors.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
-import { hostedTools } from '../protocol/tools.ts'
+import { functionName, hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
 import { filled, isRecord, type Json, parseJson } from './json.ts'
@@ -210,7 +210,14 @@ function without(fields: Fields, name: string): Fields {
 //   sealed history, and omitting it would change the conversation.
 // Reasoning is neither: each encoder sends back reasoning that its provider can verify and omits the rest.
 
-const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
+const SPENT: ReadonlySet<string> = new Set([
+  ...DONE_BY_PROVIDER,
+  'tool_search_call',
+  'tool_search_output',
+  // The call or its refusal follows in the conversation.
+  'mcp_approval_request',
+  'mcp_approval_response',
+])
 
 /** Both prefixes of tools and items that run on the gateway. */
 const OURS = /^(gateway|openrouter):/
@@ -253,8 +260,12 @@ interface Replayed {
   readonly status?: unknown
 }
 
-/** A replayed `datetime` item as a function call and its output, which every format can express; null for others. */
+/**
+ * A replayed item as a function call and its output, which every format can express: of `datetime`, and of an MCP tool
+ * that the gateway has called. Null for others.
+ */
 export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
+  if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
   if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
   const { datetime, timezone, status } = item
   if (status === 'incomplete') return null
@@ -262,6 +273,17 @@ export function replayAsCall(item: Replayed, index: number): readonly [Call, Out
   return [
     { type: 'function_call', call_id, name: 'datetime', arguments: JSON.stringify({ timezone }) },
     { type: 'function_call_output', call_id, output: JSON.stringify({ datetime, timezone }) },
+  ]
+}
+
+function replayMcpCall({ id, name, arguments: said, output, error }: Fields): readonly [Call, Output] | null {
+  // Those of providers have other ids, and forms of their own where the format has one.
+  if (typeof id !== 'string' || !id.startsWith('st_')) return null
+  const text = typeof said === 'string' && isRecord(parseJson(said)) ? said : '{}'
+  const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))
+  return [
+    { type: 'function_call', call_id: id, name: functionName(String(name)), arguments: text },
+    { type: 'function_call_output', call_id: id, output: result },
   ]
 }
 

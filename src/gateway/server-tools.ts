@@ -22,9 +22,11 @@ import type {
   ToolSession,
 } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
+import { createDeclarationGuard } from './declaration-guard.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import { budgetOf, callItem, type DeclaredFunction, type PendingCall, type ToolBudget } from './tool-calls.ts'
+import { functionChoice } from './tool-choice.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
@@ -69,8 +71,17 @@ export function openServerTools(
   exchange: ToolExchange,
 ): ServerTools | null | Promise<ServerTools> {
   const { tools } = exchange.prompt
-  if (tools == null || !tools.some(({ type }) => toolOf(deps, exchange, type) !== null)) return null
+  if (tools == null || !tools.some(tool => isServed(deps, exchange, tool))) return null
   return ServerTools.open(deps, exchange, tools)
+}
+
+function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
+  return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
+}
+
+/** Tools that work on another tool of the request. */
+function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): readonly ServerTool[] {
+  return [...tools.values()].filter(server => server.watches?.(tool) === true)
 }
 
 /** Null for a tool that the gateway does not run. */
@@ -94,6 +105,7 @@ export class ServerTools {
   readonly #deps: ServerToolDeps
   readonly #open: readonly OpenTool[]
   readonly budget: ToolBudget
+  readonly #guarded = createDeclarationGuard()
   /** Of the answer's metadata; null as long as no call has run. */
   #stage: (PipelineStage & { data: { mode: 'sdk'; tools: string[] } }) | null = null
 
@@ -112,7 +124,10 @@ export class ServerTools {
     const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
-      if (server === null) continue
+      if (server === null) {
+        for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
+        continue
+      }
       if (disabled.has(server.name)) throw disabledError(`tools[${index}]`, server.name)
       const list = entries.get(server) ?? []
       list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
@@ -145,13 +160,14 @@ export class ServerTools {
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
-    const rest = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
-    const taken = new Set(rest.map(nameOf))
+    const others = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
+    const taken = new Set(others.map(nameOf))
     const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
-      for (const declaration of await session.declare(place)) {
+      const declarations = await session.declare(place)
+      for (const declaration of await this.#guarded(declarations, exchange)) {
         if ('native' in declaration) {
           declared.push(declaration.native)
           continue
@@ -163,34 +179,54 @@ export class ServerTools {
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
     }
-    const tools = [...rest, ...declared]
-    const { tool_choice: _, ...others } = prompt
-    const choice = off ? 'none' : this.#choice(exchange, functions, declared)
+    const seen = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
+    const tools = [...seen, ...declared]
+    const { tool_choice: _, ...fields } = prompt
+    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
+    const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
     return {
-      prompt: { ...others, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
+      prompt: { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
     }
   }
 
-  /** A tool that has to be called has to be called once: with the same choice the model would never answer. */
-  #choice(
-    exchange: ToolExchange,
-    functions: ReadonlyMap<string, DeclaredFunction>,
-    declared: readonly Tool[],
-  ): ResponsesRequest['tool_choice'] {
-    const { tool_choice } = exchange.prompt
-    const first = exchange.bill.turns === 0
-    if (tool_choice === undefined || typeof tool_choice === 'string') {
-      return !first && tool_choice === 'required' ? 'auto' : tool_choice
+  /**
+   * Runs the calls that an earlier answer asked for, e.g. approved ones, one after the other. Their items wait until
+   * the model begins, so that another endpoint may still be tried. Resolves with the items that the model gets.
+   */
+  async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
+    const { answer, bill } = exchange
+    const items: InputItem[] = []
+    for (const { server, session } of this.#open) {
+      for (const due of (await session.due?.(place)) ?? []) {
+        const { tool, name, callId, refusal } = due
+        let result = refusal ?? 'The limit of tool calls of this request is reached'
+        if (refusal === undefined && !this.budget.takeCall()) bill.addToolCall(false)
+        else if (refusal === undefined) {
+          const startedMs = this.#deps.clock.monotonicMs()
+          const outcome = await this.#outcome({ server, session }, due, exchange, () => undefined)
+          exchange.signal.throwIfAborted()
+          this.#count(exchange, server.name, outcome, startedMs)
+          bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+          const status = outcome.ran === true ? 'completed' : 'incomplete'
+          answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
+          result = cutResult(outcome.result)
+          const guard = exchange.guarding?.input ?? null
+          if (guard !== null) result = await guard.text(exchange, result)
+        }
+        const call = {
+          type: 'function_call',
+          call_id: callId,
+          name,
+          arguments: JSON.stringify(due.arguments),
+        }
+        items.push(
+          call as InputItem,
+          { type: 'function_call_output', call_id: callId, output: result } as InputItem,
+        )
+      }
     }
-    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
-    if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
-    if (!first) return 'auto'
-    const forced = serverOf(tool_choice.type)
-    // A tool that the provider runs itself is forced by its own name.
-    if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
-    const name = [...functions].find(([, { server }]) => server === forced)?.[0]
-    return name === undefined ? 'auto' : { type: 'function', name }
+    return items
   }
 
   /**
@@ -255,7 +291,7 @@ export class ServerTools {
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
     answer.flush()
     const startedMs = clock.monotonicMs()
-    const outcome = await this.#outcome(pending, call, exchange, ({ name, fields }) => {
+    const outcome = await this.#outcome({ server, session }, call, exchange, ({ name, fields }) => {
       if (!isOver()) item.progress(name, fields)
     })
     this.#count(exchange, server.name, outcome, startedMs)
@@ -286,7 +322,7 @@ export class ServerTools {
   }
 
   async #outcome(
-    { declared: { server, session } }: PendingCall,
+    { server, session }: OpenTool,
     call: ToolCall,
     exchange: ToolExchange,
     progress: ToolProgress,
@@ -320,7 +356,7 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
       answer.hold()
-      answer.endItem(answer.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+      answer.show(item)
       answer.flush()
     },
     annotate: annotations => answer.note(annotations),
@@ -351,6 +387,15 @@ function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOu
   return { item: {}, result: JSON.stringify({ error: message }), ran }
 }
 
+/** Another tool of the request as sessions let the model see it; null: not yet. */
+function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
+  let shown: Tool | null = tool
+  for (const { session } of open) {
+    if (shown !== null && session.shows !== undefined) shown = session.shows(shown)
+  }
+  return shown
+}
+
 /** Null when it is no JSON object. A call without arguments has none. */
 function argumentsOf(text: string): Record<string, unknown> | null {
   if (text.trim() === '') return {}
@@ -367,26 +412,6 @@ function argumentsOf(text: string): Record<string, unknown> | null {
 function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
-}
-
-type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
-
-/** The same choice with server tools by the names of their functions; after the first turn nothing is required. */
-function allowedFunctions(
-  choice: AllowedTools,
-  first: boolean,
-  functions: ReadonlyMap<string, DeclaredFunction>,
-  serverOf: (type: string) => ServerTool | null,
-): AllowedTools {
-  const tools = choice.tools.flatMap(tool => {
-    const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
-    if (server === null) return [tool]
-    const names = [...functions].filter(([, each]) => each.server === server)
-    // The provider runs it itself.
-    if (names.length === 0) return [tool]
-    return names.map(([name]) => ({ type: 'function', name }))
-  })
-  return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }
 
 function nameOf(tool: Tool): string {

@@ -336,14 +336,16 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#hasContent = true
     this.#deps.record.health?.answered(nowMs)
     exchange.watch.enter('stream', nowMs)
-    if (this.#answer.begun) return
-    exchange.firstTokenMs = nowMs
-    const { usage } = this.#deps.attempt
-    this.#answer.begin(
-      model,
-      provider,
-      exchange.request.stream === true ? debug : [],
-      usage === null ? null : inputOf(usage),
-    )
+    if (!this.#answer.begun) {
+      exchange.firstTokenMs = nowMs
+      const { usage } = this.#deps.attempt
+      this.#answer.begin(
+        model,
+        provider,
+        exchange.request.stream === true ? debug : [],
+        usage === null ? null : inputOf(usage),
+      )
+    }
+    this.#answer.showWaiting()
   }
 }

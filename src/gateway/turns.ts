@@ -3,9 +3,11 @@ import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { textFormat } from '../providers/provider.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
 import type { RunningExchange } from './running.ts'
-import { callItem } from './tool-calls.ts'
+import type { ServerTools } from './server-tools.ts'
+import { callItem, placeOf } from './tool-calls.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
 export type TurnsDeps = TurnDeps & { readonly clock: Clock }
@@ -22,6 +24,7 @@ export class RefusedTurn {
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
+  if (tools !== null) await runDue(deps, exchange, tools)
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
@@ -58,6 +61,17 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+/** Runs what an earlier answer asked for, and gives the model the results. */
+async function runDue(deps: TurnsDeps, exchange: RunningExchange, tools: ServerTools): Promise<void> {
+  const [first] = exchange.candidates
+  if (first === undefined) return
+  const items = await tools.runDue(
+    exchange,
+    placeOf(first.endpoint, deps.formats[textFormat(first.endpoint)]),
+  )
+  if (items.length > 0) exchange.prompt = extendPrompt(exchange.prompt, items)
 }
 
 /** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */

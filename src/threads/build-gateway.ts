@@ -164,7 +164,12 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
   const askAs = createAskAs(base.clock, () => gateway)
-  const tools = createTools({ ...base, askAs, fetchPage: webFetcher(base) })
+  const tools = createTools({
+    ...base,
+    askAs,
+    fetchPage: webFetcher(base),
+    proxyOf: createProxyOf(proxiesOf(config)),
+  })
   const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,

@@ -7,10 +7,15 @@ import type { Metrics } from '../metrics/metrics.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import type { ProxyOf } from '../upstream/egress.ts'
 import type { FetchPage } from '../upstream/fetch-page.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { createDatetime } from './datetime.ts'
+import { createImageGeneration } from './image-generation.ts'
+import { createMcp } from './mcp.ts'
+import { createSearchModels } from './search-models.ts'
 import type { ServerTool } from './tool.ts'
+import { createToolSearch } from './tool-search.ts'
 import type { WebEngines } from './web/engines.ts'
 import { createWebFetch } from './web-fetch.ts'
 import { createWebSearch } from './web-search.ts'
@@ -25,6 +30,8 @@ export interface ToolDeps {
   readonly store: Store
   readonly catalog: Catalog
   readonly client: Transport
+  /** The egress proxy of an address of a caller. */
+  readonly proxyOf: ProxyOf
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
   readonly webEngines: WebEngines
@@ -36,6 +43,10 @@ const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [
   createDatetime,
   createWebSearch,
   createWebFetch,
+  createImageGeneration,
+  createMcp,
+  createSearchModels,
+  createToolSearch,
 ]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */

@@ -71,7 +71,11 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     const item = recordOrEmpty(value)
     const type = filled(item['type']) ?? 'message'
     if (isOurs(type)) return ourResult(item, type, index)
-    if (isSpentElsewhere(type, item['id'], item['signature'])) return []
+    const pair = replayAsCall(item, index)
+    if (pair !== null) return pair.map(one => ({ ...one }))
+    // A decision has no id of its maker, but names the question.
+    const id = item[type === 'mcp_approval_response' ? 'approval_request_id' : 'id']
+    if (isSpentElsewhere(type, id, item['signature'])) return []
     const writer = WRITERS.get(type)
     return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })

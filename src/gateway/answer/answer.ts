@@ -77,6 +77,10 @@ export class Answer {
   /** Called with each event, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
   #source: AnswerSource | null = null
+  /** Finished items of our own that wait for the model to begin, and those that the running turn has shown. */
+  #waitingItems: HostedStart[] = []
+  #shownItems: HostedStart[] = []
+  #inTurn = false
   /** Set while `pass` waits for the reader. */
   #waiting: (() => void) | null = null
 
@@ -143,6 +147,8 @@ export class Answer {
     this.#begunBefore = this.#begun
     this.#turnSeen = false
     this.#listener = null
+    this.#shownItems = []
+    this.#inTurn = true
   }
 
   /** Drops the running turn, which the client has not seen, so that another attempt can replace it. */
@@ -152,6 +158,8 @@ export class Answer {
     this.#draft?.take()
     this.#begun = this.#begunBefore
     this.#listener = null
+    this.#waitingItems.unshift(...this.#shownItems)
+    this.#shownItems = []
     if (!this.#begun) this.#next = 0
   }
 
@@ -194,8 +202,24 @@ export class Answer {
     this.#assembler.take(delta)
   }
 
-  /** Closes what is open, as the model ended it. Returns the items of the turn. */
+  /** Adds a finished item of our own: now between two turns, else before the first word of the model. */
+  show(item: HostedStart): void {
+    this.#waitingItems.push(item)
+    if (this.#begun && !this.#inTurn) this.showWaiting()
+  }
+
+  /** Adds the items that wait. Call it when the model begins to say something. */
+  showWaiting(): void {
+    if (this.#waitingItems.length === 0) return
+    const items = this.#waitingItems
+    this.#waitingItems = []
+    this.#shownItems.push(...items)
+    this.#assembler.show(items)
+  }
+
+  /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
+    this.#inTurn = false
     return this.#assembler.closeTurn(reason)
   }
 
@@ -293,6 +317,7 @@ export class Answer {
   #finish(reason: FinishReason, ending: Ending): void {
     const incomplete = INCOMPLETE[reason]
     this.closeTurn(reason)
+    this.showWaiting()
     const final = this.#final(ending)
     if (incomplete === undefined) {
       const response: ResponseResource = { ...final, ...ending.fields, status: 'completed' }
