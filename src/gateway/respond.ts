@@ -8,6 +8,7 @@ import type { CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import type { Quota } from '../limits/quota.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
@@ -78,6 +79,8 @@ export type RequestCheck = (asked: ClientRequest) => Promise<void>
  */
 export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   return async asked => {
+    const router = routerOf(asked.request)
+    if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
     const exchange = open(deps, asked, new FinalSink())
     try {
       await guardRequest(deps, exchange)
@@ -88,6 +91,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     }
   }
 }
+
+const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
   { timed: 'guard', run: guardRequest },
@@ -136,7 +141,8 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange) {
     early ??= admitEarly(deps, exchange)
     return early
   }
-  return exchange.plugins.prepare(exchange, exchange.guarding?.input)
+  const { plugins } = exchange
+  return whenReady(plugins.route(exchange), () => plugins.prepare(exchange, exchange.guarding?.input))
 }
 
 /** Before routing, for a plugin that asks other models; after all plugins the request is routed as they leave it. */

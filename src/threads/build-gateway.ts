@@ -20,6 +20,7 @@ import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import { createRoutableModels } from '../gateway/routing/routable.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
@@ -55,6 +56,7 @@ import {
   modelFacts,
   ocrProviderOf,
   packParts,
+  rankingsOf,
   seriesOf,
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
@@ -146,9 +148,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
-  const plugins = pluginsOf(base, shared, guard)
-  const tools = createTools(base)
   const quota = quotaOf(base, counting.counters, guardrails)
+  const plugins = pluginsOf(base, shared, guard, { credentials, quota })
+  const tools = createTools(base)
   const parts = {
     ...shared,
     credentials,
@@ -321,10 +323,23 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
   })
 }
 
-function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof createGuard>) {
+function pluginsOf(
+  base: Base,
+  shared: SharedDeps,
+  guard: ReturnType<typeof createGuard>,
+  callers: { readonly credentials: CredentialCatalog; readonly quota: HoldingQuota },
+) {
   const { config, catalog } = base
+  const { stickiness } = shared
   return createPlugins({
     ...base,
+    models: createRoutableModels({ ...shared, ...callers }),
+    lastModels: {
+      of: (exchange, router) => stickiness.lastModel(exchange, router),
+      keep: (exchange, router, modelId, ttlMs) => stickiness.keepModel(exchange, router, modelId, ttlMs),
+    },
+    rankings: rankingsOf(config),
+    draw: base.options.draw ?? Math.random,
     ...fileReading(base),
     ask: createAsk({ ...shared, guard }),
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
@@ -334,7 +349,7 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
   })
 }
 
-/** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
+/** The features of the tables of plugins and server tools. */
 function offeredBy(
   plugins: readonly AnyPlugin[],
   tools: ReadonlyMap<string, ServerTool>,
@@ -344,7 +359,7 @@ function offeredBy(
   return {
     plugins: new Set(plugins.map(({ id }) => id)),
     tools: new Set(tools.keys()),
-    routers: new Set(),
+    routers: new Set(plugins.flatMap(plugin => ('routers' in plugin ? (plugin.routers ?? []) : []))),
     // Of the catalogue of now; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel
