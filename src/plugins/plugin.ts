@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Ask, AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
+import type { Ask, AskAs, AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
@@ -99,6 +99,8 @@ export interface PluginDeps {
   readonly tasks: GatewayTasks
   /** Asks a model on behalf of an exchange. */
   readonly ask: Ask
+  /** Asks a model on behalf of the caller, who is charged for it. */
+  readonly askAs: AskAs
   readonly policyAgainst: PolicyAgainst
   readonly modelFacts: ModelFacts
   readonly models: RoutableModels

@@ -8,7 +8,7 @@ import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
 import { isToolTurn, recentResults } from './routers/conversation.ts'
 import { type JudgeDeps, type Judged, judge } from './routers/judge.ts'
-import { admitWith, chosenNames, IDLE_MS, noModels, type PoolDeps, refused } from './routers/pool.ts'
+import { chosenNames, IDLE_MS, noModels, type PoolDeps, refused } from './routers/pool.ts'
 import { type Side, sideOf } from './routers/stage-signals.ts'
 
 const SLUG = 'nvidia/switchyard'
@@ -135,7 +135,7 @@ class ActiveSwitchyard implements ActivePlugin {
     if (algorithm === 'composite' && signal !== null) return decided(signal)
     if (algorithm !== 'stage' && isTools && kept !== null) return pinned(kept)
     if (algorithm === 'random') return decided(draw() < 0.5 ? 'efficient' : 'capable')
-    const judged = await judge(this.#deps, exchange, () => admitWith(exchange, asked))
+    const judged = await judge(this.#deps, exchange)
     return decided(judged.side, judged)
   }
 }

@@ -14,7 +14,8 @@ import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
-import { createAsk, type SharedDeps } from '../gateway/ask.ts'
+import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
+import type { AskAs } from '../gateway/exchange.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
@@ -149,8 +150,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const quota = quotaOf(base, counting.counters, guardrails)
-  const plugins = pluginsOf(base, shared, guard, { credentials, quota })
-  const tools = createTools(base)
+  const askAs = createAskAs(base.clock, () => gateway)
+  const plugins = pluginsOf(base, shared, guard, { credentials, quota, askAs })
+  const tools = createTools({ ...base, askAs })
   const parts = {
     ...shared,
     credentials,
@@ -159,8 +161,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tools,
     guard,
   }
+  const gateway = createGateway(parts)
   return {
-    gateway: createGateway(parts),
+    gateway,
     requestCheck: createRequestCheck(parts),
     guard,
     offered: offeredBy(plugins, tools, catalog),
@@ -323,11 +326,18 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
   })
 }
 
+/** Parts that know the caller. */
+interface CallerParts {
+  readonly credentials: CredentialCatalog
+  readonly quota: HoldingQuota
+  readonly askAs: AskAs
+}
+
 function pluginsOf(
   base: Base,
   shared: SharedDeps,
   guard: ReturnType<typeof createGuard>,
-  callers: { readonly credentials: CredentialCatalog; readonly quota: HoldingQuota },
+  callers: CallerParts,
 ) {
   const { config, catalog } = base
   const { stickiness } = shared
@@ -342,6 +352,7 @@ function pluginsOf(
     draw: base.options.draw ?? Math.random,
     ...fileReading(base),
     ask: createAsk({ ...shared, guard }),
+    askAs: callers.askAs,
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     modelFacts: modelFacts(catalog),

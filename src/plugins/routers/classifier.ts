@@ -60,7 +60,7 @@ export function createClassifier({ config, ask, policyAgainst }: ClassifierDeps)
 }
 
 /** False if the words of the caller may not go to another model than the one that answers. */
-export async function mayAsk(
+async function mayAsk(
   { caller, zeroRetention, prompt, dataRegion }: Exchange,
   model: string,
   policyAgainst: PluginDeps['policyAgainst'],

@@ -6,11 +6,11 @@ import type { Exchange } from '../../gateway/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { answerText } from '../answer-text.ts'
 import type { PluginDeps } from '../plugin.ts'
-import { mayAsk, readObject } from './classifier.ts'
+import { readObject } from './classifier.ts'
 import { userWords } from './conversation.ts'
 import type { Side } from './stage-signals.ts'
 
-export interface JudgeDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
+export interface JudgeDeps extends Pick<PluginDeps, 'askAs'> {
   readonly config: Pick<Config, 'routers'>
   readonly clock: Clock
 }
@@ -20,7 +20,7 @@ export interface Judged {
   /** Milliseconds that the judge took; absent: it was not asked. */
   readonly ms?: number
   /** Why there is no verdict; the capable model then answers. */
-  readonly failure?: 'not_configured' | 'not_allowed' | 'timeout' | 'unavailable' | 'malformed_answer'
+  readonly failure?: 'not_configured' | 'timeout' | 'unavailable' | 'malformed_answer'
 }
 
 const JUDGE_MS = 2_500
@@ -40,28 +40,26 @@ Answer with nothing but a JSON object {"crux": the hardest part of the task, "pr
 judgement, "capability_boundary": "supported", "uncertain", "unsupported" or "unmatched", "p_solve": the probability \
 from 0 to 1 that the small model solves it}.`
 
-/** Rejects only when the exchange has ended. */
-export async function judge(
-  { ask, policyAgainst, config, clock }: JudgeDeps,
-  exchange: Exchange,
-  admit: () => Promise<void>,
-): Promise<Judged> {
+/**
+ * The caller pays for the judge. Rejects when the exchange has ended, and when the caller's limits do not allow the
+ * question: they would not allow the answer either.
+ */
+export async function judge({ askAs, config, clock }: JudgeDeps, exchange: Exchange): Promise<Judged> {
   const model = config.routers.classifier?.model
   if (model === undefined) return { side: 'capable', failure: 'not_configured' }
-  if (!(await mayAsk(exchange, model, policyAgainst))) return { side: 'capable', failure: 'not_allowed' }
-  await admit()
   const beganMs = clock.monotonicMs()
   const spent = (): number => Math.round(clock.monotonicMs() - beganMs)
   try {
-    const answer = await ask(questionFor(model, exchange.prompt), { parent: exchange, deadlineMs: JUDGE_MS })
+    const answer = await askAs(exchange, questionFor(model, exchange.prompt), { deadlineMs: JUDGE_MS })
     const side = readVerdict(answerText(answer.output))
     return side === null
       ? { side: 'capable', ms: spent(), failure: 'malformed_answer' }
       : { side, ms: spent() }
   } catch (thrown) {
     exchange.signal.throwIfAborted()
-    const isLate = thrown instanceof GatewayError && thrown.code === 'deadline_exceeded'
-    return { side: 'capable', ms: spent(), failure: isLate ? 'timeout' : 'unavailable' }
+    const code = thrown instanceof GatewayError ? thrown.code : null
+    if (code === 'payment_required') throw thrown
+    return { side: 'capable', ms: spent(), failure: code === 'deadline_exceeded' ? 'timeout' : 'unavailable' }
   }
 }
 
