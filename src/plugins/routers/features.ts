@@ -10,6 +10,9 @@ const CHARS_MAX = 1_200
 
 const WORD = /[\p{L}\p{N}_']+/gu
 
+/** Characters by which words of one family are known. */
+const STEM = 5
+
 interface Mark {
   readonly name: string
   readonly in: RegExp
@@ -80,6 +83,8 @@ function addWords(text: string, features: Set<string>, prefix: string): void {
     if (word.length <= 24) {
       features.add(prefix + word)
       features.add(`${prefix}${last} ${word}`)
+      // Words of one family begin alike.
+      if (word.length > STEM) features.add(`${prefix}${word.slice(0, STEM)}~`)
     }
     last = word
   }
