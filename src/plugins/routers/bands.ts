@@ -80,12 +80,15 @@ function isIn({ from, to, isClosed }: Band, percentile: number): boolean {
   return percentile >= from && (isClosed ? percentile <= to : percentile < to)
 }
 
-/** The least distance of a model outside of the band is more than 0, even at its open end. */
-const OUTSIDE = Number.EPSILON
+/** Distances are rounded to this part, so that equal ones on both sides of the band are equal. */
+const PART = 1e-9
 
+/** 0 inside; more than 0 outside, even at the open end of the band. */
 function distanceFrom(band: Band, percentile: number): number {
   if (isIn(band, percentile)) return 0
-  return percentile < band.from ? band.from - percentile : Math.max(OUTSIDE, percentile - band.to)
+  if (percentile === Number.POSITIVE_INFINITY) return percentile
+  const distance = percentile < band.from ? band.from - percentile : percentile - band.to
+  return Math.max(PART, Math.round(distance / PART) * PART)
 }
 
 /** Equal infinities are equal. */
