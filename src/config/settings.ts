@@ -273,6 +273,20 @@ export const Settings = group({
       ),
     }),
   ),
+  routers: group({
+    classifier: nullable(
+      group({
+        model: setting(
+          Address,
+          'a small model of the catalogue that tells the [routers](routers.md) the type of a task, and judges for `nvidia/switchyard`. Without it they use weights of their own, and `nvidia/switchyard` takes its capable model',
+        ),
+      }),
+    ),
+    rankings: setting(
+      nullable(Address),
+      'a JSON file of [rankings](routers.md#rankings) in place of the shipped one, relative to the working directory. Read at start',
+    ),
+  }),
   files: group({
     links: group({
       enabled: setting(

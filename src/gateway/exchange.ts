@@ -201,6 +201,10 @@ export class Exchange implements ClientRequest {
   candidates: readonly Candidate[] = []
   /** How the model was chosen. */
   strategy: RoutingStrategy
+  /** The router that the request names, in our spelling; null: it names models. */
+  router: string | null = null
+  /** Told of each model that has answered; null: nobody asks. */
+  onModel: ((modelId: string) => void) | null = null
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []

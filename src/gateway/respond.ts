@@ -8,6 +8,7 @@ import type { CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import type { Quota } from '../limits/quota.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
@@ -82,6 +83,8 @@ export type RequestCheck = (asked: ClientRequest) => Promise<void>
  */
 export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   return async asked => {
+    const router = routerOf(asked.request)
+    if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
     const exchange = open(deps, asked, new FinalSink())
     try {
       await guardRequest(deps, exchange)
@@ -94,6 +97,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     }
   }
 }
+
+const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
   { timed: 'guard', run: guardRequest },
@@ -141,7 +146,10 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<v
     early ??= admitEarly(deps, exchange)
     return early
   }
-  return exchange.plugins.prepare(exchange, exchange.guarding?.input).then(() => openTools(deps, exchange))
+  const { plugins } = exchange
+  return whenReady(plugins.route(exchange), () =>
+    plugins.prepare(exchange, exchange.guarding?.input).then(() => openTools(deps, exchange)),
+  )
 }
 
 /** Opens the server tools that the request names, and those that plugins have added. */

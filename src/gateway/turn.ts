@@ -58,6 +58,7 @@ export async function askModel(
   if (reply === null) return null
   const { candidate, record, attempt, finish } = reply
   exchange.stay?.succeeded(candidate, attempt.usage)
+  exchange.onModel?.(candidate.endpoint.modelId)
   exchange.candidate = candidate
   return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
 }

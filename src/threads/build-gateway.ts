@@ -23,11 +23,13 @@ import {
   leastInputTokensOf,
 } from '../gateway/accounting/account.ts'
 import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
+import type { AskAs } from '../gateway/exchange.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import { createRoutableModels } from '../gateway/routing/routable.ts'
 import { placeOf } from '../gateway/tool-calls.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
@@ -68,6 +70,7 @@ import {
   modelFacts,
   ocrProviderOf,
   packParts,
+  rankingsOf,
   seriesOf,
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
@@ -162,15 +165,15 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
-  const plugins = pluginsOf(base, shared, guard)
+  const quota = quotaOf(base, counting.counters, guardrails)
   const askAs = createAskAs(base.clock, () => gateway)
+  const plugins = pluginsOf(base, shared, guard, { credentials, quota, askAs })
   const tools = createTools({
     ...base,
     askAs,
     fetchPage: webFetcher(base),
     proxyOf: createProxyOf(proxiesOf(config)),
   })
-  const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,
     credentials,
@@ -349,13 +352,34 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
   })
 }
 
-function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof createGuard>) {
+/** Parts that know the caller. */
+interface CallerParts {
+  readonly credentials: CredentialCatalog
+  readonly quota: HoldingQuota
+  readonly askAs: AskAs
+}
+
+function pluginsOf(
+  base: Base,
+  shared: SharedDeps,
+  guard: ReturnType<typeof createGuard>,
+  callers: CallerParts,
+) {
   const { config, catalog } = base
+  const { stickiness } = shared
   return createPlugins({
     ...base,
+    models: createRoutableModels({ ...shared, ...callers }),
+    lastModels: {
+      of: (exchange, router) => stickiness.lastModel(exchange, router),
+      keep: (exchange, router, modelId, ttlMs) => stickiness.keepModel(exchange, router, modelId, ttlMs),
+    },
+    rankings: rankingsOf(config),
+    draw: base.options.draw ?? Math.random,
     ...fileReading(base),
     webSearcher: webSearcherOf(base),
     ask: createAsk({ ...shared, guard }),
+    askAs: callers.askAs,
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
     modelFacts: modelFacts(catalog),
@@ -363,7 +387,7 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
   })
 }
 
-/** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
+/** The features of the tables of plugins and server tools. */
 function offeredBy(
   plugins: readonly AnyPlugin[],
   tools: ReadonlyMap<string, ServerTool>,
@@ -373,7 +397,7 @@ function offeredBy(
   return {
     plugins: new Set(plugins.map(({ id }) => id)),
     tools: new Set(tools.keys()),
-    routers: new Set(),
+    routers: new Set(plugins.flatMap(plugin => ('routers' in plugin ? (plugin.routers ?? []) : []))),
     // Of the catalogue of now; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel

@@ -48,6 +48,8 @@ export interface TestGatewayOptions {
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
+  readonly routers?: Config['routers']
+  readonly draw?: () => number
   readonly batches?: Partial<Config['batches']>
   readonly tools?: Partial<Config['tools']>
   readonly clock?: Clock
@@ -101,6 +103,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
+    routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },
     tools: { ...defaults.tools, ...options.tools },
     httpProxy: options.httpProxy ?? null,
@@ -128,6 +131,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     log,
     clock,
     ...(options.publish === undefined ? {} : { publish: options.publish }),
+    ...(options.draw === undefined ? {} : { draw: options.draw }),
   })
   const port = await serving.server.listen('127.0.0.1', 0)
   const url = `http://127.0.0.1:${port}/v1`

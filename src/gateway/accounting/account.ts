@@ -152,6 +152,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     ...(caller.memberId === null ? {} : { memberId: caller.memberId }),
     ...(exchange.parent === undefined ? {} : { parent: exchange.parent }),
     ...(exchange.dialect === 'embeddings' ? { apiType: 'embeddings' as const } : {}),
+    ...(exchange.router === null ? {} : { router: exchange.router }),
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,

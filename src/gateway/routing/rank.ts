@@ -52,7 +52,7 @@ export interface RoutingOptions extends Measures {
 /** Everything that the ranking of one thread needs. */
 export class Routing {
   readonly health: EndpointHealth
-  readonly measures: Measures
+  readonly measures: Measures & Pick<RoutingOptions, 'inputTokens'>
   readonly balances: boolean
   readonly hedgeAfterMs: number | null
   readonly #options: RoutingOptions

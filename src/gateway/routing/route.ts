@@ -169,6 +169,22 @@ interface Listed {
   readonly filters: readonly Filter[]
 }
 
+/** All candidates of a model that may serve the request, not ranked; empty if there are none. */
+export function servable(
+  named: NamedModel,
+  request: ResponsesRequest,
+  scope: RouteScope,
+  made: SharedCandidates,
+): readonly RouteCandidate[] {
+  // Routers compare lengths and modalities themselves.
+  const preferences = request.provider ?? NO_PREFERENCES
+  const { groups } = listGroups(named, request, preferences, scope, null, made, new Set())
+  const [only] = groups
+  return only !== undefined && groups.length === 1
+    ? only.candidates
+    : groups.flatMap(group => group.candidates)
+}
+
 /** The candidates of one model that may serve the request. */
 function listGroups(
   named: NamedModel,
