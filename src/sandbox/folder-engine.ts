@@ -1,0 +1,144 @@
+/**
+ * What the engines of other programs share: containers whose files are folders of this machine, and one program for
+ * each code. Main thread.
+ */
+import { chmod, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Clock } from '../clock.ts'
+import type { Code, Engine, EngineContainer, EngineLimits, EngineResult, EngineRun, RunOutput } from './engine.ts'
+import { createFolder, type Folder, type User } from './folder.ts'
+import { type ProgramEnd, runProgram } from './process-run.ts'
+
+export interface FolderEngineOptions {
+  readonly limits: EngineLimits
+  readonly folder: string
+  /** User of the programs; null: that of the gateway. */
+  readonly user: User | null
+  /** To whom the files belong; null: to the gateway. */
+  readonly owner: User | null
+  readonly clock: Clock
+  refusal(): Promise<string | null>
+  /** The program that runs the code for so long at most. */
+  command(code: Code, source: string, timeoutMs: number): { readonly file: string; readonly args: readonly string[] }
+}
+
+/** Characters of one argument that Linux takes: 128 KiB with the zero at its end. */
+const ARGUMENT_MAX_BYTES = 128 * 1024 - 1
+
+export function createFolderEngine(options: FolderEngineOptions): Engine {
+  const root = new RootFolder(options)
+  return {
+    refusal: () => options.refusal(),
+    async create(id) {
+      const folder = await createFolder(join(await root.path(), id), options.limits, options.owner)
+      return createContainer(folder, options)
+    },
+    close: () => root.remove(),
+  }
+}
+
+/** The folder of all containers of this process. Those of processes that were killed are removed. */
+class RootFolder {
+  readonly #options: FolderEngineOptions
+  #made: Promise<string> | null = null
+
+  constructor(options: FolderEngineOptions) {
+    this.#options = options
+  }
+
+  path(): Promise<string> {
+    this.#made ??= this.#make()
+    return this.#made
+  }
+
+  async remove(): Promise<void> {
+    const made = await this.#made?.catch(() => null)
+    if (made != null) await rm(made, { recursive: true, force: true })
+  }
+
+  async #make(): Promise<string> {
+    // Another user cannot pass through the data folder, which is for the gateway alone.
+    const parent = this.#options.user === null ? this.#options.folder : join(tmpdir(), 'sluice-sandbox')
+    const mode = this.#options.user === null ? 0o700 : 0o711
+    await mkdir(parent, { recursive: true, mode })
+    for (const name of await readdir(parent)) {
+      const pid = Number(name.split('-')[0])
+      if (Number.isSafeInteger(pid) && pid > 0 && !isAlive(pid)) {
+        await rm(join(parent, name), { recursive: true, force: true })
+      }
+    }
+    const made = await mkdtemp(join(parent, `${process.pid}-`))
+    await chmod(made, mode)
+    return made
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (thrown) {
+    return (thrown as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+function createContainer(folder: Folder, options: FolderEngineOptions): EngineContainer {
+  const { limits, clock } = options
+
+  async function run({ codes, timeoutMs, outputBytes }: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+    const outputs: RunOutput[] = []
+    const endMs = clock.monotonicMs() + timeoutMs
+    for (const code of codes) {
+      if (Buffer.byteLength(code.text) > ARGUMENT_MAX_BYTES) {
+        outputs.push({ stdout: '', stderr: 'The code is longer than 128 KiB', exitCode: 126, timedOut: false })
+        continue
+      }
+      const leftMs = Math.max(1, Math.floor(endMs - clock.monotonicMs()))
+      const end = await runProgram(
+        {
+          ...options.command(code, folder.path, leftMs),
+          input: [],
+          stdoutBytes: outputBytes,
+          stderrBytes: outputBytes,
+          cutsOutput: true,
+          timeoutMs: leftMs,
+          memoryBytes: limits.memoryBytes,
+          cpuSeconds: limits.cpuSeconds,
+          user: options.user,
+        },
+        clock,
+        signal,
+      )
+      outputs.push(outputOf(end))
+      if (!(await folder.fits())) {
+        await folder.remove()
+        await createFolder(folder.path, limits, options.owner)
+        return { outputs, stopped: 'files', lost: 'files' }
+      }
+      if (end.stopped !== null) {
+        const stopped = end.stopped === 'time' ? null : end.stopped
+        return { outputs, stopped, lost: null }
+      }
+    }
+    return { outputs, stopped: null, lost: null }
+  }
+
+  return {
+    run,
+    list: () => folder.list(),
+    read: path => folder.read(path),
+    write: (path, content) => folder.write(path, content),
+    bytes: () => folder.bytes(),
+    end: () => folder.remove(),
+  }
+}
+
+function outputOf({ stdout, stderr, exitCode, stopped }: ProgramEnd): RunOutput {
+  return {
+    stdout: stdout.toString(),
+    stderr: stderr.toString(),
+    exitCode: stopped === null ? (exitCode ?? 137) : null,
+    timedOut: stopped === 'time',
+  }
+}
