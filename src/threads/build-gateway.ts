@@ -14,7 +14,7 @@ import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
-import { createAsk, type SharedDeps } from '../gateway/ask.ts'
+import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
@@ -147,7 +147,8 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
-  const tools = createTools(base)
+  const askAs = createAskAs(base.clock, () => gateway)
+  const tools = createTools({ ...base, askAs })
   const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,
@@ -157,8 +158,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tools,
     guard,
   }
+  const gateway = createGateway(parts)
   return {
-    gateway: createGateway(parts),
+    gateway,
     requestCheck: createRequestCheck(parts),
     guard,
     offered: offeredBy(plugins, tools, catalog),
