@@ -8,7 +8,7 @@ import type { Clock } from '../clock.ts'
 import { type Code, DATA_FOLDER, type EngineLimits } from './engine.ts'
 import type { User } from './folder.ts'
 import { createFolderEngine } from './folder-engine.ts'
-import { runProgram } from './process-run.ts'
+import { NO_LIMITS, runProgram } from './process-run.ts'
 
 /** Where the programs are looked for: never by a variable. */
 const FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
@@ -35,8 +35,10 @@ export function createBubblewrap({ limits, folder, clock }: BubblewrapOptions) {
   const user: User | null = process.getuid?.() === 0 ? { uid: OUTER_ID, gid: OUTER_ID } : null
 
   async function refusal(): Promise<string | null> {
-    if (bwrap === null) return 'the engine bubblewrap needs the program bwrap (package bubblewrap) on this machine'
-    if (prlimit === null) return 'the engine bubblewrap needs the program prlimit (package util-linux) on this machine'
+    if (bwrap === null)
+      return 'the engine bubblewrap needs the program bwrap (package bubblewrap) on this machine'
+    if (prlimit === null)
+      return 'the engine bubblewrap needs the program prlimit (package util-linux) on this machine'
     const code: Code = { language: 'shell', text: 'test "$(id -u)" = 1000' }
     const args = bubblewrapArguments({ prlimit, limits, source: null }, code)
     const { exitCode } = await runProgram(
@@ -50,6 +52,7 @@ export function createBubblewrap({ limits, folder, clock }: BubblewrapOptions) {
         timeoutMs: PROBE_MS,
         memoryBytes: Math.max(limits.memoryBytes, PROBE_BYTES),
         cpuSeconds: limits.cpuSeconds,
+        limits: NO_LIMITS,
         user,
       },
       clock,
@@ -89,7 +92,8 @@ export function bubblewrapArguments({ prlimit, limits, source }: BubblewrapTerms
     ...['--uid', INNER_ID, '--gid', INNER_ID, '--hostname', 'sandbox', '--cap-drop', 'ALL'],
     ...['--ro-bind', '/usr', '/usr'],
     ...['bin', 'sbin', 'lib', 'lib64'].flatMap(name => ['--symlink', `usr/${name}`, `/${name}`]),
-    ...['--proc', '/proc', '--dev', '/dev'],
+    // Names such as `awk` are links to there.
+    ...['--ro-bind-try', '/etc/alternatives', '/etc/alternatives', '--proc', '/proc', '--dev', '/dev'],
     ...['/dev/shm', '/tmp', '/home/user'].flatMap(path => ['--size', scratch, '--tmpfs', path]),
     ...(source === null ? ['--dir', DATA_FOLDER] : ['--bind', source, DATA_FOLDER]),
     ...['--remount-ro', '/dev', '--remount-ro', '/', '--chdir', DATA_FOLDER, '--clearenv'],

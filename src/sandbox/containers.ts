@@ -70,8 +70,8 @@ class HeldContainers implements Containers {
   /** Containers that are being made, by key. */
   readonly #opening = new Map<string, Promise<Held>>()
   #refusal: Promise<string | null> | null = null
+  readonly #ending = new AbortController()
   #sweep: Timer | null = null
-  #closed = false
 
   constructor(options: ContainersOptions) {
     const { running } = options.settings
@@ -88,6 +88,11 @@ class HeldContainers implements Containers {
     return this.#held.size
   }
 
+  async check(terms: ContainerTerms) {
+    await this.#offered()
+    if (terms.networkPolicy !== 'disabled') throw withoutNetwork()
+  }
+
   async open(owner: ContainerOwner, id: string | null, terms: ContainerTerms) {
     const engine = await this.#offered()
     if (id !== null && !NAME.test(id)) throw notFound()
@@ -95,7 +100,7 @@ class HeldContainers implements Containers {
     if (known !== null && known.networkPolicy !== terms.networkPolicy) {
       throw new GatewayError('conflict', 'The network policy of a container cannot change while it exists')
     }
-    if (terms.networkPolicy !== 'disabled') throw notOffered('it has no network: network_policy must be disabled')
+    if (terms.networkPolicy !== 'disabled') throw withoutNetwork()
     if (known !== null) {
       known.sleepMs = terms.sleepAfterSeconds * 1000
       this.#use(known)
@@ -123,7 +128,8 @@ class HeldContainers implements Containers {
     }
     const held = this.#get(owner, id)
     const result = await this.#inTurn(held, async () => {
-      const queued = this.#queue.run(held.workspace, signal, () => held.engine.run(asked, signal))
+      const ending = AbortSignal.any([signal, this.#ending.signal])
+      const queued = this.#queue.run(held.workspace, ending, () => held.engine.run(asked, ending))
       if (queued === null) throw busy()
       return await queued
     })
@@ -146,7 +152,8 @@ class HeldContainers implements Containers {
   async write(owner: ContainerOwner, id: string, path: string, content: Uint8Array) {
     const held = this.#get(owner, id)
     const below = filePath(path)
-    if (below === null) throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
+    if (below === null)
+      throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
     const written = await this.#inTurn(held, () => held.engine.write(below, content))
     if (!written) throw new GatewayError('payload_too_large', 'The container has no room for this file')
   }
@@ -157,7 +164,7 @@ class HeldContainers implements Containers {
   }
 
   async close() {
-    this.#closed = true
+    this.#ending.abort(busy())
     this.#sweep?.cancel()
     const tails = Array.from(this.#held.values(), ({ tail }) => tail)
     await Promise.allSettled(tails)
@@ -168,7 +175,7 @@ class HeldContainers implements Containers {
   /** @throws GatewayError, naming the setting */
   async #offered(): Promise<Engine> {
     if (this.#engine === null) throw notOffered('it is turned off')
-    if (this.#closed) throw busy()
+    if (this.#ending.signal.aborted) throw busy()
     this.#refusal ??= this.#engine.refusal().catch(thrown => {
       this.#options.log.fault('sandbox failed', thrown)
       return 'its engine does not work on this machine'
@@ -259,7 +266,8 @@ class HeldContainers implements Containers {
     for (const held of [...this.#held.values()]) {
       if (held.pending === 0 && this.#isAsleep(held)) this.#remove(held)
     }
-    this.#sweep = this.#held.size === 0 ? null : this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
+    this.#sweep =
+      this.#held.size === 0 ? null : this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
   }
 
   #remove(held: Held): void {
@@ -312,7 +320,17 @@ function largestOf(all: readonly Held[], byBytes: boolean): string {
 }
 
 function notOffered(reason: string): GatewayError {
-  return new GatewayError('invalid_request', `The sandbox is not available here: ${reason} (setting tools.sandbox)`)
+  return new GatewayError(
+    'invalid_request',
+    `The sandbox is not available here: ${reason} (setting tools.sandbox)`,
+  )
+}
+
+function withoutNetwork(): GatewayError {
+  return new GatewayError(
+    'invalid_request',
+    'The sandbox has no network here (setting tools.sandbox.network): the network policy must be disabled',
+  )
 }
 
 function notFound(): GatewayError {

@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import { codeCommand, programAt } from './bubblewrap.ts'
 import { type Code, DATA_FOLDER, type Engine, type EngineLimits } from './engine.ts'
 import { createFolderEngine } from './folder-engine.ts'
-import { runProgram } from './process-run.ts'
+import { NO_LIMITS, runProgram } from './process-run.ts'
 
 /** Has bash and Python. */
 export const IMAGE = 'python:3.13-slim-bookworm'
@@ -41,6 +41,7 @@ export function createDocker({ limits, folder, clock }: DockerOptions): Engine {
         timeoutMs: PROBE_MS,
         memoryBytes: PROBE_BYTES,
         cpuSeconds: limits.cpuSeconds,
+        limits: NO_LIMITS,
         user: null,
       },
       clock,
@@ -81,7 +82,14 @@ export function dockerArguments({ limits, source, user, timeoutMs }: DockerTerms
   return [
     ...['run', '--rm', '--init', '--pull', 'never', '--network', 'none', '--ipc', 'none', '--read-only'],
     ...['--cap-drop', 'ALL', '--security-opt', 'no-new-privileges', '--user', `${user}:${user}`],
-    ...['--memory', String(memoryBytes), '--memory-swap', String(memoryBytes), '--pids-limit', String(PROCESSES)],
+    ...[
+      '--memory',
+      String(memoryBytes),
+      '--memory-swap',
+      String(memoryBytes),
+      '--pids-limit',
+      String(PROCESSES),
+    ],
     ...['--cpus', '1', '--ulimit', `cpu=${cpuSeconds}`, '--ulimit', `fsize=${fileBytes}`],
     ...['--ulimit', `nofile=${OPEN_FILES}`, '--ulimit', 'core=0', '--hostname', 'sandbox'],
     ...['/tmp', '/home/user'].flatMap(path => ['--tmpfs', `${path}:rw,nosuid,nodev,size=${scratch}`]),

@@ -6,9 +6,17 @@ import { chmod, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Clock } from '../clock.ts'
-import type { Code, Engine, EngineContainer, EngineLimits, EngineResult, EngineRun, RunOutput } from './engine.ts'
+import type {
+  Code,
+  Engine,
+  EngineContainer,
+  EngineLimits,
+  EngineResult,
+  EngineRun,
+  RunOutput,
+} from './engine.ts'
 import { createFolder, type Folder, type User } from './folder.ts'
-import { type ProgramEnd, runProgram } from './process-run.ts'
+import { NO_LIMITS, type ProgramEnd, runProgram } from './process-run.ts'
 
 export interface FolderEngineOptions {
   readonly limits: EngineLimits
@@ -20,7 +28,11 @@ export interface FolderEngineOptions {
   readonly clock: Clock
   refusal(): Promise<string | null>
   /** The program that runs the code for so long at most. */
-  command(code: Code, source: string, timeoutMs: number): { readonly file: string; readonly args: readonly string[] }
+  command(
+    code: Code,
+    source: string,
+    timeoutMs: number,
+  ): { readonly file: string; readonly args: readonly string[] }
 }
 
 /** Characters of one argument that Linux takes: 128 KiB with the zero at its end. */
@@ -86,12 +98,20 @@ function isAlive(pid: number): boolean {
 function createContainer(folder: Folder, options: FolderEngineOptions): EngineContainer {
   const { limits, clock } = options
 
-  async function run({ codes, timeoutMs, outputBytes }: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+  async function run(
+    { codes, timeoutMs, outputBytes }: EngineRun,
+    signal: AbortSignal,
+  ): Promise<EngineResult> {
     const outputs: RunOutput[] = []
     const endMs = clock.monotonicMs() + timeoutMs
     for (const code of codes) {
       if (Buffer.byteLength(code.text) > ARGUMENT_MAX_BYTES) {
-        outputs.push({ stdout: '', stderr: 'The code is longer than 128 KiB', exitCode: 126, timedOut: false })
+        outputs.push({
+          stdout: '',
+          stderr: 'The code is longer than 128 KiB',
+          exitCode: 126,
+          timedOut: false,
+        })
         continue
       }
       const leftMs = Math.max(1, Math.floor(endMs - clock.monotonicMs()))
@@ -105,6 +125,7 @@ function createContainer(folder: Folder, options: FolderEngineOptions): EngineCo
           timeoutMs: leftMs,
           memoryBytes: limits.memoryBytes,
           cpuSeconds: limits.cpuSeconds,
+          limits: NO_LIMITS,
           user: options.user,
         },
         clock,

@@ -57,7 +57,8 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
         known += stat.size
         if (filePath(below) !== below) continue
         if (stat.isDirectory()) folders.push(below)
-        else if (stat.isFile()) found.push({ path: below, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
+        else if (stat.isFile())
+          found.push({ path: below, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
       }
     }
     return entries > limits.files ? null : found
@@ -99,7 +100,9 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     }
     if (!(await isReached(below))) return false
     const target = join(path, below)
-    const handle = await open(target, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o644).catch(() => null)
+    const handle = await open(target, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o644).catch(
+      () => null,
+    )
     if (handle === null) return false
     try {
       if (!(await handle.stat()).isFile()) return false

@@ -10,6 +10,7 @@ export function filePath(path: string): string | null {
   const below = path.startsWith(`${DATA_FOLDER}/`) ? path.slice(DATA_FOLDER.length + 1) : path
   if (below.startsWith('/')) return null
   const parts = below.split('/').filter(part => part !== '' && part !== '.')
-  const isFile = parts.length > 0 && parts.every(part => part !== '..' && Buffer.byteLength(part) <= PART_MAX_BYTES)
+  const isFile =
+    parts.length > 0 && parts.every(part => part !== '..' && Buffer.byteLength(part) <= PART_MAX_BYTES)
   return isFile ? parts.join('/') : null
 }

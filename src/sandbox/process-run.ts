@@ -18,9 +18,24 @@ export interface Program {
   readonly timeoutMs: number
   readonly memoryBytes: number
   readonly cpuSeconds: number
+  /** Further limits of the kernel. */
+  readonly limits: ProgramLimits
   /** Null: those of the gateway. */
   readonly user: { readonly uid: number; readonly gid: number } | null
 }
+
+/** Limits of the kernel hold even after the gateway has been killed. Null: none. */
+export interface ProgramLimits {
+  readonly cpuSeconds: number | null
+  readonly fileBytes: number | null
+}
+
+export const NO_LIMITS: ProgramLimits = { cpuSeconds: null, fileBytes: null }
+
+/** Makes the environment empty, whatever the gateway's own is, and sets limits. */
+export const SHELL = '/bin/sh'
+const EMPTY_ENVIRONMENT = '/usr/bin/env -i'
+const BLOCK_BYTES = 512
 
 export interface ProgramEnd {
   readonly stdout: Buffer
@@ -34,7 +49,7 @@ export interface ProgramEnd {
 export function runProgram(program: Program, clock: Clock, signal: AbortSignal): Promise<ProgramEnd> {
   const { promise, resolve, reject } = Promise.withResolvers<ProgramEnd>()
   if (signal.aborted) return Promise.reject(signal.reason as Error)
-  const child = spawn(program.file, program.args, {
+  const child = spawn(SHELL, ['-c', bounded(program.limits), SHELL, program.file, ...program.args], {
     // A group of its own, so that all of it can be ended.
     detached: true,
     env: {},
@@ -79,6 +94,12 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
   for (const piece of program.input) child.stdin.write(piece)
   child.stdin.end()
   return promise
+}
+
+function bounded({ cpuSeconds, fileBytes }: ProgramLimits): string {
+  const cpu = cpuSeconds === null ? '' : ` && ulimit -t ${Math.ceil(cpuSeconds)}`
+  const file = fileBytes === null ? '' : ` && ulimit -f ${Math.ceil(fileBytes / BLOCK_BYTES)}`
+  return `ulimit -c 0${cpu}${file} && exec ${EMPTY_ENVIRONMENT} "$@"`
 }
 
 function endGroup(pid: number | undefined): void {

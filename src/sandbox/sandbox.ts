@@ -44,6 +44,8 @@ export interface OpenedContainer {
 
 /** What may be asked, as plain data: it travels between threads. Rejections are GatewayErrors. */
 export interface SandboxCalls {
+  /** Rejects with `invalid_request` where no container may have these terms; the message names the setting. */
+  check(terms: ContainerTerms): Promise<void>
   open(owner: ContainerOwner, id: string | null, terms: ContainerTerms): Promise<OpenedContainer>
   run(owner: ContainerOwner, id: string, run: RunRequest, signal: AbortSignal): Promise<RunReply>
   list(owner: ContainerOwner, id: string): Promise<readonly ContainerFile[]>
@@ -65,6 +67,8 @@ export interface Container extends OpenedContainer {
 }
 
 export interface Sandbox {
+  /** See SandboxCalls. */
+  check(terms: ContainerTerms): Promise<void>
   /**
    * Opens the container of this id; null, or a name of the workspace's own that is not in use, makes one. Rejects with
    * `invalid_request` where the sandbox is not offered, `not_found`, `conflict` or `overloaded`.
@@ -74,6 +78,7 @@ export interface Sandbox {
 
 export function sandboxOf(calls: SandboxCalls): Sandbox {
   return {
+    check: terms => calls.check(terms),
     async open(owner, asked, terms) {
       const { id, isNew } = await calls.open(owner, asked, terms)
       return {

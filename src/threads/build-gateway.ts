@@ -3,6 +3,7 @@
  * everything stateful and passes it on. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
+import { join } from 'node:path'
 import { Guardrails } from '../access/guardrails.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -36,6 +37,8 @@ import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
+import { createContainers } from '../sandbox/containers.ts'
+import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
@@ -84,6 +87,8 @@ export interface GatewayOptions {
   readonly health?: EndpointHealth
   /** The pins of conversations; default: pins of this gateway alone. */
   readonly pins?: Pins
+  /** The containers of the main thread; default: containers of this gateway alone. */
+  readonly sandbox?: SandboxCalls
   readonly clock?: Clock
   /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
   readonly draw?: () => number
@@ -148,7 +153,8 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
   const askAs = createAskAs(base.clock, () => gateway)
-  const tools = createTools({ ...base, askAs })
+  const containers = containersOf(base)
+  const tools = createTools({ ...base, askAs, sandbox: sandboxOf(containers.calls) })
   const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,
@@ -185,6 +191,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       base.tokens.close()
       await base.client.close()
       await base.tasks.close()
+      await containers.close()
       // Replies that were just cut off are accounted in this turn.
       await new Promise(resolve => setImmediate(resolve))
       await counting.close()
@@ -250,6 +257,14 @@ function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Cloc
   const spending = createSpending(store, async () => undefined)
   const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
   return { counters: alone, close: () => alone.close() }
+}
+
+/** Without a supervisor the containers are of this thread alone. */
+function containersOf({ options, config, clock, log }: Base) {
+  if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
+  const folder = join(options.spoolFolder, '../sandbox')
+  const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log })
+  return { calls: alone, close: () => alone.close() }
 }
 
 function guardrailsOf({ store, clock, log }: Base) {

@@ -5,6 +5,7 @@ import type { AskAs } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { Transport } from '../upstream/transport.ts'
@@ -21,6 +22,7 @@ export interface ToolDeps {
   readonly store: Store
   readonly catalog: Catalog
   readonly client: Transport
+  readonly sandbox: Sandbox
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
 }

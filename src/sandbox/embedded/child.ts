@@ -16,7 +16,8 @@ const REPETITIONS_MAX = 2_000_000
 async function main(): Promise<void> {
   const { request, entries } = readRequest(await standardInput())
   const bash = createShell(request)
-  for (const folder of ['/tmp', ENVIRONMENT.HOME, DATA_FOLDER]) await bash.fs.mkdir(folder, { recursive: true })
+  for (const folder of ['/tmp', ENVIRONMENT.HOME, DATA_FOLDER])
+    await bash.fs.mkdir(folder, { recursive: true })
   await putEntries(bash.fs, entries)
   const outputs: ChildOutput[] = []
   const endMs = performance.now() + request.timeoutMs
@@ -91,7 +92,10 @@ async function putEntries(fs: IFileSystem, entries: readonly Entry[]): Promise<v
 }
 
 /** Folders before what is in them. Null: too many, or too large. */
-async function takeEntries(fs: IFileSystem, { files, fileBytes }: ChildRequest): Promise<readonly Entry[] | null> {
+async function takeEntries(
+  fs: IFileSystem,
+  { files, fileBytes }: ChildRequest,
+): Promise<readonly Entry[] | null> {
   const entries: Entry[] = []
   const open = ['']
   let bytes = 0
@@ -106,7 +110,14 @@ async function takeEntries(fs: IFileSystem, { files, fileBytes }: ChildRequest):
       const target = kind === 'link' ? await fs.readlink(full) : ''
       bytes += content.length
       if (kind === 'folder') open.push(path)
-      entries.push({ path, kind, mode: mode & 0o777, changedMs: Math.max(0, mtime.getTime()), target, content })
+      entries.push({
+        path,
+        kind,
+        mode: mode & 0o777,
+        changedMs: Math.max(0, mtime.getTime()),
+        target,
+        content,
+      })
       if (entries.length > files || bytes > fileBytes) return null
     }
   }

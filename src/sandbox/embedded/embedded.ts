@@ -2,7 +2,7 @@
  * The embedded engine: each run is a Node process of its own with a shell and Python in it, files in memory, and no
  * right to anything of this machine. Files of a container are kept here between runs. Main thread.
  */
-import { realpathSync } from 'node:fs'
+import { existsSync, realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -16,9 +16,16 @@ import type {
   EngineRun,
   RunOutput,
 } from '../engine.ts'
-import { type ProgramEnd, runProgram } from '../process-run.ts'
+import { type ProgramEnd, runProgram, SHELL } from '../process-run.ts'
 import { canWatch } from '../process-watch.ts'
-import { type ChildOutput, type ChildRequest, type Entry, readReply, replyMaxBytes, writeFrame } from './frames.ts'
+import {
+  type ChildOutput,
+  type ChildRequest,
+  type Entry,
+  readReply,
+  replyMaxBytes,
+  writeFrame,
+} from './frames.ts'
 
 /** Runs shell and Python. */
 const PACKAGE = 'just-bash'
@@ -31,7 +38,9 @@ const MIB = 1024 * 1024
 export function createEmbedded(limits: EngineLimits, clock: Clock): Engine {
   return {
     refusal: async () =>
-      canWatch() ? null : 'the embedded engine needs /proc to bound the memory of its processes; this machine has none',
+      canWatch() && existsSync(SHELL)
+        ? null
+        : 'the embedded engine needs /proc and /bin/sh to bound its processes; this machine has not both',
     create: async () => createContainer(limits, clock),
     close: async () => undefined,
   }
@@ -81,6 +90,7 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
         timeoutMs: asked.timeoutMs + START_MS,
         memoryBytes: limits.memoryBytes,
         cpuSeconds: limits.cpuSeconds,
+        limits: { cpuSeconds: limits.cpuSeconds + 1, fileBytes: 0 },
         user: null,
       },
       clock,
@@ -88,7 +98,8 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
     )
     const reply = end.stopped === null ? readReply(end.stdout, request) : null
     if (reply === null) return stoppedResult(end)
-    if (reply.entries === null) return { outputs: reply.outputs.map(outputOf), stopped: 'files', lost: 'changes' }
+    if (reply.entries === null)
+      return { outputs: reply.outputs.map(outputOf), stopped: 'files', lost: 'changes' }
     entries = reply.entries
     return { outputs: reply.outputs.map(outputOf), stopped: null, lost: null }
   }

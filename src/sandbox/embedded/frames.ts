@@ -97,7 +97,11 @@ function objectIn(text: string): Head | null {
   }
 }
 
-function entryOf([path, kind, mode, changedMs, target, length]: unknown[], bytes: Buffer, at: number): Entry | null {
+function entryOf(
+  [path, kind, mode, changedMs, target, length]: unknown[],
+  bytes: Buffer,
+  at: number,
+): Entry | null {
   if (typeof path !== 'string' || filePath(path) !== path) return null
   if (kind !== 'file' && kind !== 'folder' && kind !== 'link') return null
   if (!isCount(mode) || !isCount(changedMs) || !isCount(length) || at + length > bytes.length) return null
