@@ -4,6 +4,7 @@
  */
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
+import { DisabledTools } from '../access/disabled-tools.ts'
 import { Guardrails } from '../access/guardrails.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -150,6 +151,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
+  const disabledTools = new DisabledTools(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
   const askAs = createAskAs(base.clock, () => gateway)
@@ -162,6 +164,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     quota,
     plugins: createPluginChains(plugins),
     tools,
+    disabledTools,
     guard,
   }
   const gateway = createGateway(parts)
@@ -185,7 +188,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     clock,
     log,
     tasks: base.tasks,
-    changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
+    changed: change => invalidate({ credentials, guardrails, disabledTools, ownKeys }, change),
     async close() {
       abandoned.endAll()
       base.tokens.close()
@@ -385,16 +388,19 @@ function fileReading({ config, catalog, client, clock }: Base) {
 interface Caches {
   readonly credentials: CredentialCatalog
   readonly guardrails: GuardrailCache
+  readonly disabledTools: DisabledTools
   readonly ownKeys: OpenedKeys
 }
 
 /** Drops cached copies of a changed record. The front has the cache of API keys. */
-function invalidate({ credentials, guardrails, ownKeys }: Caches, change: Invalidation): void {
+function invalidate({ credentials, guardrails, disabledTools, ownKeys }: Caches, change: Invalidation): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()
     guardrails.invalidateAll()
+    disabledTools.invalidateAll()
     ownKeys.invalidateAll()
   } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
+  else if (change.kind === 'workspaces') disabledTools.invalidate(change.organizationId)
   else if (change.kind === 'credentials') {
     credentials.invalidate(change.organizationId, change.workspaceId)
     for (const id of change.ids) ownKeys.invalidate(id)
