@@ -9,7 +9,10 @@ import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { Transport } from '../upstream/transport.ts'
+import { createBash } from './bash.ts'
+import { createCodeInterpreter } from './code-interpreter.ts'
 import { createDatetime } from './datetime.ts'
+import { createShell } from './shell.ts'
 import type { ServerTool } from './tool.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
@@ -27,7 +30,12 @@ export interface ToolDeps {
   readonly askAs: AskAs
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime]
+const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [
+  createBash,
+  createCodeInterpreter,
+  createDatetime,
+  createShell,
+]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {

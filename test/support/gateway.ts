@@ -49,6 +49,7 @@ export interface TestGatewayOptions {
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
   readonly batches?: Partial<Config['batches']>
+  readonly sandbox?: Partial<Config['tools']['sandbox']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
   readonly httpProxy?: string
@@ -100,6 +101,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
+    tools: { ...defaults.tools, sandbox: { ...defaults.tools.sandbox, ...options.sandbox } },
     batches: { ...defaults.batches, ...options.batches },
     httpProxy: options.httpProxy ?? null,
     providers: [
