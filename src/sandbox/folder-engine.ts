@@ -2,7 +2,7 @@
  * What the engines of other programs share: containers whose files are folders of this machine, and one program for
  * each code. Main thread.
  */
-import { chmod, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { chmod, lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Clock } from '../clock.ts'
@@ -70,20 +70,30 @@ class RootFolder {
   }
 
   async #make(): Promise<string> {
+    const { user, folder } = this.#options
     // Another user cannot pass through the data folder, which is for the gateway alone.
-    const parent = this.#options.user === null ? this.#options.folder : join(tmpdir(), 'sluice-sandbox')
-    const mode = this.#options.user === null ? 0o700 : 0o711
-    await mkdir(parent, { recursive: true, mode })
+    const parent = user === null ? folder : tmpdir()
+    await mkdir(parent, { recursive: true, mode: 0o700 })
     for (const name of await readdir(parent)) {
-      const pid = Number(name.split('-')[0])
-      if (Number.isSafeInteger(pid) && pid > 0 && !isAlive(pid)) {
-        await rm(join(parent, name), { recursive: true, force: true })
-      }
+      const path = join(parent, name)
+      if (isLeft(name) && (await lstat(path)).uid === process.getuid?.())
+        await rm(path, { recursive: true, force: true })
     }
-    const made = await mkdtemp(join(parent, `${process.pid}-`))
-    await chmod(made, mode)
+    const made = await mkdtemp(join(parent, `${PREFIX}${process.pid}-${STARTED}-`))
+    await chmod(made, user === null ? 0o700 : 0o711)
     return made
   }
+}
+
+const PREFIX = 'sluice-sandbox-'
+/** Tells this process from an earlier one with the same id: in an image every gateway is process 1. */
+const STARTED = Math.floor(performance.timeOrigin)
+
+/** True for the folder of a process that has ended. */
+function isLeft(name: string): boolean {
+  const [, pid, started] = /^sluice-sandbox-(\d{1,10})-(\d{1,15})-/.exec(name) ?? []
+  if (pid === undefined) return false
+  return Number(pid) === process.pid ? Number(started) !== STARTED : !isAlive(Number(pid))
 }
 
 function isAlive(pid: number): boolean {
