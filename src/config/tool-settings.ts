@@ -1,7 +1,7 @@
 /** The settings of server tools: `tools` of the configuration file. Pure. */
 import { Type } from '@sinclair/typebox'
 import { SearchEngineSchema } from './rows.ts'
-import { group, Milliseconds, nullable, setting } from './setting.ts'
+import { group, Milliseconds, nullable, oneOf, SANDBOX_ENGINES, sandboxEngine, setting } from './setting.ts'
 
 export const toolSettings = group({
   webSearch: group({
@@ -37,6 +37,63 @@ export const toolSettings = group({
       Type.Boolean(),
       'true: the server tool [mcp](mcp.md) may reach any address and port, over HTTP too. Every caller with a key can then make the gateway send requests into its own network',
       { default: false },
+    ),
+  }),
+  sandbox: group({
+    engine: setting(
+      oneOf(SANDBOX_ENGINES),
+      '[where code of a model runs](sandbox.md): `embedded` has a shell and Python of its own and needs nothing else; `bubblewrap` and `docker` need these programs; `none` turns the sandbox off. Default: `embedded` on Linux, `none` elsewhere',
+      sandboxEngine,
+    ),
+    network: setting(
+      oneOf(['disabled']),
+      'code of a model has no network; a request that asks for one is answered 400',
+      { default: 'disabled' },
+    ),
+    timeoutMs: setting(
+      Type.Integer({ minimum: 100, maximum: 50_000 }),
+      'the longest run; a request may ask for less. Below the minute that one call of a tool has',
+      { default: 25_000 },
+    ),
+    cpuSeconds: setting(
+      Type.Integer({ minimum: 1, maximum: 600 }),
+      'processor time of one run, all its threads and processes together',
+      { default: 30 },
+    ),
+    memoryMb: setting(
+      Type.Integer({ minimum: 256, maximum: 65_536 }),
+      'memory of one run in MiB. Python in the embedded engine takes 200 before it runs a line',
+      { default: 512 },
+    ),
+    running: setting(
+      Type.Integer({ minimum: 1, maximum: 256 }),
+      'runs at the same time; more wait, and workspaces take turns. Together they may take `running` times `memoryMb`',
+      { default: 2 },
+    ),
+    outputBytes: setting(
+      Type.Integer({ minimum: 1_024, maximum: 4_194_304 }),
+      'bytes of the output and of the errors of one command; what is beyond is dropped',
+      { default: 262_144 },
+    ),
+    fileMb: setting(
+      Type.Integer({ minimum: 1, maximum: 1_024 }),
+      'MiB of all files of one container; the embedded engine keeps them in memory',
+      { default: 16 },
+    ),
+    storeMb: setting(
+      Type.Integer({ minimum: 16, maximum: 65_536 }),
+      'MiB of the files of all containers; beyond it, the container that was used longest ago ends, of the workspace that holds most',
+      { default: 256 },
+    ),
+    containers: setting(
+      Type.Integer({ minimum: 1, maximum: 100_000 }),
+      'containers in all; beyond it, one ends in the same way',
+      { default: 1_000 },
+    ),
+    containersPerWorkspace: setting(
+      Type.Integer({ minimum: 1, maximum: 10_000 }),
+      'containers of one workspace; beyond it, its container that was used longest ago ends',
+      { default: 50 },
     ),
   }),
 })

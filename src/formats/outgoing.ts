@@ -205,7 +205,8 @@ function without(fields: Fields, name: string): Fields {
 // Items of earlier turns: an output item that a client sends back, where the format has no form of its own for it. One
 // rule holds for all formats, so that a conversation can go on at another provider:
 // - an encoder omits an item that a provider or the gateway ran by itself (`isSpent`);
-// - the time that the gateway reported becomes a function call and its output, because later turns may ask for it;
+// - the time that the gateway reported, and what code in the sandbox did, become a function call and its output,
+//   because later turns may ask for it;
 // - an encoder refuses any other item with its path. The client or its tools said or did something there, or it is
 //   sealed history, and omitting it would change the conversation.
 // Reasoning is neither: each encoder sends back reasoning that its provider can verify and omits the rest.
@@ -251,28 +252,40 @@ export function isSpentElsewhere(type: string, id: unknown, signature: unknown):
 type Call = Extract<InputItem, { type: 'function_call' }>
 type Output = Extract<InputItem, { type: 'function_call_output' }>
 
-/** The fields of a replayed item that this file reads. */
+/** A replayed item of a gateway tool; this file reads some of its fields. */
 interface Replayed {
   readonly type?: unknown
   readonly id?: unknown
-  readonly datetime?: unknown
-  readonly timezone?: unknown
+  readonly call_id?: unknown
   readonly status?: unknown
 }
 
+/** Fields of the item that were the arguments of its call, and those that were its result. */
+const REPLAYED: {
+  readonly [name in string]?: { readonly said: readonly string[]; readonly got: readonly string[] }
+} = {
+  datetime: { said: ['timezone'], got: ['datetime', 'timezone'] },
+  bash: { said: ['command'], got: ['stdout', 'stderr', 'exitCode', 'error'] },
+  shell: { said: ['action'], got: ['output', 'error'] },
+  code_interpreter: { said: ['code'], got: ['stdout', 'stderr', 'exitCode'] },
+}
+
 /**
- * A replayed item as a function call and its output, which every format can express: of `datetime`, and of an MCP tool
- * that the gateway has called. Null for others.
+ * A replayed item of these tools, or of an MCP tool that the gateway has called, as a function call and its output,
+ * which every format can express; null for others. Later turns may ask for the result, and the client itself may have
+ * run a command.
  */
 export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
   if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
-  if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
-  const { datetime, timezone, status } = item
-  if (status === 'incomplete') return null
+  const name = typeof item.type === 'string' && isOurs(item.type) ? item.type.replace(OURS, '') : ''
+  const fields = Object.hasOwn(REPLAYED, name) ? REPLAYED[name] : undefined
+  if (fields === undefined || item.status === 'incomplete') return null
   const call_id = callIdOf(item, index)
+  const picked = pick(item, fields.said)
+  const said = name === 'shell' && isRecord(picked['action']) ? picked['action'] : picked
   return [
-    { type: 'function_call', call_id, name: 'datetime', arguments: JSON.stringify({ timezone }) },
-    { type: 'function_call_output', call_id, output: JSON.stringify({ datetime, timezone }) },
+    { type: 'function_call', call_id, name, arguments: JSON.stringify(said) },
+    { type: 'function_call_output', call_id, output: JSON.stringify(pick(item, fields.got)) },
   ]
 }
 
@@ -285,6 +298,11 @@ function replayMcpCall({ id, name, arguments: said, output, error }: Fields): re
     { type: 'function_call', call_id: id, name: functionName(String(name)), arguments: text },
     { type: 'function_call_output', call_id: id, output: result },
   ]
+}
+
+function pick(item: object, names: readonly string[]): Json {
+  const entries = names.map(name => [name, Reflect.get(item, name) as unknown] as const)
+  return Object.fromEntries(entries.filter(([, value]) => value != null))
 }
 
 /** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */

@@ -95,6 +95,8 @@ const environment = maybe(
   }),
 )
 
+const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
+
 /** `parameters` of each tool; null where the tool has none. */
 const PARAMETERS = {
   web_search: Type.Object(searchSettings),
@@ -151,7 +153,12 @@ const PARAMETERS = {
   shell: Type.Object({
     engine: maybe(oneOf('auto', 'gateway', 'openrouter')),
     environment,
-    sleep_after_seconds: maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 })),
+    sleep_after_seconds: sleepSeconds,
+  }),
+  code_interpreter: Type.Object({
+    container: maybe(Type.Union([Type.String(), AnyObject])),
+    environment,
+    sleep_after_seconds: sleepSeconds,
   }),
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>

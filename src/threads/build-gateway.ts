@@ -3,6 +3,7 @@
  * everything stateful and passes it on. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
+import { join } from 'node:path'
 import { Guardrails } from '../access/guardrails.ts'
 import { ToolPermissions } from '../access/tool-permissions.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
@@ -47,6 +48,8 @@ import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
+import { createContainers } from '../sandbox/containers.ts'
+import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
 import { simEngine } from '../sim/rows.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
@@ -101,6 +104,8 @@ export interface GatewayOptions {
   readonly health?: EndpointHealth
   /** The pins of conversations; default: pins of this gateway alone. */
   readonly pins?: Pins
+  /** The containers of the main thread; default: containers of this gateway alone. */
+  readonly sandbox?: SandboxCalls
   readonly clock?: Clock
   /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
   readonly draw?: () => number
@@ -165,6 +170,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
+  const containers = containersOf(base)
   const quota = quotaOf(base, counting.counters, guardrails)
   const askAs = createAskAs(base.clock, () => gateway)
   const plugins = pluginsOf(base, shared, guard, { credentials, quota, askAs })
@@ -173,6 +179,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     askAs,
     fetchPage: webFetcher(base),
     proxyOf: createProxyOf(proxiesOf(config)),
+    sandbox: sandboxOf(containers.calls),
   })
   const parts = {
     ...shared,
@@ -210,6 +217,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       base.tokens.close()
       await base.client.close()
       await base.tasks.close()
+      await containers.close()
       // Replies that were just cut off are accounted in this turn.
       await new Promise(resolve => setImmediate(resolve))
       await counting.close()
@@ -276,6 +284,14 @@ function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Cloc
   const spending = createSpending(store, async () => undefined)
   const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
   return { counters: alone, close: () => alone.close() }
+}
+
+/** Without a supervisor the containers are of this thread alone. */
+function containersOf({ options, config, clock, log }: Base) {
+  if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
+  const folder = join(options.spoolFolder, '../sandbox')
+  const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log })
+  return { calls: alone, close: () => alone.close() }
 }
 
 function guardrailsOf({ store, clock, log }: Base) {

@@ -5,15 +5,19 @@ import type { AskAs } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import type { FetchPage } from '../upstream/fetch-page.ts'
 import type { Transport } from '../upstream/transport.ts'
+import { createBash } from './bash.ts'
+import { createCodeInterpreter } from './code-interpreter.ts'
 import { createDatetime } from './datetime.ts'
 import { createImageGeneration } from './image-generation.ts'
 import { createMcp } from './mcp.ts'
 import { createSearchModels } from './search-models.ts'
+import { createShell } from './shell.ts'
 import type { ServerTool } from './tool.ts'
 import { createToolSearch } from './tool-search.ts'
 import type { WebEngines } from './web/engines.ts'
@@ -32,6 +36,7 @@ export interface ToolDeps {
   readonly client: Transport
   /** The egress proxy of an address of a caller. */
   readonly proxyOf: ProxyOf
+  readonly sandbox: Sandbox
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
   readonly webEngines: WebEngines
@@ -47,6 +52,9 @@ const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [
   createMcp,
   createSearchModels,
   createToolSearch,
+  createBash,
+  createCodeInterpreter,
+  createShell,
 ]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */

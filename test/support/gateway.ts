@@ -52,6 +52,7 @@ export interface TestGatewayOptions {
   readonly draw?: () => number
   readonly batches?: Partial<Config['batches']>
   readonly tools?: Partial<Config['tools']>
+  readonly sandbox?: Partial<Config['tools']['sandbox']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
   readonly httpProxy?: string
@@ -105,7 +106,11 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     files: options.files ?? defaults.files,
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },
-    tools: { ...defaults.tools, ...options.tools },
+    tools: {
+      ...defaults.tools,
+      ...options.tools,
+      sandbox: { ...defaults.tools.sandbox, ...options.sandbox },
+    },
     httpProxy: options.httpProxy ?? null,
     providers: [
       { ...simProvider(simUrl), transport: options.transport ?? 'direct' },
