@@ -1,6 +1,7 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
 import type { Clock } from '../clock.ts'
-import type { GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
+import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
@@ -138,6 +139,18 @@ export class ServerTools {
     }
   }
 
+  /** Calls that an earlier answer has left open. */
+  get resumed(): readonly PendingCall[] {
+    return this.#open.flatMap(({ server, session }) =>
+      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: said }): PendingCall => {
+        const text = new LongText()
+        text.add(JSON.stringify(said))
+        const start = { type: 'function_call', id: null, callId, name, extra: null } as const
+        return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
+      }),
+    )
+  }
+
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
@@ -257,6 +270,10 @@ export class ServerTools {
     this.#count(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
     bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+    if (outcome.item['status'] === 'in_progress') {
+      answer.leaveItem(item)
+      return outcome
+    }
     answer.hold()
     answer.endItem(
       item,
@@ -315,8 +332,16 @@ export class ServerTools {
 function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
+      const { type, name, arguments: said } = item
+      const isCall = type === 'function_call' && typeof said === 'string'
       answer.hold()
-      answer.endItem(answer.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+      const begun = { ...item, status: 'in_progress', ...(isCall ? { arguments: '' } : {}) }
+      const builder = answer.addItem(begun)
+      if (isCall) {
+        builder.progress('function_call_arguments.delta', { delta: said })
+        builder.progress('function_call_arguments.done', { name, arguments: said })
+      }
+      answer.endItem(builder, item, 'completed')
       answer.flush()
     },
     annotate: annotations => answer.note(annotations),
@@ -331,7 +356,12 @@ export interface ToolRun {
   readonly endsTurn: boolean
 }
 
-class ToolTimeout extends Error {}
+/** What the tool asks of models ends with it, and tells it as any deadline. */
+class ToolTimeout extends GatewayError {
+  constructor() {
+    super('deadline_exceeded', 'The tool took too long')
+  }
+}
 
 /** `ran`: true, or why it did not. */
 type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'none' }

@@ -5,6 +5,7 @@ import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
 import type { RunningExchange } from './running.ts'
+import type { ServerTools } from './server-tools.ts'
 import { callItem } from './tool-calls.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
@@ -22,6 +23,7 @@ export class RefusedTurn {
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
+  if (tools !== null && (await resumeTools(deps, exchange, tools))) return
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
@@ -58,6 +60,27 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+/** Runs what an earlier answer has left open. True: the client has to act again, so the answer ends here. */
+async function resumeTools(
+  { clock }: TurnsDeps,
+  exchange: RunningExchange,
+  tools: ServerTools,
+): Promise<boolean> {
+  const calls = tools.resumed
+  if (calls.length === 0) return false
+  const { answer, candidates } = exchange
+  const endpoint = candidates[0]?.endpoint
+  answer.openTurn(false)
+  answer.begin(endpoint?.modelId ?? '', endpoint?.provider.name ?? null, [])
+  exchange.watch.enter('tools', clock.monotonicMs())
+  const run = await tools.run(calls, exchange)
+  exchange.prompt = extendPrompt(exchange.prompt, run.items)
+  if (!run.endsTurn) return false
+  exchange.finish = { reason: 'tool_calls', native: null, serviceTier: null }
+  exchange.watch.enter('flush', clock.monotonicMs())
+  return true
 }
 
 /** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */

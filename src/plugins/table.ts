@@ -5,12 +5,14 @@
 import { createAlignment } from './alignment.ts'
 import { createContextCompression } from './context-compression.ts'
 import { createFileParser } from './file-parser.ts'
+import { createFusionPlugin } from './fusion.ts'
 import { createModeration } from './moderation.ts'
 import type { AnyPlugin, PluginDeps } from './plugin.ts'
 import { createResponseHealing } from './response-healing.ts'
 import { createStructuredOutput } from './structured-output.ts'
 
 const PLUGINS: readonly ((deps: PluginDeps) => AnyPlugin)[] = [
+  createFusionPlugin,
   createModeration,
   createFileParser,
   createAlignment,

@@ -9,6 +9,7 @@ import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
 import { OpenedKeys } from '../credentials/opened.ts'
 import { OutgoingKeys } from '../credentials/outgoing-key.ts'
+import { createTextSeal } from '../credentials/sealed-text.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
@@ -40,6 +41,7 @@ import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
+import { createFusionModels, type FusionModels } from '../tools/fusion/models.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
 import { awsSigner } from '../upstream/aws-signature.ts'
@@ -146,9 +148,15 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
-  const plugins = pluginsOf(base, shared, guard)
+  const fusionModels = createFusionModels(base)
+  const plugins = pluginsOf({ ...base, fusionModels }, shared, guard)
   const askAs = createAskAs(base.clock, () => gateway)
-  const tools = createTools({ ...base, askAs })
+  const tools = createTools({
+    ...base,
+    askAs,
+    fusionModels,
+    seal: createTextSeal(options.vaultKeys, 'subagents'),
+  })
   const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,
@@ -323,7 +331,11 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
   })
 }
 
-function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof createGuard>) {
+function pluginsOf(
+  base: Base & { readonly fusionModels: FusionModels },
+  shared: SharedDeps,
+  guard: ReturnType<typeof createGuard>,
+) {
   const { config, catalog } = base
   return createPlugins({
     ...base,
@@ -336,7 +348,7 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
   })
 }
 
-/** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
+/** The features of the tables of plugins and server tools. */
 function offeredBy(
   plugins: readonly AnyPlugin[],
   tools: ReadonlyMap<string, ServerTool>,
@@ -346,7 +358,8 @@ function offeredBy(
   return {
     plugins: new Set(plugins.map(({ id }) => id)),
     tools: new Set(tools.keys()),
-    routers: new Set(),
+    // The plugin `fusion` reads them.
+    routers: new Set(['fusion', 'fusion-flash']),
     // Of the catalogue of now; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel

@@ -8,7 +8,12 @@ import type { Catalog } from '../providers/catalog.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { Transport } from '../upstream/transport.ts'
+import { createAdvisor } from './advisor.ts'
 import { createDatetime } from './datetime.ts'
+import type { FusionModels } from './fusion/models.ts'
+import { createFusion } from './fusion.ts'
+import { createSubagent } from './subagent.ts'
+import type { StateSeal } from './subagent-state.ts'
 import type { ServerTool } from './tool.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
@@ -23,12 +28,26 @@ export interface ToolDeps {
   readonly client: Transport
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
+  /** Seals what a client keeps for a tool. */
+  readonly seal: StateSeal
+  readonly fusionModels: FusionModels
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime]
+/** All tools, for those that give some to the models that they ask. Empty until all are created. */
+interface WithTools {
+  readonly tools: ReadonlyMap<string, ServerTool>
+}
+
+const TOOLS: readonly ((deps: ToolDeps & WithTools) => ServerTool | null)[] = [
+  createDatetime,
+  createAdvisor,
+  createSubagent,
+  createFusion,
+]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {
-  const tools = TOOLS.flatMap(create => create(deps) ?? [])
-  return new Map(tools.map(tool => [tool.name, tool]))
+  const tools = new Map<string, ServerTool>()
+  for (const tool of TOOLS.flatMap(create => create({ ...deps, tools }) ?? [])) tools.set(tool.name, tool)
+  return tools
 }

@@ -47,6 +47,7 @@ export interface TestGatewayOptions {
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
+  readonly fusion?: Partial<Config['fusion']>
   readonly files?: Config['files']
   readonly batches?: Partial<Config['batches']>
   readonly clock?: Clock
@@ -99,6 +100,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
+    fusion: { ...defaults.fusion, ...options.fusion },
     files: options.files ?? defaults.files,
     batches: { ...defaults.batches, ...options.batches },
     httpProxy: options.httpProxy ?? null,
