@@ -67,12 +67,14 @@ t.test('the limit of the caller holds: nothing is asked once it is spent', async
 t.test('guardrails of the caller hold for what is asked and for the reply', async t => {
   const { askAs, exchange, guard, provider } = await startAsking(t)
   await guard({
-    contentFilters: [{ pattern: 'secret', label: 'word', action: 'block' }],
+    contentFilters: [{ pattern: 'secret', label: null, action: 'block' }],
     output: {
       contentFilters: [{ pattern: 'giraffe', label: 'animal', action: 'redact' }],
       contentFilterBuiltins: [],
+      windowBytes: 256,
+      overlapBytes: 64,
     },
-  } as never)
+  })
   await t.rejects(askAs(exchange(), { ...HI, input: 'The secret' }, TERMS), { code: 'permission_denied' })
   t.equal(provider.asked.length, 0)
   provider.script('side', [{ text: 'A giraffe it is' }])

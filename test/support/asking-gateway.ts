@@ -43,11 +43,14 @@ export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | nul
     limit: limit === null ? null : toMicroUsd(limit),
   }
   await store.keys.add(key)
+  const defaults = loadConfig([], {})
   const endpoint = { provider: 'acme', pricing: { completion: String(TOKEN_USD) } }
   const clock = new TestClock(Date.now())
   const built = await buildGateway({
     config: {
-      ...loadConfig([], {}),
+      ...defaults,
+      // The second endpoint is asked only where the first may not be.
+      routing: { ...defaults.routing, loadBalancing: false },
       storage: { url: storageUrl },
       threads: { serve: 1, warmUpMs: 0, tasks: 1 },
       providers: [{ slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' }],
@@ -68,7 +71,6 @@ export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | nul
     spoolFolder: shipper.folder,
     log,
     clock,
-    draw: () => 0,
   })
   t.teardown(async () => {
     await built.close()
