@@ -5,7 +5,7 @@ import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
-import type { InputItem } from '../protocol/items.ts'
+import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -209,13 +209,14 @@ export class ServerTools {
    */
   async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
+    const said: OutputItem[] = []
     let endsTurn = false
     let failed = false
     const isOver = (): boolean => failed || exchange.signal.aborted
     const work = calls.map((call, at) => ({ call, at }))
     const worker = async (): Promise<void> => {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
-        const outcome = await this.#runOne(next.call, exchange, isOver)
+        const outcome = await this.#runOne(next.call, exchange, isOver, said)
         if (outcome === null) return
         const result = cutResult(outcome.result)
         const guard = exchange.guarding?.input ?? null
@@ -235,7 +236,7 @@ export class ServerTools {
       ({ callId }, at) =>
         ({ type: 'function_call_output', call_id: callId, output: outcomes[at] ?? '' }) as InputItem,
     )
-    return { items: [...items, ...results], endsTurn }
+    return { items: [...items, ...results], said, endsTurn }
   }
 
   /** Null when the exchange ended before the call did. */
@@ -243,6 +244,7 @@ export class ServerTools {
     pending: PendingCall,
     exchange: ToolExchange,
     isOver: () => boolean,
+    said: OutputItem[],
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
     const { tool, session, server, name } = pending.declared
@@ -275,11 +277,12 @@ export class ServerTools {
       return outcome
     }
     answer.hold()
-    answer.endItem(
+    const shown = answer.endItem(
       item,
       { status: outcome.ran === true ? 'completed' : 'incomplete', ...outcome.item },
       'completed',
     )
+    if (server.asksModels === true) said.push(shown)
     answer.flush()
     return outcome
   }
@@ -352,6 +355,8 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
 export interface ToolRun {
   /** For the prompt of the next turn. */
   readonly items: readonly InputItem[]
+  /** Items that show what other models said. */
+  readonly said: readonly OutputItem[]
   /** A tool leaves the next step to the client. */
   readonly endsTurn: boolean
 }

@@ -24,6 +24,8 @@ export class RefusedTurn {
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
   if (tools !== null && (await resumeTools(deps, exchange, tools))) return
+  // What other models have said to the client since the last turn is judged with the next one.
+  let said: readonly OutputItem[] = []
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
@@ -36,7 +38,8 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
       break
     }
     const pending = reply.calls?.pending ?? []
-    const again = exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply)
+    const again =
+      exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply, said)
     if (again !== null) {
       answer.dropTurn()
       bill.closeTurn()
@@ -48,6 +51,7 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
     const run = await tools.run(pending, exchange)
+    said = run.said
     exchange.turn = null
     if (run.endsTurn || output.some(isClientCall)) break
     exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
@@ -98,6 +102,7 @@ async function judge(
   exchange: RunningExchange,
   plugins: PluginChain,
   { attempt, calls, finish }: TurnReply,
+  said: readonly OutputItem[],
 ): Promise<ResponsesRequest | null> {
   const { answer, bill, signal, watch } = exchange
   try {
@@ -105,7 +110,7 @@ async function judge(
     exchange.turn = { attempt, output, finish: finish.reason, number: bill.turns + 1 }
     if (plugins.judges) {
       watch.enter('judge', deps.clock.monotonicMs())
-      const verdict = await plugins.judge(exchange.turn, exchange)
+      const verdict = await plugins.judge({ ...exchange.turn, output: [...said, ...output] }, exchange)
       if (verdict.kind === 'again' && !answer.turnSeen) return verdict.prompt
       if (verdict.kind === 'refuse') throw new RefusedTurn(verdict.error)
       // A judge that does not hold the turn back can no longer ask for another one.

@@ -6,7 +6,13 @@ import type { AskAs, Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { conversationOf } from './conversation.ts'
 import { cutText, innerFailure, PieceWriter, replyText, textEvents } from './inner-reply.ts'
-import { createInnerTerms, type InnerSettings, type InnerTerms, outerModel } from './inner-request.ts'
+import {
+  createInnerTerms,
+  type InnerSettings,
+  type InnerTerms,
+  isWithheld,
+  outerModel,
+} from './inner-request.ts'
 import { functionName, instanceNames } from './instances.ts'
 import type {
   FunctionDeclaration,
@@ -150,7 +156,10 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
     ],
   }
   const streams =
-    settings.stream === true && exchange.request.stream === true && exchange.dialect === 'responses'
+    settings.stream === true &&
+    exchange.request.stream === true &&
+    exchange.dialect === 'responses' &&
+    !isWithheld(exchange)
   const writer = new PieceWriter(ADVICE_MAX_CHARS, delta =>
     progress({ name: 'output_text.delta', fields: { content_index: 0, delta, logprobs: [] } }),
   )
@@ -168,7 +177,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   memory.push({ prompt: question, advice })
   const answered = reply.model
   return {
-    item: { ...fields, model: answered, advice },
+    item: { ...fields, model: answered, ...(isWithheld(exchange) ? {} : { advice }) },
     result: JSON.stringify({ status: 'ok', model: answered, advice }),
   }
 }

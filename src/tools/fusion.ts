@@ -15,6 +15,7 @@ import {
   type InnerSettings,
   type InnerTerms,
   type InnerTermsOf,
+  isWithheld,
   outerModel,
 } from './inner-request.ts'
 import type { ServerTool, ToolEntry, ToolOutcome, ToolProgress } from './tool.ts'
@@ -151,7 +152,8 @@ interface Run {
 
 async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): Promise<ToolOutcome> {
   const conversation = conversationOf(exchange.prompt)
-  const streams = exchange.request.stream === true
+  const withheld = isWithheld(exchange)
+  const streams = exchange.request.stream === true && !withheld
   progress({ name: 'fusion_call.in_progress', fields: {} })
   const outcome = await askPanel(askAs, exchange, {
     models: fusion.panel,
@@ -172,7 +174,7 @@ async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): 
   })
   const analysis = await analyse(askAs, { ...fusion, model, outcome, conversation, exchange, signal })
   if (typeof analysis !== 'string') {
-    progress({ name: 'fusion_call.analysis.completed', fields: { analysis } })
+    if (!withheld) progress({ name: 'fusion_call.analysis.completed', fields: { analysis } })
   }
   progress({ name: 'fusion_call.completed', fields: {} })
   const found = {
@@ -181,7 +183,8 @@ async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): 
     ...failures,
   }
   const sources = outcome.sources.length === 0 ? {} : { sources: outcome.sources }
-  return { item: { ...found, ...sources }, result: JSON.stringify({ status: 'ok', ...found }) }
+  const shown = withheld ? failures : { ...found, ...sources }
+  return { item: shown, result: JSON.stringify({ status: 'ok', ...found }) }
 }
 
 interface Analyst {

@@ -87,6 +87,14 @@ function refusal(type: string, tools: ReadonlyMap<string, ServerTool>): string |
     : 'must be a server tool: nobody could run a call of another one'
 }
 
+/**
+ * True if nothing may reach the client before alignment has judged it: what other models say is then for the outer model
+ * alone, whose message is judged.
+ */
+export function isWithheld({ request }: Exchange): boolean {
+  return request.plugins?.some(plugin => plugin.id === 'alignment' && plugin.mode !== 'audit') === true
+}
+
 /** The model that answers the caller, by its id in the catalogue. */
 export function outerModel({ attempts, prompt }: Exchange): string {
   return attempts.at(-1)?.endpoint.modelId ?? prompt.model ?? ''

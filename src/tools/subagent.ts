@@ -9,7 +9,13 @@ import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { cutText, innerFailure, replyText } from './inner-reply.ts'
-import { createInnerTerms, type InnerSettings, type InnerTerms, outerModel } from './inner-request.ts'
+import {
+  createInnerTerms,
+  type InnerSettings,
+  type InnerTerms,
+  isWithheld,
+  outerModel,
+} from './inner-request.ts'
 import { functionName, instanceNames } from './instances.ts'
 import { type Resumption, resumptionsOf } from './subagent-replay.ts'
 import { type ProjectedCall, type StateSeal, type SuspendedSubagent, sealState } from './subagent-state.ts'
@@ -164,7 +170,7 @@ function sessionOf(
         )
         const calls = reply.output.filter(isFunctionCall)
         const known = new Set(functions.map(each => each.name))
-        if (calls.length === 0) return finished(fields, reply)
+        if (calls.length === 0) return finished(fields, reply, isWithheld(exchange))
         if (calls.some(each => !known.has(each.name))) {
           return failed(fields, 'The worker called a function that it does not have')
         }
@@ -224,12 +230,12 @@ function textArgument({ arguments: said }: ToolCall, name: string): string {
   return typeof value === 'string' ? value.trim() : ''
 }
 
-function finished(fields: Fields, reply: ResponseResource): ToolOutcome {
+function finished(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
   const { model } = reply
   const outcome = cutText(replyText(reply), OUTCOME_MAX_CHARS)
   if (outcome === '') return failed({ ...fields, model }, 'The worker said nothing')
   return {
-    item: { ...fields, model, outcome },
+    item: { ...fields, model, ...(withheld ? {} : { outcome }) },
     result: JSON.stringify({ status: 'ok', model, task_name: fields['task_name'], outcome }),
   }
 }
