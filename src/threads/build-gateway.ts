@@ -11,6 +11,7 @@ import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
 import { OpenedKeys } from '../credentials/opened.ts'
 import { OutgoingKeys } from '../credentials/outgoing-key.ts'
+import { createTextSeal } from '../credentials/sealed-text.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { FORMATS } from '../formats/table.ts'
@@ -55,6 +56,7 @@ import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
 import type { Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
+import { createFusionModels, type FusionModels } from '../tools/fusion/models.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
 import { WebEngines } from '../tools/web/engines.ts'
@@ -171,15 +173,18 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const containers = containersOf(base)
+  const fusionModels = createFusionModels(base)
   const quota = quotaOf(base, counting.counters, guardrails)
   const askAs = createAskAs(base.clock, () => gateway)
-  const plugins = pluginsOf(base, shared, guard, { credentials, quota, askAs })
+  const plugins = pluginsOf({ ...base, fusionModels }, shared, guard, { credentials, quota, askAs })
   const tools = createTools({
     ...base,
     askAs,
     fetchPage: webFetcher(base),
     proxyOf: createProxyOf(proxiesOf(config)),
     sandbox: sandboxOf(containers.calls),
+    fusionModels,
+    seal: createTextSeal(options.vaultKeys, 'subagents'),
   })
   const parts = {
     ...shared,
@@ -376,7 +381,7 @@ interface CallerParts {
 }
 
 function pluginsOf(
-  base: Base,
+  base: Base & { readonly fusionModels: FusionModels },
   shared: SharedDeps,
   guard: ReturnType<typeof createGuard>,
   callers: CallerParts,
@@ -413,7 +418,12 @@ function offeredBy(
   return {
     plugins: new Set(plugins.map(({ id }) => id)),
     tools: new Set(tools.keys()),
-    routers: new Set(plugins.flatMap(plugin => ('routers' in plugin ? (plugin.routers ?? []) : []))),
+    routers: new Set([
+      ...plugins.flatMap(plugin => ('routers' in plugin ? (plugin.routers ?? []) : [])),
+      // The plugin `fusion` reads them.
+      'fusion',
+      'fusion-flash',
+    ]),
     // Of the catalogue of now; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel

@@ -47,6 +47,7 @@ export interface TestGatewayOptions {
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
+  readonly fusion?: Partial<Config['fusion']>
   readonly files?: Config['files']
   readonly routers?: Config['routers']
   readonly draw?: () => number
@@ -103,6 +104,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
+    fusion: { ...defaults.fusion, ...options.fusion },
     files: options.files ?? defaults.files,
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },

@@ -253,6 +253,11 @@ export class Answer {
     return this.#assembler.endItem(builder, fields, status)
   }
 
+  /** Leaves an item that `addItem` has begun open: a later answer ends it. */
+  leaveItem(builder: ItemBuilder): void {
+    this.#assembler.leaveItem(builder)
+  }
+
   /** Ends the response as the model ended it, and the sink. */
   finish(reason: FinishReason, ending: Ending): void {
     this.#sink.hold()
