@@ -11,6 +11,7 @@ import { audit } from './audit.ts'
 import { batches } from './batches.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
+import { files, memory } from './files.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
@@ -38,6 +39,8 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0015-batches': batches,
   '0016-service-jobs': serviceJobs,
   '0017-catalogue': catalogue,
+  '0018-files': files,
+  '0019-memory': memory,
 }
 
 /**
