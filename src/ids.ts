@@ -39,6 +39,11 @@ export function batchId(): string {
   return `batch_${draw(24)}`
 }
 
+/** Identifier of a file: `gw_file_` and 24 alphanumerics. */
+export function fileId(): string {
+  return `gw_file_${draw(24)}`
+}
+
 /** Prefixes of output items, by their type. */
 export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'st'
 

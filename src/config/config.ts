@@ -63,6 +63,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   const file = faults.isEmpty ? (given as Values) : withoutFaults(FileSchema, given)
   const fromEnvironment = checkSettings(file, environment, faults)
   checkRegions(file, faults)
+  checkBucket(file, faults)
   for (const { path, value } of fromEnvironment) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
   put(file, ['providerKeys'], keys)
@@ -213,6 +214,13 @@ function checkRegions(file: Values, faults: Faults): void {
   const names = new Set(hostsOf('europe'))
   const at = hostsOf('us').findIndex(host => names.has(host))
   if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is in regions.europe too')
+}
+
+function checkBucket(file: Values, faults: Faults): void {
+  const files = valueAt(file, ['tools', 'files']) as Values | undefined
+  if (!String(files?.['url'] ?? '').startsWith('s3://')) return
+  for (const name of ['accessKeyId', 'secretAccessKey'])
+    if (files?.[name] === undefined) faults.add(`tools.files.${name}`, 'is required with s3://')
 }
 
 function freeze<T>(value: T): T {

@@ -11,6 +11,7 @@ import { OpenedKeys } from '../credentials/opened.ts'
 import { OutgoingKeys } from '../credentials/outgoing-key.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
+import { Files, openContents } from '../files/files.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
@@ -59,6 +60,7 @@ import {
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
 import { proxiesOf } from './proxies.ts'
+import { createTextReader } from './text-reader.ts'
 
 export interface GatewayOptions {
   readonly config: Config
@@ -111,6 +113,7 @@ export interface BuiltGateway {
   readonly clock: Clock
   readonly log: Log
   readonly tasks: GatewayTasks
+  readonly files: Files
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -132,6 +135,7 @@ interface Base {
   /** Of service accounts of providers. */
   readonly tokens: GoogleTokens
   readonly tasks: GatewayTasks
+  readonly files: Files
 }
 
 export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
@@ -177,6 +181,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     clock,
     log,
     tasks: base.tasks,
+    files: base.files,
     changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
     async close() {
       abandoned.endAll()
@@ -210,6 +215,8 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
   // At least two for each, so that long tasks leave one to short ones.
   const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
+  const store = options.store ?? (await openStore(config.storage.url, { wait: false }))
+  const tasks = createTaskPool({ threads: workers, clock, metrics })
   return {
     options,
     config,
@@ -218,11 +225,18 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     catalog,
     catalogue,
     metrics,
-    store: options.store ?? (await openStore(config.storage.url, { wait: false })),
+    store,
     vault: createVault(options.vaultKeys),
     client,
     tokens: new GoogleTokens({ client, clock }),
-    tasks: createTaskPool({ threads: workers, clock, metrics }),
+    tasks,
+    files: new Files({
+      store,
+      contents: openContents(config.tools.files),
+      room: config.tools.files,
+      readText: createTextReader(tasks, config.storage.url),
+      clock,
+    }),
   }
 }
 

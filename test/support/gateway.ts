@@ -49,6 +49,7 @@ export interface TestGatewayOptions {
   readonly moderation?: Config['moderation']
   readonly files?: Config['files']
   readonly batches?: Partial<Config['batches']>
+  readonly storedFiles?: Partial<Config['tools']['files']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
   readonly httpProxy?: string
@@ -101,6 +102,14 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     moderation: options.moderation ?? defaults.moderation,
     files: options.files ?? defaults.files,
     batches: { ...defaults.batches, ...options.batches },
+    tools: {
+      ...defaults.tools,
+      files: {
+        ...defaults.tools.files,
+        url: `file:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'files')}`,
+        ...options.storedFiles,
+      },
+    },
     httpProxy: options.httpProxy ?? null,
     providers: [
       { ...simProvider(simUrl), transport: options.transport ?? 'direct' },
