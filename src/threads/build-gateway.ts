@@ -3,6 +3,7 @@
  * everything stateful and passes it on. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
+import { DisabledTools } from '../access/disabled-tools.ts'
 import { Guardrails } from '../access/guardrails.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -15,7 +16,7 @@ import { Files, openContents } from '../files/files.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
-import { createAsk, type SharedDeps } from '../gateway/ask.ts'
+import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
@@ -149,9 +150,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
+  const disabledTools = new DisabledTools(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
-  const tools = createTools(base)
+  const askAs = createAskAs(base.clock, () => gateway)
+  const tools = createTools({ ...base, askAs })
   const quota = quotaOf(base, counting.counters, guardrails)
   const parts = {
     ...shared,
@@ -159,10 +162,12 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     quota,
     plugins: createPluginChains(plugins),
     tools,
+    disabledTools,
     guard,
   }
+  const gateway = createGateway(parts)
   return {
-    gateway: createGateway(parts),
+    gateway,
     requestCheck: createRequestCheck(parts),
     guard,
     offered: offeredBy(plugins, tools, catalog),
@@ -182,7 +187,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     log,
     tasks: base.tasks,
     files: base.files,
-    changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
+    changed: change => invalidate({ credentials, guardrails, disabledTools, ownKeys }, change),
     async close() {
       abandoned.endAll()
       base.tokens.close()
@@ -382,16 +387,19 @@ function fileReading({ config, catalog, client, clock }: Base) {
 interface Caches {
   readonly credentials: CredentialCatalog
   readonly guardrails: GuardrailCache
+  readonly disabledTools: DisabledTools
   readonly ownKeys: OpenedKeys
 }
 
 /** Drops cached copies of a changed record. The front has the cache of API keys. */
-function invalidate({ credentials, guardrails, ownKeys }: Caches, change: Invalidation): void {
+function invalidate({ credentials, guardrails, disabledTools, ownKeys }: Caches, change: Invalidation): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()
     guardrails.invalidateAll()
+    disabledTools.invalidateAll()
     ownKeys.invalidateAll()
   } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
+  else if (change.kind === 'workspaces') disabledTools.invalidate(change.organizationId)
   else if (change.kind === 'credentials') {
     credentials.invalidate(change.organizationId, change.workspaceId)
     for (const id of change.ids) ownKeys.invalidate(id)

@@ -18,6 +18,7 @@ import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
 import { usage, usageMembers, usageSums } from './usage.ts'
+import { workspaceTools } from './workspace-tools.ts'
 import { endUsers, workspaces } from './workspaces.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -39,8 +40,9 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0015-batches': batches,
   '0016-service-jobs': serviceJobs,
   '0017-catalogue': catalogue,
-  '0018-files': files,
-  '0019-memory': memory,
+  '0018-workspace-tools': workspaceTools,
+  '0019-files': files,
+  '0020-memory': memory,
 }
 
 /**
