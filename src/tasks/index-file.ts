@@ -109,10 +109,12 @@ function* passagesOf(text: string): Generator<NewPassage> {
 function endOf(text: string, at: number): number {
   const last = at + PASSAGE_CHARS
   if (last >= text.length) return text.length
-  const earliest = at + PASSAGE_CHARS / 2
+  const half = at + PASSAGE_CHARS / 2
+  // Not in the whole text, which would be searched to its beginning.
+  const rest = text.slice(half, last)
   for (const border of ['\n', '. ', ' ']) {
-    const found = text.lastIndexOf(border, last - border.length)
-    if (found >= earliest) return found + border.length
+    const found = rest.lastIndexOf(border)
+    if (found !== -1) return half + found + border.length
   }
   return last
 }

@@ -1,6 +1,7 @@
 /** All server tools. A new one is its file and a row here; its parameters are a row of protocol/gateway-tools.ts. */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Files } from '../files/files.ts'
 import type { AskAs } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -8,7 +9,12 @@ import type { Catalog } from '../providers/catalog.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { Transport } from '../upstream/transport.ts'
+import { createApplyPatch } from './apply-patch.ts'
 import { createDatetime } from './datetime.ts'
+import { createFileSearchTool } from './file-search.ts'
+import { createFilesTool } from './files.ts'
+import { createMemory } from './memory.ts'
+import { createTextEditor } from './text-editor.ts'
 import type { ServerTool } from './tool.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
@@ -19,13 +25,21 @@ export interface ToolDeps {
   readonly metrics: Metrics
   readonly tasks: GatewayTasks
   readonly store: Store
+  readonly files: Files
   readonly catalog: Catalog
   readonly client: Transport
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime]
+const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [
+  createDatetime,
+  createFilesTool,
+  createFileSearchTool,
+  createMemory,
+  createTextEditor,
+  createApplyPatch,
+]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {
