@@ -248,13 +248,20 @@ type Output = Extract<InputItem, { type: 'function_call_output' }>
 interface Replayed {
   readonly type?: unknown
   readonly id?: unknown
+  readonly call_id?: unknown
+  readonly operation?: unknown
+  readonly output?: unknown
   readonly datetime?: unknown
   readonly timezone?: unknown
   readonly status?: unknown
 }
 
-/** A replayed `datetime` item as a function call and its output, which every format can express; null for others. */
-export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
+/**
+ * A replayed `datetime` item as a function call and its output, and a patch that the gateway asked the client to apply
+ * as a call: every format can express them. Null for others.
+ */
+export function replayAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
+  if (isOurPatch(item)) return patchCall(item, index)
   if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
   const { datetime, timezone, status } = item
   if (status === 'incomplete') return null
@@ -263,6 +270,29 @@ export function replayAsCall(item: Replayed, index: number): readonly [Call, Out
     { type: 'function_call', call_id, name: 'datetime', arguments: JSON.stringify({ timezone }) },
     { type: 'function_call_output', call_id, output: JSON.stringify({ datetime, timezone }) },
   ]
+}
+
+const PATCH = /^(?:gateway|openrouter):apply_patch$/
+
+/** True for a patch that the gateway asked the client to apply; one that was wrong the client never had. */
+export function isOurPatch({ type, operation }: Replayed): boolean {
+  return PATCH.test(String(type)) && isRecord(operation)
+}
+
+/** A native patch, or what became of one, as function call or output, for formats without a form of their own. */
+export function patchAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
+  if (item.type === 'apply_patch_call') return patchCall(item, index)
+  return item.type === 'apply_patch_call_output' ? patchOutput(item) : null
+}
+
+function patchCall(item: Replayed, index: number): readonly Call[] {
+  const call_id = callIdOf(item, index)
+  return [{ type: 'function_call', call_id, name: 'apply_patch', arguments: JSON.stringify(item.operation) }]
+}
+
+function patchOutput({ call_id, output, status }: Replayed): readonly Output[] | null {
+  if (typeof call_id !== 'string') return null
+  return [{ type: 'function_call_output', call_id, output: filled(output) ?? String(status) }]
 }
 
 /** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */

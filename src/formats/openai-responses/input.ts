@@ -10,7 +10,7 @@
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
-import { callIdOf, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
+import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { encodeTools } from './tools.ts'
 
@@ -70,6 +70,7 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
   return input.flatMap((value, index) => {
     const item = recordOrEmpty(value)
     const type = filled(item['type']) ?? 'message'
+    if (isOurPatch(item)) return [ownPatch(item, index)]
     if (isOurs(type)) return ourResult(item, type, index)
     if (isSpentElsewhere(type, item['id'], item['signature'])) return []
     const writer = WRITERS.get(type)
@@ -139,6 +140,12 @@ function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
 /** True for reasoning in this wire format, which is part of the name of its format. */
 function isOfThisWire(item: Json): boolean {
   return String(item['format']).includes('responses')
+}
+
+/** Its output has the native form in any case. */
+function ownPatch(item: Json, index: number): Json {
+  const { operation } = item
+  return { type: 'apply_patch_call', call_id: callIdOf(item, index), status: 'completed', operation }
 }
 
 /** An item of a gateway tool as a function call and its output, which every provider accepts. */

@@ -64,7 +64,6 @@ function checkCreation(lines: readonly string[]): void {
 /** Sections, each with an optional head `@@ …`; their lines begin with a blank, `-` or `+`. */
 function checkUpdate(lines: readonly string[]): void {
   let changes = 0
-  /** Lines of the section, and whether it has a change; null between sections. */
   let section = { at: 0, lines: 0, changes: 0 }
   let ended = false
   const close = (): void => {
