@@ -1,4 +1,5 @@
-/** The contract of the place where the bytes of files are: a folder, or a bucket. Types only. */
+/** The contract of the place where the bytes of files are: a folder, or a bucket. */
+import { isFileId } from '../ids.ts'
 
 /** Bytes that can be read from their beginning, more than once. */
 export interface ContentSource {
@@ -14,13 +15,6 @@ export interface FileContents {
   read(id: string): AsyncIterable<Uint8Array>
   /** Does nothing if there are none. @throws GatewayError `service_unavailable` */
   remove(id: string): Promise<void>
-}
-
-const ID = /^gw_file_[0-9A-Za-z]{24}$/
-
-/** True for an id of a file of ours. Those of providers have other forms. */
-export function isFileId(text: string): boolean {
-  return ID.test(text)
 }
 
 /** @throws TypeError for any other text: such a name must never reach a path, whoever passes it on. */

@@ -22,6 +22,7 @@ import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import type { ReadStoredFile } from '../gateway/stored-files.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
@@ -40,7 +41,7 @@ import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
-import type { Store } from '../storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
@@ -164,6 +165,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tools,
     disabledTools,
     guard,
+    readStoredFile: storedFileReader(base.files),
   }
   const gateway = createGateway(parts)
   return {
@@ -354,6 +356,13 @@ function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof crea
 }
 
 /** The features of the tables of plugins and server tools. No plugin chooses a model yet. */
+function storedFileReader(files: Files): ReadStoredFile {
+  return async ({ organizationId, workspaceId }, id, maxBytes) => {
+    const file = await files.find({ organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }, id)
+    return file === null ? null : { filename: file.filename, bytes: await files.readWhole(file, maxBytes) }
+  }
+}
+
 function offeredBy(
   plugins: readonly AnyPlugin[],
   tools: ReadonlyMap<string, ServerTool>,

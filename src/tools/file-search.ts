@@ -4,8 +4,9 @@
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import { type Files, isFileId } from '../files/files.ts'
+import type { Files } from '../files/files.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import { isFileId } from '../ids.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { ScoredPassage } from '../tasks/search-files.ts'
