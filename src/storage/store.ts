@@ -135,8 +135,8 @@ export interface WorkspaceStore {
   ): Promise<WorkspaceRecord | null>
   /**
    * Removes the workspace; null if there is none. One transaction also disables its inference keys, wipes its
-   * credentials and memory, and removes its guardrails and files. Returns the hashes and credential ids, for cache invalidation. Management
-   * keys belong to the organization and stay valid.
+   * credentials and memory, and removes its guardrails and files. Returns the hashes and credential ids, for cache
+   * invalidation. Management keys belong to the organization and stay valid.
    */
   remove(
     organizationId: string,
