@@ -1,7 +1,18 @@
 /** The settings of server tools: `tools` of the configuration file. Pure. */
 import { Type } from '@sinclair/typebox'
 import { SearchEngineSchema } from './rows.ts'
-import { group, Milliseconds, nullable, oneOf, SANDBOX_ENGINES, sandboxEngine, setting } from './setting.ts'
+import {
+  Address,
+  filesEndpoint,
+  filesUrl,
+  group,
+  Milliseconds,
+  nullable,
+  oneOf,
+  SANDBOX_ENGINES,
+  sandboxEngine,
+  setting,
+} from './setting.ts'
 
 export const toolSettings = group({
   webSearch: group({
@@ -94,6 +105,41 @@ export const toolSettings = group({
       Type.Integer({ minimum: 1, maximum: 10_000 }),
       'containers of one workspace; beyond it, its container that was used longest ago ends',
       { default: 50 },
+    ),
+  }),
+  files: group({
+    url: setting(
+      Address,
+      'where the bytes of [files](files.md) are: `file:FOLDER`, made with mode 0700, or `s3://BUCKET/PREFIX`. Several instances need a bucket, or a folder that all of them share',
+      { default: 'file:./data/files', ...filesUrl },
+    ),
+    endpoint: setting(
+      nullable(Address),
+      'the address of a server that speaks S3, such as MinIO, with the bucket in the path. Without it, AWS in the region',
+      filesEndpoint,
+    ),
+    region: setting(Type.String({ pattern: '^[a-z0-9-]{1,64}$' }), 'the region of the bucket', {
+      default: 'us-east-1',
+    }),
+    accessKeyId: setting(
+      nullable(Address),
+      'the key id for the bucket; required with `s3://`. Write `${NAME}` to take it from the environment',
+    ),
+    secretAccessKey: setting(nullable(Address), 'the secret that belongs to it'),
+    maxFileBytes: setting(
+      Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
+      'greatest file, in bytes; a larger one is answered 413. While it arrives it is on the disk of this machine, in `uploads` beside the spool',
+      { default: 104_857_600 },
+    ),
+    maxFiles: setting(
+      Type.Integer({ minimum: 1, maximum: 10_000_000 }),
+      'files that one workspace may have; more are answered 409',
+      { default: 10_000 },
+    ),
+    maxBytes: setting(
+      Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
+      'bytes that the files of one workspace may have together; more are answered 409',
+      { default: 10_737_418_240 },
     ),
   }),
 })

@@ -1,7 +1,7 @@
 /**
  * The request on one screen: runs a request from admission to the end of its answer. Embeddings: `embed.ts`.
  *
- * guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
+ * stored files -> guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
@@ -25,6 +25,7 @@ import { RunningExchange } from './running.ts'
 import { openServerTools, type ServerToolDeps } from './server-tools.ts'
 import { type ExchangeStage, guardBy, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
 
+import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
 export interface Gateway {
@@ -34,7 +35,7 @@ export interface Gateway {
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
 }
 
-export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
+export interface GatewayDeps extends TurnsDeps, ServerToolDeps, StoredFilesDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
@@ -101,7 +102,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
 const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: guardRequest },
+  { timed: 'guard', run: fillStoredFiles },
+  { timed: null, run: guardRequest },
   { timed: 'route', run: prepare },
   { timed: null, run: route },
   { timed: 'admit', run: admit },
@@ -111,7 +113,8 @@ const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
 
 /** Of a request whose reply a batch service has stored: whether it may run was decided before. */
 const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: guardStored },
+  { timed: 'guard', run: fillStoredFiles },
+  { timed: null, run: guardStored },
   { timed: 'route', run: prepare },
   { timed: null, run: pin },
   { timed: null, run: runTurns },

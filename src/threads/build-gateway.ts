@@ -14,6 +14,7 @@ import { OutgoingKeys } from '../credentials/outgoing-key.ts'
 import { createTextSeal } from '../credentials/sealed-text.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
+import { Files, openContents } from '../files/files.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
 import {
@@ -32,6 +33,7 @@ import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
 import { createRoutableModels } from '../gateway/routing/routable.ts'
+import type { ReadStoredFile } from '../gateway/stored-files.ts'
 import { placeOf } from '../gateway/tool-calls.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
@@ -54,7 +56,7 @@ import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
 import { simEngine } from '../sim/rows.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
-import type { Store } from '../storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createFusionModels, type FusionModels } from '../tools/fusion/models.ts'
 import { createTools } from '../tools/table.ts'
@@ -81,6 +83,7 @@ import {
 import { CatalogueHolder } from './live-catalogue.ts'
 import { proxiesOf } from './proxies.ts'
 import { withSimPages } from './sim-pages.ts'
+import { createTextReader } from './text-reader.ts'
 
 export interface GatewayOptions {
   readonly config: Config
@@ -135,6 +138,7 @@ export interface BuiltGateway {
   readonly clock: Clock
   readonly log: Log
   readonly tasks: GatewayTasks
+  readonly files: Files
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -157,6 +161,7 @@ interface Base {
   readonly tokens: GoogleTokens
   readonly tasks: GatewayTasks
   readonly webEngines: WebEngines
+  readonly files: Files
 }
 
 export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
@@ -194,6 +199,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tools,
     toolPermissions,
     guard,
+    readStoredFile: storedFileReader(base.files),
   }
   const gateway = createGateway(parts)
   return {
@@ -216,6 +222,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     clock,
     log,
     tasks: base.tasks,
+    files: base.files,
     changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change),
     async close() {
       abandoned.endAll()
@@ -250,6 +257,8 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
   // At least two for each, so that long tasks leave one to short ones.
   const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
+  const store = options.store ?? (await openStore(config.storage.url, { wait: false }))
+  const tasks = createTaskPool({ threads: workers, clock, metrics })
   return {
     options,
     config,
@@ -258,12 +267,19 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     catalog,
     catalogue,
     metrics,
-    store: options.store ?? (await openStore(config.storage.url, { wait: false })),
+    store,
     vault: createVault(options.vaultKeys),
     client,
     tokens: new GoogleTokens({ client, clock }),
-    tasks: createTaskPool({ threads: workers, clock, metrics }),
+    tasks,
     webEngines: webEnginesOf(options, client, clock),
+    files: new Files({
+      store,
+      contents: openContents(config.tools.files),
+      room: config.tools.files,
+      readText: createTextReader(tasks, config.storage.url),
+      clock,
+    }),
   }
 }
 
@@ -406,6 +422,13 @@ function pluginsOf(
     modelFacts: modelFacts(catalog),
     filesByLink: format => FORMATS[textFormat({ format })].filesByLink,
   })
+}
+
+function storedFileReader(files: Files): ReadStoredFile {
+  return async ({ organizationId, workspaceId }, id, maxBytes) => {
+    const file = await files.find({ organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }, id)
+    return file === null ? null : { filename: file.filename, bytes: await files.readWhole(file, maxBytes) }
+  }
 }
 
 /** The features of the tables of plugins and server tools. */

@@ -1,6 +1,7 @@
 /** All server tools. A new one is its file and a row here; its parameters are a row of protocol/gateway-tools.ts. */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Files } from '../files/files.ts'
 import type { AskAs } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -12,17 +13,22 @@ import type { ProxyOf } from '../upstream/egress.ts'
 import type { FetchPage } from '../upstream/fetch-page.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { createAdvisor } from './advisor.ts'
+import { createApplyPatch } from './apply-patch.ts'
 import { createBash } from './bash.ts'
 import { createCodeInterpreter } from './code-interpreter.ts'
 import { createDatetime } from './datetime.ts'
+import { createFileSearchTool } from './file-search.ts'
+import { createFilesTool } from './files.ts'
 import type { FusionModels } from './fusion/models.ts'
 import { createFusion } from './fusion.ts'
 import { createImageGeneration } from './image-generation.ts'
 import { createMcp } from './mcp.ts'
+import { createMemory } from './memory.ts'
 import { createSearchModels } from './search-models.ts'
 import { createShell } from './shell.ts'
 import { createSubagent } from './subagent.ts'
 import type { StateSeal } from './subagent-state.ts'
+import { createTextEditor } from './text-editor.ts'
 import type { ServerTool } from './tool.ts'
 import { createToolSearch } from './tool-search.ts'
 import type { WebEngines } from './web/engines.ts'
@@ -37,6 +43,7 @@ export interface ToolDeps {
   readonly metrics: Metrics
   readonly tasks: GatewayTasks
   readonly store: Store
+  readonly files: Files
   readonly catalog: Catalog
   readonly client: Transport
   /** The egress proxy of an address of a caller. */
@@ -71,6 +78,11 @@ const TOOLS: readonly ((deps: ToolDeps & WithTools) => ServerTool | null)[] = [
   createBash,
   createCodeInterpreter,
   createShell,
+  createFilesTool,
+  createFileSearchTool,
+  createMemory,
+  createTextEditor,
+  createApplyPatch,
 ]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */

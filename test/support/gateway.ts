@@ -54,6 +54,7 @@ export interface TestGatewayOptions {
   readonly batches?: Partial<Config['batches']>
   readonly tools?: Partial<Config['tools']>
   readonly sandbox?: Partial<Config['tools']['sandbox']>
+  readonly storedFiles?: Partial<Config['tools']['files']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
   readonly httpProxy?: string
@@ -112,6 +113,11 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
       ...defaults.tools,
       ...options.tools,
       sandbox: { ...defaults.tools.sandbox, ...options.sandbox },
+      files: {
+        ...defaults.tools.files,
+        url: `file:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'files')}`,
+        ...options.storedFiles,
+      },
     },
     httpProxy: options.httpProxy ?? null,
     providers: [

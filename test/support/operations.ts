@@ -11,6 +11,7 @@ import { createCatalog } from '../../src/providers/catalog.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
+import { NO_FILES } from './no-files.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -41,5 +42,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     dataRegionOf: () => null,
     byokFeePercent: 0,
     ...NO_BATCHES,
+    ...NO_FILES,
   })
 }
