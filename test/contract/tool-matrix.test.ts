@@ -1,0 +1,505 @@
+/**
+ * Every server tool and tool plugin, streamed and whole: what it does when it succeeds, when it fails, when the budget is
+ * spent, when the client leaves, when the deadline passes, and when the workspace has disabled it. Prints N/N.
+ */
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { loadConfig } from '../../src/config/config.ts'
+import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { ResponseResource } from '../../src/protocol/response.ts'
+import { grammarViolations } from '../support/event-grammar.ts'
+import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { caller } from '../support/management.ts'
+import { startMcpServer } from '../support/mcp-server.ts'
+import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+interface World {
+  readonly gateway: TestGateway
+  readonly provider: ScriptedProvider
+  readonly pages: string
+  readonly mcpUrl: string
+}
+
+interface Row {
+  readonly name: string
+  /** The request beside model and input. */
+  readonly fields: (world: World) => Fields
+  /** The function that the model sees; null for a plugin that works without a call. */
+  readonly calls: string | null
+  readonly works: Fields
+  /** Type of the item; null: none. */
+  readonly item: string | null
+  /** Arguments that the tool refuses, and its words to the model; null: there are none. */
+  readonly fails: readonly [Fields, RegExp] | null
+  /** Its name for `disabled_server_tools`; null: it cannot be disabled. */
+  readonly disabled: string | null
+  /** Answers of other models that it asks. */
+  readonly others?: readonly ScriptedReply[]
+  /** The client has to act: the turn ends with the call. */
+  readonly endsTurn?: true
+}
+
+const SAYS: ScriptedReply = { text: 'So it is.' }
+const ADVICE = JSON.stringify({
+  consensus: [],
+  contradictions: [],
+  partial_coverage: [],
+  unique_insights: [],
+  blind_spots: [],
+})
+const PATCH = { type: 'create_file', path: 'a.txt', diff: '+one\n' }
+const tool = (type: string, parameters?: Fields, more: Fields = {}) => ({
+  tools: [{ type, ...(parameters === undefined ? {} : { parameters }), ...more }],
+})
+
+const ROWS: readonly Row[] = [
+  {
+    name: 'datetime',
+    fields: () => tool('gateway:datetime'),
+    calls: 'datetime',
+    works: { timezone: 'UTC' },
+    item: 'gateway:datetime',
+    fails: [{ timezone: 'Nowhere' }, /IANA/],
+    disabled: 'datetime',
+  },
+  ...['gateway:web_search', 'openrouter:web_search', 'web_search', 'web_search_preview'].map(
+    (type): Row => ({
+      name: type,
+      fields: () => tool(type),
+      calls: 'web_search',
+      works: { query: 'tea' },
+      item: type.includes(':') ? type : 'web_search_call',
+      fails: [{}, /query/],
+      disabled: 'web_search',
+    }),
+  ),
+  {
+    name: 'web_fetch',
+    fields: () => tool('gateway:web_fetch'),
+    calls: 'web_fetch',
+    works: { url: 'PAGES/page' },
+    item: 'gateway:web_fetch',
+    fails: [{ url: 'PAGES/missing' }, /HTTP 404/],
+    disabled: 'web_fetch',
+  },
+  {
+    name: 'gateway:image_generation',
+    fields: () => tool('gateway:image_generation', { model: 'acme/draw' }),
+    calls: 'image_generation',
+    works: { prompt: 'a cat' },
+    item: 'gateway:image_generation',
+    fails: [{}, /prompt/],
+    disabled: 'image_generation',
+  },
+  {
+    name: 'image_generation',
+    fields: () => tool('image_generation', undefined, { model: 'acme/draw' }),
+    calls: 'image_generation',
+    works: { prompt: 'a cat' },
+    item: 'image_generation_call',
+    fails: [{}, /prompt/],
+    disabled: 'image_generation',
+  },
+  {
+    name: 'fusion',
+    fields: () => tool('gateway:fusion', { analysis_models: ['acme/side'], model: 'acme/analyst' }),
+    calls: 'fusion',
+    works: {},
+    item: 'gateway:fusion',
+    fails: null,
+    disabled: 'fusion',
+    others: [SAYS],
+  },
+  {
+    name: 'plugin fusion',
+    fields: () => ({
+      plugins: [{ id: 'fusion', analysis_models: ['acme/side'], model: 'acme/analyst' }],
+    }),
+    calls: 'fusion',
+    works: {},
+    item: 'gateway:fusion',
+    fails: null,
+    disabled: 'fusion',
+    others: [SAYS],
+  },
+  {
+    name: 'advisor',
+    fields: () => tool('gateway:advisor', { model: 'acme/side' }),
+    calls: 'advisor',
+    works: { prompt: 'Help' },
+    item: 'gateway:advisor',
+    fails: [{}, /prompt/],
+    disabled: 'advisor',
+    others: [SAYS],
+  },
+  {
+    name: 'subagent',
+    fields: () => tool('gateway:subagent', { model: 'acme/side' }),
+    calls: 'subagent',
+    works: { task_name: 't', task_description: 'Do it' },
+    item: 'gateway:subagent',
+    fails: [{}, /task_/],
+    disabled: 'subagent',
+    others: [SAYS],
+  },
+  {
+    name: 'files',
+    fields: () => tool('gateway:files'),
+    calls: 'files',
+    works: { operation: 'write', filename: 'a.txt', content: 'one' },
+    item: 'gateway:files',
+    fails: [{ operation: 'read', filename: 'none.txt' }, /none\.txt|no file/i],
+    disabled: 'files',
+  },
+  ...['gateway:file_search', 'file_search'].map(
+    (type): Row => ({
+      name: type,
+      fields: () =>
+        type.includes(':')
+          ? tool(type)
+          : tool(type, undefined, { vector_store_ids: ['workspace'] }),
+      calls: 'file_search',
+      works: { query: 'one', queries: ['one'] },
+      item: type.includes(':') ? type : 'file_search_call',
+      fails: [{}, /quer/],
+      disabled: 'file_search',
+    }),
+  ),
+  {
+    name: 'memory',
+    fields: () => tool('gateway:memory'),
+    calls: 'memory',
+    works: { action: 'write', key: 'k', value: 'v' },
+    item: 'gateway:memory',
+    fails: [{ action: 'nonsense' }, /action/],
+    disabled: 'memory',
+  },
+  {
+    name: 'text_editor',
+    fields: () => tool('gateway:text_editor'),
+    calls: 'text_editor',
+    works: { command: 'create', path: 'b.txt', file_text: 'one' },
+    item: 'gateway:text_editor',
+    fails: [{ command: 'view', path: 'none.txt' }, /none\.txt|no file/i],
+    disabled: 'text_editor',
+  },
+  {
+    name: 'experimental__search_models',
+    fields: () => tool('gateway:experimental__search_models'),
+    calls: 'experimental__search_models',
+    works: { query: 'side' },
+    item: 'gateway:experimental__search_models',
+    fails: null,
+    disabled: 'experimental__search_models',
+  },
+  {
+    name: 'tool_search',
+    fields: () => ({
+      tools: [
+        { type: 'gateway:tool_search' },
+        { type: 'function', name: 'weather', parameters: { type: 'object' }, defer_loading: true },
+      ],
+    }),
+    calls: 'tool_search',
+    works: { query: 'weather', pattern: 'weather', regex: 'weather' },
+    item: 'gateway:tool_search',
+    fails: [{ query: '(', pattern: '(', regex: '(' }, /pattern|regular|regex/i],
+    disabled: 'tool_search',
+  },
+  {
+    name: 'bash',
+    fields: () => tool('gateway:bash', { engine: 'gateway' }),
+    calls: 'bash',
+    works: { command: 'echo hi' },
+    item: 'gateway:bash',
+    fails: [{}, /command/],
+    disabled: 'bash',
+  },
+  ...['gateway:shell', 'shell', 'local_shell'].map(
+    (type): Row => ({
+      name: type,
+      fields: () => tool(type),
+      calls: 'shell',
+      works: { commands: ['echo hi'] },
+      item: type.includes(':') ? type : 'shell_call',
+      fails: [{}, /commands/],
+      disabled: 'shell',
+    }),
+  ),
+  {
+    name: 'gateway:code_interpreter',
+    fields: () => tool('gateway:code_interpreter'),
+    calls: 'code_interpreter',
+    works: { code: 'print(1)' },
+    item: 'gateway:code_interpreter',
+    fails: [{}, /code/],
+    disabled: 'code_interpreter',
+  },
+  {
+    name: 'code_interpreter',
+    fields: () => tool('code_interpreter', undefined, { container: { type: 'auto' } }),
+    calls: 'code_interpreter',
+    works: { code: 'print(1)' },
+    item: 'code_interpreter_call',
+    fails: [{}, /code/],
+    disabled: 'code_interpreter',
+  },
+  ...['gateway:apply_patch', 'apply_patch'].map(
+    (type): Row => ({
+      name: type,
+      fields: () => tool(type),
+      calls: 'apply_patch',
+      works: { operation: PATCH },
+      item: type.includes(':') ? type : 'apply_patch_call',
+      fails: [{ operation: { ...PATCH, diff: 'no plus' } }, /diff|patch|line/i],
+      disabled: 'apply_patch',
+      endsTurn: true,
+    }),
+  ),
+  {
+    name: 'mcp',
+    fields: ({ mcpUrl }) =>
+      tool('mcp', undefined, { server_label: 's', server_url: mcpUrl, require_approval: 'never' }),
+    calls: 'add',
+    works: { a: 1, b: 2 },
+    item: 'mcp_call',
+    fails: [{ a: 'fail', b: 2 }, /cannot add|Invalid|error/i],
+    disabled: null,
+  },
+  {
+    name: 'plugin web',
+    fields: () => ({ plugins: [{ id: 'web' }] }),
+    calls: null,
+    works: {},
+    item: null,
+    fails: null,
+    disabled: 'web_search',
+  },
+  {
+    name: 'plugin web-fetch',
+    fields: () => ({ plugins: [{ id: 'web-fetch' }] }),
+    calls: 'web_fetch',
+    works: { url: 'PAGES/page' },
+    item: 'gateway:web_fetch',
+    fails: [{ url: 'PAGES/missing' }, /HTTP 404/],
+    disabled: 'web_fetch',
+  },
+]
+
+async function listen(t: Test, listener: RequestListener): Promise<string> {
+  const server = createServer(listener)
+  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
+  t.teardown(() => {
+    server.closeAllConnections()
+    return new Promise(done => server.close(done))
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+async function start(t: Test): Promise<World> {
+  const pages = await listen(t, (request, response) => {
+    if (request.url?.startsWith('/search') === true) {
+      response.setHeader('content-type', 'application/json')
+      response.end(JSON.stringify({ results: [{ url: 'https://a.test/1', title: 'A', content: 'tea' }] }))
+    } else if (request.url === '/page') {
+      response.setHeader('content-type', 'text/html')
+      response.end('<html><title>Tea</title><body><p>All about tea, and more about tea.</p></body></html>')
+    } else response.writeHead(404).end()
+  })
+  const painter = await listen(t, (request, response) => {
+    request.resume().on('end', () => {
+      const url = `data:image/png;base64,${Buffer.from('no real picture').toString('base64')}`
+      const message = { role: 'assistant', content: '', images: [{ type: 'image_url', image_url: { url } }] }
+      response.setHeader('content-type', 'application/json')
+      response.end(
+        JSON.stringify({
+          id: 'x',
+          choices: [{ index: 0, finish_reason: 'stop', message }],
+          usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+        }),
+      )
+    })
+  })
+  const mcp = await startMcpServer({
+    tools: [
+      {
+        name: 'add',
+        description: 'Adds two numbers.',
+        inputSchema: { type: 'object', properties: { a: {}, b: {} } },
+        run: ({ a, b }) =>
+          a === 'fail'
+            ? { isError: true, content: [{ type: 'text', text: 'cannot add' }] }
+            : { content: [{ type: 'text', text: String(Number(a) + Number(b)) }] },
+      },
+    ],
+  })
+  t.teardown(mcp.close)
+  const provider = new ScriptedProvider()
+  const baseUrl = await provider.listen()
+  const pricing = { prompt: '0.000001', completion: '0.00001' }
+  const model = (id: string, more: Fields = {}) => ({
+    id: `acme/${id}`,
+    name: id,
+    endpoints: [{ provider: 'acme', upstreamModel: id, pricing }],
+    ...more,
+  })
+  const { tools } = loadConfig([], {})
+  const gateway = await startGateway({
+    providers: [
+      { slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' },
+      { slug: 'painter', name: 'Painter', format: 'openai-chat', baseUrl: painter, apiKey: 'x' },
+    ],
+    models: [
+      model('outer'),
+      model('side'),
+      model('analyst'),
+      {
+        ...model('draw', { outputModalities: ['text', 'image'] }),
+        endpoints: [{ provider: 'painter', upstreamModel: 'draw', pricing }],
+      },
+    ],
+    tools: {
+      mcp: { ...tools.mcp, allowPrivate: true },
+      webSearch: {
+        ...tools.webSearch,
+        default: 'ours',
+        engines: [{ name: 'ours', kind: 'searxng', baseUrl: pages }],
+      },
+      webFetch: { ...tools.webFetch, allowPrivate: true },
+    },
+  })
+  t.teardown(async () => {
+    await gateway.close()
+    await provider.close()
+  })
+  return { gateway, provider, pages, mcpUrl: mcp.url }
+}
+
+const tally = { seen: 0, expected: 0 }
+
+t.test('server tools and plugins, streamed and whole', async t => {
+  const world = await start(t)
+  const { gateway, provider, pages } = world
+  const written = (args: Fields) => JSON.stringify(args).replaceAll('PAGES', pages)
+  const call = (row: Row, args: Fields, times = 1): ScriptedReply => ({
+    calls: Array.from({ length: times }, () => ({ name: row.calls ?? '', arguments: written(args) })),
+  })
+  const asking = (row: Row, replies: readonly ScriptedReply[], stream: boolean, more: Fields = {}) => {
+    provider.asked.length = 0
+    provider.script('outer', replies)
+    provider.script('side', row.others ?? [])
+    provider.script('analyst', [{ text: ADVICE }])
+    return { model: 'acme/outer', input: 'Well?', stream, ...row.fields(world), ...more }
+  }
+  const ask = async (
+    t: Test,
+    row: Row,
+    replies: readonly ScriptedReply[],
+    stream: boolean,
+    more: Fields = {},
+  ): Promise<ResponseResource> => {
+    const reply = await gateway.respond(asking(row, replies, stream, more))
+    const text = await reply.text()
+    t.equal(reply.status, 200, text.slice(0, 300))
+    if (!stream) return JSON.parse(text) as ResponseResource
+    const events = parseEventStream(text)
+    t.same(grammarViolations(events), [])
+    return (events.at(-1) as StreamEvent & { response: ResponseResource }).response
+  }
+  const toldLast = (): string => {
+    const outer = provider.asked.findLast(({ model }) => model === 'outer')
+    const messages = (outer?.body['messages'] ?? []) as readonly { role: string; content: unknown }[]
+    return messages
+      .filter(({ role }) => role === 'tool')
+      .map(({ content }) => String(content))
+      .join('\n')
+  }
+  const use = (response: ResponseResource) =>
+    (response.usage as { server_tool_use_details?: Fields } | null)?.server_tool_use_details
+  const manage = caller(gateway.url, gateway.managementKey)
+
+  for (const row of ROWS) {
+    for (const stream of [false, true]) {
+      const form = stream ? 'streamed' : 'whole'
+      const check = (what: string, run: (t: Test) => Promise<void>) => {
+        tally.expected++
+        return t.test(`${row.name}, ${form}: ${what}`, async t => {
+          await run(t)
+          if (t.passing()) tally.seen++
+        })
+      }
+      await check('success', async t => {
+        const replies = row.calls === null ? [SAYS] : [call(row, row.works), SAYS]
+        const response = await ask(t, row, replies, stream)
+        t.equal(response.status, 'completed')
+        const types = response.output.map(({ type }) => type)
+        if (row.item !== null) t.ok(types.includes(row.item as never), `${types}`)
+        const item = response.output.find(({ type }) => type === row.item) as { status?: string } | undefined
+        if (row.item !== null && row.endsTurn !== true) t.equal(item?.status ?? 'completed', 'completed')
+        if (row.calls !== null) t.match(use(response), { tool_calls_requested: 1, tool_calls_executed: 1 })
+        if (row.endsTurn !== true) t.equal(types.at(-1), 'message')
+        if (row.calls !== null && row.endsTurn !== true) t.not(toldLast(), '', 'the model got a result')
+      })
+      const { fails, calls, disabled } = row
+      if (fails !== null) {
+        await check('failure', async t => {
+          const response = await ask(t, row, [call(row, fails[0]), SAYS], stream)
+          t.equal(response.status, 'completed', 'a failure of a tool is no failure of the answer')
+          t.match(toldLast(), fails[1])
+          t.equal(response.output.at(-1)?.type, 'message')
+        })
+      }
+      if (calls !== null) {
+        await check('budget spent', async t => {
+          const replies = [call(row, row.works, 2), SAYS]
+          const response = await ask(t, row, replies, stream, { max_tool_calls: 1 })
+          t.match(use(response), { tool_calls_requested: 2, tool_calls_executed: 1 })
+          if (row.endsTurn !== true) t.match(toldLast(), /limit of tool calls/)
+        })
+      }
+      if (row.endsTurn !== true) {
+        await check('abort', async t => {
+          const leaving = new AbortController()
+          const before = provider.left
+          const replies = row.calls === null ? [{ hangs: true as const }] : [call(row, row.works), { hangs: true as const }]
+          const asked = row.calls === null ? 1 : 2
+          const body = asking(row, replies, stream)
+          const answer = gateway.respond(body, { signal: leaving.signal }).then(
+            reply => reply.text(),
+            () => '',
+          )
+          const ended = answer.catch(() => '')
+          await provider.until(
+            ({ asked: all }) => all.filter(({ model }) => model === 'outer').length === asked,
+          )
+          leaving.abort()
+          await ended
+          await provider.until(({ left }) => left > before)
+          t.ok(provider.left > before, 'the call at the provider ends')
+        })
+      }
+      if (disabled !== null) {
+        await check('disabled', async t => {
+          const path = '/workspaces/ws_default'
+          t.equal((await manage('PATCH', path, { disabled_server_tools: [disabled] })).status, 200)
+          try {
+            const reply = await gateway.respond(asking(row, [SAYS], stream))
+            t.equal(reply.status, 403, await reply.text())
+            t.equal(provider.asked.length, 0)
+          } finally {
+            await manage('PATCH', path, { disabled_server_tools: null })
+          }
+        })
+      }
+    }
+  }
+})
+
+t.test('all of them', async t => {
+  t.comment(`tools and plugins: ${ROWS.length}; cases: ${tally.seen}/${tally.expected}`)
+  t.ok(ROWS.length >= 25)
+  t.equal(tally.seen, tally.expected)
+})
