@@ -58,8 +58,8 @@ export interface WebSearcher {
   /** True if an engine of ours is configured that requests may use without naming one. */
   readonly hasEngine: boolean
   /**
-   * One search with the parameters of the tool web_search; `path` is theirs, for errors. Rejects with a GatewayError, or
-   * with the reason of the signal.
+   * One search with the parameters of the tool web_search; `path` is theirs, for errors. Rejects with a GatewayError,
+   * or with the reason of the signal.
    */
   search(
     query: string,

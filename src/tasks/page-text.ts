@@ -1,7 +1,8 @@
 /**
- * Makes a fetched page readable: HTML becomes Markdown of its main content, other text stays as it is. Pages are hostile:
- * bytes, tags, depth and the length of the text are bounded, no script runs and nothing is loaded. A page beyond the
- * bounds is read without a document tree, and the deadline of the pool ends slow work. Pure; task worker, bulk.
+ * Makes a fetched page readable: HTML becomes Markdown of its main content, other text stays as it is. Pages are
+ * hostile: bytes, tags, depth and the length of the text are bounded, no script runs and nothing is loaded. A page
+ * beyond the bounds is read without a document tree, and the deadline of the pool ends slow work. Pure; task worker,
+ * bulk.
  */
 import { Readability } from '@mozilla/readability'
 import { parseHTML } from 'linkedom'
@@ -30,7 +31,7 @@ export interface PageTextOutput {
 }
 
 const BYTES_MAX = 52_428_800
-/** Beyond these the tree is not built: it takes a kilobyte for each node, and the reader takes the square of the depth. */
+/** Beyond these no tree is built: it takes a kilobyte for each node, and the reader takes the square of the depth. */
 const TREE_CHARS_MAX = 4_000_000
 const TREE_TAGS_MAX = 40_000
 const TREE_ENTITIES_MAX = 50_000
