@@ -38,6 +38,7 @@ import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
+import { whenReady } from '../ready.ts'
 import { simEngine } from '../sim/rows.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
@@ -155,7 +156,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
-  const plugins = pluginsOf(base, shared, guard)
+  const plugins = pluginsOf(base, shared, guard, webSearcherOf(base, toolPermissions))
   const askAs = createAskAs(base.clock, () => gateway)
   const tools = createTools({ ...base, askAs, fetchPage: webFetcher(base) })
   const quota = quotaOf(base, counting.counters, guardrails)
@@ -334,12 +335,17 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
   })
 }
 
-function pluginsOf(base: Base, shared: SharedDeps, guard: ReturnType<typeof createGuard>) {
+function pluginsOf(
+  base: Base,
+  shared: SharedDeps,
+  guard: ReturnType<typeof createGuard>,
+  webSearcher: WebSearcher,
+) {
   const { config, catalog } = base
   return createPlugins({
     ...base,
     ...fileReading(base),
-    webSearcher: webSearcherOf(base),
+    webSearcher,
     ask: createAsk({ ...shared, guard }),
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
     tokensOf: estimateInput,
@@ -390,8 +396,9 @@ function webFetcher({ config, clock, client, options }: Base): FetchPage {
   return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
 }
 
-function webSearcherOf({ webEngines, log }: Base): WebSearcher {
+function webSearcherOf({ webEngines, log }: Base, permissions: ToolPermissions): WebSearcher {
   return {
+    isDisabledFor: caller => whenReady(permissions.disabledFor(caller), names => names.has('web_search')),
     hosts(endpoint, limitsDomains) {
       const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
       return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
