@@ -147,6 +147,21 @@ t.test('a slow engine ends at the deadline, and a caller who leaves ends the cal
   await ended
 })
 
+t.test('a thread asks so many at once, and others as soon as those have ended', async t => {
+  const waiting: (() => void)[] = []
+  const { engines, engine, clock } = await start(t, (_request, response) => {
+    waiting.push(() => response.end(results()))
+  })
+  const running = Array.from({ length: 64 }, () => engines.search(engine, QUERY, ALL, live()))
+  const ended = Promise.allSettled(running)
+  await t.rejects(engines.search(engine, QUERY, ALL, live()), { message: 'too many searches are running' })
+  clock.advance(5_000)
+  t.ok((await ended).every(({ status }) => status === 'rejected'))
+  await t.rejects(engines.search(engine, QUERY, ALL, AbortSignal.abort(new Error('gone'))), {
+    message: 'gone',
+  })
+})
+
 t.test('requests name a kind of engine, and the operator the default', async t => {
   const row = (name: string, kind: SearchEngineRow['kind']) => ({ name, kind, baseUrl: 'http://x.test' })
   const { engines } = await start(t, answer(200, ''))

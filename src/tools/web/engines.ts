@@ -34,12 +34,15 @@ export interface EngineFindings {
   readonly cost: PicoUsd
 }
 
+/** Calls of a thread at once: each may hold a reply of some megabytes. */
+const RUNNING_MAX = 64
 const URL_MAX_CHARS = 2_048
 const TITLE_MAX_CHARS = 300
 
 export class WebEngines {
   readonly #deps: WebEnginesDeps
   readonly #engines: readonly WebEngine[]
+  #running = 0
 
   constructor(deps: WebEnginesDeps) {
     this.#deps = deps
@@ -100,6 +103,8 @@ export class WebEngines {
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const { clock, timeoutMs } = this.#deps
+    if (this.#running >= RUNNING_MAX) throw new EngineFailure('engine_busy', 'too many searches are running')
+    this.#running++
     const late = new AbortController()
     const timer = clock.after(timeoutMs, () =>
       late.abort(new EngineFailure('engine_timeout', `the engine ${name} did not answer in time`)),
@@ -108,6 +113,7 @@ export class WebEngines {
       return await work(AbortSignal.any([signal, late.signal]))
     } finally {
       timer.cancel()
+      this.#running--
     }
   }
 }
