@@ -38,6 +38,10 @@ const Price = Type.String({
   pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
   expected: 'a price in quotes, in US dollars for one token, such as "0.0000005"',
 })
+const Fee = Type.String({
+  pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
+  expected: 'a price in quotes, in US dollars, such as "0.005"',
+})
 const Factor = Type.String({
   pattern: '^\\d(?:\\.\\d{1,6})?$',
   expected: 'a decimal number below 10, as a string',
@@ -253,9 +257,12 @@ export const SearchEngineSchema = Type.Object(
   {
     name: required(
       Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,63}$' }),
-      'for `tools.webSearch.default`, for messages and for `engine` of a request',
+      'for `tools.webSearch.default`, and for error messages',
     ),
-    kind: required(oneOf(SEARCH_ENGINE_KINDS), 'whose API it speaks'),
+    kind: required(
+      oneOf(SEARCH_ENGINE_KINDS),
+      'whose API it speaks; `engine` of a request means the first row of that kind',
+    ),
     baseUrl: field(
       Type.String({
         pattern: '^https?://[^\\s?#]+$',
@@ -267,11 +274,8 @@ export const SearchEngineSchema = Type.Object(
       Type.String({ pattern: '^[\\x21-\\x7e]{1,512}$' }),
       'sent in a header alone; every kind but `searxng` needs it',
     ),
-    searchPrice: field(Price, 'USD per search; default: the public price of the kind and the mode'),
-    pagePrice: field(
-      Price,
-      'USD per page that web fetch reads with it; default: the public price of the kind',
-    ),
+    searchPrice: field(Fee, 'USD per search; default: the public price of the kind and the mode'),
+    pagePrice: field(Fee, 'USD per page that web fetch reads with it; default: the public price of the kind'),
   },
   closed,
 )

@@ -95,6 +95,8 @@ export interface WebFindings {
 export interface WebSearcher {
   /** True if the endpoint's provider can search itself, with domain lists or without. */
   hosts(endpoint: AttemptRecord['endpoint'], limitsDomains: boolean): boolean
+  /** True if the caller's workspace has disabled the tool web_search. */
+  isDisabledFor(caller: Caller): boolean | Promise<boolean>
   /** True if an engine of ours is configured that requests may use without naming one. */
   readonly hasEngine: boolean
   /**

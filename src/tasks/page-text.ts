@@ -31,9 +31,7 @@ export interface PageTextOutput {
 }
 
 const BYTES_MAX = 52_428_800
-/**
- * Beyond these the tree is not built: it takes a kilobyte for each node, and the reader takes the square of the depth.
- */
+/** Beyond these no tree is built: it takes a kilobyte for each node, and the reader takes the square of the depth. */
 const TREE_CHARS_MAX = 4_000_000
 const TREE_TAGS_MAX = 40_000
 const TREE_ENTITIES_MAX = 50_000
@@ -60,7 +58,6 @@ interface Node {
   querySelectorAll(selector: string): Iterable<Node>
 }
 interface Tree extends Node {
-  readonly title: string
   readonly documentElement: Node | null
   readonly body: Node
   querySelector(selector: string): Node | null
@@ -89,7 +86,7 @@ function readHtml(
   if (tree === null) return { title: plainTitle(html), text: plainHtml(html, maxChars + 1) }
   const title = titleOf(tree)
   const main = mainContent(tree)
-  if (main !== null) return { title: main.title || title, text: markdown(main.content, url, maxChars) }
+  if (main !== null) return { title: title || main.title, text: markdown(main.content, url, maxChars) }
   return { title, text: markdown(html, url, maxChars) }
 }
 
@@ -152,7 +149,9 @@ function markdown(html: string, url: string, maxChars: number): string {
   if (html.length > CONTENT_CHARS_MAX) return plainHtml(html, maxChars + 1)
   const tree = treeOf(html)
   if (tree === null) return plainHtml(html, maxChars + 1)
-  for (const node of tree.querySelectorAll('script,style,noscript,template,iframe,svg,nav,form,button,head'))
+  for (const node of tree.querySelectorAll(
+    'script,style,title,noscript,template,iframe,svg,nav,form,button,head',
+  ))
     node.remove()
   for (const image of tree.querySelectorAll('img,picture')) image.replaceWith(image.getAttribute('alt') ?? '')
   for (const link of tree.querySelectorAll('a')) resolveLink(link, url)
@@ -197,7 +196,7 @@ function turndown(): Turndown {
 
 function titleOf(tree: Tree): string {
   const said = tree.querySelector('meta[property="og:title"]')?.getAttribute('content')
-  return tree.title || said || tree.querySelector('h1')?.textContent || ''
+  return tree.querySelector('title')?.textContent || said || tree.querySelector('h1')?.textContent || ''
 }
 
 function plainTitle(html: string): string {

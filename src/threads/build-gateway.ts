@@ -51,6 +51,7 @@ import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
+import { whenReady } from '../ready.ts'
 import { createContainers } from '../sandbox/containers.ts'
 import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
 import { simEngine } from '../sim/rows.ts'
@@ -181,7 +182,12 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const fusionModels = createFusionModels(base)
   const quota = quotaOf(base, counting.counters, guardrails)
   const askAs = createAskAs(base.clock, () => gateway)
-  const plugins = pluginsOf({ ...base, fusionModels }, shared, guard, { credentials, quota, askAs })
+  const plugins = pluginsOf({ ...base, fusionModels }, shared, guard, {
+    credentials,
+    quota,
+    askAs,
+    webSearcher: webSearcherOf(base, toolPermissions),
+  })
   const tools = createTools({
     ...base,
     askAs,
@@ -394,6 +400,7 @@ interface CallerParts {
   readonly credentials: CredentialCatalog
   readonly quota: HoldingQuota
   readonly askAs: AskAs
+  readonly webSearcher: WebSearcher
 }
 
 function pluginsOf(
@@ -414,7 +421,7 @@ function pluginsOf(
     rankings: rankingsOf(config),
     draw: base.options.draw ?? Math.random,
     ...fileReading(base),
-    webSearcher: webSearcherOf(base),
+    webSearcher: callers.webSearcher,
     ask: createAsk({ ...shared, guard }),
     askAs: callers.askAs,
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
@@ -478,8 +485,9 @@ function webFetcher({ config, clock, client, options }: Base): FetchPage {
   return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
 }
 
-function webSearcherOf({ webEngines, log }: Base): WebSearcher {
+function webSearcherOf({ webEngines, log }: Base, permissions: ToolPermissions): WebSearcher {
   return {
+    isDisabledFor: caller => whenReady(permissions.disabledFor(caller), names => names.has('web_search')),
     hosts(endpoint, limitsDomains) {
       const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
       return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)

@@ -23,10 +23,10 @@ import type {
 } from './tool.ts'
 import { EngineFailure } from './web/call-engine.ts'
 import { type Admits, createAdmits, domainsRefusal } from './web/domains.ts'
-import { type Engine, type WebEngines, webUrl } from './web/engines.ts'
+import { type WebEngine, type WebEngines, webUrl } from './web/engines.ts'
 import { PAGE_ENGINES } from './web/page-engines.ts'
 import { PAGE_TYPES, readPage } from './web/read-page.ts'
-import { cutText, shownLine, shownText } from './web/shown-text.ts'
+import { cutText, shownText, shownTitle } from './web/shown-text.ts'
 
 export interface WebFetchDeps {
   readonly webEngines: WebEngines
@@ -109,7 +109,7 @@ class WebFetchSession implements ToolSession {
       ? this.#direct(url.href, fetching, signal)
       : this.#byEngine(engine, url.href, fetching, signal))
     if ('error' in read) return failed(address, read.error, read.status)
-    const title = shownLine(read.title, TITLE_MAX_CHARS)
+    const title = shownTitle(read.title, TITLE_MAX_CHARS)
     const whole = shownText(read.content)
     const cut = cutText(whole, fetching.maxChars)
     const content = cut.length < whole.length ? `${cut}\n[The page was cut here]` : cut
@@ -122,7 +122,7 @@ class WebFetchSession implements ToolSession {
   }
 
   /** Null: the gateway fetches itself. @throws GatewayError invalid_request */
-  #engineOf({ engine: asked, path }: Fetching): Engine | null {
+  #engineOf({ engine: asked, path }: Fetching): WebEngine | null {
     if (asked === 'auto' || asked === 'gateway' || asked === 'openrouter') return null
     const engine = this.#deps.webEngines.named(asked)
     if (engine === null || PAGE_ENGINES[engine.kind] === undefined)
@@ -146,7 +146,12 @@ class WebFetchSession implements ToolSession {
     }
   }
 
-  async #byEngine(engine: Engine, url: string, { maxChars }: Fetching, signal: AbortSignal): Promise<Read> {
+  async #byEngine(
+    engine: WebEngine,
+    url: string,
+    { maxChars }: Fetching,
+    signal: AbortSignal,
+  ): Promise<Read> {
     try {
       const found = await this.#deps.webEngines.page(engine, url, maxChars + 1, signal)
       if (found === null) return { error: `the engine ${engine.name} fetches no pages`, status: null }

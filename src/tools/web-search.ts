@@ -17,7 +17,7 @@ import type {
   ToolSession,
 } from './tool.ts'
 import { EngineFailure } from './web/call-engine.ts'
-import type { Engine, WebEngines } from './web/engines.ts'
+import type { WebEngine, WebEngines } from './web/engines.ts'
 import { citationsOf, foundText } from './web/found-text.ts'
 import {
   fieldsOf,
@@ -61,7 +61,7 @@ interface Searching {
   readonly tool: RequestedTool
   readonly settings: SearchSettings
   /** Chosen for the running turn. */
-  engine: Engine | null
+  engine: WebEngine | null
   usesLeft: number
   resultsLeft: number
 }

@@ -125,6 +125,26 @@ accounting: { onAbort: cancel }
   t.same(config.moderation, { model: 'acme/judge-1' })
 })
 
+t.test('rows of search engines need what their kind needs, and the default is one of them', async t => {
+  const engines =
+    (rows: string, byDefault = '') =>
+    () =>
+      load(`tools: { webSearch: { engines: [${rows}]${byDefault} } }`, {})
+  t.throws(
+    engines('{ name: a, kind: exa }'),
+    /^tools\.webSearch\.engines\[0\]\.apiKey: is required for this kind$/,
+  )
+  t.throws(engines('{ name: a, kind: searxng }'), /engines\[0\]\.baseUrl: is required for searxng$/)
+  const searx = '{ name: a, kind: searxng, baseUrl: "http://127.0.0.1:8888" }'
+  t.throws(engines(`${searx}, ${searx}`), /engines\[1\]\.name: another engine has this name$/)
+  t.throws(
+    engines(searx, ', default: b'),
+    /^tools\.webSearch\.default: no engine of tools\.webSearch\.engines has this name$/,
+  )
+  t.throws(engines(`{ name: a, kind: bing, apiKey: x }`), /engines\[0\]\.kind/)
+  t.match(engines(searx, ', default: a')().tools.webSearch, { default: 'a', timeoutMs: 30_000 })
+})
+
 t.test('the examples of the documentation load, and the long one shows every setting', async t => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/configuration.md'), 'utf8')
   const examples = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, yaml = '']) => yaml)

@@ -158,9 +158,7 @@ const ROWS: readonly Row[] = [
     (type): Row => ({
       name: type,
       fields: () =>
-        type.includes(':')
-          ? tool(type)
-          : tool(type, undefined, { vector_store_ids: ['workspace'] }),
+        type.includes(':') ? tool(type) : tool(type, undefined, { vector_store_ids: ['workspace'] }),
       calls: 'file_search',
       works: { query: 'one', queries: ['one'] },
       item: type.includes(':') ? type : 'file_search_call',
@@ -464,7 +462,8 @@ t.test('server tools and plugins, streamed and whole', async t => {
         await check('abort', async t => {
           const leaving = new AbortController()
           const before = provider.left
-          const replies = row.calls === null ? [{ hangs: true as const }] : [call(row, row.works), { hangs: true as const }]
+          const replies =
+            row.calls === null ? [{ hangs: true as const }] : [call(row, row.works), { hangs: true as const }]
           const asked = row.calls === null ? 1 : 2
           const body = asking(row, replies, stream)
           const answer = gateway.respond(body, { signal: leaving.signal }).then(

@@ -214,6 +214,21 @@ t.test('a server tool that the workspace disables is refused, from the change on
   const refused = await call('POST', '/responses', fields, key)
   t.equal(refused.status, 403)
   t.equal(refused.message, 'tools[0]: the server tool datetime is disabled in this workspace')
+  const web = { disabled_server_tools: ['web_search', 'gateway:web_fetch'] }
+  t.equal((await call('PATCH', '/workspaces/tools', web)).status, 200)
+  const asks: readonly (readonly [object, RegExp])[] = [
+    [{ tools: [{ type: 'gateway:web_search' }] }, /^tools\[0\]: the server tool web_search is disabled/],
+    [{ tools: [{ type: 'web_search' }] }, /^tools\[0\]: the server tool web_search is disabled/],
+    [{ tools: [{ type: 'gateway:web_fetch' }] }, /^tools\[0\]: the server tool web_fetch is disabled/],
+    [{ plugins: [{ id: 'web-fetch' }] }, /the server tool web_fetch is disabled/],
+    [{ plugins: [{ id: 'web' }] }, /^plugins\[0\]: web search is disabled in this workspace$/],
+    [{ model: 'sim/echo:online' }, /^model: web search is disabled in this workspace$/],
+  ]
+  for (const [asked, message] of asks) {
+    const reply = await call('POST', '/responses', { model: 'sim/echo', input: 'Hi', ...asked }, key)
+    t.equal(reply.status, 403, String(message))
+    t.match(reply.message, message)
+  }
   const unknown = await call('PATCH', '/workspaces/tools', { disabled_server_tools: ['nonsense'] })
   t.equal(unknown.status, 400)
   t.match(unknown.message, /disabled_server_tools/)

@@ -8,8 +8,6 @@ t.test('features that are not offered are refused by name', t => {
     ['a preset behind a model', body({ model: 'acme/fast-1@preset/mine' }), 'model', /preset/],
     ['a preset in the model list', body({ models: [MODEL, '@preset/mine'] }), 'models[1]', /preset/],
     ['a preset field', body({ preset: 'mine' }), 'preset', /preset/],
-    ['the online variant', body({ model: 'acme/fast-1:online' }), 'model', /:online/],
-    ['the online variant after another', body({ model: 'acme/fast-1:free:online' }), 'model', /:online/],
     ['the auto router', body({ model: 'gateway/auto' }), 'model', /router auto/],
     ['the auto router by its public name', body({ model: 'openrouter/auto' }), 'model', /router auto/],
     ['the auto router with a variant', body({ model: 'openrouter/auto:nitro' }), 'model', /router auto/],
@@ -27,6 +25,19 @@ t.test('features that are not offered are refused by name', t => {
       /jev-router/,
     ],
   ])
+  t.end()
+})
+
+t.test('the variant :online needs the plugin web', t => {
+  const parse = createRequestParser({ plugins: new Set(), tools: new Set(), routers: new Set() })
+  for (const model of ['acme/fast-1:online', 'acme/fast-1:free:online']) {
+    accepted(t, [[model, body({ model })]])
+    t.throws(
+      () => parse({ model, input: 'x' }),
+      { message: /^model: the variant :online is not offered/ },
+      model,
+    )
+  }
   t.end()
 })
 

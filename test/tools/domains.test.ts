@@ -1,7 +1,7 @@
 /** Lists of domains, and texts that hide something. */
 import t from 'tap'
 import { createAdmits, domainsRefusal } from '../../src/tools/web/domains.ts'
-import { cutText, shownLine, shownText } from '../../src/tools/web/shown-text.ts'
+import { cutText, shownText, shownTitle } from '../../src/tools/web/shown-text.ts'
 
 const admits = (allowed: readonly string[], refused: readonly string[], url: string): boolean =>
   createAdmits(allowed, refused)(new URL(url))
@@ -44,6 +44,6 @@ t.test('shown text hides nothing and is cut at whole characters', async t => {
   t.equal(shownText('a\u0000b\u001b[31mc\u202ed\u200be\u{e0041}f\r\ng\th\ufeff'), 'ab[31mcdef\ng\th')
   t.equal(shownText('می‌خواهم 👩‍💻'), 'می‌خواهم 👩‍💻')
   t.equal(shownText('x\ud800y'), 'x\ufffdy')
-  t.equal(shownLine('  a\n\n b ', 10), 'a b')
+  t.equal(shownTitle('  a\n\n b ', 10), 'a b')
   t.equal(cutText('ab😀', 3), 'ab')
 })

@@ -47,7 +47,7 @@ async function start(t: Test, listener: RequestListener, row: Partial<SearchEngi
     byDefault: null,
     timeoutMs: 5_000,
   })
-  const engine = engines.named('own')
+  const engine = engines.byDefault
   if (engine === null) throw new Error('no engine')
   return { engines, engine, asked, clock }
 }
@@ -147,7 +147,22 @@ t.test('a slow engine ends at the deadline, and a caller who leaves ends the cal
   await ended
 })
 
-t.test('an engine is found by its name, else by its kind, else by default', async t => {
+t.test('a thread asks so many at once, and others as soon as those have ended', async t => {
+  const waiting: (() => void)[] = []
+  const { engines, engine, clock } = await start(t, (_request, response) => {
+    waiting.push(() => response.end(results()))
+  })
+  const running = Array.from({ length: 64 }, () => engines.search(engine, QUERY, ALL, live()))
+  const ended = Promise.allSettled(running)
+  await t.rejects(engines.search(engine, QUERY, ALL, live()), { message: 'too many searches are running' })
+  clock.advance(5_000)
+  t.ok((await ended).every(({ status }) => status === 'rejected'))
+  await t.rejects(engines.search(engine, QUERY, ALL, AbortSignal.abort(new Error('gone'))), {
+    message: 'gone',
+  })
+})
+
+t.test('requests name a kind of engine, and the operator the default', async t => {
   const row = (name: string, kind: SearchEngineRow['kind']) => ({ name, kind, baseUrl: 'http://x.test' })
   const { engines } = await start(t, answer(200, ''))
   const of = (byDefault: string | null) =>
@@ -159,13 +174,13 @@ t.test('an engine is found by its name, else by its kind, else by default', asyn
         close: async () => undefined,
       },
       clock: new TestClock(),
-      engines: [row('one', 'exa'), row('exa', 'searxng'), row('two', 'exa')],
+      engines: [row('one', 'exa'), row('other', 'searxng'), row('two', 'exa')],
       byDefault,
       timeoutMs: 1,
     })
   t.equal(of(null).byDefault?.name, 'one')
   t.equal(of('two').byDefault?.name, 'two')
-  t.equal(of(null).named('exa')?.kind, 'searxng')
+  t.equal(of('two').named('exa')?.name, 'one')
   t.equal(engines.named('exa')?.name, 'own')
   t.equal(engines.named('parallel'), null)
 })

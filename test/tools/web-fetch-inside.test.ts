@@ -1,6 +1,4 @@
-/**
- * What web_fetch must never reach: every spelling of an address inside, over the tool itself, with traps that count.
- */
+/** What web_fetch must never reach: every spelling of an address inside, over the tool itself; the trap counts. */
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'

@@ -43,6 +43,9 @@ const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
 /** They would change what the numbers of a vector are; only these values do not. */
 const PLAIN_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
 
+/** No plugin works on embeddings, so `:online` means nothing there. */
+const NONE: ReadonlySet<string> = new Set()
+
 const check = bodyCheck(EmbeddingsBody)
 
 /** Creates the parser of embeddings bodies. It throws GatewayError `invalid_request` that names a field of the body. */
@@ -61,7 +64,7 @@ function parseEmbeddings(value: unknown, offered: Offered): ParsedEmbeddings {
   }
   fields['input'] = items
   const request = fields as unknown as EmbeddingsRequest
-  const refused = refusal(request, offered)
+  const refused = refusal(request, { ...offered, plugins: NONE })
   if (refused !== null) throw new GatewayError('invalid_request', refused)
   return {
     request,

@@ -10,7 +10,7 @@ import type { EngineAccess, EngineRequest } from './engine.ts'
 /** The engine gave no results. The message is fit for the caller and the model. */
 export class EngineFailure extends Error {
   override readonly name = 'EngineFailure'
-  readonly code: 'engine_timeout' | 'engine_status' | 'engine_reply' | 'engine_unreachable'
+  readonly code: 'engine_timeout' | 'engine_status' | 'engine_reply' | 'engine_unreachable' | 'engine_busy'
 
   constructor(code: EngineFailure['code'], message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause })

@@ -11,10 +11,10 @@ import type { Admits } from './domains.ts'
 import type { EngineKind, EnginePage, SearchQuery, SearchResult } from './engine.ts'
 import { PAGE_ENGINES } from './page-engines.ts'
 import { SEARCH_ENGINES } from './search-engines.ts'
-import { cutText, shownLine, shownText } from './shown-text.ts'
+import { cutText, shownText, shownTitle } from './shown-text.ts'
 
 /** An engine that requests may use. */
-export interface Engine extends ConfiguredEngine {
+export interface WebEngine extends ConfiguredEngine {
   readonly kind: EngineKind
   readonly searchPrice: PicoUsd | null
   readonly pagePrice: PicoUsd | null
@@ -29,17 +29,20 @@ export interface WebEnginesDeps {
   readonly timeoutMs: number
 }
 
-export interface Found {
+export interface EngineFindings {
   readonly results: readonly SearchResult[]
   readonly cost: PicoUsd
 }
 
+/** Calls of a thread at once: each may hold a reply of some megabytes. */
+const RUNNING_MAX = 64
 const URL_MAX_CHARS = 2_048
 const TITLE_MAX_CHARS = 300
 
 export class WebEngines {
   readonly #deps: WebEnginesDeps
-  readonly #engines: readonly Engine[]
+  readonly #engines: readonly WebEngine[]
+  #running = 0
 
   constructor(deps: WebEnginesDeps) {
     this.#deps = deps
@@ -47,20 +50,23 @@ export class WebEngines {
   }
 
   /** The engine that requests without one get; null: none is configured. */
-  get byDefault(): Engine | null {
+  get byDefault(): WebEngine | null {
     const { byDefault } = this.#deps
     return this.#engines.find(({ name }) => byDefault === null || name === byDefault) ?? null
   }
 
-  /** The engine of this name, or else the first of this kind; null: none is configured. */
-  named(name: string): Engine | null {
-    return (
-      this.#engines.find(each => each.name === name) ?? this.#engines.find(each => each.kind === name) ?? null
-    )
+  /** The first engine of this kind, as requests say it; null: none is configured. */
+  named(name: string): WebEngine | null {
+    return this.#engines.find(({ kind }) => kind === name) ?? null
   }
 
   /** Rejects with an EngineFailure, or with the reason of the signal. */
-  async search(engine: Engine, query: SearchQuery, admits: Admits, signal: AbortSignal): Promise<Found> {
+  async search(
+    engine: WebEngine,
+    query: SearchQuery,
+    admits: Admits,
+    signal: AbortSignal,
+  ): Promise<EngineFindings> {
     const row = SEARCH_ENGINES[engine.kind]
     const reply = await this.#within(engine, signal, inner =>
       callEngine(this.#deps.client, row, engine, row.request(query), { ...this.#deps, signal: inner }),
@@ -72,7 +78,7 @@ export class WebEngines {
 
   /** Null: the engine has no API for pages. Rejects as `search` does. */
   async page(
-    engine: Engine,
+    engine: WebEngine,
     url: string,
     maxChars: number,
     signal: AbortSignal,
@@ -92,11 +98,13 @@ export class WebEngines {
 
   /** The deadline holds for the whole call, however slowly the reply comes. */
   async #within<T>(
-    { name }: Engine,
+    { name }: WebEngine,
     signal: AbortSignal,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const { clock, timeoutMs } = this.#deps
+    if (this.#running >= RUNNING_MAX) throw new EngineFailure('engine_busy', 'too many searches are running')
+    this.#running++
     const late = new AbortController()
     const timer = clock.after(timeoutMs, () =>
       late.abort(new EngineFailure('engine_timeout', `the engine ${name} did not answer in time`)),
@@ -105,11 +113,12 @@ export class WebEngines {
       return await work(AbortSignal.any([signal, late.signal]))
     } finally {
       timer.cancel()
+      this.#running--
     }
   }
 }
 
-function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: SearchEngineRow): Engine {
+function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: SearchEngineRow): WebEngine {
   const base = baseUrl ?? SEARCH_ENGINES[kind].baseUrl ?? ''
   return {
     name,
@@ -130,9 +139,9 @@ function kept(results: readonly SearchResult[], query: SearchQuery, admits: Admi
     const url = webUrl(address)
     if (url === null || seen.has(url.href) || !admits(url)) continue
     seen.add(url.href)
-    const date = publishedAt === undefined ? '' : shownLine(publishedAt, 40)
+    const date = publishedAt === undefined ? '' : shownTitle(publishedAt, 40)
     left.push({
-      title: shownLine(title, TITLE_MAX_CHARS) || url.hostname,
+      title: shownTitle(title, TITLE_MAX_CHARS) || url.hostname,
       url: url.href,
       // Twice as much is looked at: hidden characters do not count.
       text: cutText(shownText(text.slice(0, 2 * query.maxChars)).trim(), query.maxChars),

@@ -26,7 +26,7 @@ export const PAGE_TYPES: readonly string[] = [
 const READ_MS = 5_000
 const PDF_PAGES_MAX = 500
 
-export interface ReadTerms {
+export interface PageReadTerms {
   readonly maxChars: number
   /** Whose page it is: keys take turns. */
   readonly key: string
@@ -37,7 +37,7 @@ export interface ReadTerms {
 export async function readPage(
   tasks: Pick<GatewayTasks, 'run'>,
   { bytes, type, charset, url }: FetchedPage,
-  { maxChars, key, signal }: ReadTerms,
+  { maxChars, key, signal }: PageReadTerms,
 ): Promise<{ title: string; content: string }> {
   const options = { deadlineMs: READ_MS, waitMs: PATIENCE_MS, key, signal }
   if (PDF_TYPES.has(type)) {

@@ -6,7 +6,7 @@ import { GatewayError } from '../../errors.ts'
 import type { RequestedTool, ToolPlace } from '../tool.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
-import type { Engine, WebEngines } from './engines.ts'
+import type { WebEngine, WebEngines } from './engines.ts'
 
 export interface SearchSettings {
   /** For errors, e.g. `tools[0].parameters`. */
@@ -24,7 +24,7 @@ export interface SearchSettings {
 }
 
 /** Where one search runs. */
-export type SearchPlace = { readonly native: true } | { readonly native: false; readonly engine: Engine }
+export type SearchPlace = { readonly native: true } | { readonly native: false; readonly engine: WebEngine }
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -86,7 +86,7 @@ export function searchPlace(
 export function engineFor(
   settings: SearchSettings,
   engines: Pick<WebEngines, 'byDefault' | 'named'>,
-): Engine {
+): WebEngine {
   const { engine: asked, path, allowedDomains, excludedDomains } = settings
   const engine = asked === 'auto' ? engines.byDefault : engines.named(asked)
   if (engine === null) {
@@ -104,7 +104,7 @@ export function engineFor(
 /** What the engine is asked, and what its results are held to. */
 export function searchQuery(
   settings: SearchSettings,
-  { kind }: Engine,
+  { kind }: WebEngine,
   asked: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
 ): { query: SearchQuery; admits: Admits } {
   const { mode, maxChars, allowedDomains, location } = settings

@@ -12,7 +12,7 @@ export function shownText(text: string): string {
 }
 
 /** As `shownText`, in one line. */
-export function shownLine(text: string, maxChars: number): string {
+export function shownTitle(text: string, maxChars: number): string {
   return cutText(
     shownText(text.slice(0, maxChars * 4))
       .replace(/\s+/g, ' ')
