@@ -76,7 +76,10 @@ export async function startModelTools(
     provider,
     ask,
     async newKey(limit) {
-      const made = await caller(gateway.url, gateway.managementKey)('POST', '/keys', { name: 'limited', limit })
+      const made = await caller(gateway.url, gateway.managementKey)('POST', '/keys', {
+        name: 'limited',
+        limit,
+      })
       return String(made.document['key'])
     },
     async whole(replies, fields) {
@@ -131,4 +134,3 @@ export function messagesTo(
   const asked = provider.asked.findLast(each => each.model === model)
   return (asked?.body['messages'] ?? []) as { role: string; content: unknown }[]
 }
-
