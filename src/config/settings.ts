@@ -4,7 +4,6 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
-import { FUSION_MODELS_MAX } from '../protocol/limits.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
@@ -30,6 +29,9 @@ import {
   storageUrl,
   Threads,
 } from './setting.ts'
+
+/** Models of a panel: the interface allows no more in a request. */
+const PANEL_MAX = 8
 
 export const Settings = group({
   listen: group({
@@ -268,17 +270,17 @@ export const Settings = group({
   ),
   fusion: group({
     panel: setting(
-      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      Type.Array(ModelName, { maxItems: PANEL_MAX }),
       'models of the catalogue that answer in a [fusion](fusion.md) whose request names none; empty: the three dearest models of the catalogue, of different authors where there are so many',
       { default: [] },
     ),
     budgetPanel: setting(
-      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      Type.Array(ModelName, { maxItems: PANEL_MAX }),
       'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
       { default: [] },
     ),
     fastPanel: setting(
-      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      Type.Array(ModelName, { maxItems: PANEL_MAX }),
       'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
       { default: [] },
     ),

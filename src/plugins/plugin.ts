@@ -60,7 +60,13 @@ export interface PluginDeps {
   readonly ask: Ask
   readonly policyAgainst: PolicyAgainst
   readonly modelFacts: ModelFacts
-  readonly fusionModels: FusionModels
+  /** Ids of the models of a fusion whose request names none. */
+  readonly fusionModels: {
+    /** Empty: the catalogue has no model for it. */
+    panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
+    /** Null: the settings name none. */
+    readonly analyst: string | null
+  }
   /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
   /** True if the format can pass a file by its URL. */
@@ -69,14 +75,6 @@ export interface PluginDeps {
   readonly fetchPage: FetchPage | null
   /** Null: no OCR provider is configured. */
   readonly ocr: Ocr | null
-}
-
-/** The models of a fusion whose request names none. */
-export interface FusionModels {
-  /** Ids; empty: the catalogue has no model for it. */
-  panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
-  /** Null: the settings name none. */
-  readonly analyst: string | null
 }
 
 /** Findings of a plugin that go to the caller. */

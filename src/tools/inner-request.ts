@@ -88,8 +88,8 @@ function refusal(type: string, tools: ReadonlyMap<string, ServerTool>): string |
 }
 
 /**
- * True if nothing may reach the client before alignment has judged it: what other models say is then for the outer model
- * alone, whose message is judged.
+ * True if nothing may reach the client before alignment has judged it: what other models say is then for the outer
+ * model alone, whose message is judged.
  */
 export function isWithheld({ request }: Exchange): boolean {
   return request.plugins?.some(plugin => plugin.id === 'alignment' && plugin.mode !== 'audit') === true

@@ -207,7 +207,7 @@ const ROWS: readonly Row[] = [
     says: 'tools[0].defer_loading',
     body: tool({ type: 'function', name: 'f', parameters: {}, defer_loading: true }),
   },
-  ...['gateway:web_fetch', 'openrouter:web_search', 'gateway:fusion', 'gateway:advisor'].map(type => ({
+  ...['gateway:web_fetch', 'openrouter:web_search'].map(type => ({
     name: `server tool ${type}`,
     status: 400,
     says: 'tools[0]',

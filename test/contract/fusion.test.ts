@@ -4,7 +4,7 @@ import { toUsd } from '../../src/money.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
-import { hashKey } from '../support/gateway.ts'
+import { hashKey, parseEventStream } from '../support/gateway.ts'
 import {
   calling,
   itemOf,
@@ -15,6 +15,7 @@ import {
   toldTo,
 } from '../support/model-tools.ts'
 import type { ScriptedReply } from '../support/scripted-provider.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 const TOOL = { type: 'gateway:fusion', parameters: { model: 'acme/analyst' } }
 const ANALYSIS = {
@@ -283,6 +284,27 @@ t.test('a hang-up closes all inner calls', async t => {
   const all = await records()
   t.equal(all.length, 6)
   t.ok(all.every(({ cancelled }) => cancelled))
+})
+
+t.test('a member that is late fails by its deadline, and the others count', async t => {
+  const clock = new TestClock(Date.now())
+  const timeouts = { requestMs: 900_000, upstreamHeadersMs: 900_000, upstreamIdleMs: 900_000 }
+  const { ask, provider } = await startModelTools(t, { clock, timeouts })
+  const reply = await ask({ ...WELL, a: [{ hangs: true }] }, { tools: [TOOL], stream: true })
+  let text = ''
+  let isLate = false
+  for await (const piece of (reply.body as ReadableStream<Uint8Array>).pipeThrough(new TextDecoderStream())) {
+    text += piece
+    if (isLate || !text.includes('"response.fusion_call.panel.completed"')) continue
+    isLate = true
+    // The other one has answered.
+    clock.advance(240_000)
+    await provider.until(({ left }) => left === 1)
+  }
+  t.match(itemOf(finalOf(parseEventStream(text)), 'fusion'), {
+    responses: [{ model: 'acme/b' }],
+    failed_models: [{ model: 'acme/a', error: /timed out/ }],
+  })
 })
 
 t.test('settings that cannot be are refused by their path', async t => {

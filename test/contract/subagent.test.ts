@@ -203,10 +203,14 @@ t.test('a worker may wait again, and then the outer model is not asked at all', 
   const world = await startModelTools(t)
   const { input } = await suspend(world)
   const { ask, provider, records, whole } = world
-  const before = (await records()).length
+  const key = await world.newKey(1)
   for (const stream of [false, true]) {
     provider.asked.length = 0
-    const again = await ask({ a: [calling('find', { q: 'more' })] }, { tools: HEIR, input, stream })
+    const again = await ask(
+      { a: [calling('find', { q: 'more' })] },
+      { tools: HEIR, input, stream },
+      { key: stream ? world.gateway.apiKey : key },
+    )
     const text = await again.text()
     t.equal(again.status, 200, text)
     t.same(
@@ -219,7 +223,7 @@ t.test('a worker may wait again, and then the outer model is not asked at all', 
       response.output.map(({ type }) => type),
       ['gateway:subagent', 'function_call'],
     )
-    const own = (await records()).slice(0, (await records()).length - before)
+    const own = (await records()).filter(({ keyHash }) => keyHash === hashKey(key))
     t.equal(response.usage?.cost, toUsd(own.reduce((sum, { cost }) => sum + cost, 0)))
     const call = response.output[1] as unknown as { call_id: string }
     const output = { type: 'function_call_output', call_id: call.call_id, output: 'more' }
