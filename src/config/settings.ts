@@ -285,9 +285,8 @@ export const Settings = group({
       { default: [] },
     ),
     analyst: setting(
-      Type.Union([ModelName, Type.Null()]),
+      nullable(ModelName),
       'the model that compares the answers, and that writes the answer of `gateway/fusion`; null: the outer model compares, and the first one of the panel writes',
-      { default: null, expected: 'a model' },
     ),
   }),
   files: group({

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { exampleOf } from '../../src/sim/behaviours.ts'
+import { READERS } from '../../src/sim/ask.ts'
+import { behaviourOf, exampleOf } from '../../src/sim/behaviours.ts'
 
 const sizeOf = (value: unknown): number => JSON.stringify(value).length
 
@@ -59,3 +60,24 @@ t.test('hostile schemas end soon and harm nothing', async t => {
     t.doesNotThrow(() => JSON.stringify(exampleOf(odd, 'x')))
   }
 })
+
+t.test(
+  'a model that calls tools and has none answers with the document asked for, as an analyst does',
+  async t => {
+    const answer = behaviourOf('call')?.({
+      ...READERS['openai-chat']({
+        model: 'call',
+        messages: [{ role: 'user', content: 'hi' }],
+        response_format: {
+          type: 'json_schema',
+          json_schema: {
+            name: 'found',
+            schema: { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] },
+          },
+        },
+      } as never),
+    })
+    const text = answer?.parts.flatMap(part => ('pieces' in part ? [...part.pieces.each()] : [])).join('')
+    t.same(JSON.parse(text ?? ''), { a: 'hi' })
+  },
+)
