@@ -399,6 +399,30 @@ t.test('the item goes back as input', async t => {
   ])
 })
 
+t.test('items of tools that ask models go back to providers of every format', async t => {
+  const { whole } = await startModelTools(t)
+  const items = [
+    { type: 'gateway:fusion', id: 'st_1', status: 'completed', analysis: ANALYSIS, responses: RESPONSES },
+    {
+      type: 'gateway:fusion',
+      id: 'st_2',
+      status: 'incomplete',
+      error: 'e',
+      failure_reason: 'all_panels_failed',
+    },
+    { type: 'gateway:advisor', id: 'st_3', status: 'completed', prompt: 'p', model: 'a/b', advice: 'Left.' },
+    { type: 'openrouter:advisor', id: 'st_4', status: 'failed', prompt: 'p', error: 'e' },
+    { type: 'gateway:subagent', id: 'st_5', status: 'completed', call_id: 'c', task_name: 't', outcome: 'o' },
+    { type: 'gateway:subagent', id: 'st_6', status: 'failed', call_id: 'd', task_name: 't', error: 'e' },
+  ]
+  const answer = { type: 'message', id: 'msg_1', role: 'assistant', content: 'So it is.' }
+  const input = [{ role: 'user', content: 'Why?' }, ...items, answer, { role: 'user', content: 'And?' }]
+  for (const model of ['sim/echo', 'sim/chat-echo', 'sim/messages-echo', 'sim/gemini-echo']) {
+    const response = await whole({}, { model, input })
+    t.match(response, { status: 'completed', output: [{ content: [{ text: 'And?' }] }] }, model)
+  }
+})
+
 t.test('chat completions and messages have it too', async t => {
   const { ask } = await startModelTools(t)
   const messages = [{ role: 'user', content: 'Why?' }]

@@ -64,19 +64,13 @@ t.test('hostile schemas end soon and harm nothing', async t => {
 t.test(
   'a model that calls tools and has none answers with the document asked for, as an analyst does',
   async t => {
-    const answer = behaviourOf('call')?.({
-      ...READERS['openai-chat']({
-        model: 'call',
-        messages: [{ role: 'user', content: 'hi' }],
-        response_format: {
-          type: 'json_schema',
-          json_schema: {
-            name: 'found',
-            schema: { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] },
-          },
-        },
-      } as never),
-    })
+    const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] }
+    const body = {
+      model: 'call',
+      input: 'hi',
+      text: { format: { type: 'json_schema', name: 'found', schema } },
+    }
+    const answer = behaviourOf('call')?.(READERS['openai-responses'](body, { model: 'call', stream: false }))
     const text = answer?.parts.flatMap(part => ('pieces' in part ? [...part.pieces.each()] : [])).join('')
     t.same(JSON.parse(text ?? ''), { a: 'hi' })
   },
