@@ -4,7 +4,6 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
-import { FUSION_MODELS_MAX } from '../protocol/limits.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
@@ -31,6 +30,9 @@ import {
   Threads,
 } from './setting.ts'
 import { toolSettings } from './tool-settings.ts'
+
+/** Models of a panel: the interface allows no more in a request. */
+const PANEL_MAX = 8
 
 export const Settings = group({
   listen: group({
@@ -290,24 +292,23 @@ export const Settings = group({
   }),
   fusion: group({
     panel: setting(
-      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      Type.Array(ModelName, { maxItems: PANEL_MAX }),
       'models of the catalogue that answer in a [fusion](fusion.md) whose request names none; empty: the three dearest models of the catalogue, of different authors where there are so many',
       { default: [] },
     ),
     budgetPanel: setting(
-      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      Type.Array(ModelName, { maxItems: PANEL_MAX }),
       'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
       { default: [] },
     ),
     fastPanel: setting(
-      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      Type.Array(ModelName, { maxItems: PANEL_MAX }),
       'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
       { default: [] },
     ),
     analyst: setting(
-      Type.Union([ModelName, Type.Null()]),
+      nullable(ModelName),
       'the model that compares the answers, and that writes the answer of `gateway/fusion`; null: the outer model compares, and the first one of the panel writes',
-      { default: null, expected: 'a model' },
     ),
   }),
   files: group({

@@ -52,6 +52,7 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     const output = answer.closeTurn(reply.finish.reason)
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
+    if (pending.some(({ declared }) => declared.server.asksModels === true)) releaseRest(exchange)
     const run = await tools.run(pending, exchange)
     said = run.said
     exchange.turn = null
@@ -92,12 +93,22 @@ async function resumeTools(
   answer.openTurn(false)
   answer.begin(endpoint?.modelId ?? '', endpoint?.provider.name ?? null, [])
   exchange.watch.enter('tools', clock.monotonicMs())
+  releaseRest(exchange)
   const run = await tools.run(calls, exchange)
   exchange.prompt = extendPrompt(exchange.prompt, run.items)
   if (!run.endsTurn) return false
   exchange.finish = { reason: 'tool_calls', native: null, serviceTier: null }
   exchange.watch.enter('flush', clock.monotonicMs())
   return true
+}
+
+/** What is reserved for later turns would stand in the way of what tools ask of models. */
+function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
+  reservation?.release?.({
+    cost: bill.closedCost,
+    isByok: attempts.at(-1)?.isByok === true,
+    tokens: bill.tokens,
+  })
 }
 
 /** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */

@@ -14,8 +14,10 @@ export class CounterReservation implements Reservation, Allowance {
   readonly #rooms: readonly CounterRoom[]
   /** Reserved amounts, one for each entry. */
   readonly #held: number[]
-  /** Amounts that were reserved later. */
-  readonly #more: (readonly CounterEntry[])[] = []
+  /** What was taken and not given back; each array names a reservation. */
+  #taken: (readonly CounterEntry[])[]
+  /** Amounts that are counted as used, one for each entry. */
+  readonly #used: number[]
   #settled = false
 
   constructor(
@@ -29,10 +31,12 @@ export class CounterReservation implements Reservation, Allowance {
     this.#limits = limits
     this.#rooms = rooms
     this.#held = entries.map(({ amount }) => amount)
+    this.#used = entries.map(() => 0)
+    this.#taken = [entries]
   }
 
   get allowance(): Allowance | null {
-    return this.#limits.some(({ kind }) => kind !== 'requests' && kind !== 'tokens') ? this : null
+    return this.#limits.some(limit => !isOfMinute(limit)) ? this : null
   }
 
   rest(isOwn: boolean): PicoUsd {
@@ -50,7 +54,7 @@ export class CounterReservation implements Reservation, Allowance {
     const entries: CounterEntry[] = []
     for (const [at, entry] of this.#entries.entries()) {
       const limit = this.#limits[at]
-      const lacks = wanted - (this.#held[at] ?? 0)
+      const lacks = wanted - (this.#used[at] ?? 0) - (this.#held[at] ?? 0)
       if (limit === undefined || lacks <= 0 || !counts(limit, isOwn)) continue
       entries.push({ ...entry, amount: lacks })
     }
@@ -64,11 +68,32 @@ export class CounterReservation implements Reservation, Allowance {
   settle(spent: Spent): void {
     if (this.#settled) return
     this.#settled = true
-    this.#counters.give(
-      this.#entries,
-      this.#limits.map(limit => usedAmount(limit, spent)),
+    this.#giveAll(spent)
+  }
+
+  release(spent: Spent): void {
+    // Requests and tokens per minute have nothing with which more of them could be counted later.
+    if (this.#settled || this.allowance === null || this.#limits.some(isOfMinute)) return
+    this.#giveAll(spent)
+  }
+
+  #giveAll(spent: Spent): void {
+    const rest = new Map(
+      this.#entries.map(({ id }, at) => {
+        const limit = this.#limits[at]
+        const used = limit === undefined ? 0 : usedAmount(limit, spent)
+        const more = Math.max(0, used - (this.#used[at] ?? 0))
+        this.#used[at] = (this.#used[at] ?? 0) + more
+        this.#held[at] = 0
+        return [id, more]
+      }),
     )
-    for (const entries of this.#more) this.#giveBack(entries)
+    for (const entries of this.#taken) {
+      const used = entries.map(({ id }) => rest.get(id) ?? 0)
+      for (const { id } of entries) rest.set(id, 0)
+      this.#counters.give(entries, used)
+    }
+    this.#taken = []
   }
 
   #keep(entries: readonly CounterEntry[]): boolean {
@@ -76,7 +101,7 @@ export class CounterReservation implements Reservation, Allowance {
       this.#giveBack(entries)
       return false
     }
-    this.#more.push(entries)
+    this.#taken.push(entries)
     for (const { id, amount } of entries) {
       const at = this.#entries.findIndex(entry => entry.id === id)
       this.#held[at] = (this.#held[at] ?? 0) + amount
@@ -90,4 +115,8 @@ export class CounterReservation implements Reservation, Allowance {
       entries.map(() => 0),
     )
   }
+}
+
+function isOfMinute({ kind }: EntryLimit): boolean {
+  return kind === 'requests' || kind === 'tokens'
 }

@@ -7,7 +7,7 @@ import type { PluginSettings } from '../protocol/plugins.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
 
-export type FusionDeps = Pick<PluginDeps, 'fusionModels'>
+export type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
 
 type Settings = Extract<PluginSettings, { id: 'fusion' }>
 type Preset = NonNullable<Settings['preset']>
@@ -20,7 +20,7 @@ const SLUGS: ReadonlyMap<string, Preset | null> = new Map(
   ]),
 )
 
-export function createFusionPlugin(deps: FusionDeps): Plugin<'fusion'> {
+export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
   return {
     id: 'fusion',
     alwaysOn: true,
@@ -33,7 +33,7 @@ export function createFusionPlugin(deps: FusionDeps): Plugin<'fusion'> {
 }
 
 function activeFusion(
-  { fusionModels }: FusionDeps,
+  { fusionModels }: FusionSlugDeps,
   settings: Settings | null,
   slug: Preset | null | undefined,
 ): ActivePlugin {

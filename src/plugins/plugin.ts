@@ -139,7 +139,13 @@ export interface PluginDeps {
   readonly rankings: Rankings
   /** From 0 to 1, 1 excluded. */
   readonly draw: () => number
-  readonly fusionModels: FusionModels
+  /** Ids of the models of a fusion whose request names none. */
+  readonly fusionModels: {
+    /** Empty: the catalogue has no model for it. */
+    panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
+    /** Null: the settings name none. */
+    readonly analyst: string | null
+  }
   /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
   /** True if the format can pass a file by its URL. */
@@ -149,14 +155,6 @@ export interface PluginDeps {
   /** Null: no OCR provider is configured. */
   readonly ocr: Ocr | null
   readonly webSearcher: WebSearcher
-}
-
-/** The models of a fusion whose request names none. */
-export interface FusionModels {
-  /** Ids; empty: the catalogue has no model for it. */
-  panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
-  /** Null: the settings name none. */
-  readonly analyst: string | null
 }
 
 /** Findings of a plugin that go to the caller. */

@@ -61,6 +61,11 @@ export interface Allowance {
 export interface Reservation {
   /** Null: no limit of money holds for the caller. */
   readonly allowance: Allowance | null
+  /**
+   * Counts what was spent so far and gives the rest back, while other requests of the same caller run for this one;
+   * `cover` then reserves anew. Absent, or without effect, where nothing can be given back. Never throws.
+   */
+  release?(spent: Spent): void
   /** Call it when the exchange is over, however it ended. Later calls do nothing. Never throws. */
   settle(spent: Spent): void
 }

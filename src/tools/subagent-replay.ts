@@ -1,5 +1,5 @@
 /**
- * Suspended subagents in the input of a request: finds those that go on, and takes what belongs to their workers out of
+ * Suspended subagents in the input of a request: finds those that go on, and takes what belongs to them out of
  * the prompt, which the outer model never saw. Pure but for the seal.
  */
 import { GatewayError } from '../errors.ts'
@@ -13,7 +13,7 @@ import type { RequestedTool } from './tool.ts'
 export interface Resumption {
   readonly state: SuspendedSubagent
   readonly subagent: Named
-  /** For the worker's model: all that it was told and said, and what its calls gave. */
+  /** For its model: all that it was told and said, and what its calls gave. */
   readonly input: readonly InputItem[]
 }
 
@@ -94,12 +94,12 @@ function latestOf(states: ReadonlyMap<string, SuspendedSubagent>): Iterable<Susp
   return latest.values()
 }
 
-/** What the client's functions gave, under the ids that the worker knows. */
+/** What the client's functions gave, under the ids that the subagent knows. */
 function given(
   { calls }: SuspendedSubagent,
   outputs: ReadonlyMap<string, FunctionOutput>,
 ): readonly InputItem[] {
-  return calls.map(({ callId, workerCallId }) => {
+  return calls.map(({ callId, ownCallId }) => {
     const output = outputs.get(callId)
     if (output === undefined) {
       throw new GatewayError(
@@ -107,7 +107,7 @@ function given(
         `input: the output of the call ${callId} of a suspended subagent is missing`,
       )
     }
-    return { type: 'function_call_output', call_id: workerCallId, output: output.output } as InputItem
+    return { type: 'function_call_output', call_id: ownCallId, output: output.output } as InputItem
   })
 }
 

@@ -12,10 +12,10 @@ export interface StateSeal {
   open(sealed: string, owner: readonly string[]): string | null
 }
 
-/** A call of a function of the client, under the id that the client knows and the one that the worker knows. */
+/** A call of a function of the client, under the id that the client knows and the one that the subagent knows. */
 export interface ProjectedCall {
   readonly callId: string
-  readonly workerCallId: string
+  readonly ownCallId: string
   readonly name: string
 }
 
@@ -28,7 +28,7 @@ export interface SuspendedSubagent {
   readonly taskDescription: string
   /** Of the entry; null for the one without a name. */
   readonly instance: string | null
-  /** All that the worker's model was told and said. */
+  /** All that its model was told and said. */
   readonly items: readonly InputItem[]
   /** Those that the client has to answer. */
   readonly calls: readonly ProjectedCall[]

@@ -1,6 +1,6 @@
 /**
- * Server tool subagent: the model gives a task to a worker, another model that sees the task alone and may have tools.
- * A worker that may call functions of the client is suspended for that: subagent-replay.ts has the way back.
+ * Server tool subagent: the model gives a task to another one, which sees the task alone and may have tools.
+ * A subagent that may call functions of the client is suspended for that: subagent-replay.ts has the way back.
  */
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../gateway/exchange.ts'
@@ -49,14 +49,14 @@ interface Subagent {
   readonly name: string | null
   readonly settings: SubagentSettings
   readonly terms: InnerTerms
-  /** Functions of the client that its worker may call. */
+  /** Functions of the client that it may call. */
   readonly functions: readonly FunctionTool[]
 }
 
 const TOOL_STEPS_DEFAULT = 10
 const OUTCOME_MAX_CHARS = 150_000
 const TASK_NAME_MAX_CHARS = 256
-/** A worker that comes back again and again is given up. */
+/** A subagent that comes back again and again is given up. */
 const SUSPENSIONS_MAX = 30
 const RUN_MS = 300_000
 /** The call ends before the tool does, so that the model learns why. */
@@ -172,10 +172,10 @@ function sessionOf(
         const known = new Set(functions.map(each => each.name))
         if (calls.length === 0) return finished(fields, reply, isWithheld(exchange))
         if (calls.some(each => !known.has(each.name))) {
-          return failed(fields, 'The worker called a function that it does not have')
+          return failed(fields, 'The subagent called a function that it does not have')
         }
         const suspensions = (resumption?.state.suspensions ?? 0) + 1
-        if (suspensions > SUSPENSIONS_MAX) return failed(fields, 'The worker called functions too often')
+        if (suspensions > SUSPENSIONS_MAX) return failed(fields, 'The subagent called functions too often')
         const state = suspendedState(
           call,
           subagent,
@@ -201,12 +201,12 @@ function declaration({ tool, name, settings }: Subagent): FunctionDeclaration {
   return {
     tool,
     name: functionName('subagent', name),
-    description: `Gives a task to a worker, another model. It sees nothing but the description of the task, and reports the outcome.${purpose}`,
+    description: `Gives a task to a subagent, another model. It sees nothing but the description of the task, and reports the outcome.${purpose}`,
     parameters: {
       type: 'object',
       properties: {
         task_name: { type: 'string', description: 'A short name of the task' },
-        task_description: { type: 'string', description: 'The task, with all that the worker has to know' },
+        task_description: { type: 'string', description: 'The task, with all that the subagent has to know' },
       },
       required: ['task_name', 'task_description'],
       additionalProperties: false,
@@ -233,7 +233,7 @@ function textArgument({ arguments: said }: ToolCall, name: string): string {
 function finished(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
   const { model } = reply
   const outcome = cutText(replyText(reply), OUTCOME_MAX_CHARS)
-  if (outcome === '') return failed({ ...fields, model }, 'The worker said nothing')
+  if (outcome === '') return failed({ ...fields, model }, 'The subagent said nothing')
   return {
     item: { ...fields, model, ...(withheld ? {} : { outcome }) },
     result: JSON.stringify({ status: 'ok', model, task_name: fields['task_name'], outcome }),
@@ -272,11 +272,11 @@ function suspendedState(
     taskDescription: textArgument(call, 'task_description'),
     instance: name,
     items,
-    // The worker's own ids may be those of other calls of the answer.
+    // Its own ids may be those of other calls of the answer.
     calls: calls.map(
       (each): ProjectedCall => ({
         callId: `call_${randomText(24)}`,
-        workerCallId: each.call_id,
+        ownCallId: each.call_id,
         name: each.name,
       }),
     ),
@@ -284,7 +284,7 @@ function suspendedState(
   }
 }
 
-/** Shows the worker's calls as calls for the client. The first one carries the state. */
+/** Shows its calls as calls for the client. The first one carries the state. */
 function project(
   display: ToolDisplay,
   state: SuspendedSubagent,

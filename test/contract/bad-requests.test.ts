@@ -207,12 +207,7 @@ const ROWS: readonly Row[] = [
     says: 'tools[0].defer_loading',
     body: tool({ type: 'function', name: 'f', parameters: {}, defer_loading: true }),
   },
-  ...[
-    'gateway:experimental__search_models',
-    'openrouter:web_search',
-    'gateway:fusion',
-    'gateway:advisor',
-  ].map(type => ({
+  ...['gateway:browser_use', 'openrouter:nonsense'].map(type => ({
     name: `server tool ${type}`,
     status: 400,
     says: 'tools[0]',
@@ -220,12 +215,6 @@ const ROWS: readonly Row[] = [
   })),
   { name: 'plugin of unknown id', status: 400, says: 'plugins[0]', body: plugin({ id: CANARY }) },
   { name: 'plugin without id', status: 400, says: 'plugins[0]', body: plugin({}) },
-  ...['auto-router', 'fusion', 'pareto-router', 'switchyard-router'].map(id => ({
-    name: `plugin ${id}`,
-    status: 400,
-    says: 'plugins[0]',
-    body: plugin({ id }),
-  })),
   {
     name: 'alignment without rules',
     status: 400,

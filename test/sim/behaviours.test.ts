@@ -1,5 +1,6 @@
 import t from 'tap'
-import { exampleOf } from '../../src/sim/behaviours.ts'
+import { READERS } from '../../src/sim/ask.ts'
+import { behaviourOf, exampleOf } from '../../src/sim/behaviours.ts'
 
 const sizeOf = (value: unknown): number => JSON.stringify(value).length
 
@@ -59,3 +60,18 @@ t.test('hostile schemas end soon and harm nothing', async t => {
     t.doesNotThrow(() => JSON.stringify(exampleOf(odd, 'x')))
   }
 })
+
+t.test(
+  'a model that calls tools and has none answers with the document asked for, as an analyst does',
+  async t => {
+    const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] }
+    const body = {
+      model: 'call',
+      input: 'hi',
+      text: { format: { type: 'json_schema', name: 'found', schema } },
+    }
+    const answer = behaviourOf('call')?.(READERS['openai-responses'](body, { model: 'call', stream: false }))
+    const text = answer?.parts.flatMap(part => ('pieces' in part ? [...part.pieces.each()] : [])).join('')
+    t.same(JSON.parse(text ?? ''), { a: 'hi' })
+  },
+)

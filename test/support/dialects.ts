@@ -11,7 +11,7 @@ import { createTools, type ToolDeps } from '../../src/tools/table.ts'
 export const OFFERED: Offered = {
   plugins: new Set(createPlugins({} as PluginDeps).map(({ id }) => id)),
   tools: new Set(createTools({} as ToolDeps).keys()),
-  routers: new Set(),
+  routers: new Set(['fusion', 'fusion-flash']),
   defaultModel: null,
 }
 
