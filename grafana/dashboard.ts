@@ -408,6 +408,30 @@ export const ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Server tools',
+    panels: [
+      {
+        title: 'Calls by tool and outcome',
+        description:
+          'Calls of models per second. Refused: the tool told the model of a failure; failed: a fault of the gateway, with a line in the log.',
+        unit: 'ops',
+        stacked: true,
+        queries: [
+          {
+            expr: sumRate('gateway_server_tool_calls_total', 'tool, outcome'),
+            legend: '{{tool}} {{outcome}}',
+          },
+        ],
+      },
+      {
+        title: 'Time of calls, p99',
+        description: 'How long a call of each tool takes.',
+        unit: 's',
+        queries: [{ expr: quantile(0.99, 'gateway_server_tool_seconds', 'tool'), legend: '{{tool}}' }],
+      },
+    ],
+  },
+  {
     title: 'Provider keys of customers',
     panels: [
       {

@@ -2,12 +2,14 @@
 import { MessageDecoder } from './anthropic-messages/decode.ts'
 import { encodeMessages } from './anthropic-messages/encode.ts'
 import { messagesFailure } from './anthropic-messages/failure.ts'
+import { HOSTED_TOOLS } from './anthropic-messages/tools.ts'
 import type { Format } from './format.ts'
 
 export const anthropicMessages: Format = {
   name: 'anthropic-messages',
   dialect: 'messages',
   filesByLink: true,
+  hosts: HOSTED_TOOLS,
   encode: encodeMessages,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new MessageDecoder(emit),

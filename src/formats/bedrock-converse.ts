@@ -8,6 +8,7 @@ export const bedrockConverse: Format = {
   name: 'bedrock-converse',
   dialect: null,
   filesByLink: false,
+  hosts: new Set(),
   encode: encodeConverse,
   framing: stream => (stream ? 'aws-events' : 'json'),
   decoder: (emit, endpoint) => new ConverseDecoder(emit, endpoint),

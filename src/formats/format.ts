@@ -175,6 +175,8 @@ export interface Format {
   readonly dialect: DialectName | null
   /** True if the provider loads files by URL; otherwise they travel inside the request. */
   readonly filesByLink: boolean
+  /** Types of native tools that it can express: its providers run them. */
+  readonly hosts: ReadonlySet<string>
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing

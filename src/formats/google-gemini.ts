@@ -6,11 +6,13 @@ import type { Format } from './format.ts'
 import { GeminiDecoder } from './google-gemini/decode.ts'
 import { encodeGemini } from './google-gemini/encode.ts'
 import { geminiFailure } from './google-gemini/failure.ts'
+import { HOSTED_TOOLS } from './google-gemini/tools.ts'
 
 export const googleGemini: Format = {
   name: 'google-gemini',
   dialect: null,
   filesByLink: true,
+  hosts: HOSTED_TOOLS,
   encode: encodeGemini,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new GeminiDecoder(emit),

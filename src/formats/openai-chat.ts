@@ -12,6 +12,7 @@ export const openaiChat: Format = {
   name: 'openai-chat',
   dialect: 'chat-completions',
   filesByLink: false,
+  hosts: new Set(),
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new ChatDecoder(emit),

@@ -7,12 +7,14 @@ import type { Delta, Format } from './format.ts'
 import { ResponsesDecoder } from './openai-responses/decode.ts'
 import { encodeResponses } from './openai-responses/encode.ts'
 import { responsesFailure } from './openai-responses/failure.ts'
+import { HOSTED_TOOLS } from './openai-responses/tools.ts'
 import { ownReasoning } from './reasoning.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',
   dialect: 'responses',
   filesByLink: true,
+  hosts: HOSTED_TOOLS,
   encode: encodeResponses,
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
   /** Given an endpoint, the decoder names unmarked reasoning after the endpoint's provider. */

@@ -1,22 +1,28 @@
 /**
- * Requests of the gateway itself, such as to an evaluator. They run through its own pipeline, but without plugins, on
- * shared keys and without limits. Of the caller's guardrails only those on where data may go apply, because the request
- * quotes the caller. The usage records belong to the service and name the exchange.
+ * Model calls that the gateway makes for an exchange. Each runs through the pipeline and has a usage record that names
+ * the exchange. `Ask` is for calls of the gateway's own, such as to an evaluator: no plugins, shared keys, no limits.
+ * Of the caller's guardrails only those on where data may go apply, because the request quotes the caller; the record
+ * belongs to the service. `AskAs` is for calls on behalf of the caller, such as those of a tool that asks models.
  */
 
-import { unixSeconds } from '../clock.ts'
+import { type Clock, unixSeconds } from '../clock.ts'
 import { NO_CREDENTIALS } from '../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import { FREE, type Quota } from '../limits/quota.ts'
 import { Stopwatch } from '../metrics/stages.ts'
+import { UNITS_PER_USD } from '../money.ts'
+import type { StreamEvent } from '../protocol/events.ts'
 import type { Caller } from '../protocol/records.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { ResponseResource, ResponseUsage } from '../protocol/response.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
-import { FinalSink } from './answer/answer.ts'
-import type { Ask } from './exchange.ts'
+import { FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import type { InnerUse } from './bill.ts'
+import type { Ask, AskAs, Exchange } from './exchange.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
 import { NO_PLUGINS } from './plugin-chain.ts'
-import { createGateway, type GatewayDeps } from './respond.ts'
+import { createGateway, type Gateway, type GatewayDeps } from './respond.ts'
 import type { Restrictions } from './routing/rank.ts'
 
 const SERVICE: Caller = {
@@ -26,11 +32,15 @@ const SERVICE: Caller = {
   memberId: null,
   limit: null,
 }
+const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
 const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
 
 /** Dependencies of a gateway that are the same for every caller. */
-export type SharedDeps = Omit<GatewayDeps, 'plugins' | 'tools' | 'quota' | 'credentials' | 'guard'>
+export type SharedDeps = Omit<
+  GatewayDeps,
+  'plugins' | 'tools' | 'toolPermissions' | 'quota' | 'credentials' | 'guard'
+>
 
 export interface AskDeps extends SharedDeps {
   readonly guard: Pick<Guard, 'restrictions'>
@@ -42,22 +52,16 @@ export function createAsk(deps: AskDeps): Ask {
       ...deps,
       plugins: NO_PLUGINS,
       tools: NO_TOOLS,
+      toolPermissions: NONE_DISABLED,
       guard,
       quota: UNLIMITED,
       credentials: { of: () => NO_CREDENTIALS },
     })
   const unguarded = gatewayWith(NO_GUARD)
   const { clock } = deps
-  return async (request, { parent, deadlineMs }) => {
-    const ending = new AbortController()
-    const leave = (): void => ending.abort(parent.signal.reason)
-    const timer = clock.after(deadlineMs, () =>
-      ending.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
-    )
-    if (parent.signal.aborted) leave()
-    else parent.signal.addEventListener('abort', leave, { once: true })
-    const sink = new FinalSink()
-    try {
+  return (request, { parent, deadlineMs }) =>
+    withDeadline(clock, [parent.signal], deadlineMs, async signal => {
+      const sink = new FinalSink()
       const restrictions = await deps.guard.restrictions(parent.caller)
       const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
       const outcome = await gateway.respond(
@@ -71,19 +75,137 @@ export function createAsk(deps: AskDeps): Ask {
           dataRegion: null,
           watch: new Stopwatch(clock.monotonicMs()),
           held: parent.held,
-          signal: ending.signal,
+          signal,
         },
         sink,
       )
-      if (!outcome.answered) throw outcome.error
-      // An aborted one is answered by silence.
-      ending.signal.throwIfAborted()
-      if (sink.response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
-      return sink.response
-    } finally {
-      timer.cancel()
-      parent.signal.removeEventListener('abort', leave)
-    }
+      return responseOf(outcome, sink.response, signal)
+    })
+}
+
+/** `gateway`: the one that serves callers, which exists only after its tools. */
+export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
+  return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
+    const { caller, dataRegion, held, id } = exchange
+    const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
+    return withDeadline(clock, signals, deadlineMs, async signal => {
+      const sink = onEvent === undefined ? new FinalSink() : new ListeningSink(onEvent)
+      const outcome = await gateway().respond(
+        {
+          id: generationId(unixSeconds(clock)),
+          parent: id,
+          caller,
+          dialect: 'responses',
+          request: { ...onBehalf(exchange, request), stream: onEvent !== undefined },
+          withMetadata: false,
+          dataRegion,
+          watch: new Stopwatch(clock.monotonicMs()),
+          held,
+          signal,
+        },
+        sink,
+      )
+      const usage = sink.response?.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
+      if (usage !== null) exchange.bill.addInner(innerUse(usage))
+      return responseOf(outcome, sink.response, signal)
+    })
+  }
+}
+
+/** The request with what the caller wishes for the exchange: where its data may go, and whose request it is. */
+function onBehalf({ request: asked }: Exchange, request: ResponsesRequest): ResponsesRequest {
+  const { zdr, data_collection } = asked.provider ?? {}
+  const { user, safety_identifier } = asked
+  const provider = {
+    ...request.provider,
+    ...(zdr === true ? { zdr } : {}),
+    ...(data_collection === 'deny' ? { data_collection } : {}),
+  }
+  return {
+    ...request,
+    ...(Object.keys(provider).length === 0 ? {} : { provider }),
+    ...(user === undefined ? {} : { user }),
+    ...(safety_identifier === undefined ? {} : { safety_identifier }),
+  }
+}
+
+function innerUse(usage: ResponseUsage): InnerUse {
+  return {
+    inputTokens: usage.input_tokens,
+    cachedTokens: usage.input_tokens_details.cached_tokens,
+    outputTokens: usage.output_tokens,
+    reasoningTokens: usage.output_tokens_details.reasoning_tokens,
+    webSearchRequests: usage.server_tool_use_details?.web_search_requests ?? 0,
+    cost: Math.round((usage.cost ?? 0) * UNITS_PER_USD),
+  }
+}
+
+/** Rejects with the reason of a signal, or with `deadline_exceeded`; `run` gets the signal of both. */
+async function withDeadline<T>(
+  clock: Clock,
+  signals: readonly AbortSignal[],
+  deadlineMs: number,
+  run: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const late = new AbortController()
+  const timer = clock.after(deadlineMs, () =>
+    late.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
+  )
+  try {
+    return await run(AbortSignal.any([...signals, late.signal]))
+  } finally {
+    timer.cancel()
+  }
+}
+
+function responseOf(
+  outcome: Outcome,
+  response: ResponseResource | null,
+  signal: AbortSignal,
+): ResponseResource {
+  if (!outcome.answered) throw outcome.error
+  // An aborted one is answered by silence.
+  signal.throwIfAborted()
+  if (response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
+  return response
+}
+
+/** A sink that hands on each event and keeps the final object. */
+class ListeningSink implements Sink {
+  readonly live = true
+  readonly relays = null
+  response: ResponseResource | null = null
+  readonly #onEvent: (event: StreamEvent) => void
+
+  constructor(onEvent: (event: StreamEvent) => void) {
+    this.#onEvent = onEvent
+  }
+
+  write(event: StreamEvent): boolean {
+    if (event.type === 'response.completed' || event.type === 'response.incomplete')
+      this.response = event.response
+    this.#onEvent(event)
+    return true
+  }
+
+  relay(): boolean {
+    return true
+  }
+
+  hold(): void {
+    // Each event is handed on at once.
+  }
+
+  flush(): boolean {
+    return true
+  }
+
+  onDrain(): void {
+    // Never slow, so there is nothing to resume.
+  }
+
+  end(): void {
+    // The last event was handed on.
   }
 }
 

@@ -27,6 +27,26 @@ export interface ToolUse {
   readonly cost: PicoUsd
 }
 
+/** Model calls that tools and plugins made for the exchange: each has a usage record of its own. */
+export interface InnerUse {
+  readonly inputTokens: number
+  readonly cachedTokens: number
+  readonly outputTokens: number
+  readonly reasoningTokens: number
+  readonly webSearchRequests: number
+  /** What the caller is charged for them. */
+  readonly cost: PicoUsd
+}
+
+const NO_INNER: InnerUse = {
+  inputTokens: 0,
+  cachedTokens: 0,
+  outputTokens: 0,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+  cost: 0,
+}
+
 export class Bill {
   /** Share of the prices that is charged for model calls; fees of tools are charged in full. */
   readonly priceFactor: PriceFactor
@@ -38,6 +58,8 @@ export class Bill {
   #requested = 0
   #executed = 0
   #toolCost = 0
+  #searches = 0
+  #inner: InnerUse = NO_INNER
 
   constructor(priceFactor: PriceFactor = FULL_PRICE) {
     this.priceFactor = priceFactor
@@ -79,6 +101,22 @@ export class Bill {
     return { requested: this.#requested, executed: this.#executed, cost: this.#toolCost }
   }
 
+  /** Searches of server tools. */
+  get searches(): number {
+    return this.#searches
+  }
+
+  /** Model calls of tools and plugins: not in `total` and `cost`, which go into the record of the exchange. */
+  get inner(): InnerUse {
+    return this.#inner
+  }
+
+  /** Input and output of everything so far, inner calls too. */
+  get tokens(): number {
+    const { inputTokens = 0, outputTokens = 0 } = this.#total?.usage ?? {}
+    return inputTokens + outputTokens + this.#inner.inputTokens + this.#inner.outputTokens
+  }
+
   /** Sets the charge of the running turn; an earlier one of the same turn is replaced. */
   charge(charge: Charge | null): void {
     const closed = this.#closed
@@ -91,12 +129,26 @@ export class Bill {
     this.#turns++
   }
 
-  /** Adds one call of a server tool. `cost` is its fee; 0 for most tools. */
-  addToolCall(executed: boolean, cost: PicoUsd = 0): void {
+  /** Adds one call of a server tool. `cost` is its fee, 0 for most tools; `searches` is how often it searched. */
+  addToolCall(executed: boolean, cost: PicoUsd = 0, searches = 0): void {
     this.#requested++
     if (!executed) return
     this.#executed++
     this.#toolCost += cost
+    this.#searches += searches
+  }
+
+  /** Adds a model call that a tool or plugin made for the exchange. */
+  addInner(use: InnerUse): void {
+    const before = this.#inner
+    this.#inner = {
+      inputTokens: before.inputTokens + use.inputTokens,
+      cachedTokens: before.cachedTokens + use.cachedTokens,
+      outputTokens: before.outputTokens + use.outputTokens,
+      reasoningTokens: before.reasoningTokens + use.reasoningTokens,
+      webSearchRequests: before.webSearchRequests + use.webSearchRequests,
+      cost: before.cost + use.cost,
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import type { FinishReason, WireRequest } from '../formats/format.ts'
 import type { HealthEntry } from '../health/health.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
+import type { StreamEvent } from '../protocol/events.ts'
 import type { DataRegion } from '../protocol/guardrails.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'
@@ -107,6 +108,27 @@ export interface AskTerms {
  * the parent. Rejects with a GatewayError.
  */
 export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<ResponseResource>
+
+export interface AskAsTerms {
+  /** Milliseconds from now until it is given up with `deadline_exceeded`. */
+  readonly deadlineMs: number
+  /** Ends the call, beside the signal of the exchange. */
+  readonly signal?: AbortSignal
+  /** Takes the events of the reply as they come; absent: the reply is asked for as a whole. */
+  readonly onEvent?: (event: StreamEvent) => void
+}
+
+/**
+ * Asks a model of the catalogue on behalf of the caller: own credentials, guardrails and limits of the caller hold, and
+ * so do its wishes on where data may go. Server tools of the request run, but none that asks models itself. The call
+ * has a usage record of its own that names the exchange, and counts in the bill of the exchange. Ends with the
+ * exchange. Rejects with a GatewayError.
+ */
+export type AskAs = (
+  exchange: Exchange,
+  request: ResponsesRequest,
+  terms: AskAsTerms,
+) => Promise<ResponseResource>
 
 /** One way to serve the request: an endpoint, with the service's own key or with one of the caller's workspace. */
 export interface Candidate {

@@ -21,7 +21,7 @@ import { Deferred } from './model-call.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import type { Ranking, RouteCandidate, Stickiness } from './routing/rank.ts'
 import { RunningExchange } from './running.ts'
-import { type ServerToolDeps, serverToolsOf } from './server-tools.ts'
+import { openServerTools, type ServerToolDeps } from './server-tools.ts'
 import { type ExchangeStage, guardBy, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
 
 import { runTurns, type TurnsDeps } from './turns.ts'
@@ -58,6 +58,8 @@ export function createGateway(deps: GatewayDeps): Gateway {
       } catch (thrown) {
         if (thrown instanceof Deferred) return { answered: false, error: DEFERRED, metadata: null }
         conclusion = await failureOf(deps, exchange, thrown)
+      } finally {
+        exchange.tools?.close()
       }
       fixCharge(exchange, conclusion)
       account(deps, exchange, conclusion?.error ?? null)
@@ -131,16 +133,24 @@ function guardStored({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
 }
 
 /** Plugins work on the request. */
-function prepare(deps: GatewayDeps, exchange: RunningExchange) {
-  exchange.tools = serverToolsOf(deps, exchange.request)
+function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   exchange.plugins = deps.plugins.of(exchange.request)
-  if (exchange.plugins === null) return undefined
+  if (exchange.plugins === null) return openTools(deps, exchange)
   let early: Promise<void> | null = null
   exchange.admitEarly = () => {
     early ??= admitEarly(deps, exchange)
     return early
   }
-  return exchange.plugins.prepare(exchange, exchange.guarding?.input)
+  return exchange.plugins.prepare(exchange, exchange.guarding?.input).then(() => openTools(deps, exchange))
+}
+
+/** Opens the server tools that the request names, and those that plugins have added. */
+function openTools(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  const opening = openServerTools(deps, exchange)
+  if (opening === null) return undefined
+  return whenReady(opening, tools => {
+    exchange.tools = tools
+  })
 }
 
 /** Before routing, for a plugin that asks other models; after all plugins the request is routed as they leave it. */

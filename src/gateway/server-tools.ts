@@ -1,30 +1,38 @@
-/** Server tools of one request: declares them to the model, and runs its calls. Serve threads. */
+/** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
+import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
-import type { GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
-import { type GatewayTool, serverToolName } from '../protocol/gateway-tools.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import { serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { isPending } from '../ready.ts'
-import type { ServerTool, ToolCall, ToolEvent, ToolOutcome } from '../tools/tool.ts'
+import type {
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolPlace,
+  ToolProgress,
+  ToolSession,
+} from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
-import {
-  budgetOf,
-  callItem,
-  type DeclaredFunction,
-  type PendingCall,
-  type RequestedTool,
-  type ToolBudget,
-} from './tool-calls.ts'
+import { budgetOf, callItem, type DeclaredFunction, type PendingCall, type ToolBudget } from './tool-calls.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
+  readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
   readonly clock: Clock
   readonly log: Log
+  readonly metrics: Metrics
 }
 
 /** The exchange as server tools need it. */
@@ -40,60 +48,124 @@ export interface Declared {
   readonly functions: ReadonlyMap<string, DeclaredFunction>
 }
 
-/** One call of a tool may take so long. */
+/** One call of a tool may take so long, unless the tool says otherwise. */
 const RUN_MAX_MS = 60_000
 /** Calls of one turn that run at the same time. */
 const PARALLEL_MAX = 8
 /** Characters of a result that the model gets. */
 const RESULT_MAX_CHARS = 200_000
 
-/** Null when the request names no server tool. */
-export function serverToolsOf(deps: ServerToolDeps, request: ResponsesRequest): ServerTools | null {
-  if (request.tools == null || !request.tools.some(tool => toolOf(deps, tool) !== null)) return null
-  return new ServerTools(deps, request)
+interface OpenTool {
+  readonly server: ServerTool
+  readonly session: ToolSession
+}
+
+/**
+ * Opens the server tools that the prompt names; null if it names none. A promise only where there are some.
+ * @throws (or rejects with) GatewayError of a tool that cannot serve its entry
+ */
+export function openServerTools(
+  deps: ServerToolDeps,
+  exchange: ToolExchange,
+): ServerTools | null | Promise<ServerTools> {
+  const { tools } = exchange.prompt
+  if (tools == null || !tools.some(({ type }) => toolOf(deps, exchange, type) !== null)) return null
+  return ServerTools.open(deps, exchange, tools)
 }
 
 /** Null for a tool that the gateway does not run. */
-function toolOf({ tools }: ServerToolDeps, tool: Tool): RequestedTool | null {
-  const name = serverToolName(tool.type)
-  const server = name === null ? undefined : tools.get(name)
-  return server === undefined ? null : { server, tool: tool as GatewayTool }
+function toolOf(
+  { tools }: Pick<ServerToolDeps, 'tools'>,
+  { parent }: Pick<Exchange, 'parent'>,
+  type: string,
+): ServerTool | null {
+  const name = serverToolName(type)
+  const found = name === null ? nativeTool(tools, type) : tools.get(name)
+  // A tool that asks models is not run for what a tool asks: it would never end.
+  return found === undefined || (parent !== undefined && found.asksModels === true) ? null : found
+}
+
+function nativeTool(tools: ReadonlyMap<string, ServerTool>, type: string): ServerTool | undefined {
+  for (const tool of tools.values()) if (tool.native?.includes(type) === true) return tool
+  return undefined
 }
 
 export class ServerTools {
   readonly #deps: ServerToolDeps
+  readonly #open: readonly OpenTool[]
   readonly budget: ToolBudget
+  /** Of the answer's metadata; null as long as no call has run. */
+  #stage: (PipelineStage & { data: { mode: 'sdk'; tools: string[] } }) | null = null
 
-  constructor(deps: ServerToolDeps, request: ResponsesRequest) {
+  private constructor(deps: ServerToolDeps, request: ResponsesRequest, open: readonly OpenTool[]) {
     this.#deps = deps
+    this.#open = open
     this.budget = budgetOf(request)
   }
 
-  /** The prompt of the next turn. `off`: the model may call no tool any more. */
-  async declare(exchange: ToolExchange, off: boolean): Promise<Declared> {
-    const { prompt } = exchange
-    const rest: Tool[] = []
-    const named: RequestedTool[] = []
-    for (const tool of prompt.tools ?? []) {
-      const found = toolOf(this.#deps, tool)
-      if (found === null) rest.push(tool)
-      else named.push(found)
+  static async open(
+    deps: ServerToolDeps,
+    exchange: ToolExchange,
+    tools: readonly Tool[],
+  ): Promise<ServerTools> {
+    const entries = new Map<ServerTool, ToolEntry[]>()
+    const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
+    for (const [index, tool] of tools.entries()) {
+      const server = toolOf(deps, exchange, tool.type)
+      if (server === null) continue
+      if (disabled.has(server.name)) throw disabledError(`tools[${index}]`, server.name)
+      const list = entries.get(server) ?? []
+      list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
+      entries.set(server, list)
     }
+    const display = displayOf(exchange)
+    const open: OpenTool[] = []
+    try {
+      for (const [server, list] of entries) {
+        open.push({ server, session: await server.open(list, exchange, display) })
+      }
+    } catch (thrown) {
+      for (const { session } of open) session.close?.()
+      throw thrown
+    }
+    return new ServerTools(deps, exchange.request, open)
+  }
+
+  /** Ends all sessions. Call it when the exchange is over. */
+  close(): void {
+    for (const { session } of this.#open) {
+      try {
+        session.close?.()
+      } catch (thrown) {
+        this.#deps.log.fault('server tool failed', thrown)
+      }
+    }
+  }
+
+  /** The prompt of the next turn. `off`: the model may call no tool any more. */
+  async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
+    const { prompt } = exchange
+    const rest = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
     const taken = new Set(rest.map(nameOf))
     const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
-    for (const each of named) {
-      for (const { name, description, parameters } of await each.server.declare(each.tool, exchange)) {
+    for (const { server, session } of this.#open) {
+      for (const declaration of await session.declare(place)) {
+        if ('native' in declaration) {
+          declared.push(declaration.native)
+          continue
+        }
+        const { name, tool, description, parameters } = declaration
         const free = freeName(name, taken, used)
         taken.add(free)
-        functions.set(free, { ...each, name })
+        functions.set(free, { server, session, tool, name })
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
     }
     const tools = [...rest, ...declared]
     const { tool_choice: _, ...others } = prompt
-    const choice = off ? 'none' : this.#choice(prompt, exchange.bill.turns === 0, functions)
+    const choice = off ? 'none' : this.#choice(exchange, functions, declared)
     return {
       prompt: { ...others, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
@@ -102,18 +174,22 @@ export class ServerTools {
 
   /** A tool that has to be called has to be called once: with the same choice the model would never answer. */
   #choice(
-    { tool_choice }: ResponsesRequest,
-    first: boolean,
+    exchange: ToolExchange,
     functions: ReadonlyMap<string, DeclaredFunction>,
+    declared: readonly Tool[],
   ): ResponsesRequest['tool_choice'] {
+    const { tool_choice } = exchange.prompt
+    const first = exchange.bill.turns === 0
     if (tool_choice === undefined || typeof tool_choice === 'string') {
       return !first && tool_choice === 'required' ? 'auto' : tool_choice
     }
-    if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions)
-    const forced = serverToolName(tool_choice.type)
-    if (forced === null) return first ? tool_choice : 'auto'
+    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
+    if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
     if (!first) return 'auto'
-    const name = [...functions].find(([, { server }]) => server.name === forced)?.[0]
+    const forced = serverOf(tool_choice.type)
+    // A tool that the provider runs itself is forced by its own name.
+    if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
+    const name = [...functions].find(([, { server }]) => server === forced)?.[0]
     return name === undefined ? 'auto' : { type: 'function', name }
   }
 
@@ -160,13 +236,15 @@ export class ServerTools {
     isOver: () => boolean,
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
-    const { tool, server, name } = pending.declared
+    const { tool, session, server, name } = pending.declared
+    const { metrics, clock } = this.#deps
     const args = argumentsOf(pending.arguments.toString())
-    const call: ToolCall = { callId: pending.callId, name, arguments: args ?? {} }
+    const call: ToolCall = { callId: pending.callId, name, arguments: args ?? {}, tool }
     // A malformed call counts too: otherwise a model that repeats it would never stop. A call that does not run is told
     // to the model alone: an item of it would come back as a call that has a result.
     if (!this.budget.takeCall() || args === null) {
       bill.addToolCall(false)
+      metrics.serverToolCalls.inc({ tool: server.name, outcome: args === null ? 'malformed' : 'over_budget' })
       return failureOutcome(
         args === null
           ? 'The arguments are no JSON object'
@@ -174,43 +252,78 @@ export class ServerTools {
       )
     }
     answer.hold()
-    const item = answer.addItem({ type: tool.type, status: 'in_progress', ...server.begun(call, tool) })
+    const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
     answer.flush()
+    const startedMs = clock.monotonicMs()
     const outcome = await this.#outcome(pending, call, exchange, ({ name, fields }) => {
       if (!isOver()) item.progress(name, fields)
     })
+    this.#count(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
-    bill.addToolCall(true, outcome.cost ?? 0)
+    bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
     answer.hold()
-    answer.endItem(item, { status: outcome.ran ? 'completed' : 'incomplete', ...outcome.item }, 'completed')
+    answer.endItem(
+      item,
+      { status: outcome.ran === true ? 'completed' : 'incomplete', ...outcome.item },
+      'completed',
+    )
     answer.flush()
     return outcome
   }
 
+  #count(exchange: ToolExchange, tool: string, { ran, item }: RanOutcome, startedMs: number): void {
+    const { metrics, clock } = this.#deps
+    metrics.serverToolSeconds.observe({ tool }, (clock.monotonicMs() - startedMs) / 1000)
+    const isFailed = item['error'] != null || item['status'] === 'failed' || item['status'] === 'incomplete'
+    const outcome = ran === true ? (isFailed ? 'refused' : 'completed') : ran
+    metrics.serverToolCalls.inc({ tool, outcome })
+    if (this.#stage === null) {
+      this.#stage = { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: [] } }
+      exchange.pipeline.push(this.#stage)
+    }
+    const { tools } = this.#stage.data
+    if (!tools.includes(tool)) tools.push(tool)
+  }
+
   async #outcome(
-    { declared }: PendingCall,
+    { declared: { server, session } }: PendingCall,
     call: ToolCall,
     exchange: ToolExchange,
-    progress: (event: ToolEvent) => void,
-  ): Promise<ToolOutcome & { ran: boolean }> {
+    progress: ToolProgress,
+  ): Promise<RanOutcome> {
+    const ending = new AbortController()
     try {
-      const running = declared.server.run(call, declared.tool, exchange, progress)
-      const outcome = isPending(running) ? await this.#timed(running) : running
+      const running = session.run(call, progress, AbortSignal.any([exchange.signal, ending.signal]))
+      const outcome = isPending(running) ? await this.#timed(running, ending, server) : running
       return { ...outcome, ran: true }
     } catch (thrown) {
       exchange.signal.throwIfAborted()
+      if (thrown instanceof ToolTimeout) return failureOutcome('The tool took too long', 'timeout')
       this.#deps.log.fault('server tool failed', thrown)
-      return {
-        ...failureOutcome(thrown instanceof ToolTimeout ? 'The tool took too long' : 'The tool failed'),
-        ran: false,
-      }
+      return failureOutcome('The tool failed', 'failed')
     }
   }
 
-  #timed<T>(running: Promise<T>): Promise<T> {
+  #timed<T>(running: Promise<T>, ending: AbortController, { runMs = RUN_MAX_MS }: ServerTool): Promise<T> {
     const late = Promise.withResolvers<never>()
-    const timer = this.#deps.clock.after(RUN_MAX_MS, () => late.reject(new ToolTimeout()))
+    const timer = this.#deps.clock.after(runMs, () => {
+      const timeout = new ToolTimeout()
+      late.reject(timeout)
+      ending.abort(timeout)
+    })
     return Promise.race([running, late.promise]).finally(() => timer.cancel())
+  }
+}
+
+/** Shows what sessions bring beside the items of their calls. */
+function displayOf({ answer }: ToolExchange): ToolDisplay {
+  return {
+    item(item) {
+      answer.hold()
+      answer.endItem(answer.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+      answer.flush()
+    },
+    annotate: annotations => answer.note(annotations),
   }
 }
 
@@ -222,10 +335,20 @@ export interface ToolRun {
   readonly endsTurn: boolean
 }
 
+function disabledError(path: string, name: string): GatewayError {
+  return new GatewayError(
+    'permission_denied',
+    `${path}: the server tool ${name} is disabled in this workspace`,
+  )
+}
+
 class ToolTimeout extends Error {}
 
-function failureOutcome(message: string): ToolOutcome & { ran: boolean } {
-  return { item: {}, result: JSON.stringify({ error: message }), ran: false }
+/** `ran`: true, or why it did not. */
+type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'none' }
+
+function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOutcome {
+  return { item: {}, result: JSON.stringify({ error: message }), ran }
 }
 
 /** Null when it is no JSON object. A call without arguments has none. */
@@ -253,13 +376,15 @@ function allowedFunctions(
   choice: AllowedTools,
   first: boolean,
   functions: ReadonlyMap<string, DeclaredFunction>,
+  serverOf: (type: string) => ServerTool | null,
 ): AllowedTools {
   const tools = choice.tools.flatMap(tool => {
-    const server = typeof tool['type'] === 'string' ? serverToolName(tool['type']) : null
+    const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
     if (server === null) return [tool]
-    return [...functions].flatMap(([name, each]) =>
-      each.server.name === server ? [{ type: 'function', name }] : [],
-    )
+    const names = [...functions].filter(([, each]) => each.server === server)
+    // The provider runs it itself.
+    if (names.length === 0) return [tool]
+    return names.map(([name]) => ({ type: 'function', name }))
   })
   return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }

@@ -3,25 +3,22 @@ import type { ItemStart } from '../formats/format.ts'
 import { LongText } from '../formats/long-text.ts'
 import { itemId } from '../ids.ts'
 import { UNITS_PER_USD } from '../money.ts'
-import type { GatewayTool } from '../protocol/gateway-tools.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
 import type { ResponsesRequest, StopCondition } from '../protocol/request.ts'
-import type { ServerTool } from '../tools/tool.ts'
+import type { RequestedTool, ServerTool, ToolSession } from '../tools/tool.ts'
 import type { Content } from './answer/answer.ts'
 import type { Bill } from './bill.ts'
 import type { Finish } from './exchange.ts'
 
 type CallStart = Extract<ItemStart, { type: 'function_call' }>
 
-/** A server tool as the request names it. */
-export interface RequestedTool {
-  readonly server: ServerTool
-  readonly tool: GatewayTool
-}
-
 /** A function that the model sees for a server tool. */
-export interface DeclaredFunction extends RequestedTool {
+export interface DeclaredFunction {
+  readonly server: ServerTool
+  readonly session: ToolSession
+  /** The entry of the request. */
+  readonly tool: RequestedTool
   /** The declared name, without the suffix that keeps it apart from others. */
   readonly name: string
 }
@@ -127,17 +124,16 @@ export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: Respo
 }
 
 function holds(condition: StopCondition, { bill, finish, called }: ToolTurn): boolean {
-  const { total } = bill
   switch (condition.type) {
     case 'step_count_is':
       return bill.turns >= condition.step_count
     case 'has_tool_call':
       return called.includes(condition.tool_name)
     case 'max_tokens_used':
-      return total !== null && total.usage.inputTokens + total.usage.outputTokens >= condition.max_tokens
+      return bill.tokens >= condition.max_tokens
     case 'max_cost':
       // Dollars are no binary fractions: 0.017 of them would come to a fraction of a unit more.
-      return (bill.cost ?? 0) >= Math.round(condition.max_cost_in_dollars * UNITS_PER_USD)
+      return (bill.cost ?? 0) + bill.inner.cost >= Math.round(condition.max_cost_in_dollars * UNITS_PER_USD)
     case 'finish_reason_is':
       return condition.reason === finish.reason || condition.reason === finish.native
   }

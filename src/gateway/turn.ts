@@ -9,6 +9,7 @@ import type { PicoUsd } from '../money.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type Endpoint, type FormatName, textFormat } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
+import type { ToolPlace } from '../tools/tool.ts'
 import { admitCall, type CallTerms, inputOf } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
 import { Attempt, type AttemptTerms } from './attempt.ts'
@@ -38,9 +39,7 @@ export interface TurnReply {
 /** The functions that the model sees for server tools. */
 export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
-type Declare = (
-  prompt: ResponsesRequest,
-) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>
+type Declare = (place: ToolPlace) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>
 
 /**
  * Asks the model with the prompt of the exchange, which plugins fit to each endpoint. Rejects and returns null as
@@ -108,9 +107,9 @@ class TurnCall implements ModelCall {
     fitting: void | Promise<void>,
   ): Promise<OpenedAttempt | null> {
     if (isPending(fitting)) await fitting
-    const { prompt } = this.#exchange
-    if (this.#declare === null) return this.#admit(candidate, record, prompt, null)
-    const declared = await this.#declare(prompt)
+    if (this.#declare === null) return this.#admit(candidate, record, this.#exchange.prompt, null)
+    const { hosts } = this.#deps.formats[textFormat(candidate.endpoint)]
+    const declared = await this.#declare({ hosts: type => hosts.has(type) })
     return this.#admit(candidate, record, declared.prompt, new ToolCalls(declared.functions))
   }
 

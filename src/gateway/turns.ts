@@ -24,7 +24,11 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
   const { answer, bill, tools } = exchange
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
-    const reply = await askModel(deps, exchange, tools === null ? null : () => tools.declare(exchange, last))
+    const reply = await askModel(
+      deps,
+      exchange,
+      tools === null ? null : place => tools.declare(exchange, place, last),
+    )
     if (reply === null) {
       endUnpaid(exchange)
       break

@@ -240,6 +240,19 @@ export const METRICS = {
     help: 'Decisions of guardrails on requests and replies, by detector and action',
     labels: ['guardrail', 'action'],
   },
+  serverToolCalls: {
+    kind: 'counter',
+    name: 'gateway_server_tool_calls_total',
+    help: 'Calls of server tools by models, by tool and outcome',
+    labels: ['tool', 'outcome'],
+  },
+  serverToolSeconds: {
+    kind: 'histogram',
+    name: 'gateway_server_tool_seconds',
+    help: 'Time that calls of server tools took, by tool',
+    labels: ['tool'],
+    buckets: TASK_BUCKETS,
+  },
   credentialEntries: {
     kind: 'gauge',
     name: 'gateway_credential_cache_entries',

@@ -103,8 +103,8 @@ function providerOf(
 }
 
 /**
- * The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. So is the
- * provider's statement about data, because somebody else may run the server.
+ * The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. The
+ * provider's statement about data is dropped too, because somebody else may run the server.
  */
 function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
   const {

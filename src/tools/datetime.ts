@@ -1,50 +1,57 @@
 /** Server tool datetime: the current date and time in a time zone. */
 import type { Clock } from '../clock.ts'
-import { type GatewayTool, isTimeZone } from '../protocol/gateway-tools.ts'
-import type { ServerTool, ToolCall, ToolOutcome } from './tool.ts'
+import { isTimeZone } from '../protocol/gateway-tools.ts'
+import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const DEFAULT_TIMEZONE = 'UTC'
 
 export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool {
   return {
     name: 'datetime',
-    declare: tool => [
-      {
-        name: 'datetime',
-        description: `Returns the current date and time. Default time zone: ${defaultZone(tool)}.`,
-        parameters: {
-          type: 'object',
-          properties: {
-            timezone: { type: 'string', description: 'IANA time zone, for example Europe/Berlin' },
-          },
-          additionalProperties: false,
-        },
-      },
-    ],
-    begun: (call, tool) => fieldsAt(clock, zoneOf(call, tool) ?? defaultZone(tool)),
-    run(call, tool): ToolOutcome {
-      const zone = zoneOf(call, tool)
-      if (zone === null) {
-        return {
-          item: { ...fieldsAt(clock, defaultZone(tool)), status: 'incomplete' },
-          result: JSON.stringify({ error: 'timezone: is not an IANA time zone, for example Europe/Berlin' }),
+    open: entries => ({
+      declare: () => entries.map(({ tool }) => declaration(tool)),
+      begun: call => fieldsAt(clock, zoneOf(call) ?? defaultZone(call.tool)),
+      run(call): ToolOutcome {
+        const zone = zoneOf(call)
+        if (zone === null) {
+          return {
+            item: { ...fieldsAt(clock, defaultZone(call.tool)), status: 'incomplete' },
+            result: JSON.stringify({
+              error: 'timezone: is not an IANA time zone, for example Europe/Berlin',
+            }),
+          }
         }
-      }
-      const item = fieldsAt(clock, zone)
-      return { item, result: JSON.stringify(item) }
+        const item = fieldsAt(clock, zone)
+        return { item, result: JSON.stringify(item) }
+      },
+    }),
+  }
+}
+
+function declaration(tool: RequestedTool): FunctionDeclaration {
+  return {
+    tool,
+    name: 'datetime',
+    description: `Returns the current date and time. Default time zone: ${defaultZone(tool)}.`,
+    parameters: {
+      type: 'object',
+      properties: {
+        timezone: { type: 'string', description: 'IANA time zone, for example Europe/Berlin' },
+      },
+      additionalProperties: false,
     },
   }
 }
 
 /** The zone of the call, else that of the request; null where it is no time zone. */
-function zoneOf(call: ToolCall, tool: GatewayTool): string | null {
+function zoneOf(call: ToolCall): string | null {
   const asked = call.arguments['timezone']
-  if (asked === undefined || asked === null || asked === '') return defaultZone(tool)
+  if (asked === undefined || asked === null || asked === '') return defaultZone(call.tool)
   return typeof asked === 'string' && isTimeZone(asked) ? asked : null
 }
 
 /** The zone that the request names, or UTC. */
-function defaultZone({ parameters }: GatewayTool): string {
+function defaultZone({ parameters }: RequestedTool): string {
   const zone = parameters?.['timezone']
   return typeof zone === 'string' && isTimeZone(zone) ? zone : DEFAULT_TIMEZONE
 }

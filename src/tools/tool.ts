@@ -1,18 +1,47 @@
 /**
  * The contract of server tools: a tool that the gateway runs when the model calls it. One file per tool; table.ts lists
- * them. Types only.
+ * them. A request that names a tool opens a session of it, which keeps its state until the exchange ends. Types only.
  */
 import type { Exchange } from '../gateway/exchange.ts'
 import type { PicoUsd } from '../money.ts'
-import type { GatewayTool } from '../protocol/gateway-tools.ts'
+import type { Annotation } from '../protocol/items.ts'
+import type { Tool } from '../protocol/tools.ts'
+
+/** A server tool as the request names it: by `gateway:<name>`, or by the spelling of a provider. */
+export interface RequestedTool {
+  readonly type: string
+  readonly parameters?: Readonly<Record<string, unknown>> | null
+  readonly [field: string]: unknown
+}
+
+/** An entry of `tools` with its path for errors, e.g. `tools[2]`. */
+export interface ToolEntry {
+  readonly tool: RequestedTool
+  readonly path: string
+}
 
 /** A function as the model sees it. */
 export interface FunctionDeclaration {
+  /** The entry of the request that it belongs to. */
+  readonly tool: RequestedTool
   /** Letters, digits, `_` and `-`; a name that the caller uses gets a suffix. */
   readonly name: string
   readonly description: string
   /** JSON schema of the arguments. */
   readonly parameters: Readonly<Record<string, unknown>>
+}
+
+/** The provider runs the tool itself: this form of it goes out. */
+export interface NativeDeclaration {
+  readonly native: Tool
+}
+
+export type ToolDeclaration = FunctionDeclaration | NativeDeclaration
+
+/** The endpoint of the next model call, as sessions see it. */
+export interface ToolPlace {
+  /** True if the provider runs native tools of this type itself, e.g. `web_search`. */
+  hosts(type: string): boolean
 }
 
 /** A call of the model, its arguments parsed. */
@@ -21,6 +50,7 @@ export interface ToolCall {
   /** The declared name, without a suffix. */
   readonly name: string
   readonly arguments: Readonly<Record<string, unknown>>
+  readonly tool: RequestedTool
 }
 
 /** A progress event of the item: `name` follows `response.` in its type. */
@@ -29,35 +59,61 @@ export interface ToolEvent {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
+export type ToolProgress = (event: ToolEvent) => void
+
+/** What a session may show beside the item of a call. */
+export interface ToolDisplay {
+  /** Adds a finished item to the answer, e.g. `mcp_list_tools`. Call it in `declare` or `run`. */
+  item(item: { readonly type: string; readonly [field: string]: unknown }): void
+  /** The next text of the model gets these annotations. */
+  annotate(annotations: readonly Annotation[]): void
+}
+
 export interface ToolOutcome {
-  /** Fields of the finished item, which the client sees; `status` is `completed` unless it says otherwise. */
+  /**
+   * Fields of the finished item, which the client sees; `status` is `completed` unless it says otherwise. `type` is
+   * that of the tool in the request unless `begun` says otherwise.
+   */
   readonly item: Readonly<Record<string, unknown>>
   /** Text that the model gets. */
   readonly result: string
   /** Fee of the call; absent: none. */
   readonly cost?: PicoUsd
+  /** Searches that count in `web_search_requests`; absent: 0. */
+  readonly searches?: number
   /** Absent: the model is asked again. `end-turn`: the client has to act first. */
   readonly next?: 'ask-model' | 'end-turn'
+}
+
+/** A server tool at work in one exchange. */
+export interface ToolSession {
+  /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
+  declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
+  /** Fields that the item of a call shows while it runs. */
+  begun(call: ToolCall): Readonly<Record<string, unknown>>
+  /**
+   * Runs one call; several may run at a time. Ends when the signal fires, which is that of the exchange or the deadline
+   * of the call. A failure that the model should know of is an outcome; if it throws, the model gets "The tool failed"
+   * and the log the cause.
+   */
+  run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): ToolOutcome | Promise<ToolOutcome>
+  /** Called once when the exchange ends, however it ends. Must not throw. */
+  close?(): void
 }
 
 export interface ServerTool {
   /** Its name in `gateway:<name>` and `openrouter:<name>`. */
   readonly name: string
-  /** Fields that its item shows while the call runs. */
-  begun(call: ToolCall, tool: GatewayTool): Readonly<Record<string, unknown>>
-  /** Asked before each turn. */
-  declare(
-    tool: GatewayTool,
+  /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
+  readonly native?: readonly string[]
+  /** Milliseconds that one call may take; default 60,000. */
+  readonly runMs?: number
+  /** True: requests that another tool makes cannot use it, since it asks models itself. */
+  readonly asksModels?: boolean
+  /** @throws (or rejects with) GatewayError that names the entry by its path */
+  open(
+    entries: readonly ToolEntry[],
     exchange: Exchange,
-  ): readonly FunctionDeclaration[] | Promise<readonly FunctionDeclaration[]>
-  /**
-   * Runs one call. Ends when the signal of the exchange fires. A failure that the model should know of is an outcome;
-   * if it throws, the model gets "The tool failed" and the log the cause.
-   */
-  run(
-    call: ToolCall,
-    tool: GatewayTool,
-    exchange: Exchange,
-    progress: (event: ToolEvent) => void,
-  ): ToolOutcome | Promise<ToolOutcome>
+    display: ToolDisplay,
+  ): ToolSession | Promise<ToolSession>
 }

@@ -5,35 +5,58 @@ import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { InputGuard } from '../../src/gateway/guard/guard.ts'
 import { RunningExchange } from '../../src/gateway/running.ts'
-import { serverToolsOf } from '../../src/gateway/server-tools.ts'
+import { openServerTools } from '../../src/gateway/server-tools.ts'
 import { type PendingCall, ToolCalls } from '../../src/gateway/tool-calls.ts'
 import { createLog } from '../../src/log/log.ts'
-import type { ServerTool, ToolOutcome } from '../../src/tools/tool.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import type { ServerTool, ToolDisplay, ToolOutcome, ToolSession } from '../../src/tools/tool.ts'
 import { EventCollector } from '../support/event-collector.ts'
 import { scriptedExchange } from '../support/scripted-attempt.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const TOOL = { type: 'gateway:datetime' }
+const NOWHERE = { hosts: () => false }
 const loop = () => new Promise(resolve => setImmediate(resolve))
 
 interface World {
-  readonly run?: ServerTool['run']
+  readonly run?: ToolSession['run']
   readonly fields?: Readonly<Record<string, unknown>>
   /** Guards results. */
   readonly text?: InputGuard['text']
 }
 
-function start({ run = call => ({ item: {}, result: call.callId }), fields = {}, text }: World = {}) {
+async function start({
+  run = call => ({ item: {}, result: call.callId }),
+  fields = {},
+  text,
+  parent,
+  disabled = [],
+  ...more
+}: World & Partial<ServerTool> & { readonly parent?: string; readonly disabled?: readonly string[] } = {}) {
+  let shown: ToolDisplay | null = null
   const server: ServerTool = {
     name: 'datetime',
-    begun: () => ({}),
-    declare: () => [{ name: 'datetime', description: 'The time', parameters: {} }],
-    run,
+    open: (entries, _, display) => {
+      shown = display
+      return {
+        begun: () => ({}),
+        declare: place =>
+          entries.map(({ tool }) =>
+            tool.type === 'web_search' && place.hosts(tool.type)
+              ? { native: tool as never }
+              : { tool, name: 'datetime', description: 'The time', parameters: {} },
+          ),
+        run,
+        close: () => void closed.push('datetime'),
+      }
+    },
+    ...more,
   }
+  const closed: string[] = []
   const clock = new TestClock()
   const sink = new EventCollector()
   const leaving = new AbortController()
-  const asked = { ...scriptedExchange({ tools: [TOOL], ...fields }), signal: leaving.signal }
+  const asked = { ...scriptedExchange({ tools: [TOOL], ...fields }), signal: leaving.signal, parent }
   const answer = new Answer(sink, echoRequest(asked.request, { id: asked.id, createdAt: 1, model: '' }))
   const exchange = new RunningExchange(asked, 1, answer)
   if (text !== undefined) {
@@ -41,13 +64,21 @@ function start({ run = call => ({ item: {}, result: call.callId }), fields = {},
     exchange.guarding = { restrictions: null, input, reply: null }
   }
   const log = createLog('silent', { write: () => undefined })
-  const tools = serverToolsOf({ tools: new Map([['datetime', server]]), clock, log }, asked.request)
+  const metrics = createMetrics()
+  const deps = {
+    tools: new Map([['datetime', server]]),
+    toolPermissions: { disabledFor: () => new Set(disabled) },
+    clock,
+    log,
+    metrics,
+  }
+  const tools = await openServerTools(deps, exchange)
   if (tools === null) throw new Error('the request names no tool')
   answer.openTurn(false)
   answer.begin('acme/scripted', null, [])
   answer.closeTurn('tool_calls')
   const pending = async (...texts: readonly string[]): Promise<readonly PendingCall[]> => {
-    const calls = new ToolCalls((await tools.declare(exchange, false)).functions)
+    const calls = new ToolCalls((await tools.declare(exchange, NOWHERE, false)).functions)
     for (const [item, text] of texts.entries()) {
       const start = { type: 'function_call', id: null, callId: `call_${item}`, name: 'datetime' } as const
       calls.take({ kind: 'open', item, start: { ...start, extra: {} } })
@@ -56,7 +87,18 @@ function start({ run = call => ({ item: {}, result: call.callId }), fields = {},
     }
     return calls.pending
   }
-  return { answer, clock, exchange, leaving, pending, sink, tools }
+  return {
+    answer,
+    clock,
+    closed,
+    exchange,
+    leaving,
+    metrics,
+    pending,
+    shown: shown as ToolDisplay | null,
+    sink,
+    tools,
+  }
 }
 
 const outputsOf = (items: readonly object[]) =>
@@ -72,7 +114,7 @@ const done = ({ events }: EventCollector) =>
 function waiting() {
   const ends: ((outcome: ToolOutcome) => void)[] = []
   const told: ((name: string) => void)[] = []
-  const run: ServerTool['run'] = (_call, _tool, _exchange, progress) => {
+  const run: ToolSession['run'] = (_call, progress) => {
     told.push(name => progress({ name, fields: {} }))
     return new Promise(resolve => ends.push(resolve))
   }
@@ -81,7 +123,7 @@ function waiting() {
 
 t.test('calls run together, and the model gets their results in the order of its calls', async t => {
   const { run, ends } = waiting()
-  const { exchange, pending, sink, tools } = start({ run })
+  const { exchange, pending, sink, tools } = await start({ run })
   const running = tools.run(await pending('{}', '{}'), exchange)
   await loop()
   ends[1]?.({ item: { datetime: 'b' }, result: 'second', cost: 5 })
@@ -103,7 +145,7 @@ t.test('calls run together, and the model gets their results in the order of its
 
 t.test('no more than eight calls run at a time', async t => {
   const { run, ends } = waiting()
-  const { exchange, pending, tools } = start({ run })
+  const { exchange, pending, tools } = await start({ run })
   const running = tools.run(await pending(...Array.from({ length: 10 }, () => '{}')), exchange)
   await loop()
   t.equal(ends.length, 8)
@@ -115,7 +157,7 @@ t.test('no more than eight calls run at a time', async t => {
 })
 
 t.test('calls beyond the budget, and calls that cannot be read, do not run', async t => {
-  const { exchange, pending, sink, tools } = start({ fields: { max_tool_calls: 2 } })
+  const { exchange, pending, sink, tools } = await start({ fields: { max_tool_calls: 2 } })
   const { items } = await tools.run(await pending('[1]', '{}', '{}'), exchange)
   t.match(outputsOf(items), [
     ['call_0', /no JSON object/],
@@ -130,14 +172,14 @@ t.test('calls beyond the budget, and calls that cannot be read, do not run', asy
 })
 
 t.test('a tool that fails or takes too long is told to the model', async t => {
-  const failing = start({
+  const failing = await start({
     run: () => {
       throw new Error('secret')
     },
   })
   const failed = await failing.tools.run(await failing.pending('{}'), failing.exchange)
   t.same(outputsOf(failed.items), [['call_0', '{"error":"The tool failed"}']])
-  const slow = start({ run: waiting().run })
+  const slow = await start({ run: waiting().run })
   const running = slow.tools.run(await slow.pending('{}'), slow.exchange)
   await loop()
   slow.clock.advance(60_000)
@@ -147,12 +189,12 @@ t.test('a tool that fails or takes too long is told to the model', async t => {
 
 t.test('a tool may leave the next step to the client', async t => {
   const run = (): ToolOutcome => ({ item: {}, result: '', next: 'end-turn' })
-  const { exchange, pending, tools } = start({ run })
+  const { exchange, pending, tools } = await start({ run })
   t.equal((await tools.run(await pending('{}'), exchange)).endsTurn, true)
 })
 
 t.test('guardrails see results before the model does', async t => {
-  const { exchange, pending, tools } = start({ text: (_, text) => `[${text}]` })
+  const { exchange, pending, tools } = await start({ text: (_, text) => `[${text}]` })
   const { items } = await tools.run(await pending('{}'), exchange)
   t.same(outputsOf(items), [['call_0', '[call_0]']])
 })
@@ -160,7 +202,7 @@ t.test('guardrails see results before the model does', async t => {
 t.test('after a result was refused the other calls of the turn say nothing any more', async t => {
   const { run, ends, told } = waiting()
   const refused = new GatewayError('permission_denied', 'no')
-  const { answer, exchange, pending, sink, tools } = start({ run, text: () => Promise.reject(refused) })
+  const { answer, exchange, pending, sink, tools } = await start({ run, text: () => Promise.reject(refused) })
   const running = tools.run(await pending(...Array.from({ length: 9 }, () => '{}')), exchange)
   await loop()
   ends[0]?.({ item: {}, result: 'secret' })
@@ -179,7 +221,7 @@ t.test('after a result was refused the other calls of the turn say nothing any m
 t.test('after the client has left the calls of the turn say nothing any more', async t => {
   const { run, ends, told } = waiting()
   const guarded = Promise.withResolvers<string>()
-  const { exchange, leaving, pending, sink, tools } = start({ run, text: () => guarded.promise })
+  const { exchange, leaving, pending, sink, tools } = await start({ run, text: () => guarded.promise })
   const running = tools.run(await pending(...Array.from({ length: 9 }, () => '{}')), exchange)
   await loop()
   ends[0]?.({ item: {}, result: 'first' })
@@ -198,21 +240,87 @@ t.test('after the client has left the calls of the turn say nothing any more', a
 
 t.test('a tool is a function for the model, under a name that is free', async t => {
   const mine = { type: 'function', name: 'datetime', parameters: {}, strict: null }
-  const { exchange, tools } = start({ fields: { tools: [mine, TOOL], tool_choice: TOOL } })
-  const first = await tools.declare(exchange, false)
+  const { exchange, tools } = await start({ fields: { tools: [mine, TOOL], tool_choice: TOOL } })
+  const first = await tools.declare(exchange, NOWHERE, false)
   t.match(first.prompt, {
     tools: [{ name: 'datetime' }, { type: 'function', name: 'datetime_2' }],
     tool_choice: { type: 'function', name: 'datetime_2' },
   })
   t.equal(first.functions.get('datetime_2')?.name, 'datetime')
-  t.match((await tools.declare(exchange, true)).prompt, { tool_choice: 'none' })
+  t.match((await tools.declare(exchange, NOWHERE, true)).prompt, { tool_choice: 'none' })
   exchange.bill.closeTurn()
-  t.match((await tools.declare(exchange, false)).prompt, { tool_choice: 'auto' }, 'it was called once')
+  t.match(
+    (await tools.declare(exchange, NOWHERE, false)).prompt,
+    { tool_choice: 'auto' },
+    'it was called once',
+  )
 })
 
 t.test('of a long result the model gets the beginning, and is told so', async t => {
-  const { exchange, pending, tools } = start({ run: () => ({ item: {}, result: 'x'.repeat(200_001) }) })
+  const { exchange, pending, tools } = await start({ run: () => ({ item: {}, result: 'x'.repeat(200_001) }) })
   const { items } = await tools.run(await pending('{}'), exchange)
   const told = '\n[The result was cut after 200000 characters]'
   t.same(outputsOf(items), [['call_0', 'x'.repeat(200_000) + told]])
+})
+
+t.test('a native tool goes to a provider that has it, and runs here where it has not', async t => {
+  const { exchange, tools } = await start({
+    native: ['web_search'],
+    fields: { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } },
+  })
+  const there = await tools.declare(exchange, { hosts: type => type === 'web_search' }, false)
+  t.match(there.prompt, { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } })
+  t.equal(there.functions.size, 0)
+  const here = await tools.declare(exchange, NOWHERE, false)
+  t.match(here.prompt, {
+    tools: [{ type: 'function', name: 'datetime' }],
+    tool_choice: { type: 'function', name: 'datetime' },
+  })
+})
+
+t.test('a tool that asks models cannot be used by what a tool asks', async t => {
+  await t.rejects(start({ asksModels: true, parent: 'gen-outer' }), /names no tool/)
+  await t.resolves(start({ asksModels: true }))
+})
+
+t.test('a session shows items of its own, and annotations that go with the next text', async t => {
+  const { answer, closed, shown, sink, tools } = await start()
+  shown?.item({ type: 'mcp_list_tools', server_label: 's', tools: [] })
+  shown?.annotate([
+    { type: 'url_citation', url: 'https://a.example', title: 'A', start_index: 0, end_index: 0 },
+  ])
+  t.match(done(sink), [{ type: 'mcp_list_tools', server_label: 's', status: 'completed' }])
+  answer.openTurn(false)
+  answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
+  answer.take({ kind: 'text', item: 0, part: 0, text: 'a', logprobs: null })
+  answer.take({ kind: 'text', item: 0, part: 0, text: 'b', logprobs: null })
+  t.match(answer.closeTurn('stop'), [
+    { content: [{ text: 'ab', annotations: [{ url: 'https://a.example' }] }] },
+  ])
+  tools.close()
+  t.same(closed, ['datetime'])
+})
+
+t.test('calls are counted by their outcome, and the pipeline names the tools that ran', async t => {
+  const { exchange, metrics, pending, tools } = await start({ fields: { max_tool_calls: 1 } })
+  await tools.run(await pending('{}', '[1]', '{}'), exchange)
+  const { values } = await metrics.serverToolCalls.get()
+  t.same(
+    values.map(({ labels, value }) => [labels['outcome'], value]).sort(),
+    [
+      ['completed', 1],
+      ['malformed', 1],
+      ['over_budget', 1],
+    ].sort(),
+  )
+  t.same(exchange.pipeline, [
+    { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: ['datetime'] } },
+  ])
+})
+
+t.test('a tool that the workspace has disabled is refused by its path', async t => {
+  await t.rejects(start({ disabled: ['datetime'] }), {
+    code: 'permission_denied',
+    message: 'tools[0]: the server tool datetime is disabled in this workspace',
+  })
 })

@@ -42,6 +42,7 @@ const HOSTED: ReadonlyMap<string, Translator> = new Map([
   ['code_interpreter', codeExecution],
   ['tool_search', toolSearch],
 ])
+export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
 
 /**
  * The tools that the tool choice allows, and the choice.

@@ -18,6 +18,8 @@ const HOSTED: ReadonlyMap<string, Json> = new Map([
   ['code_interpreter', { codeExecution: {} }],
 ])
 
+export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
+
 export interface EncodedTools {
   readonly tools: readonly Json[]
   /** Null if the request needs none. */

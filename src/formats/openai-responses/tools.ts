@@ -3,6 +3,8 @@
  * in its vocabulary. The gateway's own parts (settings of its search, cache marks, gateway tools) do not go out.
  */
 import type { GatewayError } from '../../errors.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
+import { hostedTools } from '../../protocol/tools.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { isRecord, type Json, recordOrEmpty, remainder } from '../json.ts'
@@ -24,6 +26,11 @@ const NOT_IN_SEARCH: ReadonlySet<string> = new Set([
   'excluded_domains',
   'cache_control',
 ])
+
+/** Tools that providers of this format may run: which ones a provider really has, it says itself. */
+export const HOSTED_TOOLS: ReadonlySet<string> = new Set(
+  Object.keys(hostedTools).filter(type => serverToolName(type) === null || type === 'tool_search'),
+)
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', 'namespace', 'local_shell'])
 

@@ -168,7 +168,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     cacheWriteTokens: count(usage?.cacheWriteTokens),
     outputTokens: count(usage?.outputTokens),
     reasoningTokens: count(usage?.reasoningTokens),
-    webSearchRequests: count(usage?.webSearchRequests),
+    webSearchRequests: count((usage?.webSearchRequests ?? 0) + bill.searches),
     cost: Math.min(bill.cost ?? 0, Number.MAX_SAFE_INTEGER),
     isByok: last?.isByok ?? false,
     serviceTier: cutForeign(finish?.serviceTier ?? null),

@@ -4,7 +4,7 @@ import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
-import type { Bill, Charge } from '../bill.ts'
+import type { Bill, Charge, InnerUse } from '../bill.ts'
 
 export interface UsageCost {
   readonly input: PicoUsd
@@ -84,33 +84,46 @@ export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'inp
  * credential the fee alone, since the provider bills the rest itself. `cost_details` have the prices of the endpoint.
  */
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
-  const { total, tools } = bill
+  const { total, tools, inner } = bill
   if (total === null) return null
-  const { usage, inputCost, outputCost, cost, isUnpriced } = total
+  const usage = inner.inputTokens + inner.outputTokens === 0 ? total.usage : withInner(total.usage, inner)
+  const { inputCost, outputCost, cost, isUnpriced } = total
   const charged = atFactor(cost, bill.priceFactor)
-  const toolsUsed = tools.requested + usage.webSearchRequests > 0
+  const searches = usage.webSearchRequests + bill.searches
   return {
     ...inputOf(usage),
     output_tokens: usage.outputTokens,
     output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
     total_tokens: usage.inputTokens + usage.outputTokens,
-    cost: toUsd((isByok ? byokFee(charged, byokFeePercent) : charged) + tools.cost),
+    cost: toUsd((isByok ? byokFee(charged, byokFeePercent) : charged) + tools.cost + inner.cost),
     cost_details: {
       upstream_inference_cost: isByok ? toUsd(cost) : null,
       upstream_inference_input_cost: toUsd(inputCost),
       upstream_inference_output_cost: toUsd(outputCost),
       ...(tools.cost === 0 ? {} : { server_tool_cost: toUsd(tools.cost) }),
+      ...(inner.cost === 0 ? {} : { inner_calls_cost: toUsd(inner.cost) }),
       ...(isUnpriced ? { price_unknown: true } : {}),
     },
     is_byok: isByok,
-    ...(toolsUsed
+    ...(tools.requested + searches > 0
       ? {
           server_tool_use_details: {
             tool_calls_executed: tools.executed,
             tool_calls_requested: tools.requested,
-            web_search_requests: usage.webSearchRequests,
+            web_search_requests: searches,
           },
         }
       : {}),
+  }
+}
+
+function withInner(usage: Usage, inner: InnerUse): Usage {
+  return {
+    ...usage,
+    inputTokens: usage.inputTokens + inner.inputTokens,
+    cachedTokens: usage.cachedTokens + inner.cachedTokens,
+    outputTokens: usage.outputTokens + inner.outputTokens,
+    reasoningTokens: usage.reasoningTokens + inner.reasoningTokens,
+    webSearchRequests: usage.webSearchRequests + inner.webSearchRequests,
   }
 }

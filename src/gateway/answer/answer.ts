@@ -160,6 +160,11 @@ export class Answer {
     this.#assembler.annotate(annotations)
   }
 
+  /** Gives the next text of the answer these annotations. */
+  note(annotations: readonly Annotation[]): void {
+    this.#assembler.note(annotations)
+  }
+
   /**
    * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its
    * provider; `debug`: upstream bodies to echo, one for each attempt so far; `read`: input that it reported already.

@@ -40,6 +40,10 @@ export class Assembler {
   /** The notes have gone with a text. */
   #noted = false
   #notedBefore = false
+  /** Annotations of tools; those from `#toldFrom` on wait for the next text. */
+  readonly #found: Annotation[] = []
+  #toldFrom = 0
+  #toldBefore = 0
 
   /** `emit`: null where nobody reads the events; then none is made. */
   constructor(emit: EmitEvent | null) {
@@ -56,6 +60,7 @@ export class Assembler {
     this.#open.clear()
     this.#turnFrom = this.#output.length
     this.#notedBefore = this.#noted
+    this.#toldBefore = this.#toldFrom
   }
 
   /** Drops the running turn. */
@@ -63,6 +68,7 @@ export class Assembler {
     this.#open.clear()
     this.#output.length = this.#turnFrom
     this.#noted = this.#notedBefore
+    this.#toldFrom = this.#toldBefore
   }
 
   /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
@@ -70,11 +76,17 @@ export class Assembler {
     this.#notes = annotations
   }
 
+  /** Gives the next text these annotations. */
+  note(annotations: readonly Annotation[]): void {
+    this.#found.push(...annotations)
+  }
+
   take(delta: Content): void {
     switch (delta.kind) {
       case 'text':
         this.#item(delta.item).text(delta.part, delta.text, delta.logprobs, delta.cut === true)
         if (!this.#noted && this.#notes.length > 0) this.#note(this.#item(delta.item), delta.part)
+        if (this.#toldFrom < this.#found.length) this.#tellFound(this.#item(delta.item), delta.part)
         break
       case 'arguments':
         this.#item(delta.item).arguments(delta.text)
@@ -165,6 +177,12 @@ export class Assembler {
   #note(item: ItemBuilder, part: number): void {
     this.#noted = true
     for (const note of this.#notes) item.annotation(part, note)
+  }
+
+  #tellFound(item: ItemBuilder, part: number): void {
+    const told = this.#found.slice(this.#toldFrom)
+    this.#toldFrom = this.#found.length
+    for (const note of told) item.annotation(part, note)
   }
 
   #close(key: number, fields: ClosingFields, status: ClosingStatus): void {

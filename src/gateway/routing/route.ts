@@ -249,7 +249,7 @@ function listGroups(
   return { groups, filters }
 }
 
-/** The first filter that leaves the candidate out. Not `find`: a closure for each candidate costs more than a filter. */
+/** The first filter that leaves the candidate out. Not `find`, because a closure for each candidate takes time. */
 function refusedBy(filters: readonly Filter[], candidate: RouteCandidate, wish: Wish): Filter | undefined {
   for (let at = 0; at < filters.length; at++) {
     const filter = filters[at] as Filter
