@@ -209,10 +209,13 @@ export const EndpointSchema = Type.Object(
       'prices; an absent price is 0, so `{}` is free. Without `pricing` the prices are unknown: requests cost nothing, sorting by price puts the endpoint last, and callers with a limit, a budget or credits reach it by own credentials only',
     ),
     region: field(oneOf(DATA_REGIONS), 'region in which the data stays; default: none is promised'),
-    zdr: field(Type.Boolean(), 'true: the provider keeps no data (zero data retention); default: false'),
+    zdr: field(
+      Type.Boolean(),
+      'true: the provider keeps no data (zero data retention); default: as the [provider publicly says](providers.md#offered), if the row has no `trains`',
+    ),
     trains: field(
       Type.Boolean(),
-      'true: the provider may train on prompts and replies, so `data_collection: deny` and guardrails against training exclude the endpoint, even with `zdr: true`; default: false',
+      'true: the provider may train on prompts and replies, so `data_collection: deny` and guardrails against training exclude the endpoint, even with `zdr: true`; default: as the provider publicly says, if the row has no `zdr`',
     ),
     serviceTier: field(
       oneOf(SERVICE_TIERS),

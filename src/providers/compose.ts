@@ -170,7 +170,7 @@ class Composer {
       covering === null
         ? [this.#priced({ provider: slug, upstreamModel: told.id }, told.id, facts)]
         : this.#starred(covering, facts)
-    return { id, ...modelFacts(facts), ...modelFacts(told), endpoints }
+    return { id, ...modelFacts(told), ...modelFacts(facts), endpoints }
   }
 
   /** Endpoints of an imported model: of the wildcard that covers it, else of the providers that serve its author. */

@@ -57,12 +57,21 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     contextLength: row.contextLength ?? model.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? model.maxOutputTokens ?? null,
     region: row.region ?? null,
-    zdr: row.zdr ?? false,
-    ...(row.trains === true ? { trains: true as const } : {}),
+    ...dataPolicyOf(row, provider),
     ...(row.serviceTier === undefined ? {} : { serviceTier: row.serviceTier }),
     quantization: row.quantization ?? 'unknown',
     drawsImages: model.outputModalities?.includes('image') ?? false,
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
+  }
+}
+
+/** What the row says about data counts; where it says nothing, the provider's public statement does. */
+function dataPolicyOf({ zdr, trains }: EndpointRow, { policy }: Provider): Pick<Endpoint, 'zdr' | 'trains'> {
+  const isSilent = zdr === undefined && trains === undefined
+  const mayTrain = trains ?? (isSilent && policy?.trains === true)
+  return {
+    zdr: zdr ?? (isSilent && policy?.retentionDays === 0),
+    ...(mayTrain ? { trains: true as const } : {}),
   }
 }
 

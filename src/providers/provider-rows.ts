@@ -102,13 +102,22 @@ function providerOf(
   }
 }
 
-/** The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. */
+/**
+ * The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. The
+ * provider's statement about data is dropped too, because somebody else may run the server.
+ */
 function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
-  const { baseUrls: _urls, regionUrls: _regions, embeddings: _embeddings, ...others } = builtIn
-  const { baseUrls, regionUrls, embeddings } = builtIn
+  const {
+    baseUrls: _urls,
+    regionUrls: _regions,
+    embeddings: _embeddings,
+    policy: _policy,
+    ...others
+  } = builtIn
+  const { baseUrls, regionUrls, embeddings, policy } = builtIn
   return {
     ...others,
-    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls }) : {}),
+    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls, policy }) : {}),
     ...(format === undefined || format === builtIn.format ? definedOf({ embeddings }) : {}),
   }
 }

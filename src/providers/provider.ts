@@ -73,7 +73,10 @@ export const KEY_FORMS = [
 ] as const
 export type KeyForm = (typeof KEY_FORMS)[number]
 
-/** A provider's public statement about the data of requests. Null: not publicly known. Routing does not use it. */
+/**
+ * A provider's public statement about the data of requests. Null: not publicly known. It counts for endpoints whose
+ * rows say nothing about data.
+ */
 export interface DataPolicy {
   /** True: it may train on the data. */
   readonly trains: boolean | null
@@ -285,7 +288,7 @@ export interface Endpoint {
   readonly maxOutputTokens: number | null
   readonly region: DataRegion | null
   readonly zdr: boolean
-  /** The provider may train on prompts and replies. Absent: it does not. Routing does not use it. */
+  /** The provider may train on prompts and replies. Absent: it does not. */
   readonly trains?: true
   /** Its service tier; absent: it belongs to none. */
   readonly serviceTier?: ServiceTier

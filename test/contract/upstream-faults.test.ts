@@ -8,76 +8,13 @@ import t, { type Test } from 'tap'
 import { TRANSPORTS, type TransportName } from '../../src/providers/provider.ts'
 import { SIM_FORMATS, SIM_SLUG } from '../../src/sim/rows.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
+import { CASES, type Expected, isFinal, SILENT, statusOf } from '../support/fault-cases.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { createFaultySim, FAULTS } from '../support/sim-faults.ts'
 import { TestClock } from '../support/test-clock.ts'
 
-/**
- * `ok`: served all the same. A number: that status before anything was sent. `[n]`: fails after the first content in a
- * stream, with status n where the answer is whole.
- */
-type Expected = 'ok' | number | readonly [whole: number]
-
-/** The OpenAI error object has no place for a status, so an overload told inside a 200 is just a failure there. */
-const IN_BAND: Readonly<Record<string, number>> = {
-  'openai-responses': 502,
-  'openai-chat': 502,
-  'anthropic-messages': 529,
-  'google-gemini': 529,
-}
-
-const CASES: Readonly<Record<string, Expected>> = {
-  'status-400': 400,
-  'status-401': 502,
-  'status-402': 502,
-  'status-403': 502,
-  'status-404': 502,
-  'status-408': 524,
-  'status-413': 413,
-  'status-422': 422,
-  'status-429': 429,
-  'status-500': 502,
-  'status-502': 502,
-  'status-503': 503,
-  'status-504': 524,
-  'status-529': 529,
-  'status-999': 502,
-  reset: 502,
-  close: 502,
-  garbage: 502,
-  'no-headers': 524,
-  'slow-headers-50': 'ok',
-  'slow-first-token-50': 'ok',
-  'no-first-token': 524,
-  stall: [524],
-  'drip-1': 'ok',
-  'drip-250': 408,
-  'cut-reset': [502],
-  'cut-close': [502],
-  'cut-length': [502],
-  'cut-end': [502],
-  'cut-bare': [502],
-  'no-finish': [502],
-  'error-in-stream': [529],
-  'error-first': 529,
-  'error-under-200': 502,
-  html: 502,
-  'json-instead-of-sse': 'ok',
-  'bad-sse': [502],
-  'huge-frame': [502],
-  'empty-reply': 502,
-  redirect: 502,
-  gzip: 502,
-  'both-lengths': 502,
-  'bad-chunk': [502],
-  'big-headers': 502,
-  'second-reply': 'ok',
-}
-
 type Format = (typeof SIM_FORMATS)[number]
 
-/** Nothing ends these but a deadline. */
-const SILENT = new Set(['no-headers', 'no-first-token', 'stall', 'drip-250'])
 const SILENT_SLUG = 'silent'
 const SILENCE_MS = 2_000
 const REQUEST_MS = 12_000
@@ -210,9 +147,7 @@ function check(t: Test, variant: Variant, reply: Response, text: string): void {
   const { kind, expected, format, stream, fallback } = variant
   checked++
   const committed = stream && Array.isArray(expected)
-  // A refused request is not tried again at another endpoint of the same model; neither is one out of time.
-  const final = typeof expected === 'number' && [400, 413, 422, 408].includes(expected)
-  const served = expected === 'ok' || (fallback && !committed && !final)
+  const served = expected === 'ok' || (fallback && !committed && !isFinal(expected))
   if (served) {
     t.equal(reply.status, 200, text.slice(0, 300))
     if (stream) t.same(grammarViolations(parseEventStream(text)), [])
@@ -230,12 +165,7 @@ function check(t: Test, variant: Variant, reply: Response, text: string): void {
       'what was said was delivered',
     )
   } else {
-    const status =
-      kind === 'error-in-stream' || kind === 'error-first'
-        ? IN_BAND[format]
-        : Array.isArray(expected)
-          ? expected[0]
-          : expected
+    const status = statusOf(kind, expected, format)
     t.equal(reply.status, status, text.slice(0, 300))
     t.match(JSON.parse(text), {
       error: { code: status, message: String, metadata: { error_type: String } },

@@ -279,3 +279,21 @@ t.test('prices of long prompts are checked and ordered', async t => {
     /overrides\[1\]\.minPromptTokens: stands in another/,
   )
 })
+
+t.test(
+  'name, date and modalities of an import come before those of a list, whichever row is made',
+  async t => {
+    const told: KnownModel = { id: 'fast', name: 'As listed', created: 1, inputModalities: ['text'] }
+    const given = { imported: [{ ...PRICED, id: 'acme/fast-2025-01-01' }], discovered: { acme: [told] } }
+    const wanted = { name: 'Fast', created: 77, inputModalities: ['text', 'image'] }
+    t.match(
+      catalogOf({ ...given, providers: [ACME] })
+        .models()
+        .find(({ id }) => id === 'acme/fast'),
+      wanted,
+    )
+    const row = { id: 'acme/fast', endpoints: [{ provider: 'acme' }] }
+    const same = { imported: [PRICED], discovered: { acme: [told] } }
+    t.match(catalogOf({ ...same, models: [row] }).model('acme/fast'), wanted)
+  },
+)

@@ -146,16 +146,24 @@ function isTierNamed(names: readonly string[] | null | undefined, endpoint: Endp
  * accepted too.
  */
 export function namesProvider(name: string, endpoint: NamedEndpoint): boolean {
-  const { slug, name: displayName } = endpoint.provider
-  const asked = name.toLowerCase()
-  if (asked === slug || slug.startsWith(`${asked}/`) || asked === displayName.toLowerCase()) return true
+  return isAskedFor(name.toLowerCase(), endpoint)
+}
+
+/** `asked`: in lower case. The cheapest comparisons come first, because a request may have many endpoints. */
+export function isAskedFor(asked: string, endpoint: NamedEndpoint): boolean {
+  const { slug, name } = endpoint.provider
+  if (asked === slug) return true
+  if (slug.length > asked.length && slug[asked.length] === '/' && slug.startsWith(asked)) return true
+  if (name.length === asked.length && name.toLowerCase() === asked) return true
   return endpoint.serviceTier !== undefined && asked === tierSlug(endpoint)
 }
 
 type NamedEndpoint = Pick<Endpoint, 'provider' | 'serviceTier'>
 
 export function isNamed(names: readonly string[] | null | undefined, endpoint: NamedEndpoint): boolean {
-  return names?.some(name => namesProvider(name, endpoint)) === true
+  if (names == null) return false
+  for (let at = 0; at < names.length; at++) if (namesProvider(names[at] as string, endpoint)) return true
+  return false
 }
 
 /**

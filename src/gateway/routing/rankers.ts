@@ -15,7 +15,7 @@ import {
   STEADY,
 } from '../../health/health.ts'
 import type { RouteCandidate } from './candidate.ts'
-import { namesProvider, type Preferences } from './filters.ts'
+import { isAskedFor, type Preferences } from './filters.ts'
 import type { SortBy } from './names.ts'
 import { type TierWish, tierRank } from './service-tiers.ts'
 import { priceOf, type SharedCandidates } from './shared-candidates.ts'
@@ -72,7 +72,10 @@ export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandida
 }
 
 /** True if the first candidate is drawn at random by price, because the caller asks for no order. */
-function isDistributed({ kind, preferences, sort, tiers }: Group, { balances }: RankTerms): boolean {
+function isDistributed(
+  { kind, preferences, sort, tiers }: Omit<Group, 'candidates'>,
+  { balances }: RankTerms,
+): boolean {
   return balances && kind === 'shared' && sort === null && tiers.first.length === 0 && !hasOrder(preferences)
 }
 
@@ -85,8 +88,12 @@ function byPrice(
   group: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  const isWanted = group.sort !== null || group.tiers.only !== null || isDistributed(group, terms)
-  return isWanted ? terms.shared.byPrice(candidates) : candidates
+  return wantsPrice(group, terms) ? terms.shared.byPrice(candidates) : candidates
+}
+
+/** True if the candidates of the group are sorted by price first. */
+export function wantsPrice(group: Omit<Group, 'candidates'>, terms: RankTerms): boolean {
+  return group.sort !== null || group.tiers.only !== null || isDistributed(group, terms)
 }
 
 /** Candidates that were not measured lately go last. */
@@ -98,10 +105,14 @@ function bySpeed(
   const { health, nowMs } = terms
   const by = tiers.first.length > 0 && sort === null ? 'throughput' : sort
   if (health === null || by === null || by === 'price') return candidates
-  const slowness = candidates.map(candidate => slownessOf(stateOf(health, candidate), by, nowMs))
-  return slowness.every(each => each === Number.POSITIVE_INFINITY)
-    ? candidates
-    : sortedBy(candidates, slowness)
+  const slowness = new Float64Array(candidates.length)
+  let isMeasured = false
+  for (let at = 0; at < candidates.length; at++) {
+    const each = slownessOf(stateOf(health, candidates[at] as RouteCandidate), by, nowMs)
+    slowness[at] = each
+    isMeasured ||= each !== Number.POSITIVE_INFINITY
+  }
+  return isMeasured ? sortedBy(candidates, slowness) : candidates
 }
 
 /** Less is better; infinite: nothing was measured. */
@@ -244,11 +255,11 @@ function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group):
 }
 
 function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group): readonly RouteCandidate[] {
-  const order = preferences.order ?? []
-  if (order.length === 0) return candidates
+  if (!hasOrder(preferences)) return candidates
+  const order = (preferences.order ?? []).map(name => name.toLowerCase())
   return groupedBy(candidates, ({ endpoint }) => {
-    const at = order.findIndex(name => namesProvider(name, endpoint))
-    return at === -1 ? order.length : at
+    for (let at = 0; at < order.length; at++) if (isAskedFor(order[at] as string, endpoint)) return at
+    return order.length
   })
 }
 
@@ -323,7 +334,7 @@ function groupedBy(
 }
 
 /** Stable; keys may be infinite. */
-function sortedBy(candidates: readonly RouteCandidate[], keys: readonly number[]): readonly RouteCandidate[] {
+function sortedBy(candidates: readonly RouteCandidate[], keys: Float64Array): readonly RouteCandidate[] {
   const places = candidates.map((_, index) => index)
   places.sort((a, b) => {
     const of = keys[a] ?? 0

@@ -14,7 +14,7 @@ import { type Filter, filtersFor, type Preferences, TIER_ADMISSION, type Wish } 
 import { type NamedModel, namedModel, type SortBy } from './names.ts'
 import { type FittingPlugins, type Measures, Needs } from './needs.ts'
 import { honours, usedOf } from './parameters.ts'
-import { type Group, type RankTerms, rankGroup } from './rankers.ts'
+import { type Group, type RankTerms, rankGroup, wantsPrice } from './rankers.ts'
 import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
 import { isOfTier, tierWish } from './service-tiers.ts'
@@ -81,12 +81,12 @@ export function route(
   let filters: readonly Filter[] = NO_FILTERS
   const excludedBy = new Set<string>()
   if (second === undefined) {
-    const listed = listGroups(named, request, preferences, scope, needs, terms.shared, excludedBy)
+    const listed = listGroups(named, request, preferences, scope, needs, terms, excludedBy)
     filters = listed.filters
     candidates = ranked(listed.groups, terms)
   } else {
     const perModel = models.map(model =>
-      listGroups(model, request, preferences, scope, needs, terms.shared, excludedBy),
+      listGroups(model, request, preferences, scope, needs, terms, excludedBy),
     )
     filters = perModel.flatMap(each => each.filters)
     const groups = isAcrossModels(request)
@@ -192,14 +192,15 @@ function listGroups(
   preferences: Preferences,
   scope: RouteScope,
   needs: Needs | null,
-  made: SharedCandidates,
+  terms: RankTerms,
   excludedBy: Set<string>,
 ): Listed {
   const { model, isFree } = named
-  const candidates = made.of(model)
+  const candidates = terms.shared.of(model)
   const { all, plain, hasTiers, lengthsDiffer } = candidates
   const tiers = tierWish(request.service_tier, named.tier)
   const sort = sortOf(preferences) ?? named.sort
+  const wanted = { preferences, sort, tiers, hasTools: (request.tools?.length ?? 0) > 0 }
   const { ownKeys, restrictions = null, dataRegion } = scope
   const { isLimited = false } = scope
   const inputTokens = scope.embeds === true ? undefined : scope.inputTokens
@@ -217,7 +218,7 @@ function listGroups(
   if (!isPlain) {
     const open: RouteCandidate[] = []
     const offer = (candidate: RouteCandidate): void => {
-      const refused = filters.find(filter => !filter.admits(candidate, wish))
+      const refused = refusedBy(filters, candidate, wish)
       // Guardrails come last, so that they are named only if the candidate would have served otherwise.
       const restriction = refused === undefined ? (restrictions?.excludedBy(candidate) ?? null) : null
       if (refused !== undefined) excludedBy.add(refused.excludedBy)
@@ -228,7 +229,9 @@ function listGroups(
     }
     const asker = { keyHash: scope.keyHash, user: request.user ?? null }
     const isReserved = !ownKeys.isEmpty && ownKeys.isByokOnly(model)
-    for (const candidate of all) {
+    // A list that is filtered in the order of prices need not be sorted. Own keys keep the order of the file.
+    const isByPrice = ownKeys.isEmpty && wantsPrice({ kind: 'shared', ...wanted }, terms)
+    for (const candidate of isByPrice ? terms.shared.allByPrice(all) : all) {
       const { endpoint } = candidate
       const { provider } = endpoint
       if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
@@ -237,6 +240,7 @@ function listGroups(
       if (ownKeys.isEmpty) continue
       for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
     }
+    if (isByPrice) terms.shared.noteSorted(open)
     shared = open
   }
   const narrow = (isBetter: (endpoint: Endpoint) => boolean): void => {
@@ -254,13 +258,20 @@ function listGroups(
   const used = usedOf(request, PREFERRED_PARAMETERS)
   if (used.length > 0) narrow(endpoint => used.every(name => honours(endpoint, name)))
   if (lengthsDiffer && needs !== null) narrow(endpoint => needs.fits(endpoint))
-  const hasTools = (request.tools?.length ?? 0) > 0
-  const terms = { preferences, sort, tiers, hasTools }
   const groups: Group[] = []
-  if (own.length > 0) groups.push({ kind: 'own', candidates: own, ...terms })
-  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, ...terms })
-  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, ...terms })
+  if (own.length > 0) groups.push({ kind: 'own', candidates: own, ...wanted })
+  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, ...wanted })
+  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, ...wanted })
   return { groups, filters }
+}
+
+/** The first filter that leaves the candidate out. Not `find`, because a closure for each candidate takes time. */
+function refusedBy(filters: readonly Filter[], candidate: RouteCandidate, wish: Wish): Filter | undefined {
+  for (let at = 0; at < filters.length; at++) {
+    const filter = filters[at] as Filter
+    if (!filter.admits(candidate, wish)) return filter
+  }
+  return undefined
 }
 
 /** One order over all models. */

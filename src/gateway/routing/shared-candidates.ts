@@ -36,6 +36,21 @@ export class SharedCandidates {
     return made
   }
 
+  /** All of them by price, for a list that is filtered from it. */
+  allByPrice(all: readonly RouteCandidate[]): readonly RouteCandidate[] {
+    let sorted = this.#byPrice.get(all)
+    if (sorted === undefined) {
+      sorted = sortedByPrice(all)
+      this.#byPrice.set(all, sorted)
+    }
+    return sorted
+  }
+
+  /** Notes that a list is in the order of prices, so that `byPrice` returns it. */
+  noteSorted(candidates: readonly RouteCandidate[]): void {
+    this.#byPrice.set(candidates, candidates)
+  }
+
   /** Cheapest first, unknown prices last. Equal prices keep their order. */
   byPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
     return this.#byPrice.get(candidates) ?? sortedByPrice(candidates)
