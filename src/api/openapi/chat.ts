@@ -1,4 +1,4 @@
-/** What POST /chat/completions and POST /embeddings answer, as schemas: completion, chunks of a stream, vectors. Pure. */
+/** What POST /chat/completions and POST /embeddings answer, as schemas: completion, chunks, vectors. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/schema.ts'
 import {
