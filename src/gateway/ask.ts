@@ -32,14 +32,14 @@ const SERVICE: Caller = {
   memberId: null,
   limit: null,
 }
-const NONE_DISABLED: GatewayDeps['disabledTools'] = { of: () => new Set() }
+const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
 const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
 
 /** Dependencies of a gateway that are the same for every caller. */
 export type SharedDeps = Omit<
   GatewayDeps,
-  'plugins' | 'tools' | 'disabledTools' | 'quota' | 'credentials' | 'guard'
+  'plugins' | 'tools' | 'toolPermissions' | 'quota' | 'credentials' | 'guard'
 >
 
 export interface AskDeps extends SharedDeps {
@@ -52,7 +52,7 @@ export function createAsk(deps: AskDeps): Ask {
       ...deps,
       plugins: NO_PLUGINS,
       tools: NO_TOOLS,
-      disabledTools: NONE_DISABLED,
+      toolPermissions: NONE_DISABLED,
       guard,
       quota: UNLIMITED,
       credentials: { of: () => NO_CREDENTIALS },
@@ -105,8 +105,9 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         },
         sink,
       )
-      const usage = sink.response?.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
-      if (usage !== null) exchange.bill.addInner(innerUse(usage))
+      const usage = sink instanceof ListeningSink ? sink.usage : (sink.response?.usage ?? null)
+      const charged = usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
+      if (charged !== null) exchange.bill.addInner(innerUse(charged))
       return responseOf(outcome, sink.response, signal)
     })
   }
@@ -175,6 +176,8 @@ class ListeningSink implements Sink {
   readonly live = true
   readonly relays = null
   response: ResponseResource | null = null
+  /** Of a reply that failed too. */
+  usage: ResponseUsage | null = null
   readonly #onEvent: (event: StreamEvent) => void
 
   constructor(onEvent: (event: StreamEvent) => void) {
@@ -182,8 +185,10 @@ class ListeningSink implements Sink {
   }
 
   write(event: StreamEvent): boolean {
-    if (event.type === 'response.completed' || event.type === 'response.incomplete')
+    if (event.type === 'response.completed' || event.type === 'response.incomplete') {
       this.response = event.response
+      this.usage = event.response.usage ?? null
+    } else if (event.type === 'response.failed') this.usage = event.response.usage ?? null
     this.#onEvent(event)
     return true
   }

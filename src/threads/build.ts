@@ -19,6 +19,8 @@ import { connectionCap, descriptorLimit } from './operating-system.ts'
 
 /** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
 const UPLOADS_AT_ONCE = 8
+/** So many files, in the same way. */
+const FILES_AT_ONCE = 8
 
 export type ServeOptions = GatewayOptions & FrontOptions
 
@@ -178,6 +180,11 @@ function operationsOf(
       clock,
     }),
     batchMaxBytes: config.batches.maxBytes,
+    files: built.files,
+    fileUploads: new Uploads({
+      folder: uploadsFolder(config.storage.url),
+      maxBytes: FILES_AT_ONCE * config.tools.files.maxFileBytes,
+    }),
     document,
   })
 }

@@ -16,6 +16,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
+import { NO_FILES } from '../support/no-files.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -67,6 +68,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     byokFeePercent: 0,
     document: new InterfaceDocument(),
     ...NO_BATCHES,
+    ...NO_FILES,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }

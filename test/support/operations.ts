@@ -12,6 +12,7 @@ import { createCatalog } from '../../src/providers/catalog.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
+import { NO_FILES } from './no-files.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -43,5 +44,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     byokFeePercent: 0,
     document: new InterfaceDocument(),
     ...NO_BATCHES,
+    ...NO_FILES,
   })
 }
