@@ -1,5 +1,5 @@
 /** Reads an OpenAPI document: its operations, its faults, and checks of values against its schemas. */
-import { type Schema, Validator } from '@cfworker/json-schema'
+import { dereference, type Schema, validate } from '@cfworker/json-schema'
 
 type Fields = Record<string, unknown>
 
@@ -76,29 +76,38 @@ function lookUp(document: unknown, reference: string): unknown {
     )
 }
 
-/** @param strict fields that the schema does not name are faults, except where it names none at all */
-export function checkOf(document: ApiDocument, schema: Fields, strict = false): Check {
-  const { schemas } = document.components
-  const whole = { ...schema, components: { schemas } }
-  const used = (strict ? closed(whole) : whole) as Schema
-  const validator = new Validator(used, '2020-12', false)
-  return value => {
-    const { valid, errors } = validator.validate(value)
-    return valid ? [] : errors.map(({ instanceLocation, error }) => `${instanceLocation}: ${error}`)
+/** Checks of values against schemas of a document: each is one of its own objects. */
+export type Checks = (schema: Fields) => Check
+
+/** @param strict fields that a schema does not name are faults, except where it names none at all */
+export function checksOf(document: ApiDocument, strict = false): Checks {
+  const copies = new Map<unknown, unknown>()
+  const lookup = dereference(copyOf(document, strict, copies) as Schema)
+  return schema => {
+    const copy = copies.get(schema)
+    if (copy === undefined) throw new Error('the schema is not of the document')
+    return value => {
+      const { valid, errors } = validate(value, copy as Schema, '2020-12', lookup, false)
+      return valid ? [] : errors.map(({ instanceLocation, error }) => `${instanceLocation}: ${error}`)
+    }
   }
 }
 
-/** A copy in which every object with fields takes no others. */
-function closed(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(closed)
-  if (!isFields(schema)) return schema
-  const copy = Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, closed(value)]))
-  const { properties, additionalProperties, description } = copy
+/** A copy in which, if `strict`, every object with fields takes no others. `copies`: by the original. */
+function copyOf(value: unknown, strict: boolean, copies: Map<unknown, unknown>): unknown {
+  if (Array.isArray(value)) return value.map(each => copyOf(each, strict, copies))
+  if (!isFields(value)) return value
+  const copy: Fields = {}
+  for (const [key, each] of Object.entries(value)) {
+    copy[key] = key === 'examples' ? {} : copyOf(each, strict, copies)
+  }
+  const { properties, additionalProperties, description, type } = value
   const isOpen =
     additionalProperties !== undefined || /other fields|passes as it is/i.test(String(description))
-  if (!isFields(properties) || Object.keys(properties).length === 0 || isOpen || isTagged(properties))
-    return copy
-  return copy['type'] === 'object' ? { ...copy, additionalProperties: false } : copy
+  const hasFields = type === 'object' && isFields(properties) && Object.keys(properties).length > 0
+  if (strict && hasFields && !isOpen && !isTagged(properties)) copy['additionalProperties'] = false
+  copies.set(value, copy)
+  return copy
 }
 
 /** An object of which only the kind is told. */
@@ -116,6 +125,7 @@ interface Content {
 
 /** All bodies and answers that have examples. */
 export function contentsOf(document: ApiDocument): Content[] {
+  const checks = checksOf(document)
   return operationsIn(document).flatMap(({ operation }) => {
     const answers = Object.entries(operation.responses).map(([status, { content }]) => ({
       at: status,
@@ -128,8 +138,8 @@ export function contentsOf(document: ApiDocument): Content[] {
         return [
           {
             label: `${operation.operationId} ${at} ${media}`,
-            check: checkOf(document, schema),
-            checkEvent: isFields(event) ? checkOf(document, event) : null,
+            check: checks(schema),
+            checkEvent: isFields(event) ? checks(event) : null,
             examples,
           },
         ]

@@ -6,6 +6,7 @@ t.test('the admin port', async t => {
   let unready: string | null = null
   let broken = false
   let degraded: readonly string[] = []
+  let reference: string | null = null
   const admin = await startAdmin(
     { host: '127.0.0.1', port: 0, hosts: ['metrics.example.com'] },
     {
@@ -15,6 +16,7 @@ t.test('the admin port', async t => {
       },
       unreadyReason: () => unready,
       degraded: () => degraded,
+      reference: () => reference,
     },
   )
   t.teardown(() => admin.close())
@@ -69,18 +71,40 @@ t.test('the admin port', async t => {
     degraded = []
   })
 
+  await t.test(
+    'has the reference page as soon as there is one, and allows it only its own style',
+    async t => {
+      t.equal((await ask('/docs')).status, 503)
+      reference = '<!doctype html>'
+      const { status, headers, text } = await ask('/docs')
+      t.equal(status, 200)
+      t.equal(text, reference)
+      t.equal(headers.get('content-type'), 'text/html; charset=utf-8')
+      t.equal(headers.get('x-content-type-options'), 'nosniff')
+      const policy = (headers.get('content-security-policy') ?? '').split('; ')
+      t.same(policy, [
+        "default-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "style-src 'unsafe-inline'",
+      ])
+      t.equal((await ask('/docs', { method: 'HEAD' })).text, '')
+    },
+  )
+
   await t.test('has an index for people, which names only what is there and loads nothing', async t => {
     const { status, headers, text } = await ask('/')
     t.equal(status, 200)
     t.equal(headers.get('content-type'), 'text/html; charset=utf-8')
     t.equal(headers.get('x-content-type-options'), 'nosniff')
-    t.match(headers.get('content-security-policy'), /^default-src 'none';.*frame-ancestors 'none'/)
+    t.match(headers.get('content-security-policy'), /^default-src 'none';.*frame-ancestors 'none'$/)
     t.match(text, /^<!doctype html>\n<html lang="en">/)
     t.match(text, '<meta name="viewport" content="width=device-width, initial-scale=1">')
     t.match(text, /<title>.+<\/title>/)
     t.notMatch(text, /<(script|style|link|img|iframe)|style=|https?:/)
     const links = [...text.matchAll(/href="([^"]*)"/g)].map(([, path = '']) => path)
-    t.same(links, ['/metrics', '/healthz', '/readyz'])
+    t.same(links, ['/docs', '/metrics', '/healthz', '/readyz'])
     for (const path of links) t.equal((await ask(path)).status, 200, path)
     t.equal((await ask('/', { method: 'HEAD' })).text, '')
   })

@@ -108,6 +108,20 @@ async function start(
 const ends = (results: readonly ProbeResult[], last: string) =>
   results.filter(result => result.last === last && result.done && !result.cut && result.fault === null).length
 
+t.test('the reference page is that of the operations which the threads serve', async t => {
+  const { supervisor, admin } = await start(t, { threads: 1 })
+  const { status, text } = await admin('/docs')
+  t.equal(status, 200)
+  const document = (await (await fetch(`${supervisor.url}/v1/openapi.json`)).json()) as {
+    paths: Record<string, Record<string, { operationId: string }>>
+  }
+  const ids = Object.values(document.paths).flatMap(item =>
+    Object.values(item).map(({ operationId }) => operationId),
+  )
+  t.ok(ids.length > 50)
+  for (const id of ids) t.match(text, `id="${id}"`)
+})
+
 t.test('a thread that dies tells its streams, is replaced, and disturbs nobody else', async t => {
   const { order, stream, admin, lines } = await start(t)
   // Long ones are there when the thread dies, however late the order comes; short ones come to their own end.

@@ -1,4 +1,4 @@
-/** What POST /chat/completions and POST /embeddings answer, as schemas: completion, chunks of a stream, vectors. Pure. */
+/** What POST /chat/completions and POST /embeddings answer, as schemas: completion, chunks, vectors. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/schema.ts'
 import {
@@ -142,12 +142,15 @@ export const ChatCompletion = Type.Object({
   ...reports,
 })
 
+/** Open: what else is known depends on the failure. */
+export const ERROR_FACTS = Type.Object({ error_type: text }, { additionalProperties: true })
+
 export const ChatErrorFields = Type.Object({
   code: Type.Integer({ description: 'The HTTP status, also where another one has left' }),
   message: text,
   type: text,
   param: orNoText,
-  metadata: Type.Object({ error_type: text }),
+  metadata: ERROR_FACTS,
 })
 
 export const ChatChunk = Type.Object(

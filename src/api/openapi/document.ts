@@ -36,7 +36,13 @@ const INTERFACE: Descriptions = {
       200: {
         text: 'The description of all operations.',
         content: {
-          schema: Type.Object({ openapi: text, info: Type.Object({ title: text, version: text }) }),
+          schema: Type.Object(
+            {
+              openapi: text,
+              info: Type.Object({ title: text, version: text }, { additionalProperties: true }),
+            },
+            { additionalProperties: true },
+          ),
           examples: { head: { openapi: '3.1.0', info: { title: 'Sluice', version: '1.0.0' } } },
         },
       },

@@ -1,8 +1,8 @@
-/** Errors of operations in the interface description: which statuses an operation may have, and their envelopes. Pure. */
+/** Errors in the interface description: the statuses that an operation may have, and their envelopes. Pure. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { FAILURES, type FailureCode } from '../../errors.ts'
 import type { DialectName } from '../../protocol/request.ts'
-import { ChatErrorFields, ChatUsage } from './chat.ts'
+import { ChatErrorFields, ChatUsage, ERROR_FACTS } from './chat.ts'
 import { MessageFailure } from './message.ts'
 import { GatewayMetadataAnswer, text, UsageAnswer } from './response.ts'
 
@@ -19,7 +19,7 @@ const Failure = Type.Object({
   error: Type.Object({
     code: Type.Integer({ description: 'The HTTP status' }),
     message: text,
-    metadata: Type.Object({ error_type: text }),
+    metadata: ERROR_FACTS,
     ...availability,
   }),
   usage: Type.Optional(UsageAnswer),
