@@ -10,7 +10,14 @@ import type { Log } from '../log/log.ts'
 import { createBubblewrap } from './bubblewrap.ts'
 import { createDocker } from './docker.ts'
 import { createEmbedded } from './embedded/embedded.ts'
-import type { Engine, EngineContainer, EngineLimits, EngineResult, RunOutput, Stop } from './engine.ts'
+import type {
+  EngineContainer,
+  EngineLimits,
+  EngineResult,
+  RunOutput,
+  RunStop,
+  SandboxEngine,
+} from './engine.ts'
 import { filePath } from './paths.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
@@ -63,7 +70,7 @@ export function createContainers(options: ContainersOptions): Containers {
 class HeldContainers implements Containers {
   readonly #options: ContainersOptions
   /** Null: no engine is chosen. */
-  readonly #engine: Engine | null
+  readonly #engine: SandboxEngine | null
   readonly #queue: RunQueue
   /** The one used longest ago first. */
   readonly #held = new Map<string, Held>()
@@ -173,7 +180,7 @@ class HeldContainers implements Containers {
   }
 
   /** @throws GatewayError, naming the setting */
-  async #offered(): Promise<Engine> {
+  async #offered(): Promise<SandboxEngine> {
     if (this.#engine === null) throw notOffered('it is turned off')
     if (this.#ending.signal.aborted) throw busy()
     this.#refusal ??= this.#engine.refusal().catch(thrown => {
@@ -185,7 +192,12 @@ class HeldContainers implements Containers {
     return this.#engine
   }
 
-  async #create(engine: Engine, owner: ContainerOwner, key: string, terms: ContainerTerms): Promise<Held> {
+  async #create(
+    engine: SandboxEngine,
+    owner: ContainerOwner,
+    key: string,
+    terms: ContainerTerms,
+  ): Promise<Held> {
     const workspace = workspaceOf(owner)
     if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busy()
     const held: Held = {
@@ -282,7 +294,7 @@ class HeldContainers implements Containers {
   }
 }
 
-function engineOf({ settings, folder, clock }: ContainersOptions): Engine | null {
+function engineOf({ settings, folder, clock }: ContainersOptions): SandboxEngine | null {
   const limits: EngineLimits = {
     cpuSeconds: settings.cpuSeconds,
     memoryBytes: settings.memoryMb * MIB,
@@ -356,12 +368,12 @@ const LOST = {
   files: ' All files were deleted',
 }
 
-function stoppedOutput(stopped: Stop): RunOutput {
+function stoppedOutput(stopped: RunStop): RunOutput {
   return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
 }
 
 function stopWords(
-  stopped: Stop,
+  stopped: RunStop,
   { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): string {
   switch (stopped) {

@@ -1,7 +1,7 @@
 /**
- * Takes from the engine of the embedded sandbox what its code has no use for: network, signals, native code, and workers
- * with other rights. `--import` loads it first, in the child process and in each of its workers. The shell and Python
- * have no way to JavaScript; this is for the day on which one is found. Child process of the sandbox.
+ * Takes from the engine of the embedded sandbox what its code has no use for: network, signals, native code, and
+ * workers with other rights. `--import` loads it first, in the child process and in each of its workers. The shell and
+ * Python have no way to JavaScript; this is for the day on which one is found. Child process of the sandbox.
  */
 import childProcess from 'node:child_process'
 import dgram from 'node:dgram'
