@@ -371,7 +371,7 @@ export const Settings = group({
         sandboxEngine,
       ),
       network: setting(
-        oneOf(['disabled']),
+        Type.Literal('disabled', { expected: '`disabled`' }),
         'code of a model has no network; a request that asks for one is answered 400',
         { default: 'disabled' },
       ),

@@ -163,6 +163,7 @@ class HeldContainers implements Containers {
       throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
     const written = await this.#inTurn(held, () => held.engine.write(below, content))
     if (!written) throw new GatewayError('payload_too_large', 'The container has no room for this file')
+    this.#makeRoom(held.workspace, 0)
   }
 
   async end(owner: ContainerOwner, id: string) {
