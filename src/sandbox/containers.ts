@@ -14,8 +14,8 @@ import type {
   EngineContainer,
   EngineLimits,
   EngineResult,
+  LimitStop,
   RunOutput,
-  RunStop,
   SandboxEngine,
 } from './engine.ts'
 import { filePath } from './paths.ts'
@@ -369,12 +369,12 @@ const LOST = {
   files: ' All files were deleted',
 }
 
-function stoppedOutput(stopped: RunStop): RunOutput {
+function stoppedOutput(stopped: LimitStop): RunOutput {
   return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
 }
 
 function stopWords(
-  stopped: RunStop,
+  stopped: LimitStop,
   { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): string {
   switch (stopped) {

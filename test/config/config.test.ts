@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Value } from '@sinclair/typebox/value'
@@ -11,6 +11,7 @@ import {
   forgetSecrets,
   loadConfig,
 } from '../../src/config/config.ts'
+import { sandboxEngine } from '../../src/config/setting.ts'
 import { SETTINGS, Settings } from '../../src/config/settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
@@ -123,6 +124,16 @@ accounting: { onAbort: cancel }
   t.same(config.regions, { europe: ['eu.localhost'], us: ['us.localhost'] })
   t.same(config.byok, { feePercent: 0 })
   t.same(config.moderation, { model: 'acme/judge-1' })
+})
+
+t.test('the sandbox has the embedded engine where /proc is, and refuses what is no engine', async t => {
+  const { sandbox } = loadConfig([], {}).tools
+  t.equal(sandbox.engine, existsSync('/proc/self/statm') ? 'embedded' : 'none')
+  t.ok(sandbox.timeoutMs < 30_000)
+  t.equal(sandboxEngine.accepts('embedded'), existsSync('/proc/self/statm'))
+  t.equal(sandboxEngine.accepts('none'), true)
+  t.throws(() => load('tools: { sandbox: { engine: pyodide } }', {}), /tools\.sandbox\.engine/)
+  t.throws(() => load('tools: { sandbox: { network: full } }', {}), /tools\.sandbox\.network/)
 })
 
 t.test('the examples of the documentation load, and the long one shows every setting', async t => {
