@@ -176,6 +176,18 @@ export const redisUrl = {
   expected: 'a URL of the form redis://HOST:PORT or rediss://HOST:PORT',
 }
 
+export const filesUrl = {
+  accepts: (url: string) =>
+    /^(file:[^\0]+|s3:\/\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](\/[A-Za-z0-9!_.*'()/-]{0,512})?)$/.test(url),
+  expected: 'a URL of the form file:FOLDER or s3://BUCKET/PREFIX',
+}
+
+export const filesEndpoint = {
+  accepts: (url: string | null) =>
+    url === null || (/^https?:\/\/[^\s/?#@]+\/?$/.test(url) && URL.canParse(url)),
+  expected: 'a URL of the form https://HOST:PORT',
+}
+
 export const storageUrl = {
   accepts: (url: string) => /^(sqlite:.|postgres(ql)?:\/\/.)/i.test(url),
   expected: 'a URL of the form sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE',

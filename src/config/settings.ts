@@ -4,6 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
+import { FUSION_MODELS_MAX } from '../protocol/limits.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
@@ -23,14 +24,13 @@ import {
   quarterOfHeap,
   redisUrl,
   requestsThatFit,
-  SANDBOX_ENGINES,
   Slug,
-  sandboxEngine,
   setting,
   settingsOf,
   storageUrl,
   Threads,
 } from './setting.ts'
+import { toolSettings } from './tool-settings.ts'
 
 export const Settings = group({
   listen: group({
@@ -193,6 +193,13 @@ export const Settings = group({
       'failures of an endpoint in 30 s, in a row or more than its successes, after which it is [not asked for a while](routing.md#health). null: it is always asked, even before the time of its `Retry-After`',
       { default: 5 },
     ),
+    hedgeAfterMs: setting(
+      Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 600_000 })], {
+        expected: 'null or an integer from 1 to 600000',
+      }),
+      'silence of an endpoint after which [a second one is asked too](routing.md#hedging). null: never, because a hedged request may be billed twice by providers',
+      { default: null },
+    ),
   }),
   upstream: group({
     maxConnections: setting(
@@ -267,6 +274,42 @@ export const Settings = group({
       ),
     }),
   ),
+  routers: group({
+    classifier: nullable(
+      group({
+        model: setting(
+          Address,
+          'a small model of the catalogue that tells the [routers](routers.md) the type of a task, and judges for `nvidia/switchyard`. Without it they use weights of their own, and `nvidia/switchyard` takes its capable model',
+        ),
+      }),
+    ),
+    rankings: setting(
+      nullable(Address),
+      'a JSON file of [rankings](routers.md#rankings) in place of the shipped one, relative to the working directory. Read at start',
+    ),
+  }),
+  fusion: group({
+    panel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'models of the catalogue that answer in a [fusion](fusion.md) whose request names none; empty: the three dearest models of the catalogue, of different authors where there are so many',
+      { default: [] },
+    ),
+    budgetPanel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
+      { default: [] },
+    ),
+    fastPanel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
+      { default: [] },
+    ),
+    analyst: setting(
+      Type.Union([ModelName, Type.Null()]),
+      'the model that compares the answers, and that writes the answer of `gateway/fusion`; null: the outer model compares, and the first one of the panel writes',
+      { default: null, expected: 'a model' },
+    ),
+  }),
   files: group({
     links: group({
       enabled: setting(
@@ -309,6 +352,7 @@ export const Settings = group({
       }),
     ),
   }),
+  tools: toolSettings,
   credits: group({
     enforced: setting(
       Type.Boolean(),
@@ -362,65 +406,6 @@ export const Settings = group({
       { default: [] },
     ),
     us: setting(Type.Array(Host), 'the same for the United States', { default: [] }),
-  }),
-  tools: group({
-    sandbox: group({
-      engine: setting(
-        oneOf(SANDBOX_ENGINES),
-        '[where code of a model runs](sandbox.md): `embedded` has a shell and Python of its own and needs nothing else; `bubblewrap` and `docker` need these programs; `none` turns the sandbox off. Default: `embedded` on Linux, `none` elsewhere',
-        sandboxEngine,
-      ),
-      network: setting(
-        Type.Literal('disabled', { expected: '`disabled`' }),
-        'code of a model has no network; a request that asks for one is answered 400',
-        { default: 'disabled' },
-      ),
-      timeoutMs: setting(
-        Type.Integer({ minimum: 100, maximum: 50_000 }),
-        'the longest run; a request may ask for less. Below the minute that one call of a tool has',
-        { default: 25_000 },
-      ),
-      cpuSeconds: setting(
-        Type.Integer({ minimum: 1, maximum: 600 }),
-        'processor time of one run, all its threads and processes together',
-        { default: 30 },
-      ),
-      memoryMb: setting(
-        Type.Integer({ minimum: 256, maximum: 65_536 }),
-        'memory of one run in MiB. Python in the embedded engine takes 200 before it runs a line',
-        { default: 512 },
-      ),
-      running: setting(
-        Type.Integer({ minimum: 1, maximum: 256 }),
-        'runs at the same time; more wait, and workspaces take turns. Together they may take `running` times `memoryMb`',
-        { default: 2 },
-      ),
-      outputBytes: setting(
-        Type.Integer({ minimum: 1_024, maximum: 4_194_304 }),
-        'bytes of the output and of the errors of one command; what is beyond is dropped',
-        { default: 262_144 },
-      ),
-      fileMb: setting(
-        Type.Integer({ minimum: 1, maximum: 1_024 }),
-        'MiB of all files of one container; the embedded engine keeps them in memory',
-        { default: 16 },
-      ),
-      storeMb: setting(
-        Type.Integer({ minimum: 16, maximum: 65_536 }),
-        'MiB of the files of all containers; beyond it, the container that was used longest ago ends, of the workspace that holds most',
-        { default: 256 },
-      ),
-      containers: setting(
-        Type.Integer({ minimum: 1, maximum: 100_000 }),
-        'containers in all; beyond it, one ends in the same way',
-        { default: 1_000 },
-      ),
-      containersPerWorkspace: setting(
-        Type.Integer({ minimum: 1, maximum: 10_000 }),
-        'containers of one workspace; beyond it, its container that was used longest ago ends',
-        { default: 50 },
-      ),
-    }),
   }),
   byok: group({
     feePercent: setting(

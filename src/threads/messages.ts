@@ -78,8 +78,8 @@ export const PULSE_MS = 1_000
 
 /** From a thread to the supervisor. */
 export type FromThread =
-  /** The thread works; a serve thread takes requests. */
-  | { readonly type: 'started' }
+  /** The thread works; a serve thread takes requests, and sends the interface description as JSON. */
+  | { readonly type: 'started'; readonly document?: string }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }

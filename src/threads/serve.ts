@@ -34,10 +34,12 @@ loop.follow({
   abort: () => server.close(),
 })
 
+// The bytes are there before the first caller asks for them.
+const document = serving.document()
 try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
-  loop.send({ type: 'started' })
+  loop.send({ type: 'started', document })
 } catch (error) {
   if (!(error instanceof ListenError)) throw error
   loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })

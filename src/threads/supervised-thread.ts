@@ -45,7 +45,7 @@ export class SupervisedThread {
   readonly name: string
   readonly #worker: Worker
   readonly #listener: ThreadListener
-  readonly #started = Promise.withResolvers<void>()
+  readonly #started = Promise.withResolvers<string | null>()
   readonly #exited = Promise.withResolvers<number>()
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
   #scrape = 0
@@ -68,8 +68,11 @@ export class SupervisedThread {
     })
   }
 
-  /** Resolves once the thread works; a serve thread then takes requests. @throws StartError */
-  started(): Promise<void> {
+  /**
+   * Resolves once the thread works; a serve thread then takes requests, and gives the interface description as JSON.
+   * @throws StartError
+   */
+  started(): Promise<string | null> {
     return this.#started.promise
   }
 
@@ -154,7 +157,7 @@ export class SupervisedThread {
     this.#pulseMs = performance.now()
     switch (message.type) {
       case 'started':
-        this.#started.resolve()
+        this.#started.resolve(message.document ?? null)
         break
       case 'refused':
         this.#started.reject(new StartError(message.reason, message.portTaken))

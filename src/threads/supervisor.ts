@@ -3,6 +3,8 @@ import type { KeyObject } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
+import type { JsonSchema } from '../api/openapi/json-schema.ts'
+import { referencePage } from '../api/openapi/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -143,6 +145,9 @@ class ThreadSupervisor {
   readonly #containers: Containers
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
+  /** The interface description as JSON, which is the same in all threads; null before the first one serves. */
+  #document: string | null = null
+  #page: string | null = null
   #watch: NodeJS.Timeout | undefined
   #watchedMs = 0
   #draining = false
@@ -188,6 +193,7 @@ class ThreadSupervisor {
         },
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
+        reference: () => this.#reference(),
       })
       for (const kind of THREAD_KINDS) await this.#runAll(kind, kind.count(config))
     } catch (error) {
@@ -270,7 +276,8 @@ class ThreadSupervisor {
       sandbox.close()
       this.#options.writerGone?.(spoolWriter)
     })
-    await thread.started()
+    const document = await thread.started()
+    this.#document ??= document
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
@@ -283,6 +290,14 @@ class ThreadSupervisor {
     })
     // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
+  }
+
+  /** The reference page; null before there is one. */
+  #reference(): string | null {
+    if (this.#page === null && this.#document !== null) {
+      this.#page = referencePage(JSON.parse(this.#document) as JsonSchema)
+    }
+    return this.#page
   }
 
   #tellLoad(name: string, load: LiveLoad): void {
