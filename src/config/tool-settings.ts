@@ -57,7 +57,7 @@ export const toolSettings = group({
       sandboxEngine,
     ),
     network: setting(
-      oneOf(['disabled']),
+      Type.Literal('disabled', { expected: '`disabled`' }),
       'code of a model has no network; a request that asks for one is answered 400',
       { default: 'disabled' },
     ),

@@ -10,7 +10,14 @@ import type { Log } from '../log/log.ts'
 import { createBubblewrap } from './bubblewrap.ts'
 import { createDocker } from './docker.ts'
 import { createEmbedded } from './embedded/embedded.ts'
-import type { Engine, EngineContainer, EngineLimits, EngineResult, RunOutput, Stop } from './engine.ts'
+import type {
+  EngineContainer,
+  EngineLimits,
+  EngineResult,
+  LimitStop,
+  RunOutput,
+  SandboxEngine,
+} from './engine.ts'
 import { filePath } from './paths.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
@@ -63,7 +70,7 @@ export function createContainers(options: ContainersOptions): Containers {
 class HeldContainers implements Containers {
   readonly #options: ContainersOptions
   /** Null: no engine is chosen. */
-  readonly #engine: Engine | null
+  readonly #engine: SandboxEngine | null
   readonly #queue: RunQueue
   /** The one used longest ago first. */
   readonly #held = new Map<string, Held>()
@@ -156,6 +163,7 @@ class HeldContainers implements Containers {
       throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
     const written = await this.#inTurn(held, () => held.engine.write(below, content))
     if (!written) throw new GatewayError('payload_too_large', 'The container has no room for this file')
+    this.#makeRoom(held.workspace, 0)
   }
 
   async end(owner: ContainerOwner, id: string) {
@@ -173,7 +181,7 @@ class HeldContainers implements Containers {
   }
 
   /** @throws GatewayError, naming the setting */
-  async #offered(): Promise<Engine> {
+  async #offered(): Promise<SandboxEngine> {
     if (this.#engine === null) throw notOffered('it is turned off')
     if (this.#ending.signal.aborted) throw busy()
     this.#refusal ??= this.#engine.refusal().catch(thrown => {
@@ -185,7 +193,12 @@ class HeldContainers implements Containers {
     return this.#engine
   }
 
-  async #create(engine: Engine, owner: ContainerOwner, key: string, terms: ContainerTerms): Promise<Held> {
+  async #create(
+    engine: SandboxEngine,
+    owner: ContainerOwner,
+    key: string,
+    terms: ContainerTerms,
+  ): Promise<Held> {
     const workspace = workspaceOf(owner)
     if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busy()
     const held: Held = {
@@ -282,7 +295,7 @@ class HeldContainers implements Containers {
   }
 }
 
-function engineOf({ settings, folder, clock }: ContainersOptions): Engine | null {
+function engineOf({ settings, folder, clock }: ContainersOptions): SandboxEngine | null {
   const limits: EngineLimits = {
     cpuSeconds: settings.cpuSeconds,
     memoryBytes: settings.memoryMb * MIB,
@@ -356,12 +369,12 @@ const LOST = {
   files: ' All files were deleted',
 }
 
-function stoppedOutput(stopped: Stop): RunOutput {
+function stoppedOutput(stopped: LimitStop): RunOutput {
   return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
 }
 
 function stopWords(
-  stopped: Stop,
+  stopped: LimitStop,
   { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): string {
   switch (stopped) {

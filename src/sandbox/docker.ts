@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { codeCommand, programAt } from './bubblewrap.ts'
-import { type Code, DATA_FOLDER, type Engine, type EngineLimits } from './engine.ts'
+import { type Code, DATA_FOLDER, type EngineLimits, type SandboxEngine } from './engine.ts'
 import { createFolderEngine } from './folder-engine.ts'
 import { NO_LIMITS, runProgram } from './process-run.ts'
 
@@ -23,7 +23,7 @@ export interface DockerOptions {
   readonly clock: Clock
 }
 
-export function createDocker({ limits, folder, clock }: DockerOptions): Engine {
+export function createDocker({ limits, folder, clock }: DockerOptions): SandboxEngine {
   const docker = programAt('docker') ?? programAt('podman')
   const uid = process.getuid?.() ?? NOBODY
   const user = uid === 0 ? NOBODY : uid

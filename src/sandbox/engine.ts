@@ -28,13 +28,13 @@ export interface RunOutput {
 }
 
 /** A limit that ended a run as a whole; `failed`: the engine itself did not work. */
-export type Stop = 'time' | 'cpu' | 'memory' | 'output' | 'files' | 'failed'
+export type LimitStop = 'time' | 'cpu' | 'memory' | 'output' | 'files' | 'failed'
 
 export interface EngineResult {
   /** As many as have begun. */
   readonly outputs: readonly RunOutput[]
   /** Why the run was ended from outside; null: it ended by itself. */
-  readonly stopped: Stop | null
+  readonly stopped: LimitStop | null
   /** Null: nothing. `changes`: what the run did to the files; `files`: all of them. */
   readonly lost: 'changes' | 'files' | null
 }
@@ -62,7 +62,7 @@ export interface EngineContainer {
   end(): Promise<void>
 }
 
-export interface Engine {
+export interface SandboxEngine {
   /** Null: works here. Otherwise the reason why it cannot, for a client. Asked once. */
   refusal(): Promise<string | null>
   /** `id` is unique, and safe as the name of a folder. */

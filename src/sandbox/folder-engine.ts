@@ -8,12 +8,12 @@ import { join } from 'node:path'
 import type { Clock } from '../clock.ts'
 import type {
   Code,
-  Engine,
   EngineContainer,
   EngineLimits,
   EngineResult,
   EngineRun,
   RunOutput,
+  SandboxEngine,
 } from './engine.ts'
 import { createFolder, type Folder, type User } from './folder.ts'
 import { NO_LIMITS, type ProgramEnd, runProgram } from './process-run.ts'
@@ -38,7 +38,7 @@ export interface FolderEngineOptions {
 /** Characters of one argument that Linux takes: 128 KiB with the zero at its end. */
 const ARGUMENT_MAX_BYTES = 128 * 1024 - 1
 
-export function createFolderEngine(options: FolderEngineOptions): Engine {
+export function createFolderEngine(options: FolderEngineOptions): SandboxEngine {
   const root = new RootFolder(options)
   return {
     refusal: () => options.refusal(),

@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process'
 import type { Clock } from '../clock.ts'
-import type { Stop } from './engine.ts'
+import type { LimitStop } from './engine.ts'
 import { endFirst, watchProcess } from './process-watch.ts'
 
 export interface Program {
@@ -42,7 +42,7 @@ export interface ProgramEnd {
   readonly stderr: Buffer
   /** Null: a signal has ended it. */
   readonly exitCode: number | null
-  readonly stopped: Stop | null
+  readonly stopped: LimitStop | null
 }
 
 /** Never rejects, but with the reason of the signal. */
@@ -57,8 +57,8 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
     stdio: ['pipe', 'pipe', 'pipe'],
     ...(program.user ?? {}),
   })
-  let stopped: Stop | null = null
-  const stop = (reason: Stop): void => {
+  let stopped: LimitStop | null = null
+  const stop = (reason: LimitStop): void => {
     stopped ??= reason
     endGroup(child.pid)
   }

@@ -2,7 +2,7 @@
  * Watches memory and processor time of a process and of all that it has started, by `/proc`: limits of the engine do
  * not hold for WebAssembly, and those of the system hold for each process alone. Main thread.
  */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { Clock, Timer } from '../clock.ts'
 
 export interface ProcessWatch {
@@ -18,8 +18,8 @@ export interface ProcessWatchOptions {
   readonly onExceeded: (limit: 'memory' | 'cpu') => void
 }
 
-/** The system writes about 1 GB to memory in a second: 25 MB between two looks. */
-const INTERVAL_MS = 25
+/** A program writes about 1 GB to memory in a second: 50 MB between two checks. */
+const INTERVAL_MS = 50
 const PAGE_BYTES = 4_096
 const TICKS_PER_SECOND = 100
 /** Processes that are counted; a run with more has other limits. */
@@ -70,11 +70,20 @@ export function usageOf(pid: number): Usage {
     count++
     bytes += residentBytes(next)
     ticks += ticksOf(next)
-    for (const child of textOf(`/proc/${next}/task/${next}/children`).split(' ')) {
-      if (child !== '') open.push(Number(child))
-    }
+    open.push(...childrenOf(next))
   }
   return { bytes, seconds: ticks / TICKS_PER_SECOND }
+}
+
+/** Each thread has children of its own. */
+function childrenOf(pid: number): number[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`).flatMap(task =>
+      textOf(`/proc/${pid}/task/${task}/children`).split(' ').filter(Boolean).map(Number),
+    )
+  } catch {
+    return []
+  }
 }
 
 /** Resident memory. */

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Value } from '@sinclair/typebox/value'
@@ -11,6 +11,7 @@ import {
   forgetSecrets,
   loadConfig,
 } from '../../src/config/config.ts'
+import { sandboxEngine } from '../../src/config/setting.ts'
 import { SETTINGS, Settings } from '../../src/config/settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
@@ -143,6 +144,16 @@ t.test('rows of search engines need what their kind needs, and the default is on
   )
   t.throws(engines(`{ name: a, kind: bing, apiKey: x }`), /engines\[0\]\.kind/)
   t.match(engines(searx, ', default: a')().tools.webSearch, { default: 'a', timeoutMs: 30_000 })
+})
+
+t.test('the sandbox has the embedded engine where /proc is, and refuses what is no engine', async t => {
+  const { sandbox } = loadConfig([], {}).tools
+  t.equal(sandbox.engine, existsSync('/proc/self/statm') ? 'embedded' : 'none')
+  t.ok(sandbox.timeoutMs < 30_000)
+  t.equal(sandboxEngine.accepts('embedded'), existsSync('/proc/self/statm'))
+  t.equal(sandboxEngine.accepts('none'), true)
+  t.throws(() => load('tools: { sandbox: { engine: pyodide } }', {}), /tools\.sandbox\.engine/)
+  t.throws(() => load('tools: { sandbox: { network: full } }', {}), /tools\.sandbox\.network/)
 })
 
 t.test('the examples of the documentation load, and the long one shows every setting', async t => {

@@ -11,6 +11,7 @@ export const PROCESS_FILES: readonly string[] = [
   'limits-over-instances.test.ts',
   'limits.test.ts',
   'rotation.test.ts',
+  'sandbox-threads.test.ts',
   'sticky-sessions.test.ts',
   'two-nodes.test.ts',
 ]

@@ -16,13 +16,13 @@ import {
 
 const ROOT = resolve(import.meta.dirname, '../..')
 /** Attempts that share one process; each has a new shell or interpreter. */
-const TOGETHER = 8
+const TOGETHER = 4
 
 for (const engine of ['embedded', 'bubblewrap'] as const) {
   const skip = await withoutEngine(engine)
   t.test(`no code gets out of the engine ${engine}`, { skip }, async t => {
     const canary = await startCanary()
-    const world = sandboxWorld({ engine, timeoutMs: 40_000, cpuSeconds: 60 })
+    const world = sandboxWorld({ engine, timeoutMs: 50_000, cpuSeconds: 60 })
     t.teardown(() => canary.close())
     t.teardown(() => world.close())
     const attempts = escapeAttempts(canary, ROOT)

@@ -69,7 +69,9 @@ for (const engine of ['embedded', 'bubblewrap'] as const) {
       t.ok(served > 0, `${name}: ${served} requests of a neighbour served`)
       ended++
     }
-    const after = await world.run([shell('echo still here')])
+    const other = sandboxWorld({ engine })
+    t.teardown(() => other.close())
+    const after = await other.run([shell('echo still here')])
     t.match(after.outputs[0]?.stdout, /still here/)
     t.comment(`${engine}: ${ended}/${BOMBS.length} bombs ended`)
     t.same(descendants(process.pid), [], 'no process is left')

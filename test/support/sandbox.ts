@@ -16,7 +16,7 @@ export const SIGNAL: AbortSignal = new AbortController().signal
 const SETTINGS: SandboxSettings = {
   engine: 'embedded',
   network: 'disabled',
-  timeoutMs: 10_000,
+  timeoutMs: 25_000,
   cpuSeconds: 30,
   memoryMb: 512,
   running: 2,

@@ -9,12 +9,12 @@ import { fileURLToPath } from 'node:url'
 import type { Clock } from '../../clock.ts'
 import type {
   ContainerFile,
-  Engine,
   EngineContainer,
   EngineLimits,
   EngineResult,
   EngineRun,
   RunOutput,
+  SandboxEngine,
 } from '../engine.ts'
 import { type ProgramEnd, runProgram, SHELL } from '../process-run.ts'
 import { canWatch } from '../process-watch.ts'
@@ -35,7 +35,7 @@ const START_MS = 4_000
 const HEAP_SHARE = 0.4
 const MIB = 1024 * 1024
 
-export function createEmbedded(limits: EngineLimits, clock: Clock): Engine {
+export function createEmbedded(limits: EngineLimits, clock: Clock): SandboxEngine {
   return {
     refusal: async () =>
       canWatch() && existsSync(SHELL)
