@@ -210,14 +210,7 @@ function without(fields: Fields, name: string): Fields {
 //   sealed history, and omitting it would change the conversation.
 // Reasoning is neither: each encoder sends back reasoning that its provider can verify and omits the rest.
 
-const SPENT: ReadonlySet<string> = new Set([
-  ...DONE_BY_PROVIDER,
-  'tool_search_call',
-  'tool_search_output',
-  // The call or its refusal follows in the conversation.
-  'mcp_approval_request',
-  'mcp_approval_response',
-])
+const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
 
 /** Both prefixes of tools and items that run on the gateway. */
 const OURS = /^(gateway|openrouter):/
@@ -262,10 +255,14 @@ interface Replayed {
 
 /**
  * A replayed item as a function call and its output, which every format can express: of `datetime`, and of an MCP tool
- * that the gateway has called. Null for others.
+ * that the gateway has called. Empty for questions of the gateway and their answers: the call, or its refusal, says the
+ * same. Null for others.
  */
-export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
+export function replayAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
   if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
+  if (item.type === 'mcp_approval_request') return isIdOfOurs(item.id) ? [] : null
+  if (item.type === 'mcp_approval_response')
+    return isIdOfOurs((item as Fields)['approval_request_id']) ? [] : null
   if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
   const { datetime, timezone, status } = item
   if (status === 'incomplete') return null
@@ -276,9 +273,14 @@ export function replayAsCall(item: Replayed, index: number): readonly [Call, Out
   ]
 }
 
+/** True for the id of an item of a server tool. */
+function isIdOfOurs(id: unknown): id is string {
+  return typeof id === 'string' && id.startsWith('st_')
+}
+
 function replayMcpCall({ id, name, arguments: said, output, error }: Fields): readonly [Call, Output] | null {
   // Those of providers have other ids, and forms of their own where the format has one.
-  if (typeof id !== 'string' || !id.startsWith('st_')) return null
+  if (!isIdOfOurs(id)) return null
   const text = typeof said === 'string' && isRecord(parseJson(said)) ? said : '{}'
   const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))
   return [
