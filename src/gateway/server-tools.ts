@@ -1,5 +1,5 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
-import type { DisabledTools } from '../access/disabled-tools.ts'
+import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
@@ -31,7 +31,7 @@ import { functionChoice } from './tool-choice.ts'
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
-  readonly disabledTools: Pick<DisabledTools, 'of'>
+  readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -121,7 +121,7 @@ export class ServerTools {
     tools: readonly Tool[],
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
-    const disabled = await deps.disabledTools.of(exchange.caller)
+    const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
       if (server === null) {
