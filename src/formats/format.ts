@@ -177,6 +177,8 @@ export interface Format {
   readonly filesByLink: boolean
   /** Types of native tools that it can express: its providers run them. */
   readonly hosts: ReadonlySet<string>
+  /** True if it has custom tools; otherwise they go out as functions. */
+  readonly customTools: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing
