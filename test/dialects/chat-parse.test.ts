@@ -380,7 +380,7 @@ t.test('what is wrong is named by its path in the chat body', async t => {
     [{ tools: [{ type: 'gateway:web_fetch' }] }, 'tools[0].type'],
     [{ tools: [{ type: 'openrouter:web_search', parameters: { max_results: 99 } }] }, 'tools[0].parameters.max_results'],
     [{ tools: [{ type: 'web_search', engine: 'exa' }] }, 'tools[0].engine'],
-    [{ tools: [{ type: 'function', function: { name: 'f' }, defer_loading: true }] }, 'tools[0].defer_loading'],
+    [{ tools: [{ type: 'function', function: { name: 'f' }, defer_loading: 7 }] }, 'tools[0].defer_loading'],
     [{ tools: [{ type: 'function', function: { name: 'f', parameters: JSON.parse('{"__proto__":1}') } }] }, 'tools[0].function.parameters.__proto__'],
     [{ tool_choice: { type: 'function', function: {} } }, 'tool_choice.function.name'],
     [{ tool_choice: { type: 'gateway:web_fetch' } }, 'tool_choice.type'],
