@@ -179,6 +179,8 @@ export interface Format {
   readonly hosts: ReadonlySet<string>
   /** True if it has custom tools; otherwise they go out as functions. */
   readonly customTools: boolean
+  /** False: the search among them cannot be limited to domains. Default: true. */
+  readonly searchesDomains?: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing

@@ -14,6 +14,7 @@ export const googleGemini: Format = {
   filesByLink: true,
   hosts: HOSTED_TOOLS,
   customTools: false,
+  searchesDomains: false,
   encode: encodeGemini,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new GeminiDecoder(emit),

@@ -2,10 +2,11 @@
 import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
-import type { InputItem } from '../protocol/items.ts'
+import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -157,6 +158,18 @@ export class ServerTools {
     }
   }
 
+  /** Calls that an earlier answer has left open. */
+  get resumed(): readonly PendingCall[] {
+    return this.#open.flatMap(({ server, session }) =>
+      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: said }): PendingCall => {
+        const text = new LongText()
+        text.add(JSON.stringify(said))
+        const start = { type: 'function_call', id: null, callId, name, extra: null } as const
+        return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
+      }),
+    )
+  }
+
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
@@ -236,13 +249,14 @@ export class ServerTools {
    */
   async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
+    const said: OutputItem[] = []
     let endsTurn = false
     let failed = false
     const isOver = (): boolean => failed || exchange.signal.aborted
     const work = calls.map((call, at) => ({ call, at }))
     const worker = async (): Promise<void> => {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
-        const outcome = await this.#runOne(next.call, exchange, isOver)
+        const outcome = await this.#runOne(next.call, exchange, isOver, said)
         if (outcome === null) return
         const result = cutResult(outcome.result)
         const guard = exchange.guarding?.input ?? null
@@ -262,7 +276,7 @@ export class ServerTools {
       ({ callId }, at) =>
         ({ type: 'function_call_output', call_id: callId, output: outcomes[at] ?? '' }) as InputItem,
     )
-    return { items: [...items, ...results], endsTurn }
+    return { items: [...items, ...results], said, endsTurn }
   }
 
   /** Null when the exchange ended before the call did. */
@@ -270,6 +284,7 @@ export class ServerTools {
     pending: PendingCall,
     exchange: ToolExchange,
     isOver: () => boolean,
+    said: OutputItem[],
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
     const { tool, session, server, name } = pending.declared
@@ -297,12 +312,17 @@ export class ServerTools {
     this.#count(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
     bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+    if (outcome.item['status'] === 'in_progress') {
+      answer.leaveItem(item)
+      return outcome
+    }
     answer.hold()
-    answer.endItem(
+    const shown = answer.endItem(
       item,
       { status: outcome.ran === true ? 'completed' : 'incomplete', ...outcome.item },
       'completed',
     )
+    if (server.asksModels === true) said.push(shown)
     answer.flush()
     return outcome
   }
@@ -355,18 +375,31 @@ export class ServerTools {
 function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
+      const { type, arguments: said } = item
+      const isCall = type === 'function_call' && typeof said === 'string'
       answer.hold()
-      answer.show(item)
+      if (isCall) showCall(answer, item, said)
+      else answer.show(item)
       answer.flush()
     },
     annotate: annotations => answer.note(annotations),
   }
 }
 
+/** Shows a function call of our own, which the client has to answer. */
+function showCall(answer: Answer, item: Parameters<ToolDisplay['item']>[0], said: string): void {
+  const builder = answer.addItem({ ...item, status: 'in_progress', arguments: '' })
+  builder.progress('function_call_arguments.delta', { delta: said })
+  builder.progress('function_call_arguments.done', { name: item['name'], arguments: said })
+  answer.endItem(builder, item, 'completed')
+}
+
 /** The calls of a turn have run. */
 export interface ToolRun {
   /** For the prompt of the next turn. */
   readonly items: readonly InputItem[]
+  /** Items that show what other models said. */
+  readonly said: readonly OutputItem[]
   /** A tool leaves the next step to the client. */
   readonly endsTurn: boolean
 }
@@ -378,7 +411,12 @@ function disabledError(path: string, name: string): GatewayError {
   )
 }
 
-class ToolTimeout extends Error {}
+/** What the tool asks of models ends with it, and tells it as any deadline. */
+class ToolTimeout extends GatewayError {
+  constructor() {
+    super('deadline_exceeded', 'The tool took too long')
+  }
+}
 
 /** `ran`: true, or why it did not. */
 type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'none' }

@@ -1,6 +1,6 @@
 /**
- * Server tool mcp: tools of MCP servers that the request names, where the provider does not run them. Each server
- * has one connection for the exchange. Serve threads.
+ * Server tool mcp: tools of MCP servers that the request names, where the provider does not run them itself. Each
+ * server has one connection for the exchange. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'

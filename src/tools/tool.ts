@@ -44,6 +44,8 @@ export type ToolDeclaration = FunctionDeclaration | NativeDeclaration
 export interface ToolPlace {
   /** True if the provider runs native tools of this type itself, e.g. `web_search`. */
   hosts(type: string): boolean
+  /** False: its own web search cannot be limited to domains. Default: true. */
+  readonly searchesDomains?: boolean
 }
 
 /** A call of the model, its arguments parsed. */
@@ -85,7 +87,8 @@ export interface ToolDisplay {
 export interface ToolOutcome {
   /**
    * Fields of the finished item, which the client sees; `status` is `completed` unless it says otherwise. `type` is
-   * that of the tool in the request unless `begun` says otherwise.
+   * that of the tool in the request unless `begun` says otherwise. An item that stays `in_progress` has no end in this
+   * answer.
    */
   readonly item: Readonly<Record<string, unknown>>
   /** Text that the model gets. */
@@ -114,6 +117,8 @@ export interface ToolSession {
    * and the log the cause.
    */
   run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): ToolOutcome | Promise<ToolOutcome>
+  /** Calls that an earlier answer has left open, and that this request goes on with: they run before the first turn. */
+  resumed?(): readonly ToolCall[]
   /** Called once when the exchange ends, however it ends. Must not throw. */
   close?(): void
 }

@@ -23,10 +23,13 @@ export type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'w
 export class PageError extends Error {
   override readonly name = 'PageError'
   readonly fault: PageFault
+  /** Where the link was answered with another status than 200. */
+  readonly status: number | null
 
-  constructor(fault: PageFault, message: string) {
+  constructor(fault: PageFault, message: string, status: number | null = null) {
     super(message)
     this.fault = fault
+    this.status = status
   }
 }
 
@@ -35,12 +38,18 @@ export interface FetchedPage {
   readonly bytes: Uint8Array
   /** Media type without parameters, in lower case. */
   readonly type: string
+  /** As the header says; null: it says none. */
+  readonly charset: string | null
+  /** The address after all redirects. */
+  readonly url: string
 }
 
 export interface PageTerms {
-  /** Accepted media types. */
+  /** Accepted media types; the first one stands in messages. */
   readonly types: readonly string[]
   readonly signal: AbortSignal
+  /** Asked for the link and for each redirect; false: it is not followed. Default: all are. */
+  readonly admits?: (url: URL) => boolean
 }
 
 /** Fetches a link. Rejects with a PageError, or with the reason of the signal. */
@@ -86,7 +95,8 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
   let running = 0
-  return async (address, { types, signal }) => {
+  return async (address, terms) => {
+    const { signal } = terms
     signal.throwIfAborted()
     if (running >= RUNNING_MAX) throw new PageError('busy', 'too many links are being followed')
     running++
@@ -97,7 +107,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
       ending.abort(new PageError('timeout', 'the link takes too long')),
     )
     try {
-      return await follow(deps, resolve, address, types, ending.signal)
+      return await follow(deps, resolve, address, { ...terms, signal: ending.signal })
     } catch (thrown) {
       signal.throwIfAborted()
       if (thrown instanceof QueueTimeout) throw new PageError('busy', 'too many names are being looked up')
@@ -121,16 +131,16 @@ async function follow(
   deps: PageFetcherDeps,
   resolve: ResolveName,
   address: string,
-  types: readonly string[],
-  signal: AbortSignal,
+  { types, signal, admits = () => true }: PageTerms,
 ): Promise<FetchedPage> {
   let url = checkUrl(deps, address)
   for (let hops = 0; ; hops++) {
+    if (!admits(url)) throw refusal('leads to a domain that this request does not allow')
     const answer = await ask(deps, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
       const { location } = answer.headers
       const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
-      if (isLast) return await read(deps, answer, types)
+      if (isLast) return { ...(await read(deps, answer, types)), url: url.href }
       if (hops === REDIRECTS_MAX) throw refusal('leads on more than three times')
       url = checkUrl(deps, location, url)
     } finally {
@@ -294,9 +304,11 @@ async function read(
   { maxBytes }: PageFetcherDeps,
   { statusCode, headers, body }: Answer,
   types: readonly string[],
-): Promise<FetchedPage> {
-  if (statusCode !== 200) throw new PageError('unreachable', `the link is answered with ${statusCode}`)
-  const type = firstOf(headers['content-type'], '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
+): Promise<Omit<FetchedPage, 'url'>> {
+  if (statusCode !== 200)
+    throw new PageError('unreachable', `the link is answered with ${statusCode}`, statusCode)
+  const said = firstOf(headers['content-type'], '')
+  const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type)) throw new PageError('wrong_type', `the link leads to no ${types[0]}`)
   // We asked for no compression, and the decompressed size is unknown.
   if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
@@ -315,7 +327,7 @@ async function read(
     bytes.set(chunk, at)
     at += chunk.length
   }
-  return { bytes, type }
+  return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(said)?.[1] ?? null }
 }
 
 /** The first of repeated headers. */

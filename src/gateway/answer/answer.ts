@@ -125,6 +125,11 @@ export class Answer {
     return this.#turnSeen
   }
 
+  /** Items of all turns so far. */
+  get output(): readonly OutputItem[] {
+    return this.#assembler.output
+  }
+
   /** Number of the next event. */
   get next(): number {
     return this.#next
@@ -246,6 +251,11 @@ export class Answer {
   /** Ends an item that `addItem` has begun. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     return this.#assembler.endItem(builder, fields, status)
+  }
+
+  /** Leaves an item that `addItem` has begun open: a later answer ends it. */
+  leaveItem(builder: ItemBuilder): void {
+    this.#assembler.leaveItem(builder)
   }
 
   /** Ends the response as the model ended it, and the sink. */

@@ -167,6 +167,11 @@ export class Assembler {
     return item
   }
 
+  /** Leaves an item of our own open: nothing of this answer ends it. */
+  leaveItem(builder: ItemBuilder): void {
+    this.#own.delete(builder)
+  }
+
   #add(builder: ItemBuilder): void {
     const begun = builder.begun()
     this.#output.push(begun)
