@@ -10,6 +10,7 @@ export const anthropicMessages: Format = {
   dialect: 'messages',
   filesByLink: true,
   hosts: HOSTED_TOOLS,
+  customTools: false,
   encode: encodeMessages,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new MessageDecoder(emit),

@@ -9,6 +9,7 @@ export const bedrockConverse: Format = {
   dialect: null,
   filesByLink: false,
   hosts: new Set(),
+  customTools: false,
   encode: encodeConverse,
   framing: stream => (stream ? 'aws-events' : 'json'),
   decoder: (emit, endpoint) => new ConverseDecoder(emit, endpoint),

@@ -177,6 +177,8 @@ export interface Format {
   readonly filesByLink: boolean
   /** Types of native tools that it can express: its providers run them. */
   readonly hosts: ReadonlySet<string>
+  /** True if it has custom tools; otherwise they go out as functions. */
+  readonly customTools: boolean
   /** False: the search among them cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */

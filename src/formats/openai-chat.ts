@@ -13,6 +13,7 @@ export const openaiChat: Format = {
   dialect: 'chat-completions',
   filesByLink: false,
   hosts: new Set(),
+  customTools: true,
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new ChatDecoder(emit),

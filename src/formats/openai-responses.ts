@@ -15,6 +15,7 @@ export const openaiResponses = {
   dialect: 'responses',
   filesByLink: true,
   hosts: HOSTED_TOOLS,
+  customTools: true,
   encode: encodeResponses,
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
   /** Given an endpoint, the decoder names unmarked reasoning after the endpoint's provider. */

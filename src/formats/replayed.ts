@@ -85,6 +85,10 @@ const UNFINISHED: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
 export function replayAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
   if (isOurPatch(item)) return patchCall(item, index)
   if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
+  // Questions of the gateway, and their answers: the call, or its refusal, says the same.
+  if (item.type === 'mcp_approval_request') return isIdOfOurs(item.id) ? [] : null
+  if (item.type === 'mcp_approval_response')
+    return isIdOfOurs((item as Fields)['approval_request_id']) ? [] : null
   const name = typeof item.type === 'string' && isOurs(item.type) ? item.type.replace(OURS, '') : ''
   const fields = Object.hasOwn(REPLAYED, name) ? REPLAYED[name] : undefined
   if (fields === undefined || UNFINISHED.has(item.status)) return null
@@ -100,9 +104,14 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   ]
 }
 
+/** True for the id of an item of a server tool. */
+function isIdOfOurs(id: unknown): id is string {
+  return typeof id === 'string' && id.startsWith('st_')
+}
+
 function replayMcpCall({ id, name, arguments: said, output, error }: Fields): readonly [Call, Output] | null {
   // Those of providers have other ids, and forms of their own where the format has one.
-  if (typeof id !== 'string' || !id.startsWith('st_')) return null
+  if (!isIdOfOurs(id)) return null
   const text = typeof said === 'string' && isRecord(parseJson(said)) ? said : '{}'
   const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))
   return [

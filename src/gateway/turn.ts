@@ -14,6 +14,7 @@ import { admitCall, type CallTerms, inputOf } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
 import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
+import { CustomCalls, customAsFunctions } from './custom-calls.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
 import type { OpenedAttempt } from './hedge.ts'
@@ -138,18 +139,21 @@ class TurnCall implements ModelCall {
     const deps = this.#deps
     const exchange = this.#exchange
     this.calls = calls
-    const prompt = cap === null ? uncapped : { ...uncapped, max_output_tokens: cap }
     const format = deps.formats[textFormat(candidate.endpoint)]
-    if (isDeferred(deps, exchange, record, format, prompt, calls, reserved)) throw new Deferred()
+    const custom = format.customTools ? null : customAsFunctions(uncapped)
+    const fitting = custom?.prompt ?? uncapped
+    const prompt = cap === null ? fitting : { ...fitting, max_output_tokens: cap }
+    const isPlain = calls === null && custom === null
+    if (isPlain && isDeferred(deps, exchange, record, format, prompt, reserved)) throw new Deferred()
     const attempt = new Attempt(deps, exchange, record, {
       encode: () => deps.requests.encode(exchange, record, format, prompt),
       format,
       body: null,
-      relay: relayOf(format, exchange, candidate, calls),
+      relay: isPlain ? relayOf(format, exchange, candidate) : null,
       echo: echoes(exchange) ? exchange.debug : null,
       meter,
     })
-    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls) }
+    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls, custom?.names ?? null) }
   }
 }
 
@@ -174,12 +178,11 @@ function isDeferred(
   record: AttemptRecord,
   format: Format,
   prompt: ResponsesRequest,
-  calls: ToolCalls | null,
   reserved: PicoUsd,
 ): boolean {
   const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = exchange
   const service = batch?.service
-  if (service?.kind !== 'submission' || calls !== null || request.stream === true) return false
+  if (service?.kind !== 'submission' || request.stream === true) return false
   if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
   // Findings in the request are told with the reply, and would be gone by then.
   if (withMetadata && pipeline.length > 0) return false
@@ -203,10 +206,9 @@ function relayOf(
   format: Format,
   { answer, guarding }: RunningExchange,
   { endpoint }: RouteCandidate,
-  calls: ToolCalls | null,
 ): AttemptTerms['relay'] {
   const { relays } = answer
-  if (guarding?.reply != null || calls !== null || relays === null) return null
+  if (guarding?.reply != null || relays === null) return null
   if (format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')) return null
   const learn = RELAYS[relays]
   return learn === undefined ? null : { to: answer, learn }
@@ -223,6 +225,7 @@ function targetOf(
   attempt: Attempt,
   record: AttemptRecord,
   calls: ToolCalls | null,
+  customTools: ReadonlySet<string> | null,
 ): AnswerTarget {
   const { answer, debug, guarding } = exchange
   const { endpoint } = record
@@ -236,6 +239,7 @@ function targetOf(
     provider: endpoint.provider.name,
     guarding: guarding?.reply ?? null,
     calls,
+    customTools,
     debug,
   })
 }
@@ -254,6 +258,8 @@ export interface AnswerTargetDeps {
   readonly guarding: ReplyGuarding | null
   /** Null: no server tool is declared. */
   readonly calls: ToolCalls | null
+  /** Names of functions that stand for custom tools; absent or null: none. */
+  readonly customTools?: ReadonlySet<string> | null
   /** Upstream bodies to echo. */
   readonly debug: readonly Readonly<Record<string, unknown>>[]
 }
@@ -262,11 +268,14 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
   readonly #deps: AnswerTargetDeps
   readonly #answer: Answer
   readonly #guard: OutputGuard | null
+  readonly #custom: CustomCalls | null
   #hasContent = false
 
   constructor(deps: AnswerTargetDeps) {
     this.#deps = deps
     this.#answer = deps.answer
+    const { answer, customTools = null } = deps
+    this.#custom = customTools === null ? null : new CustomCalls(customTools, delta => answer.take(delta))
     this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
     this.#answer.follow(this)
     deps.attempt.lead()
@@ -288,7 +297,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     }
     // The body of `deliver`, one call less for each delta.
     if (!this.#hasContent) this.#begin()
-    if (this.#deps.calls?.take(delta) !== true) this.#answer.take(delta)
+    if (this.#deps.calls?.take(delta) !== true && this.#custom?.take(delta) !== true) this.#answer.take(delta)
   }
 
   end(done: () => void): void {
@@ -307,7 +316,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
 
   deliver(delta: Content): void {
     if (!this.#hasContent) this.#begin()
-    if (this.#deps.calls?.take(delta) === true) return
+    if (this.#deps.calls?.take(delta) === true || this.#custom?.take(delta) === true) return
     this.#answer.take(delta)
   }
 

@@ -15,6 +15,8 @@ interface SimModel {
   readonly does: string
   /** A gateway lists it. Others are for tests. */
   readonly listed?: true
+  /** It makes images, in the formats that have them. */
+  readonly draws?: true
 }
 
 const PACE = { name: 'ms before each token', byDefault: 0, max: 60_000 } as const
@@ -60,6 +62,12 @@ export const SIM_MODELS = [
     does: 'judges for the alignment plugin: a rule is broken if the message has a word that the rule quotes',
     listed: true,
   },
+  {
+    name: 'draw',
+    numbers: [],
+    does: 'makes an image: one grey pixel, whatever was asked for; in the formats of chat completions and Gemini',
+    draws: true,
+  },
   { name: 'judge-fenced', numbers: [], does: 'the same verdict in a code fence with prose before it' },
   { name: 'judge-short', numbers: [], does: 'a verdict with one number too few' },
 ] as const satisfies readonly SimModel[]
@@ -83,10 +91,19 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
     paceMs: 0,
   }),
   json: ask => saying(document(ask)),
+  draw: () => ({
+    parts: [{ kind: 'text', pieces: { tokens: 1, each: () => [GREY_PIXEL] }, isImage: true }],
+    finish: 'stop',
+    paceMs: 0,
+  }),
   judge: ask => saying(verdict(ask, all => all)),
   'judge-fenced': ask => saying(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\``),
   'judge-short': ask => saying(verdict(ask, all => all.slice(1))),
 }
+
+/** A PNG of one pixel. */
+const GREY_PIXEL =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=='
 
 /** The behaviour of a model name; null for an unknown name. */
 export function behaviourOf(model: string): ((ask: SimAsk) => SimReply) | null {

@@ -13,7 +13,8 @@ export interface Pieces {
 }
 
 export type ReplyPart =
-  | { readonly kind: 'text'; readonly pieces: Pieces }
+  /** `isImage`: the text is a PNG in base64, which formats with images show as one. */
+  | { readonly kind: 'text'; readonly pieces: Pieces; readonly isImage?: true }
   | { readonly kind: 'refusal'; readonly pieces: Pieces }
   /** `text`: raw thinking; `summary`: the provider's summary of it. */
   | { readonly kind: 'reasoning'; readonly form: 'text' | 'summary'; readonly pieces: Pieces }

@@ -105,6 +105,14 @@ export function simEmbeddings(upstreamModel = 'embed'): SimModelRow {
   }
 }
 
+/** The model that makes images, in the formats that have them. */
+function simDrawers(): SimModelRow[] {
+  return (['openai-chat', 'google-gemini'] as const).map(format => ({
+    ...simModel('draw', format),
+    outputModalities: ['text', 'image'],
+  }))
+}
+
 /** The models that a gateway lists: those to try things with, and one in each format. */
 export function listedSimModels(): SimModelRow[] {
   const names = [
@@ -115,12 +123,19 @@ export function listedSimModels(): SimModelRow[] {
   return [
     ...names.map(name => simModel(name, 'openai-responses')),
     ...SIM_FORMATS.slice(1).map(format => simModel('echo', format)),
+    simModel('call', 'openai-chat'),
+    ...simDrawers(),
     simEmbeddings(),
   ]
 }
 
 /** All models: every behaviour in every format, and a slow writer to watch. */
 export function simModels(): SimModelRow[] {
-  const names = [...SIM_MODELS.map(model => model.name), 'write-200-20', 'call-2']
-  return [...SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format))), simEmbeddings()]
+  const texts = SIM_MODELS.filter(model => !('draws' in model)).map(model => model.name)
+  const names = [...texts, 'write-200-20', 'call-2']
+  return [
+    ...SIM_FORMATS.flatMap(format => names.map(name => simModel(name, format))),
+    ...simDrawers(),
+    simEmbeddings(),
+  ]
 }

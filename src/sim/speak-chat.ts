@@ -51,6 +51,8 @@ function chunk(speech: Speech, kind: Frame['kind'], delta: object, finish: strin
 
 function deltaOf(part: ReplyPart, text: string): object {
   if (part.kind === 'refusal') return { refusal: text }
+  if (part.kind === 'text' && part.isImage === true)
+    return { images: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${text}` } }] }
   if (part.kind !== 'reasoning') return { content: text }
   return part.form === 'text'
     ? { reasoning_content: text }

@@ -37,6 +37,8 @@ function failure({ status, message }: Trouble): unknown {
 
 function partOf(part: ReplyPart, text: string): object {
   if (part.kind === 'call') return { functionCall: { name: part.name, args: JSON.parse(text) as unknown } }
+  if (part.kind === 'text' && part.isImage === true)
+    return { inlineData: { mimeType: 'image/png', data: text } }
   return part.kind === 'reasoning' ? { text, thought: true } : { text }
 }
 

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import { type LinkRules, resolverOf } from '../upstream/fetch-page.ts'
@@ -140,6 +141,8 @@ function openSession(
         if (one.refusal === undefined) approved.set(call.id, call)
         due.push(one)
       }
+      // No other provider has a form for them; the calls say the same.
+      if (!hosted) exchange.prompt = { ...exchange.prompt, input: input.filter(item => !isApproval(item)) }
       return due
     },
     begun: fieldsOf,
@@ -236,6 +239,10 @@ function declarationOf(
     parameters: one.input_schema,
     isForeign: true,
   }
+}
+
+function isApproval({ type }: InputItem): boolean {
+  return type === 'mcp_approval_request' || type === 'mcp_approval_response'
 }
 
 /** The call that the caller has decided about. */

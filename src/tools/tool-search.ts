@@ -89,11 +89,13 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
     shows(tool) {
       if (isNative || !isDeferred(tool)) return tool
       if (!found.has(tool.name)) return null
-      const { defer_loading: _, ...shown } = tool as Deferred & { defer_loading?: unknown }
-      return shown as Tool
+      return loaded(tool)
     },
-    begun: ({ arguments: { query } }) =>
-      typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {},
+    begun: ({ tool, arguments: { query } }) => ({
+      // The short spelling is no type of an item.
+      ...(tool.type === 'tool_search' ? { type: 'gateway:tool_search' } : {}),
+      ...(typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {}),
+    }),
     run({ arguments: { query } }): ToolOutcome {
       const result = searchTools(deferred, query, max, { left: WORK_MAX })
       if (typeof result === 'string')
@@ -103,6 +105,18 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
       return { item: {}, result: JSON.stringify({ tools: told }) }
     },
   }
+}
+
+/** The tool as one that was never deferred, in the words of the caller's own API too. */
+function loaded(tool: Deferred): Tool {
+  const {
+    defer_loading: _,
+    native,
+    ...shown
+  } = tool as Deferred & { defer_loading?: unknown; native?: object }
+  if (native === undefined) return shown as Tool
+  const { defer_loading: __, ...others } = native as { defer_loading?: unknown }
+  return { ...shown, native: others } as Tool
 }
 
 /** Named with our prefix, the search of the gateway is meant. */

@@ -202,10 +202,10 @@ const ROWS: readonly Row[] = [
     body: tool({ type: 'function', name: 'f', parameters: CANARY }),
   },
   {
-    name: 'deferred function',
+    name: 'deferred search for deferred tools',
     status: 400,
     says: 'tools[0].defer_loading',
-    body: tool({ type: 'function', name: 'f', parameters: {}, defer_loading: true }),
+    body: tool({ type: 'tool_search', defer_loading: true }),
   },
   ...['gateway:browser_use', 'openrouter:nonsense'].map(type => ({
     name: `server tool ${type}`,

@@ -173,3 +173,25 @@ t.test('a model that makes no images is refused by its path', async t => {
   )
   t.equal(server.requests.length, 0)
 })
+
+t.test('the simulated provider draws without any key, in each format that has images', async t => {
+  const gateway = await startGateway()
+  t.teardown(gateway.close)
+  for (const model of ['sim/chat-draw', 'sim/gemini-draw', null]) {
+    for (const stream of [true, false]) {
+      const reply = await gateway.respond({
+        model: 'sim/chat-call',
+        input: 'cat',
+        stream,
+        tools: [{ type: 'gateway:image_generation', parameters: { model } }],
+      })
+      const text = await reply.text()
+      const last = stream ? parseEventStream(text).at(-1) : undefined
+      const response = (last as { response?: ResponseResource } | undefined)?.response ?? JSON.parse(text)
+      t.match(response.output, [
+        { type: 'gateway:image_generation', status: 'completed', prompt: 'cat', result: /^iVBORw0KGgo/ },
+        { type: 'message' },
+      ])
+    }
+  }
+})

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL, startAligned } from '../support/aligned-gateway.ts'
+import { BACKED, MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, type TestGatewayOptions } from '../support/gateway.ts'
 import { type McpServerTool, startMcpServer } from '../support/mcp-server.ts'
@@ -302,6 +302,38 @@ t.test('an approval for a tool that is not allowed any more runs nothing', async
     t.equal((await whole(await ask([ANSWERS], { input, tools }))).status, 'completed')
   }
   t.notOk(methods(server.requests).includes('tools/call'))
+})
+
+t.test('the list of tools is shown once, whichever endpoint answers', async t => {
+  const { ask, provider, server } = await start(t)
+  for (const stream of [true, false]) {
+    provider.script('backup', [ADDS, ANSWERS])
+    const reply = await ask([{ status: 500 }, { status: 500 }], { model: BACKED, stream })
+    t.equal(reply.status, 200)
+    const response = stream ? finalOf(parseEventStream(await reply.text())) : await whole(reply)
+    t.same(typesIn(response), ['mcp_list_tools', 'mcp_call', 'message'], `stream: ${stream}`)
+    t.equal(response.status, 'completed')
+  }
+  t.equal(methods(server.requests).filter(rpc => rpc === 'tools/list').length, 2)
+
+  provider.script('backup', [{ status: 500 }])
+  const failed = await ask([{ status: 500 }], { model: BACKED, stream: true })
+  t.equal(failed.status, 502, 'nothing was told before the failure')
+})
+
+t.test('a turn that a plugin has asked for again shows the list again', async t => {
+  const { ask, provider } = await start(t)
+  const verdict = (...probabilities: number[]): ScriptedReply => ({ text: JSON.stringify({ probabilities }) })
+  for (const stream of [true, false]) {
+    provider.script('judge', [verdict(0.99), verdict(0.01), verdict(0.01)])
+    const plugins = [{ id: 'alignment', rules: ['Be kind'] }]
+    const reply = await ask([{ text: 'Go away' }, ADDS, ANSWERS], { plugins, stream })
+    const text = await reply.text()
+    const events = stream ? parseEventStream(text) : []
+    if (stream) t.same(grammarViolations(events), [])
+    const response = stream ? finalOf(events) : (JSON.parse(text) as ResponseResource)
+    t.same(typesIn(response), ['mcp_list_tools', 'mcp_call', 'message'], `stream: ${stream}`)
+  }
 })
 
 t.test('what a request cannot have is refused by its path', async t => {

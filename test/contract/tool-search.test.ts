@@ -162,3 +162,32 @@ t.test('a provider with a search of its own gets the deferred functions as they 
   const ours = await ask('gateway:tool_search')
   t.same(ours.map(({ name }) => name).toSorted(), ['always', 'tool_search'])
 })
+
+t.test(
+  'the short spelling, and that of the messages API, are served where the provider has no search',
+  async t => {
+    const { ask, gateway, provider } = await start(t)
+    const response = await whole(
+      await ask([searches('weather'), ANSWERS], { tools: [{ type: 'tool_search' }, ...FUNCTIONS] }),
+    )
+    t.match(response.output[0], { type: 'gateway:tool_search', query: 'weather' })
+
+    provider.asked.length = 0
+    provider.script('model', [searches('weather'), ANSWERS])
+    const messages = await fetch(`${gateway.url}/messages`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: MODEL,
+        max_tokens: 100,
+        messages: [{ role: 'user', content: 'Hi' }],
+        tools: [
+          { type: 'tool_search_tool_regex_20251119', name: 'tool_search_tool_regex' },
+          { name: 'get_weather', input_schema: { type: 'object' }, defer_loading: true },
+        ],
+      }),
+    })
+    t.equal(messages.status, 200, await messages.clone().text())
+    t.same(provider.asked.map(namesOf), [['tool_search'], ['get_weather', 'tool_search']])
+  },
+)

@@ -573,6 +573,7 @@ t.test('tools', async t => {
         type: 'function',
         name: 'f',
         parameters: schema,
+        defer_loading: true,
         native: { defer_loading: true, input_examples: [{ a: 1 }], eager_input_streaming: true },
       },
       {

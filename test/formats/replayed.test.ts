@@ -74,9 +74,29 @@ t.test('a provider of the Responses format gets back only what is from one', asy
   const input = (item: Item) => (bodyOf('openai-responses', [USER, item, USER]) as { input: Item[] }).input
   for (const item of [CODE, IMAGE, ...SPENT.slice(2, 5)]) {
     t.match(input(item)[1], { type: item['type'], id: item['id'] })
-    for (const id of ['st_1', 'srvtoolu_1', 'mcptoolu_1'])
+    // An MCP call of the gateway becomes a function call and its output.
+    const ours = item['type'] === 'mcp_call' ? [] : ['st_1']
+    for (const id of [...ours, 'srvtoolu_1', 'mcptoolu_1'])
       t.equal(input({ ...item, id }).length, 2, `${item['type']} ${id}`)
     t.equal(input({ ...item, signature: 'from Gemini' }).length, 2)
+  }
+})
+
+t.test('an MCP call of the gateway is a function call and its output at every provider', async t => {
+  const call = { type: 'mcp_call', id: 'st_1', server_label: 's', name: 'read file', arguments: '{"a":1}' }
+  const pair = (output: string): readonly Item[] => [
+    { type: 'function_call', call_id: 'st_1', name: 'read_file', arguments: '{"a":1}' },
+    { type: 'function_call_output', call_id: 'st_1', output },
+  ]
+  const asked = { type: 'mcp_approval_request', id: 'st_2', name: 'f', arguments: '{}', server_label: 's' }
+  const decided = { type: 'mcp_approval_response', approval_request_id: 'st_2', approve: true }
+  const listed = { type: 'mcp_list_tools', id: 'st_3', server_label: 's', tools: [] }
+  for (const format of NAMES) {
+    const of = (...items: readonly Item[]) => bodyOf(format, [USER, ...items, SAID, USER])
+    t.strictSame(of({ ...call, output: 'x' }), of(...pair('x')), format)
+    t.strictSame(of({ ...call, output: null, error: 'gone' }), of(...pair('{"error":"gone"}')), format)
+    t.doesNotThrow(() => of({ ...call, output: 'x', arguments: 'no JSON' }), format)
+    t.strictSame(of(asked, decided, listed), of(), format)
   }
 })
 

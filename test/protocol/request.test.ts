@@ -231,9 +231,7 @@ t.test('requests of the Open Responses compliance suite', t => {
 
 /** Files whose request the interface does not take, with the field it stops at. Each is a documented difference. */
 const NOT_TAKEN: readonly (readonly [RegExp, string])[] = [
-  // Tool search is a tool of ours that is not built; its native items are no input items of the interface.
-  [/^openai\.pai\.(live-tool-search-handoff|openai-client-tool-search-streaming-t1)/, 'tools[0].type'],
-  [/^openai\.pai\.native-tool-search-vcr/, 'tools[0].tools[1].defer_loading'],
+  // Native items of a tool search are no input items of the interface.
   [/^openai\.pai\.openai-client-tool-search-streaming-t3/, 'input[1].type'],
   [/^openai\.pai\.openai-native-tool-search-with-deferred/, 'input[2].type'],
   // `include` is a closed list of five.

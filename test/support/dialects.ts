@@ -1,4 +1,5 @@
 /** The parser and the dialects of a gateway that offers every plugin and server tool. */
+import { loadConfig } from '../../src/config/config.ts'
 import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
 import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
@@ -7,10 +8,12 @@ import { createPlugins } from '../../src/plugins/table.ts'
 import { createRequestParser, type Offered } from '../../src/protocol/request-parser.ts'
 import { createTools, type ToolDeps } from '../../src/tools/table.ts'
 
+const config = loadConfig([], {})
+
 /** The rows of both tables. Plugins and tools use their dependencies at work, not when they are created. */
 export const OFFERED: Offered = {
-  plugins: new Set(createPlugins({} as PluginDeps).map(({ id }) => id)),
-  tools: new Set(createTools({} as ToolDeps).keys()),
+  plugins: new Set(createPlugins({ config } as PluginDeps).map(({ id }) => id)),
+  tools: new Set(createTools({ config } as ToolDeps).keys()),
   routers: new Set(['fusion', 'fusion-flash']),
   defaultModel: null,
 }

@@ -21,7 +21,7 @@ const FAMILIES: ReadonlyMap<string, ((tool: Fields, path: string) => Fields) | n
   ['web_search', searchTool],
   ['web_fetch', null],
   ['code_execution', () => ({ type: 'code_interpreter', container: { type: 'auto' } })],
-  ['tool_search_tool_regex', null],
+  ['tool_search_tool_regex', () => ({ type: 'tool_search' })],
   ['advisor', null],
   ['bash', null],
   ['text_editor', null],
@@ -64,6 +64,7 @@ function functionTool(tool: CustomMessagesTool): Fields {
     ...(description == null ? {} : { description }),
     ...(strict == null ? {} : { strict }),
     ...(cache_control == null ? {} : { cache_control }),
+    ...(native['defer_loading'] === true ? { defer_loading: true } : {}),
     ...(Object.keys(native).length === 0 ? {} : { native }),
   }
 }

@@ -53,8 +53,11 @@ export class ChatCalls {
    */
   take(raw: Json): void {
     const custom = record(raw['custom'])
-    const isCustom = custom !== null && (raw['type'] === 'custom' || filled(custom['name']) !== null)
-    const body = isCustom ? custom : record(raw['function'])
+    const called = record(raw['function'])
+    // The pieces after the first one of a stream have neither type nor name.
+    const isCustom =
+      custom !== null && (raw['type'] === 'custom' || filled(custom['name']) !== null || called === null)
+    const body = isCustom ? custom : called
     const index = raw['index']
     const fragment = {
       index: typeof index === 'number' ? index : null,

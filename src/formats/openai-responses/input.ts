@@ -75,9 +75,7 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     if (isOurs(type)) return ourResult(item, type, index)
     const pair = replayAsCall(item, index)
     if (pair !== null) return pair.map(one => ({ ...one }))
-    // A decision has no id of its maker, but names the question.
-    const id = item[type === 'mcp_approval_response' ? 'approval_request_id' : 'id']
-    if (isSpentElsewhere(type, id, item['signature'])) return []
+    if (isSpentElsewhere(type, item['id'], item['signature'])) return []
     const writer = WRITERS.get(type)
     return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })

@@ -88,7 +88,7 @@ function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, s
     const { inputModalities, outputModalities } = named.model
     if (!needed.every(kind => inputModalities.includes(kind))) return null
     if (!outputs.every(kind => outputModalities.includes(kind))) return null
-    const candidates = servable(named, request, scope, terms.shared)
+    const candidates = servable(named, request, scope, terms)
     if (candidates.length === 0) return null
     const takesFiles = !files || inputModalities.includes('file')
     return {

@@ -174,11 +174,11 @@ export function servable(
   named: NamedModel,
   request: ResponsesRequest,
   scope: RouteScope,
-  made: SharedCandidates,
+  terms: RankTerms,
 ): readonly RouteCandidate[] {
   // Routers compare lengths and modalities themselves.
   const preferences = request.provider ?? NO_PREFERENCES
-  const { groups } = listGroups(named, request, preferences, scope, null, made, new Set())
+  const { groups } = listGroups(named, request, preferences, scope, null, terms, new Set())
   const [only] = groups
   return only !== undefined && groups.length === 1
     ? only.candidates

@@ -9,7 +9,7 @@ export type RequireApproval =
 
 /**
  * True where the caller has to approve each call of the tool. The default is `always`. With filters: what `always`
- * names needs an approval, what only `never` names does not, and other tools need one if `never` is there.
+ * names needs an approval, what only `never` names does not, and other tools need one unless `always` stands alone.
  */
 export function needsApproval(tool: McpTool, rule: RequireApproval | null): boolean {
   if (rule === null || rule === 'always') return true

@@ -1,7 +1,6 @@
 /**
  * A connection to one MCP server over streamable HTTP, for one exchange. The official client speaks the protocol; its
- * network is a checked fetch, so that it reaches no private address. Bounded in time, bytes and requests. Serve
- * threads.
+ * network is a checked fetch, so that it reaches no private address. Bounded in time, bytes and requests.
  */
 import { randomUUID } from 'node:crypto'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'

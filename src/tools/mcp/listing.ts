@@ -14,7 +14,7 @@ export interface McpTool {
 }
 
 /** `allowed_tools` of a request: names, or what a filter says. */
-export type AllowedTools = readonly string[] | ToolFilter
+export type ToolAllowance = readonly string[] | ToolFilter
 
 export interface ToolFilter {
   readonly tool_names?: readonly string[] | null
@@ -34,7 +34,7 @@ const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHi
 type Page = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
 
 /** All allowed tools of a server. Rejects with an McpFailure where it lists too many. */
-export async function listTools(page: Page, allowed: AllowedTools | null): Promise<readonly McpTool[]> {
+export async function listTools(page: Page, allowed: ToolAllowance | null): Promise<readonly McpTool[]> {
   const names = new Set<string>()
   const tools: McpTool[] = []
   let chars = 0
@@ -96,7 +96,7 @@ function plainText(text: string): string {
   return text.replace(/[\p{Cf}\p{Co}\p{Cn}]|(?![\n\t])\p{Cc}/gu, '')
 }
 
-export function isAllowed(tool: McpTool, allowed: AllowedTools | null): boolean {
+export function isAllowed(tool: McpTool, allowed: ToolAllowance | null): boolean {
   return allowed === null || matches(tool, isNames(allowed) ? { tool_names: allowed } : allowed)
 }
 
@@ -106,6 +106,6 @@ export function matches({ name, annotations }: McpTool, { tool_names, read_only 
   return read_only == null || (annotations?.['readOnlyHint'] === true) === read_only
 }
 
-function isNames(allowed: AllowedTools): allowed is readonly string[] {
+function isNames(allowed: ToolAllowance): allowed is readonly string[] {
   return Array.isArray(allowed)
 }

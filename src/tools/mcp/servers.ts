@@ -6,7 +6,7 @@ import { isPublicAddress } from '../../upstream/resolve-name.ts'
 import type { RequestedTool, ToolEntry } from '../tool.ts'
 import type { RequireApproval } from './approval.ts'
 import type { McpServer } from './connection.ts'
-import type { AllowedTools } from './listing.ts'
+import type { ToolAllowance } from './listing.ts'
 
 /** An entry of type `mcp`, checked. */
 export interface NamedServer {
@@ -15,7 +15,7 @@ export interface NamedServer {
   readonly label: string
   /** Null: a connector of the provider. */
   readonly server: McpServer | null
-  readonly allowed: AllowedTools | null
+  readonly allowed: ToolAllowance | null
   readonly approval: RequireApproval | null
   /** What the caller says about it. */
   readonly description: string | null
@@ -74,7 +74,7 @@ export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): r
       path,
       label,
       server: typeof tool['server_url'] === 'string' ? serverOf(tool, tool['server_url'], path, rules) : null,
-      allowed: (tool['allowed_tools'] ?? null) as AllowedTools | null,
+      allowed: (tool['allowed_tools'] ?? null) as ToolAllowance | null,
       approval: (tool['require_approval'] ?? null) as RequireApproval | null,
       description:
         typeof description === 'string' ? description.slice(0, DESCRIPTION_MAX_CHARS).toWellFormed() : null,
