@@ -120,7 +120,13 @@ const ROWS: readonly Row[] = [
     says: 'provider.only',
     body: { ...good, provider: { only: ['nobody'] } },
   },
-  { name: 'router slug', status: 400, says: 'model', body: { model: 'gateway/auto', input: 'hi' } },
+  { name: 'router slug', status: 400, says: 'model', body: { model: 'gateway/fusion', input: 'hi' } },
+  {
+    name: 'two routers',
+    status: 400,
+    says: 'models[0]',
+    body: { model: 'gateway/auto', models: ['gateway/free'], input: 'hi' },
+  },
   { name: 'preset as model', status: 400, says: 'model', body: { model: '@preset/x', input: 'hi' } },
   { name: 'item of unknown type', status: 400, says: 'input[0]', body: item({ type: CANARY }) },
   { name: 'item without type or role', status: 400, says: 'input[0]', body: item({ content: CANARY }) },
@@ -215,7 +221,7 @@ const ROWS: readonly Row[] = [
   })),
   { name: 'plugin of unknown id', status: 400, says: 'plugins[0]', body: plugin({ id: CANARY }) },
   { name: 'plugin without id', status: 400, says: 'plugins[0]', body: plugin({}) },
-  ...['auto-router', 'web', 'web-fetch', 'switchyard-router'].map(id => ({
+  ...['web', 'web-fetch', 'fusion'].map(id => ({
     name: `plugin ${id}`,
     status: 400,
     says: 'plugins[0]',

@@ -1,6 +1,6 @@
 /**
- * The linear classifier: the type of task whose weights, summed over the features of a prompt, are greatest. The weights
- * are data; scripts/task-classifier/train.ts makes them. Pure.
+ * The linear classifier: the type of task whose weights, summed over the features of a prompt, are greatest. The
+ * weights are data; scripts/task-classifier/train.ts makes them. Pure.
  */
 import { readFileSync } from 'node:fs'
 import { featuresOf, type PromptForm } from './features.ts'
