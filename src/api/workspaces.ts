@@ -42,6 +42,7 @@ export function createWorkspace(deps: WorkspaceDeps): Handler {
       name: body.name,
       slug: slugOf(body.slug),
       description: body.description ?? null,
+      disabledTools: toolNames(body.disabled_server_tools),
       createdAt,
       updatedAt: createdAt,
     }
@@ -63,13 +64,16 @@ export function findWorkspace(deps: WorkspaceDeps): Handler {
 }
 
 export function changeWorkspace(deps: WorkspaceDeps): Handler {
-  const { clock } = deps
+  const { clock, changes } = deps
   return async (request, reply) => {
     const body = checkUpdate(request.body)
     const change = {
       ...(body.name === undefined ? {} : { name: body.name }),
       ...(body.slug === undefined ? {} : { slug: slugOf(body.slug) }),
       ...(body.description === undefined ? {} : { description: body.description }),
+      ...(body.disabled_server_tools === undefined
+        ? {}
+        : { disabledTools: toolNames(body.disabled_server_tools) }),
     }
     const { organizationId, id } = await findNamed(deps, request)
     const now = isoInstant(clock.nowMs())
@@ -83,6 +87,7 @@ export function changeWorkspace(deps: WorkspaceDeps): Handler {
       ),
     )
     if (record === null) throw notFound()
+    changes.publish({ kind: 'workspaces', organizationId })
     reply.json(200, { data: toDocument(record) })
   }
 }
@@ -159,6 +164,12 @@ function notFound(): GatewayError {
   return new GatewayError('not_found', 'Workspace not found')
 }
 
+/** Names without a prefix, each once; null: none. */
+function toolNames(list: readonly string[] | null | undefined): readonly string[] | null {
+  if (list == null || list.length === 0) return null
+  return [...new Set(list.map(name => name.replace(/^(?:gateway|openrouter):/, '')))]
+}
+
 /** Settings that this version does not have are told as unset, because clients of the interface expect the fields. */
 function toDocument(workspace: WorkspaceRecord) {
   return {
@@ -172,7 +183,7 @@ function toDocument(workspace: WorkspaceRecord) {
     default_text_model: null,
     default_image_model: null,
     default_provider_sort: null,
-    disabled_server_tools: null,
+    disabled_server_tools: workspace.disabledTools?.map(name => `gateway:${name}`) ?? null,
     include_byok_in_budgets: false,
     io_logging_api_key_ids: null,
     io_logging_sampling_rate: 0,

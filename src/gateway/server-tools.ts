@@ -1,6 +1,7 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
+import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
-import type { GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
@@ -28,6 +29,7 @@ import { budgetOf, callItem, type DeclaredFunction, type PendingCall, type ToolB
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
+  readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -107,9 +109,11 @@ export class ServerTools {
     tools: readonly Tool[],
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
+    const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
       if (server === null) continue
+      if (disabled.has(server.name)) throw disabledError(`tools[${index}]`, server.name)
       const list = entries.get(server) ?? []
       list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
       entries.set(server, list)
@@ -329,6 +333,13 @@ export interface ToolRun {
   readonly items: readonly InputItem[]
   /** A tool leaves the next step to the client. */
   readonly endsTurn: boolean
+}
+
+function disabledError(path: string, name: string): GatewayError {
+  return new GatewayError(
+    'permission_denied',
+    `${path}: the server tool ${name} is disabled in this workspace`,
+  )
 }
 
 class ToolTimeout extends Error {}

@@ -19,6 +19,8 @@ export type Invalidation =
     }
   /** Guardrails of this organization, or their assignments, were changed. */
   | { readonly kind: 'guardrails'; readonly organizationId: string }
+  /** Settings of a workspace of this organization were changed. */
+  | { readonly kind: 'workspaces'; readonly organizationId: string }
   /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
   | { readonly kind: 'batches' }
 

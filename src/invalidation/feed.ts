@@ -147,7 +147,7 @@ function parseInvalidation(value: unknown): Invalidation | null {
   if (kind === 'batches') return { kind }
   if (kind === 'key') return typeof hash === 'string' ? { kind, hash } : null
   if (typeof organizationId !== 'string') return null
-  if (kind === 'guardrails') return { kind, organizationId }
+  if (kind === 'guardrails' || kind === 'workspaces') return { kind, organizationId }
   if (kind !== 'credentials' || typeof workspaceId !== 'string') return null
   if (!Array.isArray(ids) || !ids.every(id => typeof id === 'string')) return null
   return { kind, organizationId, workspaceId, ids }

@@ -179,6 +179,9 @@ export interface GatewayTool {
 /** Names of all tools that the gateway may run, without a prefix. */
 const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
 
+/** The names of server tools, with or without a prefix, as a pattern. */
+export const SERVER_TOOL_PATTERN = `^(?:(?:gateway|openrouter):)?(?:${SERVER_TOOL_NAMES.join('|')})$`
+
 /** The name of the tool by each of its spellings. */
 const NAME_OF = new Map<string, Name>([
   ...SERVER_TOOL_NAMES.flatMap(name => [

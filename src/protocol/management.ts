@@ -5,6 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { AMOUNT_MAX_USD } from '../money.ts'
 import { bodyCheck } from './body.ts'
+import { SERVER_TOOL_PATTERN } from './gateway-tools.ts'
 import {
   CREDIT_NOTE_MAX_CHARS,
   IDENTIFIER_MAX_CHARS,
@@ -60,8 +61,11 @@ const workspaceName = text({ min: 1, max: WORKSPACE_NAME_MAX_CHARS, storable: tr
 const slug = Type.String({ pattern: WORKSPACE_SLUG_PATTERN })
 const description = text({ max: WORKSPACE_DESCRIPTION_MAX_CHARS, storable: true })
 
+/** Server tools by `gateway:<name>`, `openrouter:<name>` or their bare name. */
+const disabledTools = maybe(Type.Array(Type.String({ pattern: SERVER_TOOL_PATTERN }), { maxItems: 100 }))
+
 export const WorkspaceCreation = Type.Object(
-  { name: workspaceName, slug, description: maybe(description) },
+  { name: workspaceName, slug, description: maybe(description), disabled_server_tools: disabledTools },
   { additionalProperties: false },
 )
 export type WorkspaceCreation = Static<typeof WorkspaceCreation>
@@ -72,6 +76,7 @@ export const WorkspaceUpdate = Type.Object(
     name: Type.Optional(workspaceName),
     slug: Type.Optional(slug),
     description: Type.Optional(nullable(description)),
+    disabled_server_tools: disabledTools,
   },
   { additionalProperties: false },
 )

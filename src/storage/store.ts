@@ -113,6 +113,8 @@ export interface WorkspaceRecord {
   /** Unique within the organization. */
   readonly slug: string
   readonly description: string | null
+  /** Names of server tools without a prefix that its requests cannot use; null: none. */
+  readonly disabledTools: readonly string[] | null
   readonly createdAt: string
   readonly updatedAt: string
 }
@@ -127,7 +129,7 @@ export interface WorkspaceStore {
   change(
     organizationId: string,
     id: string,
-    change: Partial<Pick<WorkspaceRecord, 'name' | 'slug' | 'description'>>,
+    change: Partial<Pick<WorkspaceRecord, 'name' | 'slug' | 'description' | 'disabledTools'>>,
     updatedAt: string,
   ): Promise<WorkspaceRecord | null>
   /**

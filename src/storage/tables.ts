@@ -45,6 +45,8 @@ export interface WorkspacesTable {
   description: string | null
   createdAt: string
   updatedAt: string
+  /** JSON list of names; null: none. */
+  disabledTools: string | null
 }
 
 export interface EndUsersTable {

@@ -4,6 +4,7 @@
  */
 import type { KeyObject } from 'node:crypto'
 import { Guardrails } from '../access/guardrails.ts'
+import { ToolPermissions } from '../access/tool-permissions.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
@@ -147,6 +148,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
+  const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const quota = quotaOf(base, counting.counters, guardrails)
   const askAs = createAskAs(base.clock, () => gateway)
@@ -158,6 +160,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     quota,
     plugins: createPluginChains(plugins),
     tools,
+    toolPermissions,
     guard,
   }
   const gateway = createGateway(parts)
@@ -181,7 +184,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     clock,
     log,
     tasks: base.tasks,
-    changed: change => invalidate({ credentials, guardrails, ownKeys }, change),
+    changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change),
     async close() {
       abandoned.endAll()
       base.tokens.close()
@@ -393,16 +396,22 @@ function fileReading({ config, catalog, client, clock }: Base) {
 interface Caches {
   readonly credentials: CredentialCatalog
   readonly guardrails: GuardrailCache
+  readonly toolPermissions: ToolPermissions
   readonly ownKeys: OpenedKeys
 }
 
 /** Drops cached copies of a changed record. The front has the cache of API keys. */
-function invalidate({ credentials, guardrails, ownKeys }: Caches, change: Invalidation): void {
+function invalidate(
+  { credentials, guardrails, toolPermissions, ownKeys }: Caches,
+  change: Invalidation,
+): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()
     guardrails.invalidateAll()
+    toolPermissions.invalidateAll()
     ownKeys.invalidateAll()
   } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
+  else if (change.kind === 'workspaces') toolPermissions.invalidate(change.organizationId)
   else if (change.kind === 'credentials') {
     credentials.invalidate(change.organizationId, change.workspaceId)
     for (const id of change.ids) ownKeys.invalidate(id)

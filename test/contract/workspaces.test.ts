@@ -205,3 +205,21 @@ t.test('a key of the wrong kind is refused on every management operation', async
     t.match(await call(method, path, body, `sk-gw-mgmt-${'0'.repeat(64)}`), { status: 401 })
   }
 })
+
+t.test('a server tool that the workspace disables is refused, from the change on', async t => {
+  const made = await make('tools', { disabled_server_tools: ['openrouter:datetime', 'datetime'] })
+  t.match(made.data, { disabled_server_tools: ['gateway:datetime'] })
+  const { key } = await addKey('inference', { workspaceId: made.id })
+  const fields = { model: 'sim/echo', input: 'Hi', tools: [{ type: 'openrouter:datetime' }] }
+  const refused = await call('POST', '/responses', fields, key)
+  t.equal(refused.status, 403)
+  t.equal(refused.message, 'tools[0]: the server tool datetime is disabled in this workspace')
+  const unknown = await call('PATCH', '/workspaces/tools', { disabled_server_tools: ['nonsense'] })
+  t.equal(unknown.status, 400)
+  t.match(unknown.message, /disabled_server_tools/)
+  t.match(await call('PATCH', '/workspaces/tools', { disabled_server_tools: null }), {
+    status: 200,
+    data: { disabled_server_tools: null },
+  })
+  t.equal((await call('POST', '/responses', fields, key)).status, 200)
+})

@@ -65,6 +65,7 @@ async function start(t: Test) {
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,
     tools: new Map(),
+    toolPermissions: { disabledFor: () => new Set() },
     guard: NO_GUARD,
   })
   t.teardown(async () => {

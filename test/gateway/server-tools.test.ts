@@ -30,8 +30,9 @@ async function start({
   fields = {},
   text,
   parent,
+  disabled = [],
   ...more
-}: World & Partial<ServerTool> & { readonly parent?: string } = {}) {
+}: World & Partial<ServerTool> & { readonly parent?: string; readonly disabled?: readonly string[] } = {}) {
   let shown: ToolDisplay | null = null
   const server: ServerTool = {
     name: 'datetime',
@@ -64,7 +65,13 @@ async function start({
   }
   const log = createLog('silent', { write: () => undefined })
   const metrics = createMetrics()
-  const deps = { tools: new Map([['datetime', server]]), clock, log, metrics }
+  const deps = {
+    tools: new Map([['datetime', server]]),
+    toolPermissions: { disabledFor: () => new Set(disabled) },
+    clock,
+    log,
+    metrics,
+  }
   const tools = await openServerTools(deps, exchange)
   if (tools === null) throw new Error('the request names no tool')
   answer.openTurn(false)
@@ -309,4 +316,11 @@ t.test('calls are counted by their outcome, and the pipeline names the tools tha
   t.same(exchange.pipeline, [
     { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: ['datetime'] } },
   ])
+})
+
+t.test('a tool that the workspace has disabled is refused by its path', async t => {
+  await t.rejects(start({ disabled: ['datetime'] }), {
+    code: 'permission_denied',
+    message: 'tools[0]: the server tool datetime is disabled in this workspace',
+  })
 })

@@ -48,6 +48,7 @@ export function someWorkspace(fields: Partial<WorkspaceRecord> = {}): WorkspaceR
     name: `Workspace ${made}`,
     slug: `workspace-${made}`,
     description: null,
+    disabledTools: null,
     createdAt: DAY_ONE,
     updatedAt: DAY_ONE,
     ...fields,

@@ -297,6 +297,7 @@ function takeBack(path: string, migration: string, undo: string): void {
 }
 
 const WITHOUT_TOTALS = `
+  alter table workspaces drop column disabled_tools;
   drop table catalogue_sources;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;

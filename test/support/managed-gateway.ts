@@ -15,6 +15,7 @@ export const FOREIGN_WORKSPACE: WorkspaceRecord = {
   name: 'Foreign',
   slug: 'foreign',
   description: null,
+  disabledTools: null,
   createdAt: '2026-01-01T00:00:00.000Z',
   updatedAt: '2026-01-01T00:00:00.000Z',
 }

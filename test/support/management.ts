@@ -69,6 +69,7 @@ export async function addOrganization(storageUrl: string, id: string): Promise<O
       name: id,
       slug: 'main',
       description: null,
+      disabledTools: null,
       createdAt: now,
       updatedAt: now,
     })

@@ -2,8 +2,14 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { Engine } from '../engine.ts'
 import { defaultGuardrail } from '../guardrails.ts'
-import { ConflictError, type EndUserRecord, type EndUserStore, type WorkspaceStore } from '../store.ts'
-import type { EndUsersTable, Tables } from '../tables.ts'
+import {
+  ConflictError,
+  type EndUserRecord,
+  type EndUserStore,
+  type WorkspaceRecord,
+  type WorkspaceStore,
+} from '../store.ts'
+import type { EndUsersTable, Tables, WorkspacesTable } from '../tables.ts'
 import { credentialPlace, wipeCredentials } from './credentials.ts'
 import { guardrailPlace, insertGuardrail } from './guardrails.ts'
 import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
@@ -16,37 +22,43 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
     page(organizationId, page) {
       // Oldest first.
       const listed = workspacesOf(organizationId).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(listed, workspacesOf(organizationId).select(COUNTED), page, row => row)
+      return pageOf(listed, workspacesOf(organizationId).select(COUNTED), page, workspaceOf)
     },
     async find(organizationId, id) {
       const row = await workspacesOf(organizationId).where('id', '=', id).selectAll().executeTakeFirst()
-      return row ?? null
+      return row === undefined ? null : workspaceOf(row)
     },
     async findBySlug(organizationId, slug) {
       const row = await workspacesOf(organizationId).where('slug', '=', slug).selectAll().executeTakeFirst()
-      return row ?? null
+      return row === undefined ? null : workspaceOf(row)
     },
     async add(record) {
       await inTransaction(db, async transaction => {
         const result = await transaction
           .insertInto('workspaces')
-          .values(record)
+          .values({ ...record, disabledTools: listText(record.disabledTools) })
           .onConflict(conflict => conflict.columns(['organizationId', 'slug']).doNothing())
           .executeTakeFirst()
         if ((result.numInsertedOrUpdatedRows ?? 0n) === 0n) throw new ConflictError('slug')
         await insertGuardrail(transaction, defaultGuardrail(record))
       })
     },
-    async change(organizationId, id, { name, slug, description }, updatedAt) {
+    async change(organizationId, id, { name, slug, description, disabledTools }, updatedAt) {
       try {
         const row = await db
           .updateTable('workspaces')
-          .set({ name, slug, description, updatedAt })
+          .set({
+            name,
+            slug,
+            description,
+            updatedAt,
+            ...(disabledTools === undefined ? {} : { disabledTools: listText(disabledTools) }),
+          })
           .where('organizationId', '=', organizationId)
           .where('id', '=', id)
           .returningAll()
           .executeTakeFirst()
-        return row ?? null
+        return row === undefined ? null : workspaceOf(row)
       } catch (error) {
         // Nothing else that is changed here has to be unique.
         throw engine.isDuplicate(error) ? new ConflictError('slug') : error
@@ -88,6 +100,17 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       return removed
     },
   }
+}
+
+function workspaceOf(row: Selectable<WorkspacesTable>): WorkspaceRecord {
+  return {
+    ...row,
+    disabledTools: row.disabledTools === null ? null : (JSON.parse(row.disabledTools) as string[]),
+  }
+}
+
+function listText(list: readonly string[] | null): string | null {
+  return list === null ? null : JSON.stringify(list)
 }
 
 export function createEndUserStore(db: Kysely<Tables>): EndUserStore {

@@ -17,6 +17,7 @@ import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
 import { usage, usageMembers, usageSums } from './usage.ts'
+import { workspaceTools } from './workspace-tools.ts'
 import { endUsers, workspaces } from './workspaces.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
@@ -38,6 +39,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0015-batches': batches,
   '0016-service-jobs': serviceJobs,
   '0017-catalogue': catalogue,
+  '0018-workspace-tools': workspaceTools,
 }
 
 /**

@@ -1,0 +1,53 @@
+/** The server tools that workspaces have disabled, cached. Asked only for requests that name a server tool. */
+import type { Clock } from '../clock.ts'
+import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
+import type { Log } from '../log/log.ts'
+import type { Caller } from '../protocol/records.ts'
+import { DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
+
+export interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
+  readonly store: { readonly workspaces: Pick<Store['workspaces'], 'find'> }
+  readonly clock: Clock
+  readonly log?: Pick<Log, 'fault' | 'notice'>
+}
+
+/** Workspaces kept in memory. */
+const MAX_WORKSPACES = 10_000
+const NONE: ReadonlySet<string> = new Set()
+
+export class ToolPermissions {
+  readonly #store: ToolPermissionsOptions['store']
+  readonly #known: StoreCache<WorkspaceRecord | null, ReadonlySet<string>>
+
+  constructor({ store, ...others }: ToolPermissionsOptions) {
+    this.#store = store
+    this.#known = new StoreCache({
+      ...others,
+      plural: 'workspaces',
+      maxEntries: MAX_WORKSPACES,
+      make: record => (record?.disabledTools == null ? NONE : new Set(record.disabledTools)),
+    })
+  }
+
+  /**
+   * Names of tools without a prefix; a promise only when the store has to be asked. Rejects with GatewayError
+   * `service_unavailable` when the store fails and nothing is known: the tool may be disabled.
+   */
+  disabledFor({ organizationId, workspaceId }: Caller): ReadonlySet<string> | Promise<ReadonlySet<string>> {
+    const id = workspaceId ?? DEFAULT_WORKSPACE_ID
+    const name = `${organizationId} ${id}`
+    return (
+      this.#known.get(name) ??
+      this.#known.load(name, () => this.#store.workspaces.find(organizationId, id), organizationId)
+    )
+  }
+
+  /** Call it after a workspace of the organization was changed. */
+  invalidate(organizationId: string): void {
+    this.#known.invalidateOwner(organizationId)
+  }
+
+  invalidateAll(): void {
+    this.#known.invalidateAll()
+  }
+}

@@ -1,0 +1,9 @@
+/** Migration of the server tools that a workspace disables. */
+import type { Migration } from 'kysely/migration'
+
+export const workspaceTools: Migration = {
+  async up(db) {
+    // A JSON list of names; null: none.
+    await db.schema.alterTable('workspaces').addColumn('disabled_tools', 'text').execute()
+  },
+}
