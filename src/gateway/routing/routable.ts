@@ -25,15 +25,15 @@ const FEATURES = ['tools', 'response_format'] as const
 
 export function createRoutableModels(deps: RoutableDeps): RoutableModels {
   const { catalog } = deps
-  let listed: { readonly models: readonly Model[]; readonly ids: readonly string[] } | null = null
+  let known: Listing | null = null
+  const listing = (): Listing => {
+    const models = catalog.models()
+    if (known?.models !== models) known = listingOf(models)
+    return known
+  }
   return {
-    ids() {
-      const models = catalog.models()
-      if (listed?.models !== models) {
-        listed = { models, ids: models.filter(makesText).map(({ id }) => id) }
-      }
-      return listed.ids
-    },
+    ids: () => listing().ids,
+    freeIds: () => listing().freeIds,
     kindOf(name) {
       if (routerOf({ model: name }) !== null) return 'other'
       const model = namedModel(name, catalog, null)?.model
@@ -55,6 +55,19 @@ export function createRoutableModels(deps: RoutableDeps): RoutableModels {
       return found
     },
   }
+}
+
+/** Made once for each catalogue. */
+interface Listing {
+  readonly models: readonly Model[]
+  readonly ids: readonly string[]
+  readonly freeIds: readonly string[]
+}
+
+function listingOf(models: readonly Model[]): Listing {
+  const ofText = models.filter(makesText)
+  const free = ofText.filter(({ endpoints }) => endpoints.some(isFree))
+  return { models, ids: ofText.map(({ id }) => id), freeIds: free.map(({ id }) => id) }
 }
 
 function makesText(model: Model): boolean {
@@ -96,7 +109,7 @@ function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, s
       prices: cheapest(candidates),
       isFree: candidates.some(({ endpoint }) => isFree(endpoint)),
       fits: takesFiles && candidates.some(({ endpoint }) => fits(endpoint, used, tokens)),
-      throughput: throughputOf(candidates),
+      throughput: () => throughputOf(candidates),
     }
   }
 
