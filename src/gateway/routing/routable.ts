@@ -3,20 +3,37 @@
  * in short parts, because a catalogue has thousands of models and other requests wait meanwhile.
  */
 import { setImmediate as turn } from 'node:timers/promises'
+import type { CredentialCatalog } from '../../credentials/catalog.ts'
+import type { Quota } from '../../limits/quota.ts'
 import type { RoutableModel, RoutableModels } from '../../plugins/plugin.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf, withVariants } from '../../protocol/routers.ts'
+import type { Catalog } from '../../providers/catalog.ts'
 import { type Endpoint, type Model, makesEmbeddings } from '../../providers/provider.ts'
 import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isFree } from './filters.ts'
 import { namedModel } from './names.ts'
 import { honours, usedOf } from './parameters.ts'
-import type { RankDeps, RankedExchange } from './rank.ts'
+import type { RankTerms } from './rankers.ts'
+import type { Restrictions } from './restrictions.ts'
 import { type RouteScope, servable } from './route.ts'
 import { priceOf } from './shared-candidates.ts'
 
-export type RoutableDeps = Pick<RankDeps, 'catalog' | 'credentials' | 'quota' | 'routing'>
+export interface RoutableDeps {
+  readonly catalog: Catalog
+  readonly credentials: Pick<CredentialCatalog, 'of'>
+  readonly quota: Pick<Quota, 'limitsMoney'>
+  readonly routing: {
+    readonly inputTokens: (request: ResponsesRequest) => number
+    terms(): RankTerms
+  }
+}
+
+/** Every exchange that is routed has it. */
+interface Guarded {
+  readonly guarding?: { readonly restrictions: Restrictions | null } | null
+}
 
 /** Models that are looked at before other requests get a turn: less than a millisecond of work. */
 const PART = 200
@@ -81,7 +98,7 @@ async function scopeOf(
   const { caller, dataRegion } = exchange
   const isLimited = await quota.limitsMoney(caller)
   const ownKeys = await credentials.of(caller.organizationId, caller.workspaceId)
-  const restrictions = (exchange as Partial<RankedExchange>).guarding?.restrictions ?? null
+  const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
   const { inputTokens } = routing
   return { ownKeys, keyHash: caller.keyHash, dataRegion, restrictions, isLimited, inputTokens }
 }
