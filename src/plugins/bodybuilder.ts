@@ -1,7 +1,7 @@
 /**
- * Body builder: `gateway/bodybuilder` turns a wish in plain words into requests, `{"requests": [...]}`, that a client
- * can send. A model of the catalogue writes them, at the expense of the service; anything else that it says is
- * withheld.
+ * Body builder: `gateway/bodybuilder` turns a wish in plain words into requests that a client can send,
+ * `{"requests": [...]}`. A model of the catalogue writes them, at the expense of the service; anything else that it
+ * says is withheld.
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'

@@ -26,7 +26,7 @@ function free(deps: FreeRouterDeps, slug: string, asked: string): ActivePlugin {
       exchange.strategy = 'free'
       // The variant keeps the request away from endpoints of the model that cost something.
       const variants = asked.split(':').includes('free') ? asked : `${asked}:free`
-      const found = await deps.models.of(exchange, deps.models.ids(), variants)
+      const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
       const pool = found.filter(({ isFree, fits }) => isFree && fits)
       if (pool.length === 0) throw noModels(slug)
       const drawn = shuffled(pool, deps.draw).slice(0, CHOSEN_MAX)

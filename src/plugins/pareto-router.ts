@@ -69,13 +69,14 @@ class ActiveParetoRouter implements ActivePlugin {
     exchange.strategy = 'pareto'
     const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants })
     const source = this.#settings?.price_source ?? 'prompt'
-    const all = pool.map(model => this.#scored(model, source))
+    const isFastest = variants.split(':').includes('nitro')
+    const all = pool.map(model => this.#scored(model, source, isFastest))
     const scored = all.filter(({ score }) => score > 0)
     const models = scored.length === 0 ? all : scored
     const maxPrice = this.#settings?.max_price ?? null
     const { tier, ids } =
       maxPrice === null
-        ? byTier(models, levelOf(this.#settings?.min_coding_score ?? 1), isFastest(variants))
+        ? byTier(models, levelOf(this.#settings?.min_coding_score ?? 1), isFastest)
         : { tier: null, ids: underPrice(models, maxPrice) }
     if (ids.length === 0) throw noModels(slug)
     const named = ids.slice(0, NAMED)
@@ -98,17 +99,15 @@ class ActiveParetoRouter implements ActivePlugin {
     return names
   }
 
-  #scored({ id, prices, throughput }: RoutableModel, source: 'prompt' | 'weighted_avg'): ScoredModel {
+  #scored(model: RoutableModel, source: 'prompt' | 'weighted_avg', isFastest: boolean): ScoredModel {
+    const { id, prices } = model
     const score = this.#deps.rankings.codingScore(id)
+    const throughput = isFastest ? model.throughput() : null
     if (prices === null) return { id, score, price: Number.POSITIVE_INFINITY, throughput }
     const { prompt, completion } = prices
     const each = source === 'prompt' ? prompt : (PROMPT_WEIGHT * prompt + completion) / (PROMPT_WEIGHT + 1)
     return { id, score, price: (each * 1e6) / UNITS_PER_USD, throughput }
   }
-}
-
-function isFastest(variants: string): boolean {
-  return variants.split(':').includes('nitro')
 }
 
 export function levelOf(score: number): Level {

@@ -35,13 +35,15 @@ export interface RoutableModel {
   /** One of them supports tools, format and files of the request, and is long enough for it. */
   readonly fits: boolean
   /** Median of tokens in a second at the fastest of them; null: not measured lately. */
-  readonly throughput: number | null
+  throughput(): number | null
 }
 
 /** The models among which routers choose. */
 export interface RoutableModels {
   /** Ids of all models of text, in the order of the catalogue. */
   ids(): readonly string[]
+  /** Those that have an endpoint whose prices are all 0. */
+  freeIds(): readonly string[]
   /** How the catalogue knows the name; null: it does not, or the model makes no text. */
   kindOf(name: string): 'plain' | 'other' | null
   /**

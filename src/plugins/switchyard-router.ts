@@ -9,7 +9,7 @@ import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.t
 import { isToolTurn, recentResults } from './routers/conversation.ts'
 import { type JudgeDeps, type Judged, judge } from './routers/judge.ts'
 import { chosenNames, IDLE_MS, noModels, type PoolDeps, refused } from './routers/pool.ts'
-import { type Side, sideOf } from './routers/stage-signals.ts'
+import { type ModelRole, sideOf } from './routers/stage-signals.ts'
 
 const SLUG = 'nvidia/switchyard'
 const CANDIDATES_MAX = 3
@@ -120,7 +120,7 @@ class ActiveSwitchyard implements ActivePlugin {
     const signal = isTools ? sideOf(recentResults(exchange.prompt)) : null
     // The choice of the user's turn holds for the turns of its tools.
     const remember = (id: string): void => lastModels.keep(exchange, this.id, id, IDLE_MS)
-    const decided = (side: Side, judged?: Judged): Choice => {
+    const decided = (side: ModelRole, judged?: Judged): Choice => {
       const ids = side === 'efficient' ? byPrice : byPrice.toReversed()
       if (!isTools || kept === null) remember(ids[0] ?? '')
       else remember(kept)

@@ -1,5 +1,8 @@
 /** Routers over real HTTP: answers, refusals, the classifier, conversations, and what they are charged. */
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { type Config, loadConfig } from '../../src/config/config.ts'
+import { buildCatalog } from '../../src/threads/build-catalog.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { askRouter, type RouterWorld, startRouterWorld } from '../support/router-world.ts'
 import type { ScriptedReply } from '../support/scripted-provider.ts'
@@ -387,3 +390,26 @@ t.test('the body builder writes requests, at no cost, and nothing else', async t
   t.equal(refused.status, 502)
   t.notMatch(JSON.stringify(refused.body), 'Hello')
 })
+
+t.test(
+  'a classifier or a file of rankings that cannot be used is a mistake of the configuration',
+  async t => {
+    const defaults = loadConfig([], {})
+    const build = (routers: Config['routers']) => () =>
+      buildCatalog(
+        { ...defaults, catalogue: { ...defaults.catalogue, discover: false }, routers },
+        'http://sim.test',
+      )
+    t.throws(build({ classifier: { model: 'nobody/none' }, rankings: null }), {
+      message: /^routers\.classifier\.model: there is no such model/,
+    })
+    t.throws(build({ classifier: null, rankings: '/nowhere/rankings.json' }), {
+      message: 'routers.rankings: /nowhere/rankings.json cannot be read (ENOENT)',
+    })
+    const folder = t.testdir({ 'rankings.json': '{"tasks": {"math": {"models": {"a/b": 7}}}}' })
+    t.throws(build({ classifier: null, rankings: join(folder, 'rankings.json') }), {
+      message: /^routers\.rankings: .*tasks\.math\.models\.a\/b: expected a number from 0 to 1/,
+    })
+    t.doesNotThrow(build({ classifier: { model: 'sim/echo' }, rankings: null }))
+  },
+)

@@ -3,20 +3,38 @@
  * in short parts, because a catalogue has thousands of models and other requests wait meanwhile.
  */
 import { setImmediate as turn } from 'node:timers/promises'
+import type { CredentialCatalog } from '../../credentials/catalog.ts'
+import type { Quota } from '../../limits/quota.ts'
 import type { RoutableModel, RoutableModels } from '../../plugins/plugin.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf, withVariants } from '../../protocol/routers.ts'
+import type { Catalog } from '../../providers/catalog.ts'
 import { type Endpoint, type Model, makesEmbeddings } from '../../providers/provider.ts'
 import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isFree } from './filters.ts'
 import { namedModel } from './names.ts'
+import type { Measures } from './needs.ts'
 import { honours, usedOf } from './parameters.ts'
-import type { RankDeps, RankedExchange } from './rank.ts'
+import type { RankTerms } from './rankers.ts'
+import type { Restrictions } from './restrictions.ts'
 import { type RouteScope, servable } from './route.ts'
 import { priceOf } from './shared-candidates.ts'
 
-export type RoutableDeps = Pick<RankDeps, 'catalog' | 'credentials' | 'quota' | 'routing'>
+export interface RoutableDeps {
+  readonly catalog: Catalog
+  readonly credentials: Pick<CredentialCatalog, 'of'>
+  readonly quota: Pick<Quota, 'limitsMoney'>
+  readonly routing: {
+    readonly measures: Measures & { readonly inputTokens: (request: ResponsesRequest) => number }
+    terms(): RankTerms
+  }
+}
+
+/** Every exchange that is routed has it. */
+interface Guarded {
+  readonly guarding?: { readonly restrictions: Restrictions | null } | null
+}
 
 /** Models that are looked at before other requests get a turn: less than a millisecond of work. */
 const PART = 200
@@ -25,15 +43,15 @@ const FEATURES = ['tools', 'response_format'] as const
 
 export function createRoutableModels(deps: RoutableDeps): RoutableModels {
   const { catalog } = deps
-  let listed: { readonly models: readonly Model[]; readonly ids: readonly string[] } | null = null
+  let known: Listing | null = null
+  const listing = (): Listing => {
+    const models = catalog.models()
+    if (known?.models !== models) known = listingOf(models)
+    return known
+  }
   return {
-    ids() {
-      const models = catalog.models()
-      if (listed?.models !== models) {
-        listed = { models, ids: models.filter(makesText).map(({ id }) => id) }
-      }
-      return listed.ids
-    },
+    ids: () => listing().ids,
+    freeIds: () => listing().freeIds,
     kindOf(name) {
       if (routerOf({ model: name }) !== null) return 'other'
       const model = namedModel(name, catalog, null)?.model
@@ -57,6 +75,19 @@ export function createRoutableModels(deps: RoutableDeps): RoutableModels {
   }
 }
 
+/** Made once for each catalogue. */
+interface Listing {
+  readonly models: readonly Model[]
+  readonly ids: readonly string[]
+  readonly freeIds: readonly string[]
+}
+
+function listingOf(models: readonly Model[]): Listing {
+  const ofText = models.filter(makesText)
+  const free = ofText.filter(({ endpoints }) => endpoints.some(isFree))
+  return { models, ids: ofText.map(({ id }) => id), freeIds: free.map(({ id }) => id) }
+}
+
 function makesText(model: Model): boolean {
   return !makesEmbeddings(model) && model.outputModalities.includes('text')
 }
@@ -68,7 +99,7 @@ async function scopeOf(
   const { caller, dataRegion } = exchange
   const isLimited = await quota.limitsMoney(caller)
   const ownKeys = await credentials.of(caller.organizationId, caller.workspaceId)
-  const restrictions = (exchange as Partial<RankedExchange>).guarding?.restrictions ?? null
+  const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
   const { keyHash } = caller
   return { ownKeys, keyHash, dataRegion, restrictions, isLimited, ...routing.measures }
 }
@@ -96,7 +127,7 @@ function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, s
       prices: cheapest(candidates),
       isFree: candidates.some(({ endpoint }) => isFree(endpoint)),
       fits: takesFiles && candidates.some(({ endpoint }) => fits(endpoint, used, tokens)),
-      throughput: throughputOf(candidates),
+      throughput: () => throughputOf(candidates),
     }
   }
 

@@ -56,14 +56,15 @@ export function recentResults({ input }: ResponsesRequest): readonly ToolResult[
   if (typeof input === 'string') return []
   const items = (input as readonly AnyItem[]).slice(-ITEMS_MAX)
   const from = items.findLastIndex(({ role }) => role === 'user') + 1
-  const names = new Map(items.map(({ call_id, name }) => [call_id, name]))
+  const names = new Map<unknown, string>()
+  for (const { call_id, name } of items) if (typeof name === 'string') names.set(call_id, name)
   return items
     .slice(from)
     .filter(isResult)
-    .map(({ call_id, output, content }) => {
-      const name = names.get(call_id)
-      return { name: typeof name === 'string' ? name : '', text: textOf(output ?? content) }
-    })
+    .map(({ call_id, output, content }) => ({
+      name: names.get(call_id) ?? '',
+      text: textOf(output ?? content),
+    }))
 }
 
 /** The `model` that the latest message of the assistant carries; null: it carries none. */

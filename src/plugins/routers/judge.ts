@@ -8,7 +8,7 @@ import { answerText } from '../answer-text.ts'
 import type { PluginDeps } from '../plugin.ts'
 import { readObject } from './classifier.ts'
 import { userWords } from './conversation.ts'
-import type { Side } from './stage-signals.ts'
+import type { ModelRole } from './stage-signals.ts'
 
 export interface JudgeDeps extends Pick<PluginDeps, 'askAs'> {
   readonly config: Pick<Config, 'routers'>
@@ -16,7 +16,7 @@ export interface JudgeDeps extends Pick<PluginDeps, 'askAs'> {
 }
 
 export interface Judged {
-  readonly side: Side
+  readonly side: ModelRole
   /** Milliseconds that the judge took; absent: it was not asked. */
   readonly ms?: number
   /** Why there is no verdict; the capable model then answers. */
@@ -64,7 +64,7 @@ export async function judge({ askAs, config, clock }: JudgeDeps, exchange: Excha
 }
 
 /** Null: it is no verdict. */
-export function readVerdict(answer: string): Side | null {
+export function readVerdict(answer: string): ModelRole | null {
   const value = readObject(answer)
   if (value === null) return null
   const { crux, primary_rule: rule, capability_boundary: boundary, p_solve: chance } = value

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { featuresOf, type PromptForm } from './features.ts'
-import { TASK_TYPES, type TaskType } from './task-types.ts'
+import type { TaskType } from './task-types.ts'
 
 /** The file of the weights. */
 interface WeightsFile {
@@ -17,16 +17,24 @@ export type Classify = (form: PromptForm) => TaskType
 
 /** Reads the shipped weights, a file of 200 KB, when it is first needed. */
 export function createLinearClassifier(): Classify {
-  let weights: ReadonlyMap<string, readonly number[]> | null = null
-  let types: readonly TaskType[] = TASK_TYPES
   return form => {
-    if (weights === null) {
-      const file = JSON.parse(readFileSync(new URL('./weights.json', import.meta.url), 'utf8')) as WeightsFile
-      weights = new Map(Object.entries(file.weights))
-      types = file.types
-    }
-    return best(featuresOf(form), weights, types)
+    loaded ??= load()
+    return best(featuresOf(form), loaded.weights, loaded.types)
   }
+}
+
+interface Loaded {
+  readonly types: readonly TaskType[]
+  readonly weights: ReadonlyMap<string, readonly number[]>
+}
+
+/** All classifiers of a thread share it. */
+let loaded: Loaded | null = null
+
+function load(): Loaded {
+  const text = readFileSync(new URL('./weights.json', import.meta.url), 'utf8')
+  const { types, weights } = JSON.parse(text) as WeightsFile
+  return { types, weights: new Map(Object.entries(weights)) }
 }
 
 /** Of equal sums the first type of the list counts. */

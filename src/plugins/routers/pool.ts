@@ -23,6 +23,8 @@ export interface PoolWish {
 export const CHOSEN_MAX = 8
 /** Conversations stay with their model until so long after its last use. */
 export const IDLE_MS = 600_000
+/** Models of a pool, the first of the catalogue: each costs about ten microseconds. */
+const POOL_MAX = 1_000
 /** Ids that are compared with patterns before other requests get a turn. */
 const PART = 20
 
@@ -39,10 +41,11 @@ export async function poolOf(
   const isRanked = (id: string): boolean => include !== null || rankings.modelIds.has(id)
   const ids = models.ids().filter(isRanked)
   const wanted = hasPatterns ? await filtered(ids, isWanted) : ids
-  const pool = await models.of(exchange, wanted, variants)
+  const pool = await models.of(exchange, wanted.slice(0, POOL_MAX), variants)
   if (pool.length > 0 || include !== null) return fitting(pool)
   const others = models.ids().filter(id => !rankings.modelIds.has(id))
-  return fitting(await models.of(exchange, hasPatterns ? await filtered(others, isWanted) : others, variants))
+  const left = hasPatterns ? await filtered(others, isWanted) : others
+  return fitting(await models.of(exchange, left.slice(0, POOL_MAX), variants))
 }
 
 async function filtered(

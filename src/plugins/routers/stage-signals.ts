@@ -4,7 +4,7 @@
  */
 import type { ToolResult } from './conversation.ts'
 
-export type Side = 'efficient' | 'capable'
+export type ModelRole = 'efficient' | 'capable'
 
 /** From this sum on, in either direction, the signals decide. */
 const DECISIVE = 2
@@ -23,7 +23,7 @@ const LANDED =
 const SEARCHING = /(?:^|[_-])(?:search|grep|glob|find|list|ls|read|view|open|cat|fetch|browse)(?:$|[_-])/i
 
 /** Null: the results do not decide. */
-export function sideOf(results: readonly ToolResult[]): Side | null {
+export function sideOf(results: readonly ToolResult[]): ModelRole | null {
   const score = scoreOf(results)
   return score >= DECISIVE ? 'capable' : score <= -DECISIVE ? 'efficient' : null
 }
