@@ -137,6 +137,12 @@ t.test('the text of a file is read when it arrives', async t => {
   await emptied()
 })
 
+t.test('the texts of many files that one key uploads at once are all read', async t => {
+  const made = await Promise.all(Array.from({ length: 30 }, (_, at) => uploaded(`${at}.txt`, `text ${at}`)))
+  t.same(new Set(made.map(({ document }) => document['status'])), new Set(['processed']))
+  await emptied()
+})
+
 t.test('other workspaces and organizations know nothing of a file', async t => {
   const { document } = await uploaded('secret.txt', 'a canary of the first workspace')
   const id = String(document['id'])
