@@ -122,7 +122,7 @@ const EXCEPTIONS: ReadonlySet<string> = new Set([])
 
 /** Packages that only these files may know, so that they can be replaced in one place. */
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
-  'uWebSockets.js': ['server/http.ts', 'server/uws-socket.ts'],
+  'uWebSockets.js': ['server/http.ts', 'server/uws-socket.ts', 'server/websocket.ts'],
   piscina: ['tasks/worker-set.ts'],
 }
 

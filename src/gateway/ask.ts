@@ -32,14 +32,14 @@ const SERVICE: Caller = {
   memberId: null,
   limit: null,
 }
-const NONE_DISABLED: GatewayDeps['disabledTools'] = { of: () => new Set() }
+const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
 const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
 
 /** Dependencies of a gateway that are the same for every caller. */
 export type SharedDeps = Omit<
   GatewayDeps,
-  'plugins' | 'tools' | 'disabledTools' | 'quota' | 'credentials' | 'guard'
+  'plugins' | 'tools' | 'toolPermissions' | 'quota' | 'credentials' | 'guard'
 >
 
 export interface AskDeps extends SharedDeps {
@@ -52,7 +52,7 @@ export function createAsk(deps: AskDeps): Ask {
       ...deps,
       plugins: NO_PLUGINS,
       tools: NO_TOOLS,
-      disabledTools: NONE_DISABLED,
+      toolPermissions: NONE_DISABLED,
       guard,
       quota: UNLIMITED,
       credentials: { of: () => NO_CREDENTIALS },

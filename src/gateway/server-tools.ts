@@ -1,5 +1,5 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
-import type { DisabledTools } from '../access/disabled-tools.ts'
+import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
@@ -29,7 +29,7 @@ import { budgetOf, callItem, type DeclaredFunction, type PendingCall, type ToolB
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
-  readonly disabledTools: Pick<DisabledTools, 'of'>
+  readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -109,7 +109,7 @@ export class ServerTools {
     tools: readonly Tool[],
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
-    const disabled = await deps.disabledTools.of(exchange.caller)
+    const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
       if (server === null) continue

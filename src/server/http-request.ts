@@ -66,6 +66,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly reply: HttpReply
   readonly isAwaited = true
   readonly #deps: HttpRequestDeps
+  readonly #adapt: ((body: unknown) => unknown) | null
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
@@ -86,9 +87,18 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   /** The handler was called, so there has to be an answer. */
   #handled = false
 
-  /** Runs inside the library's callback: checks the head, but does not answer. Never throws for input. */
-  constructor(deps: HttpRequestDeps, head: RequestHead, socket: ResponseSocket) {
+  /**
+   * Runs inside the library's callback: checks the head, but does not answer. Never throws for input.
+   * @param adapt makes the body of the operation from what the transport brought; it may throw a GatewayError
+   */
+  constructor(
+    deps: HttpRequestDeps,
+    head: RequestHead,
+    socket: ResponseSocket,
+    adapt: ((body: unknown) => unknown) | null = null,
+  ) {
     this.#deps = deps
+    this.#adapt = adapt
     this.method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
     this.#query = head.query
     this.#socket = socket
@@ -258,7 +268,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       if (turn !== null) await loopTurn()
       return this.#handle(operation, match, accepted, key, place, body)
     }
-    return this.#handle(operation, match, accepted, key, place, undefined)
+    const body = this.#adapt === null ? undefined : this.#adapt(undefined)
+    return this.#handle(operation, match, accepted, key, place, body)
   }
 
   /** The time that this takes is the key's. */
@@ -266,7 +277,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
     this.#admission.watch.enter('parse', startedMs)
     try {
-      return parseJson(bytes, this)
+      const body = parseJson(bytes, this)
+      return this.#adapt === null ? body : this.#adapt(body)
     } finally {
       place.spend(startedMs)
     }
@@ -371,7 +383,7 @@ function loopTurn(): Promise<void> {
 }
 
 /** Some clients send their key alone, in a header of their own. */
-function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
+export function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
   const sent = headers.get('authorization')
   if (sent !== undefined && sent !== '') return sent
   const key = headers.get('x-api-key')

@@ -2,7 +2,7 @@
  * The HTTP front end of one thread. It owns every callback of the HTTP library, those of an answer in `uws-socket.ts`:
  * an exception that escapes one ends the process.
  */
-import type { HttpResponse, TemplatedApp, HttpRequest as UwsRequest, us_listen_socket } from 'uWebSockets.js'
+import type { HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js'
 import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
@@ -10,12 +10,14 @@ import type { Metrics } from '../metrics/metrics.ts'
 import { AdmissionControl } from './admission.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
-import { type Authenticator, HttpRequest, type RequestCounter } from './http-request.ts'
+import type { RequestHead } from './gate.ts'
+import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
 import type { KeyLimits } from './key-shares.ts'
 import type { Load, LoadLimits } from './load.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
 import { UwsSocket } from './uws-socket.ts'
+import { copyHead, SOCKET_PATHS, WebSockets } from './websocket.ts'
 
 /**
  * Bytes of request line and headers; more is 431. The library's own 4 KiB is too little for proxies' headers. It reads
@@ -96,6 +98,7 @@ class UwsServer implements HttpServer {
   readonly #admissions: AdmissionControl
   #socket: us_listen_socket | null = null
   readonly #connections: ClientConnections
+  readonly #sockets: WebSockets
   #streams = 0
   readonly #drain: Drain
   /** Monotonic; until then complete answers may still be leaving. */
@@ -107,7 +110,7 @@ class UwsServer implements HttpServer {
     this.#connections = new ClientConnections(options, options)
     this.#admissions = new AdmissionControl(options, options, () => this.#drain.notice())
     this.#drain = new Drain(this.#drainable(), options.clock)
-    const deps = {
+    const deps: HttpRequestDeps = {
       router: createRouter(options.operations),
       keys: options.keys,
       rate: options.rate,
@@ -117,18 +120,38 @@ class UwsServer implements HttpServer {
       closing: () => this.#drain.begun || options.closeAfterReply,
     }
     this.#app = uws.App()
-    this.#app.filter((response, change) => this.#countConnection(response, change))
-    this.#app.any('/*', (response, request) => {
-      const socket = new UwsSocket(response, options, this.#observer, this.#connections.begin(response))
-      try {
-        const taken = new HttpRequest(deps, copyHead(request), socket)
-        socket.attach(taken)
-        taken.begin()
-      } catch (thrown) {
-        options.log.fault('request could not be taken', thrown)
-        setImmediate(() => socket.send('500 Internal Server Error', [], '', true))
-      }
+    this.#sockets = new WebSockets({
+      clock: options.clock,
+      log: options.log,
+      keys: options.keys,
+      requests: deps,
+      observer: this.#observer,
+      connections: this.#connections,
+      closed: () => this.#connectionClosed(),
+      refuse: (response, head, adapt) => this.#take(deps, response, head, adapt),
     })
+    for (const path of SOCKET_PATHS) this.#app.ws(path, this.#sockets.behavior)
+    this.#app.filter((response, change) => this.#countConnection(response, change))
+    this.#app.any('/*', (response, request) => this.#take(deps, response, copyHead(request)))
+  }
+
+  /** Takes a request over HTTP. Runs inside the library's callback. */
+  #take(
+    deps: HttpRequestDeps,
+    response: HttpResponse,
+    head: RequestHead,
+    adapt: (() => never) | null = null,
+  ): void {
+    const options = this.#options
+    const socket = new UwsSocket(response, options, this.#observer, this.#connections.begin(response))
+    try {
+      const taken = new HttpRequest(deps, head, socket, adapt)
+      socket.attach(taken)
+      taken.begin()
+    } catch (thrown) {
+      options.log.fault('request could not be taken', thrown)
+      setImmediate(() => socket.send('500 Internal Server Error', [], '', true))
+    }
   }
 
   get load(): Load {
@@ -163,7 +186,9 @@ class UwsServer implements HttpServer {
   }
 
   drain(graceMs: number): Promise<void> {
-    return this.#drain.begin(graceMs)
+    const draining = this.#drain.begin(graceMs)
+    this.#sockets.end()
+    return draining
   }
 
   #drainable(): Drainable {
@@ -212,29 +237,19 @@ class UwsServer implements HttpServer {
         if (!this.#connections.opened(response)) response.close()
         return
       }
-      this.#connections.closed()
-      this.#drain.notice()
+      this.#connectionClosed()
     } catch (thrown) {
       this.#options.log.fault('connection could not be counted', thrown)
     }
   }
 
+  #connectionClosed(): void {
+    this.#connections.closed()
+    this.#drain.notice()
+  }
+
   #countStream(change: 1 | -1): void {
     this.#streams += change
     this.#options.metrics.openStreams.inc(change)
-  }
-}
-
-/** The library lends the request for the length of its callback only. */
-function copyHead(request: UwsRequest) {
-  const headers: string[] = []
-  request.forEach((name, value) => {
-    headers.push(name, value)
-  })
-  return {
-    method: request.getCaseSensitiveMethod(),
-    path: request.getUrl(),
-    query: request.getQuery() ?? '',
-    headers,
   }
 }

@@ -3,8 +3,8 @@
  * everything stateful and passes it on. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
-import { DisabledTools } from '../access/disabled-tools.ts'
 import { Guardrails } from '../access/guardrails.ts'
+import { ToolPermissions } from '../access/tool-permissions.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
@@ -151,7 +151,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
-  const disabledTools = new DisabledTools(base)
+  const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const plugins = pluginsOf(base, shared, guard)
   const askAs = createAskAs(base.clock, () => gateway)
@@ -163,7 +163,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     quota,
     plugins: createPluginChains(plugins),
     tools,
-    disabledTools,
+    toolPermissions,
     guard,
     readStoredFile: storedFileReader(base.files),
   }
@@ -189,7 +189,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     log,
     tasks: base.tasks,
     files: base.files,
-    changed: change => invalidate({ credentials, guardrails, disabledTools, ownKeys }, change),
+    changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change),
     async close() {
       abandoned.endAll()
       base.tokens.close()
@@ -396,19 +396,22 @@ function fileReading({ config, catalog, client, clock }: Base) {
 interface Caches {
   readonly credentials: CredentialCatalog
   readonly guardrails: GuardrailCache
-  readonly disabledTools: DisabledTools
+  readonly toolPermissions: ToolPermissions
   readonly ownKeys: OpenedKeys
 }
 
 /** Drops cached copies of a changed record. The front has the cache of API keys. */
-function invalidate({ credentials, guardrails, disabledTools, ownKeys }: Caches, change: Invalidation): void {
+function invalidate(
+  { credentials, guardrails, toolPermissions, ownKeys }: Caches,
+  change: Invalidation,
+): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()
     guardrails.invalidateAll()
-    disabledTools.invalidateAll()
+    toolPermissions.invalidateAll()
     ownKeys.invalidateAll()
   } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
-  else if (change.kind === 'workspaces') disabledTools.invalidate(change.organizationId)
+  else if (change.kind === 'workspaces') toolPermissions.invalidate(change.organizationId)
   else if (change.kind === 'credentials') {
     credentials.invalidate(change.organizationId, change.workspaceId)
     for (const id of change.ids) ownKeys.invalidate(id)

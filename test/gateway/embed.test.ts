@@ -65,7 +65,7 @@ async function start(t: Test) {
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,
     tools: new Map(),
-    disabledTools: { of: () => new Set() },
+    toolPermissions: { disabledFor: () => new Set() },
     guard: NO_GUARD,
   })
   t.teardown(async () => {

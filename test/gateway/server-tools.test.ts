@@ -67,7 +67,7 @@ async function start({
   const metrics = createMetrics()
   const deps = {
     tools: new Map([['datetime', server]]),
-    disabledTools: { of: () => new Set(disabled) },
+    toolPermissions: { disabledFor: () => new Set(disabled) },
     clock,
     log,
     metrics,

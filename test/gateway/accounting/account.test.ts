@@ -118,7 +118,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,
     tools: new Map(),
-    disabledTools: { of: () => new Set() },
+    toolPermissions: { disabledFor: () => new Set() },
     guard: {
       request: () => ({
         restrictions: null,

@@ -5,7 +5,7 @@ import type { Log } from '../log/log.ts'
 import type { Caller } from '../protocol/records.ts'
 import { DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
 
-export interface DisabledToolsOptions extends Partial<StoreCacheLimits> {
+export interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
   readonly store: { readonly workspaces: Pick<Store['workspaces'], 'find'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
@@ -15,11 +15,11 @@ export interface DisabledToolsOptions extends Partial<StoreCacheLimits> {
 const MAX_WORKSPACES = 10_000
 const NONE: ReadonlySet<string> = new Set()
 
-export class DisabledTools {
-  readonly #store: DisabledToolsOptions['store']
+export class ToolPermissions {
+  readonly #store: ToolPermissionsOptions['store']
   readonly #known: StoreCache<WorkspaceRecord | null, ReadonlySet<string>>
 
-  constructor({ store, ...others }: DisabledToolsOptions) {
+  constructor({ store, ...others }: ToolPermissionsOptions) {
     this.#store = store
     this.#known = new StoreCache({
       ...others,
@@ -33,7 +33,7 @@ export class DisabledTools {
    * Names of tools without a prefix; a promise only when the store has to be asked. Rejects with GatewayError
    * `service_unavailable` when the store fails and nothing is known: the tool may be disabled.
    */
-  of({ organizationId, workspaceId }: Caller): ReadonlySet<string> | Promise<ReadonlySet<string>> {
+  disabledFor({ organizationId, workspaceId }: Caller): ReadonlySet<string> | Promise<ReadonlySet<string>> {
     const id = workspaceId ?? DEFAULT_WORKSPACE_ID
     const name = `${organizationId} ${id}`
     return (
