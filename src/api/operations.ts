@@ -83,6 +83,7 @@ import {
   listProviders,
   listZeroRetention,
 } from './models.ts'
+import { type InterfaceDocument, showInterface } from './openapi.ts'
 import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
 import {
   changeWorkspace,
@@ -104,6 +105,8 @@ export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDep
   readonly offered: Offered
   /** Largest body of a batch. */
   readonly batchMaxBytes: number
+  /** Told of all operations. */
+  readonly document: InterfaceDocument
 }
 
 /** A large batch may come over a slow line, and its results may go over one. */
@@ -118,14 +121,27 @@ type Address = `${Method} /${string}`
 
 export function createOperations(deps: OperationDeps): readonly Operation[] {
   const withUsage = { ...deps, usage: new KeyUsage(deps) }
-  return [
+  const rows = [
     ...inferenceRows(deps),
     ...batchRows(deps),
     ...fileRows(deps),
     ...readingRows(withUsage),
     ...accountRows(withUsage),
     ...ruleRows(deps),
+    interfaceRow(deps),
   ]
+  deps.document.describe(rows)
+  return rows
+}
+
+function interfaceRow({ document }: OperationDeps): Operation {
+  return {
+    ...described('GET /openapi.json', 'getInterface', 'Get this description of the interface'),
+    key: 'none',
+    accept: 'none',
+    bodyLimitBytes: 0,
+    handler: showInterface(document),
+  }
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {

@@ -2,6 +2,7 @@
  * Building blocks of the settings: TypeBox schemas with a default, a meaning and an environment variable, and the kinds
  * of values that several settings share. Pure.
  */
+import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { getHeapStatistics } from 'node:v8'
@@ -128,6 +129,19 @@ export const requestsThatFit = {
 export const coresMinusOne = {
   default: () => Math.max(1, availableParallelism() - 1),
   defaultText: 'cores minus one, at least one',
+}
+
+export const SANDBOX_ENGINES = ['none', 'embedded', 'bubblewrap', 'docker'] as const
+
+/** The embedded engine bounds the memory of its processes by what the system tells of them. */
+const HAS_PROC = existsSync('/proc/self/statm')
+
+export const sandboxEngine = {
+  default: () => (HAS_PROC ? ('embedded' as const) : ('none' as const)),
+  defaultText: '`embedded`; `none` where there is no `/proc`',
+  accepts: (engine: string) => engine !== 'embedded' || HAS_PROC,
+  expected:
+    'none, bubblewrap or docker: the engine embedded needs /proc to bound the memory of its processes, and this system has none',
 }
 
 /** Addresses and networks in the notation of CIDR. */

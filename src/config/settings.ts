@@ -4,14 +4,13 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
+import { FUSION_MODELS_MAX } from '../protocol/limits.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
   coresMinusOne,
   Days,
-  filesEndpoint,
-  filesUrl,
   group,
   Host,
   Milliseconds,
@@ -31,6 +30,7 @@ import {
   storageUrl,
   Threads,
 } from './setting.ts'
+import { toolSettings } from './tool-settings.ts'
 
 export const Settings = group({
   listen: group({
@@ -193,6 +193,13 @@ export const Settings = group({
       'failures of an endpoint in 30 s, in a row or more than its successes, after which it is [not asked for a while](routing.md#health). null: it is always asked, even before the time of its `Retry-After`',
       { default: 5 },
     ),
+    hedgeAfterMs: setting(
+      Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 600_000 })], {
+        expected: 'null or an integer from 1 to 600000',
+      }),
+      'silence of an endpoint after which [a second one is asked too](routing.md#hedging). null: never, because a hedged request may be billed twice by providers',
+      { default: null },
+    ),
   }),
   upstream: group({
     maxConnections: setting(
@@ -267,6 +274,42 @@ export const Settings = group({
       ),
     }),
   ),
+  routers: group({
+    classifier: nullable(
+      group({
+        model: setting(
+          Address,
+          'a small model of the catalogue that tells the [routers](routers.md) the type of a task, and judges for `nvidia/switchyard`. Without it they use weights of their own, and `nvidia/switchyard` takes its capable model',
+        ),
+      }),
+    ),
+    rankings: setting(
+      nullable(Address),
+      'a JSON file of [rankings](routers.md#rankings) in place of the shipped one, relative to the working directory. Read at start',
+    ),
+  }),
+  fusion: group({
+    panel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'models of the catalogue that answer in a [fusion](fusion.md) whose request names none; empty: the three dearest models of the catalogue, of different authors where there are so many',
+      { default: [] },
+    ),
+    budgetPanel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
+      { default: [] },
+    ),
+    fastPanel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
+      { default: [] },
+    ),
+    analyst: setting(
+      Type.Union([ModelName, Type.Null()]),
+      'the model that compares the answers, and that writes the answer of `gateway/fusion`; null: the outer model compares, and the first one of the panel writes',
+      { default: null, expected: 'a model' },
+    ),
+  }),
   files: group({
     links: group({
       enabled: setting(
@@ -309,43 +352,7 @@ export const Settings = group({
       }),
     ),
   }),
-  tools: group({
-    files: group({
-      url: setting(
-        Address,
-        'where the bytes of [files](files.md) are: `file:FOLDER`, made with mode 0700, or `s3://BUCKET/PREFIX`. Several instances need a bucket, or a folder that all of them share',
-        { default: 'file:./data/files', ...filesUrl },
-      ),
-      endpoint: setting(
-        nullable(Address),
-        'the address of a server that speaks S3, such as MinIO, with the bucket in the path. Without it, AWS in the region',
-        filesEndpoint,
-      ),
-      region: setting(Type.String({ pattern: '^[a-z0-9-]{1,64}$' }), 'the region of the bucket', {
-        default: 'us-east-1',
-      }),
-      accessKeyId: setting(
-        nullable(Address),
-        'the key id for the bucket; required with `s3://`. Write `${NAME}` to take it from the environment',
-      ),
-      secretAccessKey: setting(nullable(Address), 'the secret that belongs to it'),
-      maxFileBytes: setting(
-        Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-        'greatest file, in bytes; a larger one is answered 413. While it arrives it is on the disk of this machine, in `uploads` beside the spool',
-        { default: 104_857_600 },
-      ),
-      maxFiles: setting(
-        Type.Integer({ minimum: 1, maximum: 10_000_000 }),
-        'files that one workspace may have; more are answered 409',
-        { default: 10_000 },
-      ),
-      maxBytes: setting(
-        Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
-        'bytes that the files of one workspace may have together; more are answered 409',
-        { default: 10_737_418_240 },
-      ),
-    }),
-  }),
+  tools: toolSettings,
   credits: group({
     enforced: setting(
       Type.Boolean(),

@@ -8,10 +8,12 @@ import type { CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import type { Quota } from '../limits/quota.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import { noteCalls } from './call-faults.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { ClientRequest } from './exchange.ts'
@@ -66,6 +68,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const writing = deps.ledger.written()
       if (writing !== null) await writing
       const outcome = tellEnd(deps, exchange, conclusion)
+      if (conclusion === null) noteCalls(deps, exchange)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
     embed: call => embed(deps, call),
@@ -81,9 +84,13 @@ export type RequestCheck = (asked: ClientRequest) => Promise<void>
  */
 export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   return async asked => {
+    const router = routerOf(asked.request)
+    if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
     const exchange = open(deps, asked, new FinalSink())
     try {
       await guardRequest(deps, exchange)
+      // Without their work, but routing must know what they will make fit.
+      exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit(deps, exchange)
     } finally {
@@ -91,6 +98,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     }
   }
 }
+
+const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
   { timed: 'guard', run: fillStoredFiles },
@@ -140,7 +149,10 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<v
     early ??= admitEarly(deps, exchange)
     return early
   }
-  return exchange.plugins.prepare(exchange, exchange.guarding?.input).then(() => openTools(deps, exchange))
+  const { plugins } = exchange
+  return whenReady(plugins.route(exchange), () =>
+    plugins.prepare(exchange, exchange.guarding?.input).then(() => openTools(deps, exchange)),
+  )
 }
 
 /** Opens the server tools that the request names, and those that plugins have added. */

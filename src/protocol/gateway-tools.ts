@@ -55,7 +55,7 @@ export const filters = maybe(
 
 /** Settings that every spelling of the web search tool has. */
 export const searchSettings = {
-  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity')),
+  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity', 'searxng')),
   mode: searchMode,
   max_results: maxResults,
   max_total_results: maybe(Type.Integer({ minimum: 1 })),
@@ -94,6 +94,8 @@ const environment = maybe(
     network_policy: networkPolicy,
   }),
 )
+
+const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
 
 /** `parameters` of each tool; null where the tool has none. */
 const PARAMETERS = {
@@ -163,7 +165,12 @@ const PARAMETERS = {
   shell: Type.Object({
     engine: maybe(oneOf('auto', 'gateway', 'openrouter')),
     environment,
-    sleep_after_seconds: maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 })),
+    sleep_after_seconds: sleepSeconds,
+  }),
+  code_interpreter: Type.Object({
+    container: maybe(Type.Union([Type.String(), AnyObject])),
+    environment,
+    sleep_after_seconds: sleepSeconds,
   }),
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>

@@ -15,6 +15,7 @@ export const TASKS = {
   'repair-json': evaluation(async () => (await import('./repair-json.ts')).repairJson),
   'check-schema': evaluation(async () => (await import('./check-schema.ts')).checkSchema),
   'pdf-text': bulk(async () => (await import('./pdf-text.ts')).pdfText),
+  'page-text': bulk(async () => (await import('./page-text.ts')).pageText),
   'hash-file': bulk(async () => (await import('./hash-file.ts')).hashFile),
   'check-batch': bulk(async () => (await import('./check-batch.ts')).checkBatch),
   'store-batch': bulk(async () => {

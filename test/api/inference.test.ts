@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import type { Listing } from '../../src/api/models.ts'
+import { InterfaceDocument } from '../../src/api/openapi.ts'
 import { createOperations } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -65,6 +66,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     describeKey: () => ({ label: '****', region: null }),
     dataRegionOf: () => null,
     byokFeePercent: 0,
+    document: new InterfaceDocument(),
     ...NO_BATCHES,
     ...NO_FILES,
   })

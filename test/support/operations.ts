@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { createListing } from '../../src/api/models.ts'
+import { InterfaceDocument } from '../../src/api/openapi.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { createOperations } from '../../src/api/operations.ts'
 import { describeNewKey } from '../../src/credentials/new-key.ts'
@@ -41,6 +42,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     offered: OFFERED,
     dataRegionOf: () => null,
     byokFeePercent: 0,
+    document: new InterfaceDocument(),
     ...NO_BATCHES,
     ...NO_FILES,
   })

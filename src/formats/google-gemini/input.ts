@@ -6,7 +6,8 @@
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'
 import { filled, type Json, parseJson, record, records } from '../json.ts'
-import { isSpent, patchAsCall, refuseItem, replayAsCall } from '../outgoing.ts'
+import { refuseItem } from '../outgoing.ts'
+import { isSpent, patchAsCall, replayAsCall } from '../replayed.ts'
 
 type Turn = 'user' | 'model' | 'results'
 

@@ -20,7 +20,8 @@ import type { CacheControl } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
-import { isSpent, patchAsCall, refuseItem, replayAsCall } from '../outgoing.ts'
+import { refuseItem } from '../outgoing.ts'
+import { isSpent, patchAsCall, replayAsCall } from '../replayed.ts'
 
 type Message = Record<string, unknown>
 

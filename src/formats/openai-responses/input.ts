@@ -10,8 +10,9 @@
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
-import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
+import { refuseItem } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
+import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, replayAsCall } from '../replayed.ts'
 import { encodeTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
@@ -72,7 +73,11 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     const type = filled(item['type']) ?? 'message'
     if (isOurPatch(item)) return [ownPatch(item, index)]
     if (isOurs(type)) return ourResult(item, type, index)
-    if (isSpentElsewhere(type, item['id'], item['signature'])) return []
+    const pair = replayAsCall(item, index)
+    if (pair !== null) return pair.map(one => ({ ...one }))
+    // A decision has no id of its maker, but names the question.
+    const id = item[type === 'mcp_approval_response' ? 'approval_request_id' : 'id']
+    if (isSpentElsewhere(type, id, item['signature'])) return []
     const writer = WRITERS.get(type)
     return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })
