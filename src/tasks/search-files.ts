@@ -56,11 +56,18 @@ function scored(passages: readonly FoundPassage[], words: readonly string[]): Sc
     return [word, Math.log(1 + passages.length / (having + 0.5))] as const
   })
   const whole = weights.reduce((sum, [, weight]) => sum + weight, 0)
-  return passages
-    .map((passage, at) => {
-      const found = weights.filter(([word]) => wordsOf[at]?.has(word))
-      const share = found.reduce((sum, [, weight]) => sum + weight, 0) / whole
-      return { ...passage, score: Math.round(share * 10_000) / 10_000 }
-    })
-    .toSorted((one, other) => other.score - one.score)
+  return (
+    passages
+      .map((passage, at) => {
+        const found = weights.filter(([word]) => wordsOf[at]?.has(word))
+        const share = found.reduce((sum, [, weight]) => sum + weight, 0) / whole
+        return { ...passage, score: Math.round(share * 10_000) / 10_000 }
+      })
+      // Equal ones by their place: the order of the database depends on the texts of others too.
+      .toSorted((a, b) => b.score - a.score || compare(a.fileId, b.fileId) || a.number - b.number)
+  )
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b)
 }

@@ -4,15 +4,29 @@ import type { GatewayTasks } from '../tasks/pool.ts'
 
 /** A worker takes the largest text in about a quarter of it. */
 const DEADLINE_MS = 20_000
-/** Other files of the same key wait as well. */
-const WAIT_MS = 60_000
+/** Both together are less than one call of a server tool may take. */
+const WAIT_MS = 15_000
+/** Files of one API key that wait for each other: the pool runs one task of a key at a time, and queues few. */
+const WAITING_MAX = 64
 
 /** What cannot be read, or not now, is kept as a file that search does not find. */
 export function createTextReader(tasks: Pick<GatewayTasks, 'run'>, storageUrl: string): ReadText {
+  const queues = new Map<string, { waiting: number; last: Promise<unknown> }>()
   return async (fileId, source, keyHash) => {
+    const queue = queues.get(keyHash) ?? { waiting: 0, last: Promise.resolve() }
+    if (queue.waiting >= WAITING_MAX) return 'unreadable'
+    queues.set(keyHash, queue)
+    queue.waiting++
     const options = { deadlineMs: DEADLINE_MS, waitMs: WAIT_MS, key: keyHash }
-    return await tasks
-      .run('index-file', { storageUrl, fileId, source }, options)
-      .catch(() => 'unreadable' as const)
+    const reading = queue.last.then(() =>
+      tasks.run('index-file', { storageUrl, fileId, source }, options).catch(() => 'unreadable' as const),
+    )
+    queue.last = reading
+    try {
+      return await reading
+    } finally {
+      queue.waiting--
+      if (queue.waiting === 0) queues.delete(keyHash)
+    }
   }
 }

@@ -79,7 +79,7 @@ t.test('all files together are bounded', async t => {
   const first = await uploads.receive(send('12345678'))
   await t.rejects(uploads.receive(send('1', '23')), {
     code: 'service_unavailable',
-    message: 'Too many batches are arriving at once',
+    message: 'Too many large bodies are arriving at once',
     retryAfterSeconds: 5,
   })
   t.equal(uploads.bytes, 8)

@@ -169,6 +169,26 @@ t.test('the examples of the documentation load, and the long one shows every set
   }
 })
 
+t.test('a bucket for files needs credentials, and its address is one', async t => {
+  const yaml = (fields: string): string => `tools: { files: { ${fields} } }`
+  const keys = 'accessKeyId: a, secretAccessKey: b'
+  const { tools } = load(yaml(`url: "s3://bucket/a/b", endpoint: "http://127.0.0.1:9000", ${keys}`), {})
+  t.match(tools.files, { url: 's3://bucket/a/b', region: 'us-east-1', accessKeyId: 'a', maxFiles: 10_000 })
+  t.equal(load(yaml('url: "file:/var/files"'), {}).tools.files.url, 'file:/var/files')
+  for (const [fields, fault] of [
+    ['url: "s3://bucket"', /tools\.files\.accessKeyId: is required with s3:/],
+    ['url: "s3://bucket", accessKeyId: a', /tools\.files\.secretAccessKey: is required/],
+    [`url: "s3://b/../x y", ${keys}`, /tools\.files\.url: expected/],
+    ['url: "ftp://x"', /tools\.files\.url: expected/],
+    ['url: "file:"', /tools\.files\.url: expected/],
+    [`url: "s3://bucket", endpoint: "http://user:pass@h", ${keys}`, /tools\.files\.endpoint: expected/],
+    ['region: "EU West"', /tools\.files\.region: /],
+    ['maxFileBytes: 1', /tools\.files\.maxFileBytes: /],
+  ] as const)
+    t.throws(() => load(yaml(fields), {}), { message: fault }, fields)
+  t.end()
+})
+
 t.test('every default fits its own schema', async t => {
   const config = loadConfig([], {})
   t.same([...Value.Errors(Settings, structuredClone(config))], [])

@@ -157,3 +157,18 @@ t.test('ids of nobody, and of other workspaces, are refused before a model is as
     [theirs],
   )
 })
+t.test('a file_search of a provider stays with a provider that has the tool', async t => {
+  const { gateway } = await startFileTools(t)
+  const foreign = {
+    type: 'file_search',
+    vector_store_ids: ['vs_123'],
+    filters: { type: 'eq', key: 'a', value: 'b' },
+  }
+  const mixed = { ...foreign, vector_store_ids: ['vs_123', 'workspace'] }
+  const ask = (tool: Fields) => gateway.respond({ model: 'sim/echo', input: 'x', tools: [tool] })
+  t.equal((await ask(foreign)).status, 200)
+  t.match(gateway.sim.requests.at(-1)?.body, { tools: [foreign] })
+  t.equal((await ask(NATIVE)).status, 200)
+  t.match(gateway.sim.requests.at(-1)?.body, { tools: [{ type: 'function', name: 'file_search' }] })
+  t.equal((await ask(mixed)).status, 400)
+})

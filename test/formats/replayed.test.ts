@@ -109,12 +109,31 @@ const REFUSED: readonly (readonly [item: Item, at: readonly FormatName[]])[] = [
   [{ type: 'shell_call', call_id: 'c', action: { commands: ['ls'] } }, ['openai-chat', 'google-gemini']],
   [{ type: 'shell_call_output', call_id: 'c', output: [] }, ['openai-chat', 'google-gemini']],
   [{ type: 'local_shell_call_output', id: 'c', output: 'x' }, ['openai-chat', 'google-gemini']],
-  [
-    { type: 'apply_patch_call_output', call_id: 'c', status: 'completed', output: 'x' },
-    ['openai-chat', 'google-gemini'],
-  ],
   [{ type: 'agent_message', author: 'a', recipient: 'b', content: [] }, NAMES],
 ]
+
+t.test('a patch and what became of it go to every provider, as they know it', async t => {
+  const operation = { type: 'update_file', path: 'a.ts', diff: '@@\n-old\n+new' }
+  const output = { type: 'apply_patch_call_output', call_id: 'c', status: 'failed', output: 'no such file' }
+  for (const type of ['apply_patch_call', 'gateway:apply_patch', 'openrouter:apply_patch']) {
+    const call = { type, id: 'st_1', call_id: 'c', status: 'completed', operation }
+    for (const format of NAMES) {
+      const body = JSON.stringify(bodyOf(format, [USER, call, output, USER]))
+      t.match(body, 'no such file', `${type} at ${format}`)
+      t.match(body, 'a.ts')
+      t.match(body, format === 'openai-responses' ? '"type":"apply_patch_call"' : 'apply_patch')
+      t.notMatch(body, 'gateway:')
+    }
+  }
+  for (const format of NAMES) {
+    const wrong = { type: 'gateway:apply_patch', id: 'st_1', call_id: 'c', status: 'incomplete' }
+    t.notMatch(
+      JSON.stringify(bodyOf(format, [USER, wrong, USER])),
+      '"apply_patch_call"',
+      'a wrong one never was a call',
+    )
+  }
+})
 
 t.test('what a client or its tools said is never left out in silence', async t => {
   for (const [item, formats] of REFUSED) {
