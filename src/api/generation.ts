@@ -84,7 +84,7 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     api_type: record.apiType ?? 'completions',
     model: record.model,
     provider_name: record.providerName,
-    router: null,
+    router: record.router ?? null,
     created_at: record.createdAt,
     streamed: record.streamed,
     cancelled: record.cancelled,

@@ -64,6 +64,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   const fromEnvironment = checkSettings(file, environment, faults)
   checkRegions(file, faults)
   checkSearchEngines(file, faults)
+  checkBucket(file, faults)
   for (const { path, value } of fromEnvironment) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
   put(file, ['providerKeys'], keys)
@@ -233,6 +234,13 @@ function checkSearchEngines(file: Values, faults: Faults): void {
   const byDefault = valueAt(file, ['tools', 'webSearch', 'default'])
   if (typeof byDefault === 'string' && !names.has(byDefault))
     faults.add('tools.webSearch.default', 'no engine of tools.webSearch.engines has this name')
+}
+
+function checkBucket(file: Values, faults: Faults): void {
+  const files = valueAt(file, ['tools', 'files']) as Values | undefined
+  if (!String(files?.['url'] ?? '').startsWith('s3://')) return
+  for (const name of ['accessKeyId', 'secretAccessKey'])
+    if (files?.[name] === undefined) faults.add(`tools.files.${name}`, 'is required with s3://')
 }
 
 function freeze<T>(value: T): T {

@@ -48,8 +48,7 @@ const NO_INNER: InnerUse = {
 }
 
 export class Bill {
-  /** Share of the prices that is charged for model calls; fees of tools are charged in full. */
-  readonly priceFactor: PriceFactor
+  #priceFactor: PriceFactor
   /** All turns that count whatever follows them, as one charge. */
   #closed: Charge | null = null
   /** The same and the running turn together. */
@@ -62,7 +61,17 @@ export class Bill {
   #inner: InnerUse = NO_INNER
 
   constructor(priceFactor: PriceFactor = FULL_PRICE) {
-    this.priceFactor = priceFactor
+    this.#priceFactor = priceFactor
+  }
+
+  /** Share of the prices that is charged for model calls; fees of tools are charged in full. */
+  get priceFactor(): PriceFactor {
+    return this.#priceFactor
+  }
+
+  /** Model calls cost the caller nothing. */
+  waive(): void {
+    this.#priceFactor = 0
   }
 
   /** Turns that were closed. */
@@ -83,12 +92,12 @@ export class Bill {
   /** The charge for everything, tools included; null: nothing is charged. */
   get cost(): PicoUsd | null {
     if (this.#total === null) return this.#toolCost === 0 ? null : this.#toolCost
-    return atFactor(this.#total.cost, this.priceFactor) + this.#toolCost
+    return atFactor(this.#total.cost, this.#priceFactor) + this.#toolCost
   }
 
   /** The charge for closed turns and for tools. */
   get closedCost(): PicoUsd {
-    return atFactor(this.#closed?.cost ?? 0, this.priceFactor) + this.#toolCost
+    return atFactor(this.#closed?.cost ?? 0, this.#priceFactor) + this.#toolCost
   }
 
   /** How the usage record came by its tokens. */

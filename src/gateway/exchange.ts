@@ -151,6 +151,8 @@ export interface AttemptRecord extends Candidate {
   isRefused: boolean
   /** The request was handed to the transport. */
   isStarted: boolean
+  /** Another attempt of the same model call answered first, so this one was closed. */
+  isOutrun?: true
   /** Takes the report on its outcome; absent for a reply that was stored. */
   health?: HealthEntry
 }
@@ -199,6 +201,10 @@ export class Exchange implements ClientRequest {
   candidates: readonly Candidate[] = []
   /** How the model was chosen. */
   strategy: RoutingStrategy
+  /** The router that the request names, in our spelling; null: it names models. */
+  router: string | null = null
+  /** Told of each model that has answered; null: nobody asks. */
+  onModel: ((modelId: string) => void) | null = null
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = []

@@ -8,6 +8,8 @@ import type { ActivePlugin, AnyPlugin, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
+import { type RouterName, routerOf, routerSlug } from '../protocol/routers.ts'
+import { whenReady } from '../ready.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
 import type { InputGuard } from './guard/guard.ts'
 
@@ -25,12 +27,17 @@ export function createPluginChains(plugins: readonly AnyPlugin[]): PluginChains 
   const alwaysOn = plugins.filter(plugin => plugin.alwaysOn === true)
   return {
     of(request) {
-      const concerned = request.plugins === undefined ? alwaysOn : plugins
+      const router = routerOf(request)
+      const concerned = request.plugins === undefined && router === null ? alwaysOn : plugins
       if (concerned.length === 0) return null
       const active: ActivePlugin[] = []
       for (const plugin of concerned) {
-        const settings = request.plugins?.find(({ id }) => id === plugin.id) ?? null
-        if (settings === null ? plugin.alwaysOn !== true : isOff(settings)) continue
+        const given = request.plugins?.find(({ id }) => id === plugin.id) ?? null
+        const isAsked = isRouter(plugin) && router !== null && plugin.routers.includes(router.name)
+        // The slug of a router is no model: with its plugin turned off it works with the defaults.
+        const settings = isAsked && given !== null && isOff(given) ? null : given
+        if (isRouter(plugin) ? !isAsked : settings === null ? plugin.alwaysOn !== true : isOff(settings))
+          continue
         const activated = plugin.activate(settings as never, request)
         if (activated !== null) active.push(activated)
       }
@@ -45,6 +52,10 @@ export function createPluginChains(plugins: readonly AnyPlugin[]): PluginChains 
       })
     },
   }
+}
+
+function isRouter(plugin: AnyPlugin): plugin is AnyPlugin & { readonly routers: readonly RouterName[] } {
+  return 'routers' in plugin
 }
 
 /** Not every plugin can be turned off; those that can have the field. */
@@ -78,6 +89,20 @@ export class PluginChain {
     this.maxCalls = Math.max(...plugins.map(plugin => plugin.maxCalls ?? 1))
   }
 
+  /** Puts the models that the router chooses in the place of its slug. Rejects with the reason of a refusal. */
+  route(exchange: Exchange): void | Promise<void> {
+    for (const plugin of this.#plugins) {
+      if (plugin.route === undefined) continue
+      const name = routerOf(exchange.request)?.name ?? null
+      exchange.router = name === null || name.includes('/') ? name : `gateway/${name}`
+      const models = plugin.route(exchange)
+      return whenReady(models, chosen => {
+        exchange.signal.throwIfAborted()
+        exchange.prompt = withModels(exchange.prompt, chosen)
+      })
+    }
+  }
+
   /**
    * One plugin after the other, since one may build on what another has written; guardrails see what it has written
    * before the next one works on it. Rejects with the reason of a refusal.
@@ -95,6 +120,16 @@ export class PluginChain {
   /** The candidates as all plugins order them. */
   order<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[] {
     return this.#plugins.reduce((ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered, candidates)
+  }
+
+  /** True if a plugin cuts prompts of any length for this endpoint. */
+  shortens(endpoint: AttemptRecord['endpoint']): boolean {
+    return this.#plugins.some(plugin => plugin.shortens?.(endpoint) === true)
+  }
+
+  /** True if a plugin turns this part of the input into text. */
+  reads(part: object): boolean {
+    return this.#plugins.some(plugin => plugin.reads?.(part) === true)
   }
 
   /** Makes the prompt fit the endpoint that is asked next. Rejects with the reason why it cannot be asked. */
@@ -181,6 +216,18 @@ export class PluginChain {
       await plugin.look?.(exchange, texts)
       exchange.signal.throwIfAborted()
     }
+  }
+}
+
+/** The request with models in the place of the router that it names. */
+function withModels(request: ResponsesRequest, chosen: readonly string[]): ResponsesRequest {
+  const { model, models = [], ...rest } = request
+  const names = [...(model === undefined ? [] : [model]), ...models]
+  const [first, ...others] = new Set(names.flatMap(name => (routerSlug(name) === null ? [name] : chosen)))
+  return {
+    ...rest,
+    ...(first === undefined ? {} : { model: first }),
+    ...(others.length === 0 ? {} : { models: others }),
   }
 }
 

@@ -16,13 +16,8 @@ import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
-import {
-  askCandidates,
-  Deferred,
-  type ModelCall,
-  type ModelCallDeps,
-  type OpenedAttempt,
-} from './model-call.ts'
+import type { OpenedAttempt } from './hedge.ts'
+import { askCandidates, Deferred, type ModelCall, type ModelCallDeps } from './model-call.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { type DeclaredFunction, placeOf, ToolCalls } from './tool-calls.ts'
@@ -63,6 +58,7 @@ export async function askModel(
   if (reply === null) return null
   const { candidate, record, attempt, finish } = reply
   exchange.stay?.succeeded(candidate, attempt.usage)
+  exchange.onModel?.(candidate.endpoint.modelId)
   exchange.candidate = candidate
   return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
 }
@@ -79,6 +75,12 @@ class TurnCall implements ModelCall {
     this.#deps = deps
     this.#exchange = exchange
     this.#declare = declare
+  }
+
+  /** Server tools and fitting plugins keep the state of one attempt only, and nobody waits for a batch. */
+  get hedges(): boolean {
+    const { batch, plugins } = this.#exchange
+    return this.#declare === null && plugins?.fits !== true && batch === undefined
   }
 
   open(
@@ -147,7 +149,7 @@ class TurnCall implements ModelCall {
       echo: echoes(exchange) ? exchange.debug : null,
       meter,
     })
-    return { attempt, target: targetOf(deps, exchange, attempt, record, calls) }
+    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls) }
   }
 }
 
@@ -267,6 +269,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#answer = deps.answer
     this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
     this.#answer.follow(this)
+    deps.attempt.lead()
   }
 
   hold(): void {
@@ -336,14 +339,16 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#hasContent = true
     this.#deps.record.health?.answered(nowMs)
     exchange.watch.enter('stream', nowMs)
-    if (this.#answer.begun) return
-    exchange.firstTokenMs = nowMs
-    const { usage } = this.#deps.attempt
-    this.#answer.begin(
-      model,
-      provider,
-      exchange.request.stream === true ? debug : [],
-      usage === null ? null : inputOf(usage),
-    )
+    if (!this.#answer.begun) {
+      exchange.firstTokenMs = nowMs
+      const { usage } = this.#deps.attempt
+      this.#answer.begin(
+        model,
+        provider,
+        exchange.request.stream === true ? debug : [],
+        usage === null ? null : inputOf(usage),
+      )
+    }
+    this.#answer.showWaiting()
   }
 }

@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { GatewayError } from '../errors.ts'
-import type { Ask, AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
+import type { Ask, AskAs, AttemptRecord, Candidate, Exchange, Turn } from '../gateway/exchange.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
@@ -13,11 +13,51 @@ import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
+import type { RouterName } from '../protocol/routers.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { FetchPage } from '../upstream/fetch-page.ts'
 import type { Ocr } from '../upstream/ocr.ts'
+import type { Rankings } from './routers/rankings.ts'
 
 export type PluginId = PluginSettings['id']
+
+/** A model that may serve a request, with what routers compare. */
+export interface RoutableModel {
+  readonly id: string
+  /** Of the cheapest endpoint that may serve it, in 1e-12 USD; null: no price is known. */
+  readonly prices: {
+    readonly prompt: PicoUsd
+    readonly completion: PicoUsd
+    readonly request: PicoUsd
+  } | null
+  /** One of these endpoints costs nothing. */
+  readonly isFree: boolean
+  /** One of them supports tools, format and files of the request, and is long enough for it. */
+  readonly fits: boolean
+  /** Median of tokens in a second at the fastest of them; null: not measured lately. */
+  readonly throughput: number | null
+}
+
+/** The models among which routers choose. */
+export interface RoutableModels {
+  /** Ids of all models of text, in the order of the catalogue. */
+  ids(): readonly string[]
+  /** How the catalogue knows the name; null: it does not, or the model makes no text. */
+  kindOf(name: string): 'plain' | 'other' | null
+  /**
+   * Those of the models that may serve the request: by guardrails, region, keys, preferences and modalities. In the
+   * order of `ids`. `variants` as they stand behind the slug of the router. Gives other requests a turn in between.
+   */
+  of(exchange: Exchange, ids: readonly string[], variants: string): Promise<readonly RoutableModel[]>
+}
+
+/** The model that a router chose last, for each conversation. */
+export interface LastModels {
+  /** Null: there is none, or the request begins a conversation. */
+  of(exchange: Exchange, router: string): string | null | Promise<string | null>
+  /** Keeps the model of the conversation for so long after its last use. */
+  keep(exchange: Exchange, router: string, modelId: string, ttlMs: number): void
+}
 
 export type Verdict =
   | { readonly kind: 'pass' }
@@ -89,8 +129,17 @@ export interface PluginDeps {
   readonly tasks: GatewayTasks
   /** Asks a model on behalf of an exchange. */
   readonly ask: Ask
+  /** Asks a model on behalf of the caller, who is charged for it. */
+  readonly askAs: AskAs
   readonly policyAgainst: PolicyAgainst
   readonly modelFacts: ModelFacts
+  readonly models: RoutableModels
+  readonly lastModels: LastModels
+  /** Shares of models by type of task, and their scores. */
+  readonly rankings: Rankings
+  /** From 0 to 1, 1 excluded. */
+  readonly draw: () => number
+  readonly fusionModels: FusionModels
   /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
   /** True if the format can pass a file by its URL. */
@@ -100,6 +149,14 @@ export interface PluginDeps {
   /** Null: no OCR provider is configured. */
   readonly ocr: Ocr | null
   readonly webSearcher: WebSearcher
+}
+
+/** The models of a fusion whose request names none. */
+export interface FusionModels {
+  /** Ids; empty: the catalogue has no model for it. */
+  panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
+  /** Null: the settings name none. */
+  readonly analyst: string | null
 }
 
 /** Findings of a plugin that go to the caller. */
@@ -114,13 +171,22 @@ export interface PluginReport {
 
 /** A plugin at work on one exchange; may keep state from turn to turn. All verbs are optional. */
 export interface ActivePlugin {
-  readonly id: PluginId | BuiltInRule['id']
+  readonly id: AnyPlugin['id']
+  /**
+   * Of a router, before all other work: the models that take the place of its slug, the first choice first. It may set
+   * `exchange.strategy` and add to `exchange.pipeline`. A GatewayError refuses the request.
+   */
+  route?(exchange: Exchange): readonly string[] | Promise<readonly string[]>
   /** Before routing. May rewrite `exchange.prompt`, add to `exchange.pipeline`. A GatewayError refuses the request. */
   prepare?(exchange: Exchange, inspect: Inspect): void | Promise<void>
   /** Runs after routing. Returns the same candidates in another order. */
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
   /** Before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
+  /** True if `fitTo` cuts a prompt of any length for this endpoint, so that routing must not refuse it. */
+  shortens?(endpoint: AttemptRecord['endpoint']): boolean
+  /** True if `fitTo` turns this part of the input into text for a model that takes text only. */
+  reads?(part: object): boolean
   /**
    * Set if it never adds unscanned caller text to the prompt, so that guardrails need not scan it again. Otherwise
    * guardrails and plugins with `look` see everything new that `prepare` and `fitTo` leave in the prompt, before any
@@ -150,6 +216,8 @@ export interface Plugin<Id extends PluginId = PluginId> {
   readonly id: Id
   /** Also asked for requests that do not name it. Every request pays for that. */
   readonly alwaysOn?: boolean
+  /** Routers that it serves: asked only for requests that name one of them, with or without settings. */
+  readonly routers?: readonly RouterName[]
   /**
    * Returns null if the plugin has nothing to do for this request. `settings` is null if the request does not name it.
    * Not called if the request turns the plugin off.
@@ -169,5 +237,13 @@ export interface BuiltInRule {
   activate(settings: null, request: ResponsesRequest): ActivePlugin | null
 }
 
-/** A plugin with any id, or a built-in rule. */
-export type AnyPlugin = { readonly [Id in PluginId]: Plugin<Id> }[PluginId] | BuiltInRule
+/** A router without settings. */
+export interface BuiltInRouter {
+  readonly id: 'free' | 'bodybuilder'
+  readonly alwaysOn?: never
+  readonly routers: readonly RouterName[]
+  activate(settings: null, request: ResponsesRequest): ActivePlugin | null
+}
+
+/** A plugin with any id, or one that requests cannot name. */
+export type AnyPlugin = { readonly [Id in PluginId]: Plugin<Id> }[PluginId] | BuiltInRule | BuiltInRouter

@@ -3,16 +3,24 @@
  * refuse come before those that cost; those that repair an answer come before those that check it.
  */
 import { createAlignment } from './alignment.ts'
+import { createAutoBetaRouter, createAutoRouter } from './auto-router.ts'
+import { createBodyBuilder } from './bodybuilder.ts'
 import { createContextCompression } from './context-compression.ts'
 import { createFileParser } from './file-parser.ts'
+import { createFreeRouter } from './free-router.ts'
+import { createFusionPlugin } from './fusion.ts'
+import { createJevRouter } from './jev-router.ts'
 import { createModeration } from './moderation.ts'
+import { createParetoRouter } from './pareto-router.ts'
 import type { AnyPlugin, PluginDeps } from './plugin.ts'
 import { createResponseHealing } from './response-healing.ts'
 import { createStructuredOutput } from './structured-output.ts'
+import { createSwitchyardRouter } from './switchyard-router.ts'
 import { createWeb } from './web.ts'
 import { createWebFetchPlugin } from './web-fetch.ts'
 
 const PLUGINS: readonly ((deps: PluginDeps) => AnyPlugin)[] = [
+  createFusionPlugin,
   createModeration,
   createFileParser,
   createWeb,
@@ -21,6 +29,13 @@ const PLUGINS: readonly ((deps: PluginDeps) => AnyPlugin)[] = [
   createContextCompression,
   createResponseHealing,
   createStructuredOutput,
+  createAutoRouter,
+  createAutoBetaRouter,
+  createParetoRouter,
+  createSwitchyardRouter,
+  createJevRouter,
+  createFreeRouter,
+  createBodyBuilder,
 ]
 
 export function createPlugins(deps: PluginDeps): readonly AnyPlugin[] {

@@ -95,6 +95,8 @@ const environment = maybe(
   }),
 )
 
+const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
+
 /** `parameters` of each tool; null where the tool has none. */
 const PARAMETERS = {
   web_search: Type.Object(searchSettings),
@@ -145,13 +147,30 @@ const PARAMETERS = {
     inherited_function_names: texts,
   }),
   files: Type.Object({}),
+  file_search: Type.Object({
+    vector_store_ids: texts,
+    max_num_results: positive,
+    ranking_options: maybe(
+      Type.Object({
+        ranker: text,
+        score_threshold: maybe(Type.Number({ minimum: 0, maximum: 1 })),
+      }),
+    ),
+  }),
+  memory: Type.Object({ scope: maybe(oneOf('workspace', 'end_user')) }),
+  text_editor: Type.Object({}),
   experimental__search_models: Type.Object({ max_results: maybe(Type.Integer({ minimum: 1, maximum: 20 })) }),
   tool_search: Type.Object({ max_results: maybe(Type.Integer({ minimum: 1, maximum: 50 })) }),
   bash: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')), environment }),
   shell: Type.Object({
     engine: maybe(oneOf('auto', 'gateway', 'openrouter')),
     environment,
-    sleep_after_seconds: maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 })),
+    sleep_after_seconds: sleepSeconds,
+  }),
+  code_interpreter: Type.Object({
+    container: maybe(Type.Union([Type.String(), AnyObject])),
+    environment,
+    sleep_after_seconds: sleepSeconds,
   }),
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>

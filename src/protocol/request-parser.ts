@@ -12,6 +12,7 @@ import type { AssistantPart, InputItem } from './items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } from './limits.ts'
 import type { PluginSettings } from './plugins.ts'
 import { ResponsesRequest } from './request.ts'
+import { routerSlug } from './routers.ts'
 import { isObject } from './schema.ts'
 import type { Tool } from './tools.ts'
 
@@ -26,24 +27,13 @@ export interface Offered {
   readonly plugins: ReadonlySet<string>
   /** Names of server tools, without their prefix. */
   readonly tools: ReadonlySet<string>
-  /** Slugs of routers that choose a model, without the gateway's own prefix. */
+  /** Names of routers that choose a model, as `ROUTER_NAMES` has them. */
   readonly routers: ReadonlySet<string>
   /** The model of requests that name none; absent or null: they are refused. */
   readonly defaultModel?: string | null
 }
 
 type Rule = (request: ResponsesRequest, offered: Offered) => string | null
-
-const ROUTER_SLUGS: ReadonlySet<string> = new Set([
-  'auto',
-  'auto-beta',
-  'free',
-  'fusion',
-  'fusion-flash',
-  'pareto-code',
-  'bodybuilder',
-])
-const ROUTERS_OF_OTHERS: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router'])
 
 const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, null, 'auto', 'native'])
 
@@ -141,29 +131,34 @@ function modelPresent(request: ResponsesRequest): string | null {
 function models(request: ResponsesRequest, offered: Offered): string | null {
   const found = request.model === undefined ? null : modelRefusal(request.model, 'model', offered)
   if (found !== null) return found
+  let named = request.model === undefined ? null : routerSlug(request.model)
   for (const [index, model] of (request.models ?? []).entries()) {
     const refused = modelRefusal(model, `models[${index}]`, offered)
     if (refused !== null) return refused
+    const router = routerSlug(model)
+    if (router === null) continue
+    if (named !== null && (named.name !== router.name || named.variants !== router.variants)) {
+      return `models[${index}]: a request can name one router, and ${named.name} is already there`
+    }
+    named = router
+    if (request.model !== model && ALONE.has(router.name)) {
+      return `models[${index}]: the router ${router.name} works in model only`
+    }
   }
   return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`
 }
 
+/** Routers that read `models`, or answer in a form of their own: they cannot be a fallback. */
+const ALONE: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router', 'bodybuilder'])
+
 function modelRefusal(model: string, path: string, { routers, plugins }: Offered): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
-  const [slug = '', ...variants] = model.split(':')
-  if (variants.includes('online') && !plugins.has('web')) return `${path}: the variant :online ${NOT_OFFERED}`
-  const router = routerName(slug)
-  return router === null || routers.has(router) ? null : `${path}: the router ${router} ${NOT_OFFERED}`
-}
-
-function routerName(slug: string): string | null {
-  if (ROUTERS_OF_OTHERS.has(slug)) return slug
-  const name = slug.startsWith('gateway/')
-    ? slug.slice(8)
-    : slug.startsWith('openrouter/')
-      ? slug.slice(11)
-      : ''
-  return ROUTER_SLUGS.has(name) ? name : null
+  if (model.split(':').includes('online', 1) && !plugins.has('web')) {
+    return `${path}: the variant :online ${NOT_OFFERED}`
+  }
+  const router = routerSlug(model)
+  if (router === null || routers.has(router.name)) return null
+  return `${path}: the router ${router.name} ${NOT_OFFERED}`
 }
 
 function nothingStored(request: ResponsesRequest): string | null {

@@ -304,6 +304,8 @@ export interface Model {
   readonly contextLength: number | null
   readonly maxOutputTokens: number | null
   readonly inputModalities: readonly string[]
+  /** True: a source says the input modalities. False: text is assumed, and other input is not refused. */
+  readonly isInputStated: boolean
   readonly outputModalities: readonly string[]
   /** In the order of the row. Never empty. */
   readonly endpoints: readonly Endpoint[]

@@ -111,6 +111,8 @@ function firstWord(text: string): string {
 function callTool(ask: SimAsk, calls: number): SimReply {
   const tool = ask.tools[0]
   if (ask.toolOutputs.length > 0) return saying(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
+  // Asked for a document, as the analyst of a fusion is.
+  if (tool === undefined && ask.json !== null) return saying(document(ask))
   if (tool === undefined) return saying('There is no tool that may be called.')
   const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }

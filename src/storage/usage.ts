@@ -40,6 +40,8 @@ export interface UsageRecord {
   readonly parent?: string
   /** The kind of request; absent for one for text. */
   readonly apiType?: 'embeddings'
+  /** The router that the request named, such as `gateway/auto`; absent: it named a model. */
+  readonly router?: string
   /** Catalogue id of the model that answered or failed last; null if routing failed. */
   readonly model: string | null
   /** Slug of its provider. */

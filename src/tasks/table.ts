@@ -25,5 +25,19 @@ export const TASKS = {
     ])
     return createBatchStoring(openStore)
   }),
+  'index-file': bulk(async () => {
+    const [{ createFileIndexing }, { openStore }] = await Promise.all([
+      import('./index-file.ts'),
+      import('../storage/open.ts'),
+    ])
+    return createFileIndexing(openStore)
+  }),
+  'search-files': bulk(async () => {
+    const [{ createFileSearch }, { openStore }] = await Promise.all([
+      import('./search-files.ts'),
+      import('../storage/open.ts'),
+    ])
+    return createFileSearch(openStore)
+  }),
   'check-batch-bodies': bulk(async () => (await import('./check-batch-bodies.ts')).checkBatchBodies),
 }

@@ -6,6 +6,7 @@ import { sharedKeyProblem } from '../credentials/outgoing-key.ts'
 import type { MetricLabels } from '../metrics/metrics.ts'
 import { didYouMean } from '../nearest.ts'
 import type { ModelFacts } from '../plugins/plugin.ts'
+import { type Rankings, RankingsError, readRankings } from '../plugins/routers/rankings.ts'
 import { SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import { type Catalog, type CatalogParts, catalogOf, readParts } from '../providers/catalog.ts'
 import type { KnownModels } from '../providers/compose.ts'
@@ -53,6 +54,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
     }),
   )
   if (parts !== null) checkUses(config, catalogOf(parts), faults)
+  if (config.routers.rankings !== null) faults.try(() => rankingsOf(config))
   faults.throwIfAny()
   if (parts === null) throw new ConfigError('models: cannot be read')
   return parts
@@ -81,6 +83,21 @@ export function importedFile({
     throw new ConfigError(`catalogue.import: ${path} cannot be read (${code})`)
   }
 }
+
+/** The rankings of the routers: those of the configured file, or the shipped ones. @throws ConfigError */
+export function rankingsOf({ routers: { rankings: path } }: Pick<Config, 'routers'>): Rankings {
+  try {
+    return readRankings(readFileSync(path ?? SHIPPED_RANKINGS, 'utf8'))
+  } catch (error) {
+    if (error instanceof RankingsError) {
+      throw new ConfigError(...error.message.split('\n').map(line => `routers.rankings: ${path}: ${line}`))
+    }
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+    throw new ConfigError(`routers.rankings: ${path} cannot be read (${code})`)
+  }
+}
+
+const SHIPPED_RANKINGS = new URL('../plugins/routers/rankings.json', import.meta.url)
 
 /** True if providers are asked for their models. */
 export function discovers({
@@ -117,7 +134,12 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   }
   checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
   checkModel('moderation.model', config.moderation?.model)
+  checkModel('routers.classifier.model', config.routers.classifier?.model)
   checkModel('defaultModel', config.defaultModel)
+  checkModel('fusion.analyst', config.fusion.analyst)
+  for (const list of ['panel', 'budgetPanel', 'fastPanel'] as const) {
+    for (const [at, id] of config.fusion[list].entries()) checkModel(`fusion.${list}[${at}]`, id)
+  }
   for (const [at, { slug, apiKey }] of config.providers.entries()) {
     const provider = apiKey === undefined ? undefined : catalog.provider(slug)
     const problem = provider === undefined ? null : sharedKeyProblem(provider)

@@ -103,6 +103,7 @@ function alone(config: Config): Config {
     models: SIM_FORMATS.map(format => simModel(MODEL, format)) as Config['models'],
     alignment: { ...config.alignment, evaluator: null },
     moderation: null,
+    routers: { classifier: null, rankings: null },
     files: { ...config.files, ocr: null },
     credits: { enforced: false },
     limits: { ...config.limits, ...AMPLE },

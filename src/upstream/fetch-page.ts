@@ -55,15 +55,12 @@ export interface PageTerms {
 /** Fetches a link. Rejects with a PageError, or with the reason of the signal. */
 export type FetchPage = (address: string, terms: PageTerms) => Promise<FetchedPage>
 
-export interface PageFetcherDeps {
-  readonly clock: Clock
+/** Where a link of a caller may lead. */
+export interface LinkRules {
   /** Allows plain HTTP to public addresses. */
   readonly allowHttp: boolean
   /** Allows any address, any port and plain HTTP: for installations with documents in their own network. */
   readonly allowPrivate: boolean
-  readonly maxBytes: number
-  /** Limit for the whole fetch: names, redirects and bytes. */
-  readonly timeoutMs: number
   /** The proxy of a link. It is only asked for a tunnel to the checked address. Default: none. */
   readonly proxyOf?: ProxyOf
   /**
@@ -75,6 +72,13 @@ export interface PageFetcherDeps {
   readonly isPublic?: (address: string) => boolean
   /** Allowed ports, as a URL writes them. Default: 80 and 443. */
   readonly ports?: ReadonlySet<string>
+}
+
+export interface PageFetcherDeps extends LinkRules {
+  readonly clock: Clock
+  readonly maxBytes: number
+  /** Limit for the whole fetch: names, redirects and bytes. */
+  readonly timeoutMs: number
 }
 
 /** Concurrent fetches of a thread, which holds at most this times `maxBytes`. */
@@ -89,8 +93,7 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 
 /** Creates the fetcher of one thread. */
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
-  const resolve =
-    deps.resolve === undefined && !deps.allowPrivate ? createServerLookup() : createSystemLookup(deps.resolve)
+  const resolve = resolverOf(deps)
   let running = 0
   return async (address, terms) => {
     const { signal } = terms
@@ -119,6 +122,11 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   }
 }
 
+/** Resolves the names of links. */
+export function resolverOf({ allowPrivate, resolve }: LinkRules): ResolveName {
+  return resolve === undefined && !allowPrivate ? createServerLookup() : createSystemLookup(resolve)
+}
+
 async function follow(
   deps: PageFetcherDeps,
   resolve: ResolveName,
@@ -141,8 +149,9 @@ async function follow(
   }
 }
 
-function checkUrl(
-  { allowHttp, allowPrivate, ports = PORTS }: PageFetcherDeps,
+/** @throws PageError for a link that is refused whatever its name resolves to */
+export function checkUrl(
+  { allowHttp, allowPrivate, ports = PORTS }: LinkRules,
   link: string,
   base?: URL,
 ): URL {
@@ -158,8 +167,8 @@ function checkUrl(
 }
 
 /** @throws PageError, the same for an unknown name and for a private address, which must stay unknown */
-async function addressesOf(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
+export async function addressesOf(
+  { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   resolve: ResolveName,
   url: URL,
   signal: AbortSignal,
@@ -246,8 +255,8 @@ async function askBy(dispatcher: Dispatcher, url: URL, origin: string, signal: A
 }
 
 /** Connects to the checked addresses alone. */
-function connectorTo(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
+export function connectorTo(
+  { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   addresses: readonly Address[],
 ): buildConnector.connector {
   const open = buildConnector({ ...VERIFIED, lookup: pinTo(addresses) } as buildConnector.BuildOptions)
@@ -264,7 +273,7 @@ function connectorTo(
 }
 
 /** A tunnel through the proxy. The certificate is checked against the name of the link. */
-function tunnelTo(proxy: string, url: URL): Dispatcher {
+export function tunnelTo(proxy: string, url: URL): Dispatcher {
   const name = bareHost(url)
   return new ProxyAgent({
     ...ONCE,
@@ -276,7 +285,7 @@ function tunnelTo(proxy: string, url: URL): Dispatcher {
 }
 
 /** The origin with the address in place of the name. */
-function originAt({ protocol, port }: URL, { address, family }: Address): string {
+export function originAt({ protocol, port }: URL, { address, family }: Address): string {
   return `${protocol}//${family === 6 ? `[${address}]` : address}${port === '' ? '' : `:${port}`}`
 }
 

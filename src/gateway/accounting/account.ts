@@ -15,7 +15,7 @@ import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
 export { byokFee, inputOf, toResponseUsage } from './cost.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand, embeddingTokens } from './embeddings.ts'
-export { estimateInput, inputTokensOf } from './estimate.ts'
+export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
 export type { UsageEstimates } from './plausible.ts'
 export { summarize } from './summary.ts'
@@ -152,6 +152,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     ...(caller.memberId === null ? {} : { memberId: caller.memberId }),
     ...(exchange.parent === undefined ? {} : { parent: exchange.parent }),
     ...(exchange.dialect === 'embeddings' ? { apiType: 'embeddings' as const } : {}),
+    ...(exchange.router === null ? {} : { router: exchange.router }),
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,

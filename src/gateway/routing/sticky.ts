@@ -73,6 +73,21 @@ export class Stickiness {
     return this.#found(candidates, terms, pinned as (string | null)[])
   }
 
+  /** The model that a router chose last for the conversation; null: none, or the request begins one. */
+  lastModel({ caller, request }: Asked, router: string): string | null | Promise<string | null> {
+    const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
+    // Without a name, requests that begin with the same words are no conversation yet.
+    const conversation = isNamed || hasAnswer(request) ? conversationOf(request) : null
+    if (conversation === null) return null
+    return this.#pins.get(keyOf(caller.organizationId, `router ${router}`, conversation))
+  }
+
+  keepModel({ caller, request }: Asked, router: string, modelId: string, ttlMs: number): void {
+    const conversation = conversationOf(request)
+    if (conversation === null) return
+    this.#pins.set(keyOf(caller.organizationId, `router ${router}`, conversation), modelId, ttlMs)
+  }
+
   #pinOf(
     modelId: string,
     key: string,
@@ -111,6 +126,11 @@ export class Stickiness {
       },
     }
   }
+}
+
+/** True if somebody has answered in the conversation before. */
+function hasAnswer({ input }: ResponsesRequest): boolean {
+  return Array.isArray(input) && input.some(item => ('role' in item ? item.role === 'assistant' : true))
 }
 
 interface Terms {

@@ -1,0 +1,97 @@
+/**
+ * The order of models by a band of cost. Inside the band they follow by share; the others follow by their distance from
+ * it. If nobody is inside, the nearest ones take their place. Pure.
+ */
+export interface CostedModel {
+  readonly id: string
+  /** Of an average generation; null: not known. */
+  readonly cost: number | null
+  /** Of what is spent on the task. */
+  readonly share: number
+}
+
+/** Percentiles of cost. */
+export interface Band {
+  readonly from: number
+  readonly to: number
+  /** True if `to` belongs to it. */
+  readonly isClosed: boolean
+}
+
+export type CostTier = 'low' | 'medium' | 'high' | 'xhigh' | 'max'
+
+export const TIER_BANDS: Readonly<Record<CostTier, Band>> = {
+  low: { from: 0, to: 20, isClosed: false },
+  medium: { from: 20, to: 40, isClosed: false },
+  high: { from: 40, to: 60, isClosed: false },
+  xhigh: { from: 60, to: 80, isClosed: false },
+  max: { from: 80, to: 100, isClosed: false },
+}
+
+/** The ceiling of the older setting: 0 is the 90th percentile of cost, 10 the 10th. */
+export function ceilingOf(tradeoff: number): Band {
+  return { from: 0, to: 90 - 8 * tradeoff, isClosed: true }
+}
+
+export interface BandOrder {
+  /** All models, the first choice first. */
+  readonly ids: readonly string[]
+  /** How many of them are in the band, or take its place. */
+  readonly top: number
+}
+
+interface Place {
+  readonly model: CostedModel
+  /** Percent of the models with a known cost that cost less; infinite: its own cost is not known. */
+  readonly percentile: number
+  readonly distance: number
+}
+
+/** Finds the percentile of a cost among these models; infinite for one that is not known. */
+export function percentilesOf(models: readonly CostedModel[]): (cost: number | null) => number {
+  const costs = models.flatMap(({ cost }) => (cost === null ? [] : [cost])).sort((a, b) => a - b)
+  const cheaper = new Map<number, number>()
+  for (const [at, cost] of costs.entries()) if (!cheaper.has(cost)) cheaper.set(cost, at)
+  return cost => (cost === null ? Number.POSITIVE_INFINITY : (100 * (cheaper.get(cost) ?? 0)) / costs.length)
+}
+
+/** Models of equal standing keep their order. `among`: the models whose costs make the percentiles. */
+export function orderByBand(models: readonly CostedModel[], band: Band, among = models): BandOrder {
+  const percentileOf = percentilesOf(among)
+  const places = models.map((model): Place => {
+    const percentile = percentileOf(model.cost)
+    return { model, percentile, distance: distanceFrom(band, percentile) }
+  })
+  places.sort(
+    (a, b) =>
+      compare(a.distance, b.distance) ||
+      // Of two at the same distance, one may be cheaper than the band and the other dearer.
+      (isIn(band, a.percentile) ? 0 : compare(a.percentile, b.percentile)) ||
+      compare(b.model.share, a.model.share),
+  )
+  const nearest = places[0]?.distance ?? 0
+  return {
+    ids: places.map(({ model }) => model.id),
+    top: places.filter(({ distance }) => distance === nearest).length,
+  }
+}
+
+function isIn({ from, to, isClosed }: Band, percentile: number): boolean {
+  return percentile >= from && (isClosed ? percentile <= to : percentile < to)
+}
+
+/** Distances are rounded to this part, so that equal ones on both sides of the band are equal. */
+const PART = 1e-9
+
+/** 0 inside; more than 0 outside, even at the open end of the band. */
+function distanceFrom(band: Band, percentile: number): number {
+  if (isIn(band, percentile)) return 0
+  if (percentile === Number.POSITIVE_INFINITY) return percentile
+  const distance = percentile < band.from ? band.from - percentile : percentile - band.to
+  return Math.max(PART, Math.round(distance / PART) * PART)
+}
+
+/** Equal infinities are equal. */
+function compare(a: number, b: number): number {
+  return a === b ? 0 : a < b ? -1 : 1
+}

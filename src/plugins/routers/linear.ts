@@ -1,0 +1,50 @@
+/**
+ * The linear classifier: the type of task whose weights, summed over the features of a prompt, are greatest. The
+ * weights are data; scripts/task-classifier/train.ts makes them. Pure.
+ */
+import { readFileSync } from 'node:fs'
+import { featuresOf, type PromptForm } from './features.ts'
+import { TASK_TYPES, type TaskType } from './task-types.ts'
+
+/** The file of the weights. */
+interface WeightsFile {
+  readonly types: readonly TaskType[]
+  /** By feature: numbers of types and their weights in hundredths, in turns. */
+  readonly weights: Readonly<Record<string, readonly number[]>>
+}
+
+export type Classify = (form: PromptForm) => TaskType
+
+/** Reads the shipped weights, a file of 200 KB, when it is first needed. */
+export function createLinearClassifier(): Classify {
+  let weights: ReadonlyMap<string, readonly number[]> | null = null
+  let types: readonly TaskType[] = TASK_TYPES
+  return form => {
+    if (weights === null) {
+      const file = JSON.parse(readFileSync(new URL('./weights.json', import.meta.url), 'utf8')) as WeightsFile
+      weights = new Map(Object.entries(file.weights))
+      types = file.types
+    }
+    return best(featuresOf(form), weights, types)
+  }
+}
+
+/** Of equal sums the first type of the list counts. */
+export function best(
+  features: ReadonlySet<string>,
+  weights: ReadonlyMap<string, readonly number[]>,
+  types: readonly TaskType[],
+): TaskType {
+  const sums = new Float64Array(types.length)
+  for (const feature of features) {
+    const row = weights.get(feature)
+    if (row === undefined) continue
+    for (let at = 0; at + 1 < row.length; at += 2) {
+      const type = row[at] ?? 0
+      sums[type] = (sums[type] ?? 0) + (row[at + 1] ?? 0)
+    }
+  }
+  let found = 0
+  for (let type = 1; type < sums.length; type++) if ((sums[type] ?? 0) > (sums[found] ?? 0)) found = type
+  return types[found] ?? 'chat'
+}

@@ -1,0 +1,38 @@
+/**
+ * Patterns of model ids in the settings of routers: `*` stands for any text, anywhere. Each is matched in linear time,
+ * without a regular expression. Pure.
+ */
+
+export interface Patterns {
+  matches(id: string): boolean
+}
+
+/** Null: no patterns were given. */
+export function patternsOf(...lists: readonly (readonly string[] | null | undefined)[]): Patterns | null {
+  const given = lists.flatMap(list => list ?? [])
+  if (given.length === 0) return null
+  const whole = new Set<string>()
+  const starred = new Map<string, readonly string[]>()
+  for (const pattern of given) {
+    if (pattern.includes('*')) starred.set(pattern, pattern.split(/\*+/))
+    else whole.add(pattern)
+  }
+  const parts = [...starred.values()]
+  return { matches: id => whole.has(id) || parts.some(each => matchesParts(id, each)) }
+}
+
+/** The texts between the stars follow each other in the id; the first begins it and the last ends it. */
+function matchesParts(id: string, parts: readonly string[]): boolean {
+  const first = parts[0] ?? ''
+  const last = parts.at(-1) ?? ''
+  if (first.length + last.length > id.length || !id.startsWith(first) || !id.endsWith(last)) return false
+  let at = first.length
+  const end = id.length - last.length
+  for (let index = 1; index < parts.length - 1; index++) {
+    const part = parts[index] ?? ''
+    const found = id.indexOf(part, at)
+    if (found === -1 || found + part.length > end) return false
+    at = found + part.length
+  }
+  return true
+}

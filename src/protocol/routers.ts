@@ -1,0 +1,65 @@
+/**
+ * Slugs of routers: names in `model` and `models` that stand for a choice among models, such as `gateway/auto`. Pure.
+ * Hot path: each request asks whether its model is one.
+ */
+
+/** Routers of the gateway are written `gateway/NAME` or `openrouter/NAME`; those of others have a whole slug. */
+export const ROUTER_NAMES = [
+  'auto',
+  'auto-beta',
+  'free',
+  'fusion',
+  'fusion-flash',
+  'pareto-code',
+  'bodybuilder',
+  'nvidia/switchyard',
+  'typesafe/jev-router',
+] as const
+export type RouterName = (typeof ROUTER_NAMES)[number]
+
+export interface RouterSlug {
+  readonly name: RouterName
+  /** Variants with their colons, such as `:nitro`; empty: none. */
+  readonly variants: string
+}
+
+const SLUGS: ReadonlyMap<string, RouterSlug> = new Map(
+  ROUTER_NAMES.flatMap(name => {
+    const slug: RouterSlug = { name, variants: '' }
+    const spellings = name.includes('/') ? [name] : [`gateway/${name}`, `openrouter/${name}`]
+    return spellings.map(spelling => [spelling, slug] as const)
+  }),
+)
+
+/** The router that a model name stands for; null: it names a model. */
+export function routerSlug(model: string): RouterSlug | null {
+  const plain = SLUGS.get(model)
+  if (plain !== undefined) return plain
+  const at = model.indexOf(':')
+  if (at === -1) return null
+  const found = SLUGS.get(model.slice(0, at))
+  return found === undefined ? null : { name: found.name, variants: model.slice(at) }
+}
+
+interface NamedModels {
+  readonly model?: string
+  readonly models?: readonly string[]
+}
+
+/** The first router that a request names, with its spelling there; null: it names models only. */
+export function routerOf({ model, models }: NamedModels): (RouterSlug & { readonly slug: string }) | null {
+  const first = model === undefined ? null : routerSlug(model)
+  if (first !== null) return { ...first, slug: model ?? '' }
+  if (models === undefined) return null
+  for (const slug of models) {
+    const found = routerSlug(slug)
+    if (found !== null) return { ...found, slug }
+  }
+  return null
+}
+
+/** The name of a model with the variants of a router; a name that has one of them keeps it once. */
+export function withVariants(id: string, variants: string): string {
+  const missing = variants.split(':').filter(variant => variant !== '' && !id.split(':').includes(variant, 1))
+  return [id, ...missing].join(':')
+}
