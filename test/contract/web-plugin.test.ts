@@ -88,12 +88,12 @@ t.test('a failing or missing engine refuses the request, and the model is not as
   const engine = await startEngine(t, response => response.writeHead(500).end(ENGINE_KEY))
   const slow = await startEngine(t, () => undefined)
   const cases = [
-    [[engine.row], 502, /^web: the engine own answered 500$/],
-    [[slow.row], 524, /^web: the engine own did not answer in time$/],
-    [[], 400, /^plugins\[0\]\.engine: no search engine is configured/],
+    [[engine.row], 10_000, 502, /^web: the engine own answered 500$/],
+    [[slow.row], 50, 524, /^web: the engine own did not answer in time$/],
+    [[], 10_000, 400, /^plugins\[0\]\.engine: no search engine is configured/],
   ] as const
-  for (const [engines, status, message] of cases) {
-    const { gateway, provider } = await startWebWorld(t, { engines, engineTimeoutMs: 50 })
+  for (const [engines, engineTimeoutMs, status, message] of cases) {
+    const { gateway, provider } = await startWebWorld(t, { engines, engineTimeoutMs })
     const reply = await gateway.respond({ model: MODEL, input: 'tea', plugins: [{ id: 'web' }] })
     t.equal(reply.status, status, String(message))
     const text = await reply.text()
