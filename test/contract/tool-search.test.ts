@@ -3,7 +3,8 @@ import t, { type Test } from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
-import { parseEventStream } from '../support/gateway.ts'
+import { parseEventStream, startGateway } from '../support/gateway.ts'
+import { messageOf, startHttp } from '../support/mcp-server.ts'
 import type { ScriptedReply, ScriptedRequest } from '../support/scripted-provider.ts'
 
 const SEARCH = { type: 'gateway:tool_search' }
@@ -143,24 +144,24 @@ t.test('what a request cannot have is refused by its path', async t => {
 })
 
 t.test('a provider with a search of its own gets the deferred functions as they are', async t => {
-  const { gateway } = await start(t)
-  const ask = async (type: string): Promise<readonly { name?: string; defer_loading?: boolean }[]> => {
-    const reply = await gateway.respond({
-      model: 'sim/echo',
-      input: 'Hi',
-      stream: true,
-      debug: { echo_upstream_body: true },
-      tools: [{ type }, ...FUNCTIONS],
-    })
-    const [debug] = parseEventStream(await reply.text()) as unknown as {
-      debug: { echo_upstream_body: { tools: { name?: string; defer_loading?: boolean }[] } }
-    }[]
-    return debug?.debug.echo_upstream_body.tools ?? []
-  }
-  const native = await ask('tool_search')
-  t.equal(native.filter(({ defer_loading }) => defer_loading === true).length, 3)
-  const ours = await ask('gateway:tool_search')
-  t.same(ours.map(({ name }) => name).toSorted(), ['always', 'tool_search'])
+  type Sent = { tools: { name?: string; defer_loading?: boolean }[] }
+  const bodies: Sent[] = []
+  const server = await startHttp((request, response) => {
+    bodies.push(messageOf(request) as unknown as Sent)
+    response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":{"message":"no"}}')
+  })
+  t.teardown(server.close)
+  const baseUrl = new URL(server.url).origin
+  const gateway = await startGateway({
+    providers: [{ slug: 'acme', name: 'Acme', format: 'openai-responses', baseUrl, apiKey: 'x' }],
+    models: [{ id: 'acme/own', name: 'Own', endpoints: [{ provider: 'acme' }] }],
+  })
+  t.teardown(gateway.close)
+  for (const type of ['tool_search', 'gateway:tool_search'])
+    await gateway.respond({ model: 'acme/own', input: 'Hi', tools: [{ type }, ...FUNCTIONS] })
+  const [native, ours] = bodies
+  t.equal(native?.tools.filter(({ defer_loading }) => defer_loading === true).length, 3)
+  t.same(ours?.tools.map(({ name }) => name).toSorted(), ['always', 'tool_search'])
 })
 
 t.test(
