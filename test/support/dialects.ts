@@ -1,4 +1,5 @@
 /** The parser and the dialects of a gateway that offers every plugin and server tool. */
+import { loadConfig } from '../../src/config/config.ts'
 import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
 import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
@@ -7,9 +8,9 @@ import { createPlugins } from '../../src/plugins/table.ts'
 import { createRequestParser, type Offered } from '../../src/protocol/request-parser.ts'
 import { createTools, type ToolDeps } from '../../src/tools/table.ts'
 
-/** The rows of both tables. Plugins and tools use their dependencies at work, not when they are created. */
+/** The rows of both tables. When they are created, plugins and tools read the configuration alone. */
 export const OFFERED: Offered = {
-  plugins: new Set(createPlugins({} as PluginDeps).map(({ id }) => id)),
+  plugins: new Set(createPlugins({ config: loadConfig([], {}) } as PluginDeps).map(({ id }) => id)),
   tools: new Set(createTools({} as ToolDeps).keys()),
   routers: new Set(),
   defaultModel: null,

@@ -17,6 +17,7 @@ import {
   TAGS,
 } from './description.ts'
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
+import { FILES } from './files.ts'
 import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
 import { text } from './response.ts'
@@ -54,6 +55,7 @@ const INTERFACE: Descriptions = {
 export const DESCRIPTIONS: Descriptions = {
   ...INFERENCE,
   ...BATCHES,
+  ...FILES,
   ...CATALOGUE,
   ...ACCOUNT,
   ...RULES,
