@@ -1,6 +1,6 @@
 /**
  * The OpenAPI document: the table of operations, with what the descriptions say of each. Pure. It names no host, and
- * holds nothing of the configuration.
+ * has nothing of the configuration but the greatest sizes of bodies.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { Operation } from '../operation.ts'
@@ -18,6 +18,7 @@ import {
 } from './description.ts'
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
 import { FILES } from './files.ts'
+import { GENERATIONS } from './generations.ts'
 import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
 import { text } from './response.ts'
@@ -57,6 +58,7 @@ export const DESCRIPTIONS: Descriptions = {
   ...BATCHES,
   ...FILES,
   ...CATALOGUE,
+  ...GENERATIONS,
   ...ACCOUNT,
   ...RULES,
   ...INTERFACE,
