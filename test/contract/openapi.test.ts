@@ -29,6 +29,7 @@ interface Ask {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
+  /** A form, or what is sent as JSON. */
   readonly body?: unknown
   /** Null: none. Default: a key of the kind that the operation asks for. */
   readonly key?: string | null
@@ -66,15 +67,20 @@ async function ask(id: string, terms: Ask = {}): Promise<Record<string, unknown>
     method,
     headers: {
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
-      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(body === undefined || body instanceof FormData ? {} : { 'content-type': 'application/json' }),
       ...headers,
     },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(body === undefined ? {} : { body: body instanceof FormData ? body : JSON.stringify(body) }),
   })
   const text = await answer.text()
   t.equal(answer.status, status, `${label} ${answer.status === status ? '' : text}`)
-  if (status < 300 && body !== undefined)
-    fits(operation.requestBody?.content['application/json'], body, `${label} body`)
+  if (status < 300 && body !== undefined) {
+    const [media = '', sent] =
+      body instanceof FormData
+        ? ['multipart/form-data', Object.fromEntries([...body].map(([name, part]) => [name, String(part)]))]
+        : ['application/json', body]
+    fits(operation.requestBody?.content[media as string], sent, `${label} body`)
+  }
   if (status < 400) called.add(id)
   const documented = answerOf(document, operation, status)
   t.ok(documented, `${label} is documented`)
@@ -86,6 +92,7 @@ async function ask(id: string, terms: Ask = {}): Promise<Record<string, unknown>
   }
   const content = documented.content[media ?? '']
   t.ok(content, `${label}: ${media} is documented`)
+  if (media === 'application/octet-stream') return { text }
   if (media === 'text/event-stream') {
     const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => JSON.parse(data) as unknown)
     const check = checks(content?.schema['contentSchema'] as Record<string, unknown>)
@@ -224,6 +231,18 @@ t.test('batches', async () => {
   await ask('deleteBatch', { params: { id } })
 })
 
+t.test('files', async t => {
+  const form = new FormData()
+  form.append('purpose', 'user_data')
+  form.append('file', new Blob(['The shed is ochre.']), 'notes.txt')
+  const id = idIn(await ask('createFile', { body: form }))
+  await ask('getFile', { params: { id } })
+  t.equal((await ask('getFileContent', { params: { id } }))['text'], 'The shed is ochre.')
+  await ask('listFiles', { query: { limit: '10', order: 'asc', purpose: 'user_data' } })
+  await ask('deleteFile', { params: { id } })
+  await ask('getFile', { params: { id }, status: 404 })
+})
+
 t.test('models', async () => {
   const terms = { author: 'sim', slug: 'echo', model: 'sim/echo' }
   await ask('listModels', {
@@ -357,7 +376,8 @@ t.test('errors of every operation have the documented form', async () => {
     const { operation } = place
     const id = operation.operationId
     const params = { hash: HASH }
-    const body = operation.requestBody === undefined ? undefined : []
+    const isForm = operation.requestBody?.content['multipart/form-data'] !== undefined
+    const body = operation.requestBody === undefined ? undefined : isForm ? new FormData() : []
     if (keyFor(place) !== null) await ask(id, { params, key: null, status: 401, ...(body && { body }) })
     if (body !== undefined) await ask(id, { params, body, status: 400 })
     const isForOneKind = operation.security.length === 2

@@ -10,7 +10,7 @@ import { createTools, type ToolDeps } from '../../src/tools/table.ts'
 
 const config = loadConfig([], {})
 
-/** The rows of both tables. Plugins and tools use their dependencies at work, not when they are created. */
+/** The rows of both tables. When they are created, plugins and tools read the configuration alone. */
 export const OFFERED: Offered = {
   plugins: new Set(createPlugins({ config } as PluginDeps).map(({ id }) => id)),
   tools: new Set(createTools({ config } as ToolDeps).keys()),

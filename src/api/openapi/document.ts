@@ -1,6 +1,6 @@
 /**
  * The OpenAPI document: the table of operations, with what the descriptions say of each. Pure. It names no host, and
- * holds nothing of the configuration.
+ * has nothing of the configuration but the greatest sizes of bodies.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { Operation } from '../operation.ts'
@@ -17,6 +17,8 @@ import {
   TAGS,
 } from './description.ts'
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
+import { FILES } from './files.ts'
+import { GENERATIONS } from './generations.ts'
 import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
 import { text } from './response.ts'
@@ -54,7 +56,9 @@ const INTERFACE: Descriptions = {
 export const DESCRIPTIONS: Descriptions = {
   ...INFERENCE,
   ...BATCHES,
+  ...FILES,
   ...CATALOGUE,
+  ...GENERATIONS,
   ...ACCOUNT,
   ...RULES,
   ...INTERFACE,

@@ -155,7 +155,11 @@ function contentOf(holder: Fields, what: string, label: string): string {
         const title = `Example of the ${what}: ${safe(name)}`
         return `<details><summary>${title}</summary><pre tabindex="0" role="region" aria-label="${title}, ${safe(label)}">${safe(text)}</pre></details>`
       })
-      return `<div><code>${safe(media)}</code>: ${described(fields(schema), 0)}</div>${shown.join('')}`
+      const { description: about } = fields(schema)
+      const kind = `${typeOf(fields(schema))}${about === undefined ? '' : ` ${safe(about)}`}`
+      const all = fieldsOf(fields(schema), 0)
+      const folded = all === '' ? '' : `<details><summary>Fields of the ${what}</summary>${all}</details>`
+      return `<p><code>${safe(media)}</code>: <span class="type">${kind}</span></p>${folded}${shown.join('')}`
     })
     .join('\n')
 }

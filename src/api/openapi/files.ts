@@ -1,0 +1,97 @@
+/** The interface description of files. Pure. */
+import { Type } from '@sinclair/typebox'
+import { oneOf } from '../../protocol/schema.ts'
+import { answer, type Descriptions, query } from './description.ts'
+import { count, orNoText, text, unixSeconds } from './response.ts'
+
+const purpose = oneOf('assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision')
+
+const FileAnswer = Type.Object({
+  id: text,
+  object: Type.Literal('file'),
+  bytes: count,
+  created_at: unixSeconds,
+  expires_at: Type.Null(),
+  filename: text,
+  purpose: text,
+  status: oneOf('processed', 'uploaded', 'error'),
+  status_details: orNoText,
+})
+
+const FILE = {
+  id: 'gw_file_Tzj7Kt3rbMo4uCZEFCh4mPqR',
+  object: 'file',
+  bytes: 35,
+  created_at: 1795398185,
+  expires_at: null,
+  filename: 'notes.txt',
+  purpose: 'user_data',
+  status: 'processed',
+  status_details: null,
+}
+
+const Form = Type.Object({
+  file: Type.Unsafe<string>({
+    type: 'string',
+    contentMediaType: 'application/octet-stream',
+    description: 'The bytes, as a part with a file name.',
+  }),
+  purpose,
+})
+
+export const FILES: Descriptions = {
+  createFile: {
+    tag: 'Files',
+    text: 'All keys of a workspace see the same files.',
+    body: {
+      media: 'multipart/form-data',
+      schema: Form,
+      examples: { notes: { file: 'The bicycle shed is painted ochre.', purpose: 'user_data' } },
+    },
+    answers: { 200: answer(FileAnswer, 'The new file.', FILE) },
+    failures: ['conflict'],
+  },
+  listFiles: {
+    tag: 'Files',
+    text: 'Newest first, unless order is asc.',
+    parameters: [
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of files.'),
+      query('after', text, 'last_id of the page before.'),
+      query('order', oneOf('asc', 'desc'), 'asc: oldest first.'),
+      query('purpose', purpose, 'Only files of this purpose.'),
+    ],
+    answers: {
+      200: answer(
+        Type.Object({
+          object: Type.Literal('list'),
+          data: Type.Array(FileAnswer),
+          first_id: orNoText,
+          last_id: orNoText,
+          has_more: Type.Boolean(),
+        }),
+        'A page of files.',
+        { object: 'list', data: [FILE], first_id: FILE.id, last_id: FILE.id, has_more: false },
+      ),
+    },
+  },
+  getFile: { tag: 'Files', answers: { 200: answer(FileAnswer, 'The file.', FILE) } },
+  getFileContent: {
+    tag: 'Files',
+    answers: {
+      200: {
+        text: 'The bytes of the file, for download.',
+        content: { media: 'application/octet-stream', schema: Type.Unknown() },
+      },
+    },
+  },
+  deleteFile: {
+    tag: 'Files',
+    answers: {
+      200: answer(
+        Type.Object({ id: text, object: Type.Literal('file'), deleted: Type.Literal(true) }),
+        'It was deleted.',
+        { id: FILE.id, object: 'file', deleted: true },
+      ),
+    },
+  },
+}

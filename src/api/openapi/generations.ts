@@ -1,0 +1,98 @@
+/** The interface description of records of requests. Pure. */
+import { Type } from '@sinclair/typebox'
+import { nullable, oneOf } from '../../protocol/schema.ts'
+import { answer, type Descriptions, KEY_HASH_FILTER, query } from './description.ts'
+import { count, orNoNumber, orNoText, text, usd } from './response.ts'
+
+const orNoInteger = nullable(Type.Integer())
+
+const Generation = Type.Object({
+  id: text,
+  upstream_id: orNoText,
+  request_id: text,
+  api_type: oneOf('completions', 'embeddings'),
+  model: orNoText,
+  provider_name: orNoText,
+  router: Type.Null(),
+  created_at: Type.String({ format: 'date-time' }),
+  streamed: Type.Boolean(),
+  cancelled: Type.Boolean(),
+  outcome: oneOf('completed', 'incomplete', 'failed', 'aborted'),
+  error: orNoText,
+  finish_reason: orNoText,
+  native_finish_reason: orNoText,
+  latency: orNoNumber,
+  generation_time: orNoNumber,
+  moderation_latency: Type.Null(),
+  accounting: text,
+  tokens_prompt: count,
+  tokens_completion: count,
+  native_tokens_prompt: count,
+  native_tokens_completion: count,
+  native_tokens_reasoning: count,
+  native_tokens_cached: count,
+  native_tokens_completion_images: Type.Null(),
+  total_cost: usd,
+  usage: usd,
+  cache_discount: Type.Null(),
+  upstream_inference_cost: nullable(usd),
+  is_byok: Type.Boolean(),
+  service_tier: orNoText,
+  session_id: orNoText,
+  external_user: orNoText,
+  workspace_id: orNoText,
+  data_region: text,
+  origin: text,
+  http_referer: Type.Null(),
+  user_agent: Type.Null(),
+  app_id: Type.Null(),
+  preset_id: Type.Null(),
+  web_search_engine: Type.Null(),
+  num_search_results: orNoInteger,
+  num_fetches: Type.Null(),
+  num_media_prompt: Type.Null(),
+  num_media_completion: Type.Null(),
+  num_input_audio_prompt: Type.Null(),
+  response_cache_source_id: Type.Null(),
+  provider_responses: Type.Array(
+    Type.Object({
+      provider_name: text,
+      id: Type.Optional(text),
+      routed_service_tier: Type.Optional(text),
+      model_permaslug: text,
+      status: orNoInteger,
+      is_byok: Type.Boolean(),
+      error: orNoText,
+    }),
+  ),
+})
+
+export const GENERATIONS: Descriptions = {
+  getGeneration: {
+    tag: 'Generations',
+    text:
+      'An inference key sees requests of its workspace, a management key those of its organization. ' +
+      'The record is there a second after the answer.',
+    parameters: [query('id', text, 'The generation id.', true)],
+    answers: {
+      200: { text: 'The record of one request.', content: { schema: Type.Object({ data: Generation }) } },
+    },
+    failures: ['not_found'],
+  },
+  listGenerations: {
+    tag: 'Generations',
+    text: 'The latest requests of the organization, newest first.',
+    parameters: [
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Largest number of records.'),
+      query('after', text, 'The id of the last record of the page before.'),
+      KEY_HASH_FILTER,
+    ],
+    answers: {
+      200: answer(
+        Type.Object({ data: Type.Array(Generation), has_more: Type.Boolean() }),
+        'A page of records.',
+        { data: [], has_more: false },
+      ),
+    },
+  },
+}
