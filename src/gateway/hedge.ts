@@ -22,7 +22,7 @@ export interface RaceDeps<Result> {
   /** Silence of the first attempt after which the second one begins. */
   readonly afterMs: number
   /** Runs the second attempt; null: there is nobody to ask. */
-  readonly begin: (race: Race<Result>) => Promise<Result> | null
+  readonly begin: () => Promise<Result> | null
   /** Called when one of the two has brought content. */
   readonly onWon: (winner: AttemptRecord) => void
 }
@@ -44,6 +44,11 @@ export class Race<Result> {
     return this.#runners.size > 0
   }
 
+  /** True if the attempt runs, or has run. */
+  hasEntered(record: AttemptRecord): boolean {
+    return this.#runners.has(record)
+  }
+
   /** True once one of the two has brought content, or the first one has ended: nobody may begin any more. */
   get isDecided(): boolean {
     return this.#winner !== null || this.#isOver
@@ -55,7 +60,7 @@ export class Race<Result> {
     if (this.#runners.size === 1) {
       const { clock, afterMs } = this.#deps
       this.#timer = clock.after(afterMs, () => {
-        if (!this.isDecided) this.#second = this.#deps.begin(this)
+        if (!this.isDecided) this.#second = this.#deps.begin()
       })
     }
     return new RacingTarget(() => this.#claim(record), target)
@@ -64,8 +69,9 @@ export class Race<Result> {
   /** The first attempt has ended. Waits for the second one; null: there was none. */
   async end(): Promise<Result | null> {
     this.#timer?.cancel()
-    // A second attempt that is still being prepared is asked if the first one has failed.
-    const second = this.#second === null ? null : await this.#second
+    // A second attempt that is still being prepared is asked if the first one has failed, and else not waited for.
+    const isLate = this.#winner !== null && this.#runners.size === 1
+    const second = this.#second === null || isLate ? null : await this.#second
     this.#isOver = true
     return second
   }

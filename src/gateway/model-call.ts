@@ -149,7 +149,7 @@ class Asking {
       const opening = openAttempt(deps, exchange, call, candidate, record)
       const opened = isPending(opening) ? await opening : opening
       if (opened === null || race?.isDecided === true) {
-        attempts.splice(attempts.indexOf(record), 1)
+        remove(attempts, record)
         record.health?.ended('none', deps.clock.monotonicMs())
         return { asked: candidate, error: null, isLast: exchange.bill.closed !== null }
       }
@@ -184,16 +184,22 @@ class Asking {
     if (hedgeAfterMs === null || this.#call.hedges !== true || !fallbacks) return null
     // The bill of a caller's own key is the caller's, and a later attempt follows a failure: both are asked alone.
     if (candidate.credential !== null || candidates.length < 2 || attempts.length > this.#from) return null
-    return new Race<Result>({
+    const race: Race<Result> = new Race<Result>({
       clock,
       afterMs: hedgeAfterMs,
-      begin: race => this.#hedge(candidate, race),
+      begin: () => this.#hedge(candidate, race),
       onWon: winner => {
+        for (const record of attempts.slice(this.#from)) {
+          // One that is still being prepared is not asked any more.
+          if (!race.hasEntered(record)) remove(attempts, record)
+        }
         // The attempt that answers is the last one.
-        if (attempts.at(-1) !== winner) attempts.push(...attempts.splice(attempts.indexOf(winner), 1))
-        if (attempts.length > this.#from + 1) this.#endRetry()
+        remove(attempts, winner)
+        attempts.push(winner)
+        this.#endRetry()
       },
     })
+    return race
   }
 
   /** Asks the next healthy endpoint of the same model, if the retry budget allows it. */
@@ -286,6 +292,11 @@ class Asking {
     const { attempts, bill } = this.#exchange
     return { attempts: attempts.slice(this.#from), passed: this.#passed, hasCharge: bill.closed !== null }
   }
+}
+
+function remove(attempts: AttemptRecord[], record: AttemptRecord): void {
+  const at = attempts.indexOf(record)
+  if (at !== -1) attempts.splice(at, 1)
 }
 
 /** An attempt that brought no reply. */
